@@ -1,0 +1,66 @@
+"""Every error a user can see, as one tree.
+
+    EvoseekError
+    ├── ConfigError          a setting is unknown, of the wrong type or contradicts another
+    ├── DataError            a question, document or file cannot be used
+    │   └── EmptyCorpusError nothing readable was found
+    ├── SearchIndexError     an index is missing, damaged or of another version
+    ├── PolicyError          a model or tokenizer cannot be loaded or does not fit the format
+    ├── ToolError            a tool, engine or judge failed (ends a rollout as Invalid, never as a reward)
+    ├── SamplerError         the sampler failed or was given a request it cannot serve
+    ├── RunError             a run directory cannot be used
+    │   └── RunLockedError   another process holds it
+    ├── CheckpointError      a checkpoint is damaged or could not be written
+    └── TrainingError        training cannot go on (for example three non-finite steps in a row)
+
+A message says what was got, what was expected and what to do, in one paragraph. The command line prints it without a
+traceback and exits with status 2.
+"""
+
+
+class EvoseekError(Exception):
+    """Root of every error that evoseek raises on purpose."""
+
+
+class ConfigError(EvoseekError):
+    """A setting is unknown, of the wrong type or contradicts another."""
+
+
+class DataError(EvoseekError):
+    """A question, document or data file cannot be used."""
+
+
+class EmptyCorpusError(DataError):
+    """No readable document was found in a corpus."""
+
+
+class SearchIndexError(EvoseekError):
+    """An index is missing, damaged or was made by an incompatible version."""
+
+
+class PolicyError(EvoseekError):
+    """A model or tokenizer cannot be loaded, or does not fit the chosen format."""
+
+
+class ToolError(EvoseekError):
+    """A tool, engine or judge failed. The rollout ends Invalid; it is never scored."""
+
+
+class SamplerError(EvoseekError):
+    """The sampler failed, or was given a request that it cannot serve."""
+
+
+class RunError(EvoseekError):
+    """A run directory cannot be used as asked."""
+
+
+class RunLockedError(RunError):
+    """Another live process holds the run directory."""
+
+
+class CheckpointError(EvoseekError):
+    """A checkpoint is incomplete, damaged, or could not be written."""
+
+
+class TrainingError(EvoseekError):
+    """Training cannot go on."""

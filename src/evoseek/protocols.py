@@ -1,0 +1,129 @@
+"""What is injected into evoseek, as structural types: implement the methods and pass the object in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+from evoseek.types import (
+    Action,
+    Completion,
+    Message,
+    Outcome,
+    Passage,
+    Question,
+    SampleRequest,
+    StopConditions,
+    ToolCall,
+    ToolResult,
+    Trajectory,
+)
+
+
+@runtime_checkable
+class Sampler(Protocol):
+    """Tokens in, tokens out. One call is one turn of one trajectory; concurrent calls are batched."""
+
+    async def sample(self, request: SampleRequest) -> Completion:
+        """Sample one completion. Raises SamplerError."""
+        ...
+
+    def release(self, trajectory_id: str) -> None:
+        """Say that a trajectory has ended, so that whatever is kept for it can go. Unknown ids are ignored."""
+        ...
+
+
+class Renderer(Protocol):
+    """Messages and text to token ids and back, for one model and one format."""
+
+    @property
+    def stop(self) -> StopConditions:
+        """Where a completion ends."""
+        ...
+
+    def render_prompt(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """Ids of the prompt, up to where the model begins to write."""
+        ...
+
+    def parse(self, token_ids: Sequence[int]) -> Action:
+        """The action in what the model wrote. Never raises: what cannot be read has `problem` set."""
+        ...
+
+    def render_observation(self, texts: Sequence[str]) -> tuple[int, ...]:
+        """Ids that follow a completion with tool calls: the calls' result texts, up to where the model goes on."""
+        ...
+
+
+class Chat(Protocol):
+    """Messages to text: judges, simulators and reading agents use nothing else."""
+
+    async def chat(self, messages: Sequence[Message]) -> str:
+        """The reply's text. Raises ToolError."""
+        ...
+
+
+@runtime_checkable
+class SearchEngine(Protocol):
+    """The one signature of every engine."""
+
+    @property
+    def is_local(self) -> bool:
+        """True if `search` never waits for anything outside this process (keeps runs reproducible bit for bit)."""
+        ...
+
+    async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """For each query at most k passages, best first. Raises ToolError."""
+        ...
+
+
+class Tool(Protocol):
+    """Something that a policy can call."""
+
+    @property
+    def name(self) -> str:
+        """Name by which the model calls it."""
+        ...
+
+    @property
+    def schema(self) -> Mapping[str, object]:
+        """JSON schema of the function, as chat templates take it."""
+        ...
+
+    async def __call__(self, call: ToolCall) -> ToolResult:
+        """Run the call. Raises ToolError when the tool failed (not when the model's arguments are wrong: that is
+        a result whose text says so)."""
+        ...
+
+
+class Environment(Protocol):
+    """A task for one role: how it is asked, which tools it has. The rollout loop is the same for all."""
+
+    @property
+    def role(self) -> str:
+        """`solver`, `proposer`, ..."""
+        ...
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """Tools by name."""
+        ...
+
+    def messages(self, question: Question) -> list[Message]:
+        """The prompt's messages."""
+        ...
+
+
+class RewardFn(Protocol):
+    """Scores a finished trajectory."""
+
+    async def __call__(self, trajectory: Trajectory) -> Outcome:
+        """Scored, or Invalid if the reward itself could not be had. Failure stop reasons never reach it."""
+        ...
+
+
+class MetricSink(Protocol):
+    """Takes named numbers of a step."""
+
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Record the metrics of a step."""
+        ...

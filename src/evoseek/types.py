@@ -1,0 +1,262 @@
+"""The records that flow through evoseek. Standard library only.
+
+A worked example, one trajectory of a solver that searches once (ids are made up):
+
+    question   Question(id="q1", text="what is Kalo 's mayor ?", golden_answers=("Meri",))
+    segments   prompt       [5, 9, 11, 12, 13]            the rendered question
+               action       [20, 5, 9, 21]                "<search> Kalo 's mayor </search>"   <- trained
+               observation  [30, 5, 9, 11, 14, 15, 31]    "<information> ... </information>"
+               action       [40, 15, 41]                  "<answer> Meri </answer>"            <- trained
+    token_ids  the four lists one after the other: exactly what the sampler was given and gave
+    loss_mask  True on the seven action tokens only; rollout_logprobs is 0.0 elsewhere
+    stop       StopReason.ANSWERED, answer="Meri"
+    outcome    Scored(reward=1.0, parts={"exact_match": 1.0})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Literal
+
+EMPTY: Mapping[str, object] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question with every accepted answer. `metadata` may hold `hops`, `kind`, `source`."""
+
+    id: str
+    text: str
+    golden_answers: tuple[str, ...]
+    metadata: Mapping[str, object] = EMPTY
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A source text as read from the user's corpus."""
+
+    id: str
+    title: str
+    text: str
+    metadata: Mapping[str, object] = EMPTY
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A piece of a document: `text` equals the document's text[start:end]. `score` is set by a search engine."""
+
+    id: str
+    document_id: str
+    title: str
+    text: str
+    start: int = 0
+    end: int = 0
+    score: float | None = None
+
+    @property
+    def contents(self) -> str:
+        """The field's common shape: title, newline, text."""
+        return f"{self.title}\n{self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call parsed from what the model wrote."""
+
+    name: str
+    arguments: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One chat message, before rendering."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What one completion says, parsed: calls, or an answer, or neither (`problem` then says why, in words).
+
+    `question` is set where a proposer states the question that it wrote.
+    """
+
+    text: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    answer: str | None = None
+    question: str | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StopConditions:
+    """Where a completion ends: after a text (kept in the completion) or after a token id (kept too)."""
+
+    strings: tuple[str, ...] = ()
+    token_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRequest:
+    """One turn to sample. `token_ids` is the whole context so far; a sampler may reuse what it already holds of
+    `trajectory_id`. The random stream is a function of (`seed`, `trajectory_id`, `turn`) alone."""
+
+    trajectory_id: str
+    turn: int
+    token_ids: Sequence[int]
+    max_tokens: int
+    temperature: float
+    stop: StopConditions
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What the sampler gave: ids and their logprobs under the distribution that was sampled from (temperature
+    applied; for temperature 0 the logprobs are those of temperature 1)."""
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    finish_reason: Literal["stop", "length"]
+    policy_version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A run of tokens of one origin. Only action segments carry logprobs (one per token) and are trained."""
+
+    kind: Literal["prompt", "action", "observation"]
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...] = ()
+
+
+class StopReason(StrEnum):
+    """Why a rollout ended. The first group is scored, the second is Invalid."""
+
+    ANSWERED = "answered"  # the model gave an answer
+    MALFORMED = "malformed"  # the model wrote neither a call nor an answer
+    MAX_TURNS = "max_turns"  # the turn limit came before an answer
+    MAX_TOKENS = "max_tokens"  # the token limit of the turn or trajectory came before an answer
+    MAX_TOOL_CALLS = "max_tool_calls"  # the model asked for more tool calls than it may make
+
+    DEADLINE = "deadline"  # the time limit passed: says nothing about the policy
+    TOOL_FAILED = "tool_failed"  # a tool or engine failed
+    SAMPLER_FAILED = "sampler_failed"  # the sampler failed
+    REWARD_FAILED = "reward_failed"  # the reward function or judge failed
+
+    @property
+    def is_failure(self) -> bool:
+        """True for reasons that end a rollout Invalid."""
+        return self in _FAILURES
+
+
+_FAILURES = frozenset(
+    {StopReason.DEADLINE, StopReason.TOOL_FAILED, StopReason.SAMPLER_FAILED, StopReason.REWARD_FAILED}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool gave for one call: the text shown to the model and the passages behind it."""
+
+    call: ToolCall
+    text: str
+    passages: tuple[Passage, ...] = ()
+    latency_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """One rollout as it happened. `segments` begins with the prompt, then alternates action and observation."""
+
+    id: str
+    question: Question
+    role: str
+    segments: tuple[Segment, ...]
+    actions: tuple[Action, ...]
+    tool_results: tuple[ToolResult, ...]
+    stop_reason: StopReason
+    answer: str | None = None
+    failure: str | None = None
+    policy_version: int = 0
+
+    @property
+    def token_ids(self) -> tuple[int, ...]:
+        """All ids in order: [T]."""
+        return tuple(token for segment in self.segments for token in segment.token_ids)
+
+    @property
+    def loss_mask(self) -> tuple[bool, ...]:
+        """True on action tokens: [T]."""
+        return tuple(segment.kind == "action" for segment in self.segments for _ in segment.token_ids)
+
+    @property
+    def rollout_logprobs(self) -> tuple[float, ...]:
+        """Logprobs of action tokens, 0.0 elsewhere: [T]."""
+        return tuple(
+            value
+            for segment in self.segments
+            for value in (segment.logprobs if segment.kind == "action" else (0.0,) * len(segment.token_ids))
+        )
+
+    @property
+    def num_action_tokens(self) -> int:
+        """Number of tokens that the policy wrote."""
+        return sum(len(segment.token_ids) for segment in self.segments if segment.kind == "action")
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A valid outcome: the reward and its named parts."""
+
+    reward: float
+    parts: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+@dataclass(frozen=True, slots=True)
+class Invalid:
+    """No outcome: something outside the policy failed. Leaves loss, baseline and the proposer's reward."""
+
+    reason: StopReason
+    detail: str = ""
+
+
+Outcome = Scored | Invalid
+
+
+@dataclass(frozen=True, slots=True)
+class TrajectoryGroup:
+    """Trajectories that share a baseline; `outcomes[i]` belongs to `trajectories[i]`."""
+
+    key: str
+    trajectories: tuple[Trajectory, ...]
+    outcomes: tuple[Outcome, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """A proposer's trajectory, the question that came of it (None if rejected) and its solvers' group."""
+
+    proposer: Trajectory
+    question: Question | None
+    solvers: TrajectoryGroup | None
+    rejected: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSample:
+    """All that a learner sees of a trajectory. Every list has length T; `advantages` is 0.0 off the mask."""
+
+    token_ids: tuple[int, ...]
+    loss_mask: tuple[bool, ...]
+    rollout_logprobs: tuple[float, ...]
+    advantages: tuple[float, ...]
+    weight: float = 1.0
+    role: str = "solver"
+    group: str = ""
+    policy_version: int = 0
