@@ -49,8 +49,11 @@ class Renderer(Protocol):
         """The action in what the model wrote. Never raises: what cannot be read has `problem` set."""
         ...
 
-    def render_observation(self, texts: Sequence[str]) -> tuple[int, ...]:
-        """Ids that follow a completion with tool calls: the calls' result texts, up to where the model goes on."""
+    def render_observation(self, texts: Sequence[str], after: Sequence[int] = ()) -> tuple[int, ...]:
+        """Ids that follow a completion with tool calls: the calls' result texts, up to where the model goes on.
+
+        `after` is the completion's ids, for formats that close a turn which was cut before its closing token.
+        """
         ...
 
 

@@ -18,10 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Literal
-
-EMPTY: Mapping[str, object] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +28,7 @@ class Question:
     id: str
     text: str
     golden_answers: tuple[str, ...]
-    metadata: Mapping[str, object] = EMPTY
+    metadata: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +38,7 @@ class Document:
     id: str
     title: str
     text: str
-    metadata: Mapping[str, object] = EMPTY
+    metadata: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
 @dataclass(frozen=True, slots=True)

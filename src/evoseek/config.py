@@ -1,0 +1,214 @@
+"""Settings: typed, read from TOML, overridden on the command line, saved beside every output.
+
+Three sources, the later wins: a config file, the command's own options, and `--set section.key=value`. Unknown keys
+are refused with the nearest name.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from evoseek.errors import ConfigError
+from evoseek.runs import flatten
+
+Tree = dict[str, Any]
+
+
+class Section(BaseModel):
+    """A table of settings. Unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PolicyConfig(Section):
+    """The model that is trained or asked."""
+
+    model: str = Field(default="tiny", description="`tiny`, a directory, or a Hugging Face name")
+    format: Literal["auto", "tags", "tools"] = Field(
+        default="auto", description="tool calls by tags or by the chat template"
+    )
+    prompts: str = Field(default="auto", description="prompt set: a name, a directory, or `auto` by the model")
+    device: str = "cpu"
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+
+
+class SearchConfig(Section):
+    """What the search tool searches."""
+
+    index: str = Field(default="", description="directory of a lexical index that `evoseek index` made")
+    top_k: int = Field(default=3, ge=1)
+
+
+class QuestionsConfig(Section):
+    """What is asked in training."""
+
+    path: str = Field(default="", description="JSON lines of questions")
+    per_step: int = Field(default=20, ge=1)
+
+
+class RolloutConfig(Section):
+    """How rollouts are made and where they end."""
+
+    group_size: int = Field(default=8, ge=2)
+    temperature: float = Field(default=1.0, gt=0)
+    slots: int = Field(default=160, ge=1, description="rollouts whose keys and values are held at once")
+    max_turns: int = Field(default=5, ge=1)
+    max_tool_calls: int = Field(default=5, ge=0)
+    max_tokens_per_turn: int = Field(default=64, ge=1)
+    max_total_tokens: int = Field(default=512, ge=2)
+    deadline_s: float | None = Field(default=None, gt=0, description="seconds; a rollout beyond it is Invalid")
+
+
+class RewardConfig(Section):
+    """What an answer is worth."""
+
+    metric: Literal["exact_match", "substring_match", "guarded_substring_match", "f1", "set_f1"] = "exact_match"
+
+
+class AlgorithmConfig(Section):
+    """The estimator: GRPO and its options."""
+
+    scale: Literal["std", "none"] = "std"
+    clip_low: float = Field(default=0.2, gt=0, le=1)
+    clip_high: float = Field(default=0.2, gt=0)
+    aggregate: Literal["token-mean", "sequence-mean-token-mean", "sequence-sum"] = "token-mean"
+
+
+class LearnerConfig(Section):
+    """The optimizer."""
+
+    learning_rate: float = Field(default=2e-4, gt=0)
+    warmup_steps: int = Field(default=0, ge=0)
+    weight_decay: float = Field(default=0.01, ge=0)
+    betas: tuple[float, float] = (0.9, 0.999)
+    max_grad_norm: float = Field(default=1.0, gt=0)
+    token_budget: int = Field(default=8192, ge=1, description="padded tokens of a micro-batch")
+
+
+class EvaluationConfig(Section):
+    """Held-out questions while training."""
+
+    path: str = Field(default="", description="JSON lines of questions; none: no evaluation")
+    index: str = Field(default="", description="their index, if it is not the training index")
+    every: int = Field(default=10, ge=0)
+    limit: int | None = Field(default=None, ge=1, description="use the first so many questions")
+    temperature: float | None = Field(default=None, ge=0, description="none: the rollouts' temperature; 0: greedy")
+
+
+class RunConfig(Section):
+    """The run as a whole."""
+
+    seed: int = 0
+    steps: int = Field(default=100, ge=1)
+    checkpoint_every: int = Field(default=10, ge=1)
+    keep_checkpoints: int = Field(default=2, ge=1)
+    max_invalid: float = Field(
+        default=0.5, ge=0, le=1, description="share of invalid rollouts; above it thrice, the run ends"
+    )
+
+
+class Config(Section):
+    """Every setting of a training run. The defaults suit the tiny policy."""
+
+    policy: PolicyConfig = PolicyConfig()
+    search: SearchConfig = SearchConfig()
+    questions: QuestionsConfig = QuestionsConfig()
+    rollout: RolloutConfig = RolloutConfig()
+    reward: RewardConfig = RewardConfig()
+    algorithm: AlgorithmConfig = AlgorithmConfig()
+    learner: LearnerConfig = LearnerConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    run: RunConfig = RunConfig()
+
+    def resolved(self) -> dict[str, object]:
+        """Every setting, defaults included, as plain JSON values."""
+        return self.model_dump(mode="json")
+
+
+# What a resumed run may change: nothing of it reaches the weights of a given step.
+MAY_DIFFER_ON_RESUME = frozenset({"run.steps", "run.checkpoint_every", "run.keep_checkpoints", "run.max_invalid"})
+
+
+def load_config(
+    file: Path | None = None, *, options: Mapping[str, object] | None = None, sets: Iterable[str] = ()
+) -> Config:
+    """The config of a file, the command's options (dotted keys; None means not given) and `key=value` texts.
+
+    Raises ConfigError.
+    """
+    tree = read_tree(file) if file else {}
+    for key, value in (options or {}).items():
+        if value is not None:
+            _put(tree, key, value)
+    for text in sets:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(f"--set got {text!r}, expected key=value, as in --set learner.learning_rate=1e-4.")
+        _put(tree, key.strip(), _parse_value(value.strip()))
+    return make_config(tree, source=str(file) if file else "the settings")
+
+
+def make_config(tree: Mapping[str, object], *, source: str) -> Config:
+    """Validate a nested mapping. Raises ConfigError with one paragraph about everything that is wrong."""
+    try:
+        return Config.model_validate(tree)
+    except ValidationError as error:
+        problems = "; ".join(_describe(problem["loc"], problem["type"], problem) for problem in error.errors())
+        raise ConfigError(
+            f"{source}: {problems}. Every setting with its default is in recipes/search_r1/tiny.toml."
+        ) from error
+
+
+def read_tree(file: Path) -> Tree:
+    """A TOML config file, or the config.json of a run, as nested mappings. Raises ConfigError."""
+    try:
+        text = file.read_text(encoding="utf-8")
+        return json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"The config file {file} cannot be read: {error}. It must be a TOML file with tables such as [learner] "
+            "(or the config.json of an earlier run)."
+        ) from error
+
+
+def _parse_value(text: str) -> object:
+    """A TOML value; what is no TOML value is a text, so that paths need no quotes."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _put(tree: Tree, dotted: str, value: object) -> None:
+    *sections, key = dotted.split(".")
+    for section in sections:
+        inner = tree.setdefault(section, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(f"{dotted} cannot be set: {section} is {inner!r}, not a table of settings.")
+        tree = cast(Tree, inner)
+    tree[key] = value
+
+
+def _describe(location: tuple[int | str, ...], kind: str, problem: Mapping[str, Any]) -> str:
+    key = ".".join(map(str, location))
+    if kind == "extra_forbidden":
+        return f"unknown setting {key}{_nearest(key)}"
+    return f"{key} is {problem['input']!r}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
+
+
+def _nearest(key: str) -> str:
+    """A hint: a setting whose whole key, or whose own name, is spelt almost so."""
+    known = list(flatten(Config().resolved())) + list(Config.model_fields)
+    by_name = {name.rsplit(".", 1)[-1]: name for name in known}
+    matches = get_close_matches(key, known, n=1, cutoff=0.75)
+    names = get_close_matches(key.rsplit(".", 1)[-1], by_name, n=1, cutoff=0.75)
+    if matches or names:
+        return f" (did you mean {matches[0] if matches else by_name[names[0]]}?)"
+    return ""

@@ -1,0 +1,84 @@
+"""Bytes of a file to text."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import stat
+from pathlib import Path
+
+import charset_normalizer
+
+from evoseek.errors import DataError
+
+# UTF-32 stands before UTF-16, whose little-endian mark is a prefix of its own.
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_SAMPLE = 256 * 1024  # bytes from which an encoding is guessed: guessing is slow
+
+
+def read_bytes(path: Path, limit: int) -> bytes:
+    """The whole file. DataError if it is not a regular file, cannot be read or has more than `limit` bytes."""
+    check_regular(path)
+    try:
+        with path.open("rb") as file:
+            data = file.read(limit + 1)
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror}") from error
+    if len(data) > limit:
+        raise DataError(f"file is too large: more than {limit:,} bytes")
+    return data
+
+
+def check_regular(path: Path) -> None:
+    """DataError for what would block, or never end, when read: pipes, devices, broken links."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror}") from error
+    if not stat.S_ISREG(mode):
+        raise DataError("not a regular file")
+
+
+def decode(data: bytes) -> str:
+    """Text by its byte order mark, as UTF-8, or else in the encoding that charset-normalizer finds most likely.
+
+    Line ends become newlines. DataError for binary data and for bytes that are text in no known encoding.
+    """
+    text = _decode_marked(data)
+    if text is None:
+        if b"\0" in data:
+            raise DataError("binary: holds NUL bytes")
+        text = _decode_unmarked(data)
+    if "\0" in text:
+        raise DataError("binary: holds NUL characters")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _decode_marked(data: bytes) -> str | None:
+    for mark, encoding in _MARKS:
+        if data.startswith(mark):
+            try:
+                return data.decode(encoding)
+            except UnicodeDecodeError as error:
+                raise DataError(f"encoding not recognised: begins as {encoding} but is not") from error
+    return None
+
+
+def _decode_unmarked(data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        pass
+    guess = charset_normalizer.from_bytes(data[:_SAMPLE]).best()
+    if guess is None:
+        raise DataError("encoding not recognised")
+    try:
+        return data.decode(guess.encoding)
+    except UnicodeDecodeError as error:
+        raise DataError(f"encoding not recognised: begins as {guess.encoding} but is not") from error

@@ -1,0 +1,72 @@
+"""Reading a corpus: a folder, a single file or JSON lines, to documents with stable ids in a stable order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from evoseek.corpus.decoding import read_bytes
+from evoseek.corpus.folder import CorpusFile, find_files
+from evoseek.corpus.formats import PARSERS
+from evoseek.corpus.jsonl import read_jsonl
+from evoseek.corpus.read_report import ReadReport
+from evoseek.errors import DataError, EmptyCorpusError
+from evoseek.types import Document
+
+MAX_LINE_BYTES = 16 * 2**20
+MAX_FILE_BYTES = 16 * 2**20
+SUFFIXES = (*PARSERS, ".jsonl")
+
+
+def read_corpus(
+    path: Path, *, report: ReadReport, max_line_bytes: int = MAX_LINE_BYTES, max_file_bytes: int = MAX_FILE_BYTES
+) -> Iterator[Document]:
+    """Yield the documents under `path`: .txt, .md, .html, .htm, .pdf (an extra) and .jsonl.
+
+    The id is the path inside the folder, or the `id` of a JSON line; of equal ids the first is read. Whatever cannot
+    be read is skipped and noted in `report`. At most one file (or line) of the given size is held at a time, beside
+    the ids read so far. DataError if there is nothing at `path`; EmptyCorpusError, at the end, if nothing was read.
+    """
+    if not path.exists():
+        raise DataError(f"There is no corpus at {path}. Give a folder, or a file of type {', '.join(SUFFIXES)}.")
+    return _read(path, report, max_line_bytes, max_file_bytes)
+
+
+def _read(path: Path, report: ReadReport, max_line_bytes: int, max_file_bytes: int) -> Iterator[Document]:
+    seen: set[str] = set()
+    for file in find_files(path, report):
+        for document, line in _read_file(file, report, max_line_bytes, max_file_bytes):
+            if not (text := document.text.strip()):
+                report.skip(file.path, "empty", line)
+            elif document.id in seen:
+                report.skip(file.path, f"duplicate id: {document.id}", line)
+            else:
+                seen.add(document.id)
+                report.read += 1
+                yield replace(document, title=" ".join(document.title.split()), text=text)
+    if not report.read:
+        raise EmptyCorpusError(
+            f"No readable document was found in {path}: {report.summary()}. Expected files of type "
+            f"{', '.join(SUFFIXES)}; the first that were skipped:\n{report.table(5) or '(none)'}"
+        )
+
+
+def _read_file(
+    file: CorpusFile, report: ReadReport, max_line_bytes: int, max_file_bytes: int
+) -> Iterator[tuple[Document, int | None]]:
+    suffix = file.path.suffix.lower()
+    try:
+        if suffix == ".jsonl":
+            yield from read_jsonl(file.path, report, max_line_bytes)
+        elif suffix in PARSERS:
+            title, text = PARSERS[suffix](read_bytes(file.path, max_file_bytes))
+            yield Document(file.id, title if title.strip() else Path(file.id).stem, text), None
+        else:
+            report.other_types[suffix or "no suffix"] += 1
+    except DataError as error:
+        report.skip(file.path, str(error))
+    except OSError as error:
+        report.skip(file.path, f"cannot be read: {error.strerror}")
+    except Exception as error:  # parsers of other people's formats fail in ways that they do not document
+        report.skip(file.path, f"cannot be parsed: {type(error).__name__}: {error}")

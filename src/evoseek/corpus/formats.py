@@ -1,0 +1,87 @@
+"""The text formats of a folder: bytes of one file to its title and text."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+import trafilatura
+
+from evoseek.corpus.decoding import decode
+from evoseek.errors import DataError
+
+try:
+    import pypdf
+except ImportError:
+    pypdf = None
+
+_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*$")
+_UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
+_FENCE = re.compile(r" {0,3}(```|~~~)")
+_VISIBLE_TEXT = "//body//text()[not(ancestor::script or ancestor::style or ancestor::template or ancestor::noscript)]"
+
+
+class Parsed(NamedTuple):
+    """Title (empty if the file names none) and text."""
+
+    title: str
+    text: str
+
+
+def parse_plain(data: bytes) -> Parsed:
+    """Plain text: it has no title of its own."""
+    return Parsed("", decode(data))
+
+
+def parse_markdown(data: bytes) -> Parsed:
+    """Markdown as it is written, titled by its first heading."""
+    text = decode(data)
+    return Parsed(_first_heading(text), text)
+
+
+def _first_heading(text: str) -> str:
+    fenced, previous = False, ""
+    for line in text.split("\n"):
+        if _FENCE.match(line):
+            fenced = not fenced
+        elif not fenced:
+            if (match := _HEADING.match(line)) and match[1]:
+                return match[1]
+            if previous and _UNDERLINE.match(line):
+                return previous
+        previous = "" if fenced else line.strip()
+    return ""
+
+
+def parse_html(data: bytes) -> Parsed:
+    """The main text of a page, by trafilatura; of a page in which that finds nothing, all text that is shown."""
+    tree = trafilatura.load_html(decode(data))
+    if tree is None:
+        raise DataError("no HTML in it")
+    title = tree.findtext(".//title") or ""
+    pieces = [str(piece).strip() for piece in tree.xpath(_VISIBLE_TEXT)]
+    text = trafilatura.extract(tree, include_comments=False, favor_recall=True)
+    return Parsed(title, text or "\n".join(piece for piece in pieces if piece))
+
+
+def parse_pdf(data: bytes) -> Parsed:
+    """The text layer of a PDF, pages apart by an empty line. Scanned pages without one have no text."""
+    if pypdf is None:
+        raise DataError("PDF needs an extra: pip install 'evoseek[pdf]'")
+    reader = pypdf.PdfReader(io.BytesIO(data))
+    title = reader.metadata.title if reader.metadata else None
+    return Parsed(title or "", "\n\n".join(page.extract_text() for page in reader.pages))
+
+
+PARSERS: Mapping[str, Callable[[bytes], Parsed]] = MappingProxyType(
+    {
+        ".txt": parse_plain,
+        ".md": parse_markdown,
+        ".html": parse_html,
+        ".htm": parse_html,
+        ".pdf": parse_pdf,
+    }
+)

@@ -1,0 +1,94 @@
+"""The generated world's grammar: how facts and questions are put into words, and how question texts are read back.
+
+Every wording exists in several phrasings. Phrasing 0 is the plainest (subject, relation, object in that order), which a
+policy of less than a million parameters can learn to read; the others are for larger models and for evaluation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Phrasing:
+    """One way to say a fact."""
+
+    template: str
+
+    def sentence(self, subject: str, relation: str, name: str) -> str:
+        """The fact as a sentence."""
+        return self.template.format(subject=subject, relation=relation, object=name)
+
+
+PHRASINGS = (
+    Phrasing("{subject}'s {relation} is {object}."),
+    Phrasing("The {relation} of {subject} is {object}."),
+    Phrasing("{object} is the {relation} of {subject}."),
+)
+QUESTION_PHRASINGS = 3
+WORDS = tuple(["what", "is", "the", "of", "name", "which", "has", "year", "earlier", "later", "or", "and"])
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedQuestion:
+    """A question text taken apart: names are case-folded; `relations` of a comparison is ("earlier" | "later",)."""
+
+    kind: Literal["chain", "comparison", "intersection"]
+    names: tuple[str, ...]
+    relations: tuple[str, ...]
+    type: str = ""
+
+
+def chain_text(start: str, relations: Sequence[str], phrasing: int = 0) -> str:
+    """The question for the last object of a chain of relations from `start`."""
+    if phrasing == 0:
+        return f"What is {start}'s {possessive(relations)}?"
+    if phrasing == 1:
+        return f"What is the {' of the '.join(reversed(relations))} of {start}?"
+    owner = f"{start}'s {possessive(relations[:-1])}" if len(relations) > 1 else start
+    return f"Name the {relations[-1]} of {owner}."
+
+
+def possessive(relations: Sequence[str]) -> str:
+    """mother, employer -> "mother's employer"."""
+    return "'s ".join(relations)
+
+
+def comparison_text(which: str, first: str, second: str) -> str:
+    """The question which of two has the earlier or later year."""
+    return f"Which has the {which} year, {first} or {second}?"
+
+
+def intersection_text(kind: str, relation: str, name: str, other_relation: str, other_name: str) -> str:
+    """The question for the one entity with two given objects."""
+    return f"Which {kind} has the {relation} {name} and the {other_relation} {other_name}?"
+
+
+_WORD = r"[^\s',.?]+"
+_NAME = rf"{_WORD}(?: {_WORD})*"
+_COMPARISON = re.compile(rf"which has the (earlier|later) year, ({_NAME}) or ({_NAME})")
+_INTERSECTION = re.compile(rf"which (\w+) has the (\w+) ({_NAME}) and the (\w+) ({_NAME})")
+_POSSESSIVE = re.compile(rf"what is ({_NAME})((?:'s \w+)+)")
+_OF = re.compile(rf"what is ((?:the \w+ of )+)({_NAME})")
+_NAMED = re.compile(rf"name the (\w+) of ({_NAME})((?:'s \w+)*)")
+
+
+def parse(text: str) -> ParsedQuestion | None:
+    """Read a question text, whatever its letter case and the spaces around its punctuation; None if it is none."""
+    plain = re.sub(r"\s+", " ", text.casefold()).strip()
+    plain = re.sub(r" ?' ?s\b", "'s", plain)
+    plain = re.sub(r" ?, ?", ", ", plain).rstrip(" ?.")
+    if found := _COMPARISON.fullmatch(plain):
+        return ParsedQuestion("comparison", (found[2], found[3]), (found[1],))
+    if found := _INTERSECTION.fullmatch(plain):
+        return ParsedQuestion("intersection", (found[3], found[5]), (found[2], found[4]), found[1])
+    if found := _POSSESSIVE.fullmatch(plain):
+        return ParsedQuestion("chain", (found[1],), tuple(found[2].split("'s ")[1:]))
+    if found := _OF.fullmatch(plain):
+        return ParsedQuestion("chain", (found[2],), tuple(reversed(re.findall(r"the (\w+) of", found[1]))))
+    if found := _NAMED.fullmatch(plain):
+        return ParsedQuestion("chain", (found[2],), (*found[3].split("'s ")[1:], found[1]))
+    return None

@@ -1,0 +1,67 @@
+"""What became of every file and line while a corpus was read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+MAX_KEPT = 1_000  # a corpus of ten million broken lines must not fill the memory with their names
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A file, folder or line that was not read. `reason` is a fixed phrase, then perhaps a colon and the details."""
+
+    path: Path
+    line: int | None
+    reason: str
+
+    def __str__(self) -> str:
+        place = f"{self.path}:{self.line}" if self.line is not None else str(self.path)
+        return f"{place}: {self.reason}"
+
+
+@dataclass(slots=True)
+class ReadReport:
+    """Filled by `read_corpus`. `skipped` holds the first 1,000; `reasons` counts all of them by fixed phrase;
+    `other_types` counts, by suffix, the files of a folder that no reader is for."""
+
+    read: int = 0
+    skipped: list[Skipped] = field(default_factory=list[Skipped])
+    reasons: Counter[str] = field(default_factory=Counter[str])
+    other_types: Counter[str] = field(default_factory=Counter[str])
+
+    @property
+    def skipped_count(self) -> int:
+        """How many files, folders and lines were skipped."""
+        return self.reasons.total()
+
+    def skip(self, path: Path, reason: str, line: int | None = None) -> None:
+        """Note that something was skipped, and why."""
+        self.reasons[reason.partition(":")[0]] += 1
+        if len(self.skipped) < MAX_KEPT:
+            self.skipped.append(Skipped(path, line, reason))
+
+    def summary(self) -> str:
+        """One line of counts."""
+        text = f"{self.read:,} documents read, {self.skipped_count:,} skipped{_counts(self.reasons)}"
+        if self.other_types:
+            text += f", {self.other_types.total():,} files of other types{_counts(self.other_types)}"
+        return text
+
+    def table(self, rows: int = 20) -> str:
+        """The first skipped places, one a line, with the reason."""
+        lines = [str(skipped) for skipped in self.skipped[:rows]]
+        if self.skipped_count > len(lines):
+            lines.append(f"... and {self.skipped_count - len(lines):,} more")
+        return "\n".join(lines)
+
+
+def _counts(counter: Counter[str]) -> str:
+    """` (3 empty, 1 binary)`, most frequent first; nothing for an empty counter."""
+    ordered = sorted(counter.items(), key=lambda item: (-item[1], item[0]))
+    shown = [f"{count:,} {name}" for name, count in ordered[:6]]
+    if len(ordered) > len(shown):
+        shown.append(f"{sum(count for _, count in ordered[6:]):,} others")
+    return f" ({', '.join(shown)})" if shown else ""

@@ -1,0 +1,1 @@
+"""Credit: from rewards to advantages. Lists in, lists out, no tensors."""

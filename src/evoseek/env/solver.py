@@ -1,0 +1,32 @@
+"""The solver's task: answer a question by searching."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from evoseek.env.prompts import PromptSet
+from evoseek.protocols import Tool
+from evoseek.types import Message, Question
+
+
+class SolverEnv:
+    """An `Environment`: the question in one user message, in the words of the prompt set for the renderer's format."""
+
+    def __init__(self, tools: Sequence[Tool], prompts: PromptSet, format: Literal["tags", "tools"] = "tags") -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        self._template, self._format = prompts["solver"], format
+
+    @property
+    def role(self) -> str:
+        """`solver`."""
+        return "solver"
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """Tools by name."""
+        return self._tools
+
+    def messages(self, question: Question) -> list[Message]:
+        """The prompt."""
+        return [Message("user", self._template.marked(question=question.text, format=self._format))]

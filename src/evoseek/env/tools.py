@@ -1,0 +1,52 @@
+"""The tools of an environment."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from evoseek.env.prompts import PromptTemplate
+from evoseek.policy.encoding import well_formed
+from evoseek.protocols import SearchEngine
+from evoseek.types import ToolCall, ToolResult
+
+_SCHEMA: Mapping[str, object] = {
+    "type": "function",
+    "function": {
+        "name": "search",
+        "description": "Search a collection of documents and read the best passages.",
+        "parameters": {
+            "type": "object",
+            "properties": {"query": {"type": "string", "description": "What to look for, in a few words."}},
+            "required": ["query"],
+        },
+    },
+}
+
+
+class SearchTool:
+    """The tool `search` with the argument `query`: the engine's best `k` passages as the observation template shows them."""
+
+    def __init__(self, engine: SearchEngine, k: int = 3, *, template: PromptTemplate) -> None:
+        self._engine, self._k, self._template = engine, k, template
+
+    @property
+    def name(self) -> str:
+        """`search`."""
+        return "search"
+
+    @property
+    def schema(self) -> Mapping[str, object]:
+        """JSON schema of the function."""
+        return _SCHEMA
+
+    async def __call__(self, call: ToolCall) -> ToolResult:
+        """Search. An empty query finds nothing; a missing one is told so. Raises ToolError when the engine fails."""
+        query = call.arguments.get("query")
+        if not isinstance(query, str):
+            return ToolResult(call, 'The tool "search" takes one argument, "query", which is a text.')
+        query = well_formed(query).strip()
+        start = time.perf_counter()
+        passages = (await self._engine.search([query], self._k))[0] if query else []
+        latency = time.perf_counter() - start
+        return ToolResult(call, self._template.text(passages=passages), tuple(passages), latency)

@@ -1,0 +1,1 @@
+"""Evaluation: score a policy on questions, with intervals and paired tests."""

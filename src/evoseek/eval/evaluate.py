@@ -1,0 +1,124 @@
+"""Score a policy on a declared set of questions: every question exactly once, failures counted, none dropped."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from evoseek.errors import DataError
+from evoseek.eval.statistics import Interval, bootstrap_mean_interval, wilson_interval
+from evoseek.protocols import Environment, Renderer, RewardFn, Sampler
+from evoseek.rollout.group import run_group
+from evoseek.rollout.limits import Limits
+from evoseek.types import Invalid, Outcome, Question, Scored, Trajectory
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One question, one trajectory, one outcome."""
+
+    question: Question
+    trajectory: Trajectory
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A mean with all that is needed to read it. `n` counts every question of the set, `n_invalid` those whose
+    rollout failed for reasons outside the policy; the mean is over the n - n_invalid others (nan if none)."""
+
+    mean: float
+    interval: Interval
+    n: int
+    n_invalid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """A finished evaluation. `metric` names the reward function, `temperature` how answers were drawn."""
+
+    metric: str
+    temperature: float
+    results: tuple[Result, ...]
+
+    @property
+    def score(self) -> Score:
+        """Over all questions."""
+        return _score(self.results)
+
+    def by_hops(self) -> dict[int, Score]:
+        """Scores by `metadata["hops"]`, ascending; questions that do not say their hops are left out."""
+        groups: dict[int, list[Result]] = {}
+        for result in self.results:
+            hops = result.question.metadata.get("hops")
+            if isinstance(hops, int):
+                groups.setdefault(hops, []).append(result)
+        return {hops: _score(groups[hops]) for hops in sorted(groups)}
+
+    def metrics(self) -> dict[str, float]:
+        """Named numbers for a metric sink; `eval/reward` is the mean under `metric`."""
+        score = self.score
+        numbers = {"eval/reward": score.mean, "eval/n": score.n, "eval/n_invalid": score.n_invalid}
+        numbers |= {f"eval/reward/hops_{hops}": score.mean for hops, score in self.by_hops().items()}
+        return {name: float(value) for name, value in numbers.items()}
+
+    def rewards(self) -> Mapping[str, float]:
+        """Reward by question id, without the invalid ones: for paired tests."""
+        return {r.question.id: r.outcome.reward for r in self.results if isinstance(r.outcome, Scored)}
+
+
+async def evaluate(
+    questions: Sequence[Question],
+    *,
+    metric: str,
+    reward: RewardFn,
+    env: Environment,
+    renderer: Renderer,
+    sampler: Sampler,
+    limits: Limits,
+    temperature: float,
+    seed: int,
+) -> Evaluation:
+    """Roll out every question once, all of them concurrently, and score them.
+
+    Temperature 0 is greedy. An environment without tools gives the score with search switched off. The random streams
+    depend on the question and the seed alone, so two policies are compared under the same luck.
+    Raises DataError if two questions share an id: one of them would be counted twice.
+    """
+    if len({question.id for question in questions}) != len(questions):
+        raise DataError("Two questions of the evaluation set share an id. Give every question an id of its own.")
+    groups = await asyncio.gather(
+        *(
+            run_group(
+                question,
+                size=1,
+                reward=reward,
+                key=f"evaluation/{question.id}",
+                env=env,
+                renderer=renderer,
+                sampler=sampler,
+                limits=limits,
+                temperature=temperature,
+                seed=seed,
+            )
+            for question in questions
+        )
+    )
+    results = (
+        Result(question, group.trajectories[0], group.outcomes[0])
+        for question, group in zip(questions, groups, strict=True)
+    )
+    return Evaluation(metric, temperature, tuple(results))
+
+
+def _score(results: Sequence[Result]) -> Score:
+    rewards = [result.outcome.reward for result in results if isinstance(result.outcome, Scored)]
+    n_invalid = sum(isinstance(result.outcome, Invalid) for result in results)
+    if not rewards:
+        return Score(float("nan"), Interval(0.0, 1.0), len(results), n_invalid)
+    if all(reward in (0.0, 1.0) for reward in rewards):
+        interval = wilson_interval(round(sum(rewards)), len(rewards))
+    else:
+        interval = bootstrap_mean_interval(rewards)
+    return Score(sum(rewards) / len(rewards), interval, len(results), n_invalid)

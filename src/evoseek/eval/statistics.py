@@ -1,0 +1,73 @@
+"""How sure a score is: intervals and paired tests, all by scipy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+_RESAMPLES = 9999
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A confidence interval."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class PairedTest:
+    """Two policies on the same questions: mean of (after - before) and its two-sided p-value."""
+
+    difference: float
+    p_value: float
+    n: int
+
+
+def wilson_interval(successes: int, n: int, *, confidence: float = 0.95) -> Interval:
+    """Wilson score interval of a proportion; (0, 1) when n is 0, since nothing is known then."""
+    if n == 0:
+        return Interval(0.0, 1.0)
+    interval = stats.binomtest(successes, n).proportion_ci(confidence, method="wilson")
+    return Interval(float(interval.low), float(interval.high))
+
+
+def bootstrap_mean_interval(values: Sequence[float], *, confidence: float = 0.95, seed: int = 0) -> Interval:
+    """Percentile bootstrap interval of a mean, for scores between 0 and 1 (F1). A point if all values are equal."""
+    if not values:
+        raise ValueError("an interval needs at least one value")
+    if min(values) == max(values):
+        return Interval(values[0], values[0])
+    result = stats.bootstrap(
+        (np.asarray(values, dtype=float),),
+        np.mean,
+        confidence_level=confidence,
+        n_resamples=_RESAMPLES,
+        method="percentile",
+        rng=np.random.default_rng(seed),
+    )
+    return Interval(float(result.confidence_interval.low), float(result.confidence_interval.high))
+
+
+def paired_test(before: Sequence[float], after: Sequence[float], *, seed: int = 0) -> PairedTest:
+    """Sign-flip permutation test on the differences; `before[i]` and `after[i]` belong to one question.
+
+    Exact for few pairs, by 9999 random flips otherwise. For 0/1 scores it tests what McNemar's test does.
+    """
+    if len(before) != len(after) or not before:
+        raise ValueError(f"paired scores must be as many and at least one, got {len(before)} and {len(after)}")
+    differences = np.asarray(after, dtype=float) - np.asarray(before, dtype=float)
+    if not differences.any():
+        return PairedTest(0.0, 1.0, len(before))
+    result = stats.permutation_test(
+        (differences,),
+        np.mean,
+        permutation_type="samples",
+        n_resamples=_RESAMPLES,
+        rng=np.random.default_rng(seed),
+    )
+    return PairedTest(float(differences.mean()), float(result.pvalue), len(before))

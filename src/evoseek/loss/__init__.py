@@ -1,0 +1,1 @@
+"""Losses: `[B, T]` tensors in, a scalar and its metrics out. They know neither models nor rewards."""

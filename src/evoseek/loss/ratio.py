@@ -1,0 +1,14 @@
+"""Importance ratios between the learner's policy and the policy that sampled."""
+
+from __future__ import annotations
+
+import torch
+
+
+def token_ratio(logprobs: torch.Tensor, rollout_logprobs: torch.Tensor, loss_mask: torch.Tensor) -> torch.Tensor:
+    """exp(logprobs - rollout_logprobs) on the mask, exactly 1 (without gradient) off it: [B, T] -> [B, T].
+
+    The difference is masked before the exponential, so that arbitrary values off the mask can neither overflow nor
+    send a NaN back through the gradient.
+    """
+    return (logprobs - rollout_logprobs).masked_fill(~loss_mask, 0.0).exp()

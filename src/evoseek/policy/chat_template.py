@@ -1,0 +1,115 @@
+"""A model's chat template, and how text from outside passes through it without becoming part of it.
+
+Messages are rendered with a placeholder for each piece of outside text; the result is cut at the placeholders, and only what
+lies between them, the template's own text, is encoded with control tokens.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jinja2 import TemplateError
+from transformers import PreTrainedTokenizerBase
+
+from evoseek.errors import PolicyError
+from evoseek.policy.encoding import Encoder, split_trusted
+from evoseek.types import Message
+
+_PLACEHOLDER = re.compile(r"EVOSEEK(\d+)OUTSIDE")
+USER = {"role": "user", "content": "Hello."}
+WRITTEN = "evoseekwritten"
+"""What the model writes in a dummy turn."""
+
+Schema = Mapping[str, object]
+"""A tool's JSON schema, as templates take it."""
+
+
+def placeholder(index: int) -> str:
+    """The text that stands for the outside text number `index`."""
+    return f"EVOSEEK{index}OUTSIDE"
+
+
+def dummy_turn(tool: str, *results: str, content: str = "") -> list[dict[str, Any]]:
+    """The messages of a turn that calls a tool with the argument `WRITTEN`, and of the results that it gets."""
+    function = {"name": tool, "arguments": {"query": WRITTEN}}
+    call = {"type": "function", "id": "evoseek01", "function": function}  # some templates want nine characters
+    return [
+        {"role": "assistant", "content": content, "tool_calls": [call]},
+        *({"role": "tool", "name": tool, "tool_call_id": "evoseek01", "content": result} for result in results),
+    ]
+
+
+def render_chat(
+    tokenizer: PreTrainedTokenizerBase,
+    messages: Sequence[Mapping[str, Any]],
+    tools: Sequence[Schema] = (),
+    *,
+    generation_prompt: bool = True,
+) -> str:
+    """The template's text for messages. Raises PolicyError with the template's own complaint."""
+    try:
+        rendered = tokenizer.apply_chat_template(
+            [dict(message) for message in messages],
+            tools=[dict(tool) for tool in tools] or None,
+            add_generation_prompt=generation_prompt,
+            tokenize=False,
+        )
+    except (TemplateError, TypeError, ValueError) as error:
+        roles = ", ".join(str(message["role"]) for message in messages)
+        raise PolicyError(
+            f"The chat template of this model refuses a conversation with the roles {roles}: {error}. Use prompts with the "
+            "roles that it takes, or another model."
+        ) from error
+    return str(rendered)
+
+
+def encode_rendered(encoder: Encoder, rendered: str, outside: Sequence[str]) -> tuple[int, ...]:
+    """Ids of a rendered conversation, with `outside[i]` in the place of placeholder i."""
+    ids: list[int] = []
+    for index, piece in enumerate(_PLACEHOLDER.split(rendered)):
+        ids += encoder.outside(outside[int(piece)]) if index % 2 else encoder.template(piece)
+    return tuple(ids)
+
+
+def encode_messages(
+    tokenizer: PreTrainedTokenizerBase, encoder: Encoder, messages: Sequence[Message], tools: Sequence[Schema] = ()
+) -> tuple[int, ...]:
+    """Ids of a prompt through the chat template, up to where the model begins to write."""
+    outside: list[str] = []
+
+    def protect(content: str) -> str:
+        protected = ""
+        for is_template, piece in split_trusted(content):
+            if is_template:
+                protected += piece
+            else:
+                protected += placeholder(len(outside))
+                outside.append(piece)
+        return protected
+
+    if any(message.tool_calls for message in messages):
+        raise PolicyError("A prompt holds a message with tool calls; only what a model samples may call a tool. Use text.")
+    plain_messages = [{"role": message.role, "content": protect(message.content)} for message in messages]
+    rendered = render_chat(tokenizer, plain_messages, tools)
+    if {int(index) for index in _PLACEHOLDER.findall(rendered)} != set(range(len(outside))):
+        raise PolicyError(
+            "The chat template of this model leaves out part of the prompt's messages (some templates drop a role or cut its "
+            "content), so the model would not see the whole question. Use prompts with the roles that the template shows."
+        )
+    return encode_rendered(encoder, rendered, outside)
+
+
+def observation_text(
+    tokenizer: PreTrainedTokenizerBase, tools: Sequence[Schema], tool: str, results: Sequence[str], end_of_turn: int
+) -> tuple[str, str]:
+    """A dummy conversation with a call and its results, cut in two at the token that closes the model's turn.
+
+    The first part ends with what a model would have written; the second, without that token, is what has to follow it: the
+    results in the template's clothes and the opening of the next turn.
+    """
+    rendered = render_chat(tokenizer, [USER, *dummy_turn(tool, *results)], tools)
+    closing = str(tokenizer.convert_ids_to_tokens(end_of_turn))
+    end = rendered.index(closing, rendered.index(WRITTEN))
+    return rendered[:end], rendered[end + len(closing) :]

@@ -1,0 +1,85 @@
+"""A policy: a Hugging Face causal language model with its tokenizer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from evoseek.errors import PolicyError
+from evoseek.files import replace_directory
+
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(slots=True)
+class Policy:
+    """A model, its tokenizer, and the name it was loaded by."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    name: str
+
+
+def tiny_policy_dir() -> Path:
+    """The directory of the tiny policy that the package carries."""
+    return Path(__file__).parent / "tiny"
+
+
+def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32") -> Policy:
+    """Load a policy by directory, by Hugging Face name, or `tiny` for the one that the package carries.
+
+    Weights are read from safetensors only (nothing is unpickled, no code of the model's is run). The model is in
+    evaluation mode. Raises PolicyError.
+    """
+    if dtype not in _DTYPES:
+        raise PolicyError(f"got dtype '{dtype}' for policy '{name_or_dir}', expected one of {', '.join(_DTYPES)}.")
+    source = str(tiny_policy_dir()) if name_or_dir == "tiny" else name_or_dir
+    _check_directory(source)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source)
+        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+            source, dtype=_DTYPES[dtype], attn_implementation="sdpa", use_safetensors=True
+        )
+        model.to(device)  # pyright: ignore[reportArgumentType]
+        model.eval()
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+        raise PolicyError(
+            f"the policy '{name_or_dir}' could not be loaded on '{device}': {_first_line(error)} Expected the name of "
+            "a causal language model on the Hugging Face hub or a directory written by save_pretrained, with "
+            "safetensors weights and a tokenizer. Check the name and the network, or download the "
+            "model and give its directory."
+        ) from error
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return Policy(model, tokenizer, name_or_dir)
+
+
+def save_policy(policy: Policy, directory: Path) -> None:
+    """Write model (safetensors) and tokenizer so that `from_pretrained(directory)` loads them; whole or not at all."""
+    with replace_directory(directory) as partial:
+        policy.model.save_pretrained(partial)
+        policy.tokenizer.save_pretrained(partial)
+
+
+def _check_directory(source: str) -> None:
+    """Say plainly what is wrong with a directory, before the hub is asked for a model of that name."""
+    path = Path(source).expanduser()
+    looks_like_path = path.is_absolute() or source.startswith((".", "~")) or source.count("/") > 1
+    if looks_like_path and not path.is_dir():
+        raise PolicyError(
+            f"got '{source}' as the policy, but there is no such directory. Expected a directory written by "
+            "save_pretrained or the name of a model on the Hugging Face hub. Check the path."
+        )
+    if path.is_dir() and not (path / "config.json").is_file():
+        raise PolicyError(
+            f"got the directory '{source}' as the policy, but it has no config.json. Expected a directory written by "
+            "save_pretrained (config.json, safetensors weights, tokenizer). Check the path."
+        )
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0].rstrip('.') if lines else 'no message'}."

@@ -1,0 +1,69 @@
+"""Recognising where a completion ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from transformers import PreTrainedTokenizerBase
+
+from evoseek.types import StopConditions
+
+_MIN_TAIL = 16
+_REPLACEMENT = "\ufffd"  # what a token that is part of a character decodes to
+
+
+@dataclass(frozen=True, slots=True)
+class StopRule:
+    """When a completion ends: after one of `token_ids`, or after one of `enders` if the tail then holds a string."""
+
+    token_ids: frozenset[int]
+    enders: frozenset[int]  # tokens that may complete a stop string
+    checked: frozenset[int]  # both: the only tokens after which anything needs a look
+    strings: tuple[str, ...]
+    tail: int  # so many last tokens hold any of the strings
+
+
+class StopRules:
+    """Stop rules for one tokenizer, made once per distinct StopConditions.
+
+    Only a token whose own text has the last character of a stop string can complete that string, so the text of a
+    completion is looked at after such tokens alone, and then only its tail.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, eos_ids: Sequence[int]) -> None:
+        self._tokenizer = tokenizer
+        self._eos_ids = frozenset(eos_ids)
+        self._texts: list[str] | None = None
+        self._rules: dict[StopConditions, StopRule] = {}
+
+    def rule(self, stop: StopConditions) -> StopRule:
+        """The rule for these conditions; the model's end-of-sequence ids always stop."""
+        rule = self._rules.get(stop)
+        if rule is None:
+            token_ids = self._eos_ids | frozenset(stop.token_ids)
+            strings = tuple(string for string in stop.strings if string)
+            enders = frozenset[int]().union(*(self._tokens_ending(string) for string in strings))
+            longest = max((len(string.encode()) for string in strings), default=0)  # a token holds a byte or more
+            rule = StopRule(token_ids, enders, token_ids | enders, strings, _MIN_TAIL + longest)
+            self._rules[stop] = rule
+        return rule
+
+    def ends(self, rule: StopRule, completion: Sequence[int]) -> bool:
+        """Whether the completion, which ends with one of `rule.checked`, ends here."""
+        if completion[-1] in rule.token_ids:
+            return True
+        text = self._decode(completion[-rule.tail :])
+        return any(string in text for string in rule.strings)
+
+    def _tokens_ending(self, string: str) -> frozenset[int]:
+        if self._texts is None:
+            self._texts = [self._decode([token]) for token in range(len(self._tokenizer))]
+        last = string[-1]
+        if last.isspace():  # decoders add and drop spaces between tokens
+            return frozenset(range(len(self._texts)))
+        return frozenset(token for token, text in enumerate(self._texts) if last in text or _REPLACEMENT in text)
+
+    def _decode(self, token_ids: Sequence[int]) -> str:
+        text = self._tokenizer.decode(list(token_ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        return text if isinstance(text, str) else "".join(text)

@@ -1,0 +1,98 @@
+"""The tool-call format: tools, calls and results as the model's own chat template has them.
+
+What the model wrote is never rendered again. The ids that follow a turn come from a dummy conversation: everything in it
+after the end of the model's turn, with the results' texts put in.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+from transformers import PreTrainedTokenizerBase
+
+from evoseek.policy.call_formats import CALL_FORMATS
+from evoseek.policy.chat_template import Schema, encode_messages, encode_rendered, observation_text, placeholder
+from evoseek.policy.encoding import Encoder
+from evoseek.policy.template_check import check_template
+from evoseek.types import Action, Message, StopConditions
+
+_TAGS = ("tool_call", "tool_response", "think", "answer", "question")
+_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+_QUESTION = re.compile(r"<question>(.*?)</question>", re.DOTALL)
+
+
+class ToolCallRenderer:
+    """Renders and parses tool calls. Raises PolicyError for a model whose chat template has none.
+
+    A turn without a call is the answer: the text in its last <answer>, or else all of it but the reasoning.
+    """
+
+    format = "tools"
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, tools: Sequence[Schema]) -> None:
+        self.report = check_template(tokenizer, "tools")
+        self._tokenizer, self._tools = tokenizer, tuple(tools)
+        self._encoder = Encoder(tokenizer, _TAGS)
+        self._parse_calls = CALL_FORMATS[str(self.report.call_format)]
+        self._end_of_turn = int(self.report.end_of_turn or 0)
+        ends = (self._end_of_turn, tokenizer.eos_token_id)
+        self._stop = StopConditions((), tuple(dict.fromkeys(i for i in ends if i is not None)))
+        self._suffixes: dict[int, str] = {}
+        self._tool = next((name for tool in tools if (name := _name(tool))), "tool")
+
+    @property
+    def stop(self) -> StopConditions:
+        """Where the model ends its turn."""
+        return self._stop
+
+    def render_prompt(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """Ids of the prompt with the tools' descriptions, up to where the model begins to write."""
+        return encode_messages(self._tokenizer, self._encoder, messages, self._tools)
+
+    def parse(self, token_ids: Sequence[int]) -> Action:
+        """The calls of a turn, or its answer. A call needs not be followed by the end of the turn, an answer does."""
+        text = self._encoder.decode(token_ids)
+        ended = bool(token_ids) and token_ids[-1] in self._stop.token_ids
+        said = self._encoder.decode(token_ids[:-1] if ended else token_ids)
+        said, question = _without_reasoning(said), None
+        try:
+            calls = self._parse_calls(said)
+        except ValueError as error:
+            return Action(text, problem=str(error))
+        if found := _QUESTION.findall(said):
+            question = str(found[-1]).strip()
+        if calls:
+            return Action(text, calls, question=question)
+        if not ended or not said.strip():
+            problem = "the turn is cut off before its end" if not ended else "the turn holds neither a call nor an answer"
+            return Action(text, question=question, problem=problem)
+        answers: list[str] = _ANSWER.findall(said) or [said]
+        return Action(text, answer=answers[-1].strip(), question=question)
+
+    def render_observation(self, texts: Sequence[str], after: Sequence[int] = ()) -> tuple[int, ...]:
+        """Ids that follow a turn with calls. The token that closes the turn is added if the turn, `after`, lacks it."""
+        closing = (self._end_of_turn,) if after and after[-1] != self._end_of_turn else ()
+        if self.report.escapes_results:
+            texts = [json.dumps(text, ensure_ascii=False)[1:-1] for text in texts]
+        return closing + encode_rendered(self._encoder, self._suffix(len(texts)), texts)
+
+    def _suffix(self, results: int) -> str:
+        """The template's text after a turn with calls, with placeholders for the results."""
+        if results not in self._suffixes:
+            marks = [placeholder(index) for index in range(results)]
+            _, suffix = observation_text(self._tokenizer, self._tools, self._tool, marks, self._end_of_turn)
+            self._suffixes[results] = suffix
+        return self._suffixes[results]
+
+
+def _name(tool: Schema) -> str:
+    function = tool.get("function")
+    return str(function.get("name", "")) if isinstance(function, Mapping) else ""
+
+
+def _without_reasoning(text: str) -> str:
+    """What stands after the reasoning; nothing if the reasoning is not closed."""
+    before, closed, after = text.rpartition("</think>")
+    return after if closed else text.partition("<think>")[0]

@@ -1,0 +1,31 @@
+"""Scores as tables for people, always with n and an interval."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.table import Table
+
+from evoseek.eval.evaluate import Evaluation, Score
+
+
+def score_text(score: Score) -> str:
+    """A mean with its 95 % interval, n, and the invalid rollouts if there were any."""
+    invalid = f", {score.n_invalid} invalid" if score.n_invalid else ""
+    if score.n_invalid == score.n:
+        return f"no score (n={score.n}{invalid})"
+    return f"{score.mean:.3f} [{score.interval.low:.3f}, {score.interval.high:.3f}] (n={score.n}{invalid})"
+
+
+def evaluation_table(title: str, evaluations: Mapping[str, Evaluation]) -> Table:
+    """One row a number of hops and one for all; one column an evaluation."""
+    table = Table(title=title)
+    table.add_column("hops")
+    for name in evaluations:
+        table.add_column(name)
+    by_hops = {name: evaluation.by_hops() for name, evaluation in evaluations.items()}
+    for hops in sorted({hops for scores in by_hops.values() for hops in scores}):
+        cells = (score_text(scores[hops]) if hops in scores else "" for scores in by_hops.values())
+        table.add_row(str(hops), *cells)
+    table.add_row("all", *(score_text(evaluation.score) for evaluation in evaluations.values()), style="bold")
+    return table

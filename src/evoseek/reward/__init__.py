@@ -1,0 +1,1 @@
+"""Rewards: from a finished trajectory to a number."""

@@ -1,0 +1,111 @@
+"""How well an answer matches the golden answers: the metrics of open-domain question answering.
+
+Each takes `(prediction, golden_answers)` and gives the best value over the golden answers, in [0, 1]. Exact match and
+F1 are those of SQuAD (arXiv 1606.05250). The plain substring match is what papers report as subEM; it is easily won by
+an answer that lists many candidates or happens to contain the letters ("scarcity" contains "car"), so the guarded
+variant is the one to train on.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from evoseek.errors import DataError
+from evoseek.types import Question
+
+_PUNCTUATION_REMOVED = str.maketrans("", "", string.punctuation)
+_PUNCTUATION_TO_SPACE = str.maketrans(string.punctuation, " " * len(string.punctuation))
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+
+SPARE_WORDS = 10  # how many words more than the golden answer a guarded match may have
+
+AnswerMetric = Callable[[str, Sequence[str]], float]
+
+
+def normalise(text: str) -> str:
+    """SQuAD's normal form: lower case, no ASCII punctuation, no English articles, single spaces."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION_REMOVED)).split())
+
+
+def exact_match(prediction: str, golden_answers: Sequence[str]) -> float:
+    """1 if the normalised prediction equals a normalised golden answer (EM)."""
+    predicted = normalise(prediction)
+    return float(any(predicted == normalise(golden) for golden in golden_answers))
+
+
+def substring_match(prediction: str, golden_answers: Sequence[str]) -> float:
+    """1 if a normalised golden answer occurs anywhere in the normalised prediction (subEM).
+
+    A golden answer that normalises to nothing occurs in everything: refuse such data with `check_golden_answers`.
+    """
+    predicted = normalise(prediction)
+    return float(any(normalise(golden) in predicted for golden in golden_answers))
+
+
+def guarded_substring_match(prediction: str, golden_answers: Sequence[str]) -> float:
+    """1 if a golden answer occurs as whole words in a prediction at most `SPARE_WORDS` words longer than it.
+
+    Words are what spaces separate, so in scripts written without spaces this asks for an exact match.
+    """
+    predicted = normalise(prediction).split()
+    return float(any(_contains_words(predicted, normalise(golden).split()) for golden in golden_answers))
+
+
+def f1(prediction: str, golden_answers: Sequence[str]) -> float:
+    """Harmonic mean of precision and recall over the multisets of normalised words."""
+    predicted = normalise(prediction).split()
+    return max((_overlap_f1(predicted, normalise(golden).split()) for golden in golden_answers), default=0.0)
+
+
+def set_f1(prediction: str, golden_answers: Sequence[str]) -> float:
+    """F1 over *sets* of words, articles kept and punctuation read as a space (Search-R1's successors report this)."""
+    predicted = _word_set(prediction)
+    return max((_overlap_f1(predicted, _word_set(golden)) for golden in golden_answers), default=0.0)
+
+
+METRICS: Mapping[str, AnswerMetric] = {
+    "exact_match": exact_match,
+    "substring_match": substring_match,
+    "guarded_substring_match": guarded_substring_match,
+    "f1": f1,
+    "set_f1": set_f1,
+}
+
+
+def check_golden_answers(question: Question) -> None:
+    """Raise DataError if the question has no golden answer, or one that normalises to nothing.
+
+    The latter ("The", "?!") would be contained in, or equal to, answers that say nothing.
+    """
+    if not question.golden_answers:
+        raise DataError(
+            f"Question {question.id!r} ({question.text!r}) has no golden answers; at least one is needed to score an "
+            "answer. Add one or remove the question."
+        )
+    for golden in question.golden_answers:
+        if not normalise(golden):
+            raise DataError(
+                f"Question {question.id!r} ({question.text!r}) has the golden answer {golden!r}, of which nothing is "
+                "left once punctuation and articles are ignored, so that any answer could match. Correct or remove it."
+            )
+
+
+def _contains_words(words: list[str], wanted: list[str]) -> bool:
+    if not wanted or len(words) > len(wanted) + SPARE_WORDS:
+        return False
+    return any(words[start : start + len(wanted)] == wanted for start in range(len(words) - len(wanted) + 1))
+
+
+def _word_set(text: str) -> list[str]:
+    return list(dict.fromkeys(text.lower().translate(_PUNCTUATION_TO_SPACE).split()))
+
+
+def _overlap_f1(predicted: Sequence[str], golden: Sequence[str]) -> float:
+    common = sum((Counter(predicted) & Counter(golden)).values())
+    if common == 0:
+        return 0.0
+    precision, recall = common / len(predicted), common / len(golden)
+    return 2 * precision * recall / (precision + recall)

@@ -1,0 +1,33 @@
+"""How far a rollout may go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from evoseek.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of one rollout; each has its StopReason.
+
+    Attributes:
+        max_turns: completions sampled. The last may only answer: its calls are not run.
+        max_tool_calls: calls run in all turns together.
+        max_tokens_per_turn: length of a completion.
+        max_total_tokens: length of the trajectory, with prompt and observations; no more than the sampler's length.
+        deadline_s: seconds for the whole rollout, tools included. None uses no clock, so that runs can be repeated exactly.
+    """
+
+    max_turns: int = 5
+    max_tool_calls: int = 16
+    max_tokens_per_turn: int = 512
+    max_total_tokens: int = 4096
+    deadline_s: float | None = None
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = getattr(self, item.name)
+            least = 0 if item.name == "max_tool_calls" else 1
+            if value is not None and (value <= 0 if item.name == "deadline_s" else value < least):
+                raise ConfigError(f"The limit {item.name} is {value}; it has to be {'above 0' if least else '0 or more'}.")

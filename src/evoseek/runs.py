@@ -1,0 +1,138 @@
+"""A run directory: where everything of one training run lies, and who may write there.
+
+    run/
+      config.json         the resolved config, as it was when the run began
+      metrics.jsonl       a row a step: numbers that follow from the config alone
+      timings.jsonl       a row a step: seconds and rates
+      trajectories.jsonl  every rollout
+      checkpoints/        step-000010/, ...: complete or absent
+      curves.png          the picture
+      lock                held by the process that writes here
+
+The three .jsonl files only ever grow. A checkpoint records their lengths; going back to it cuts them to those lengths.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Collection, Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from evoseek.errors import ConfigError, RunError, RunLockedError
+from evoseek.files import write_atomic
+
+
+class RunDirectory:
+    """The layout of one run. Makes the directory if it is not there; raises RunError if that cannot be done."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.config = path / "config.json"
+        self.metrics = path / "metrics.jsonl"
+        self.timings = path / "timings.jsonl"
+        self.trajectories = path / "trajectories.jsonl"
+        self.curves = path / "curves.png"
+        self._logs = (self.metrics, self.timings, self.trajectories)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(
+                f"The run directory {path} cannot be made ({error.strerror}). Give a directory that this user may "
+                "write to with --run-dir."
+            ) from error
+
+    @contextmanager
+    def locked(self) -> Generator[None]:
+        """Hold the directory while the block runs. The kernel drops the lock when the process ends, however it ends.
+
+        Raises RunLockedError, which names the process that holds it.
+        """
+        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                holder = os.read(descriptor, 32).decode().strip() or "unknown"
+                raise RunLockedError(
+                    f"The run directory {self.path} is in use by another process (pid {holder}). Two processes cannot "
+                    "train into one directory: wait for it to end, stop it, or give another --run-dir."
+                ) from error
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def claim(self, config: Mapping[str, object], *, may_differ: Collection[str] = ()) -> None:
+        """Save the resolved config of a new run, or check that an old run had the same one.
+
+        `may_differ` names dotted keys that a resumed run may change. Raises ConfigError naming every other key that
+        differs.
+        """
+        if self.config.exists():
+            saved, given = flatten(self.read_config()), flatten(config)
+            changed = sorted(
+                key for key in saved.keys() | given.keys() if saved.get(key) != given.get(key) and key not in may_differ
+            )
+            if changed:
+                listing = "; ".join(f"{key} was {saved.get(key)!r}, now {given.get(key)!r}" for key in changed)
+                raise ConfigError(
+                    f"The run in {self.path} was begun with another config and can only be resumed with the same "
+                    f"one: {listing}. Restore these settings, or give another --run-dir for a new run."
+                )
+        write_atomic(self.config, json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+    def read_config(self) -> dict[str, object]:
+        """The resolved config that was saved here. Raises RunError if there is none or it is damaged."""
+        try:
+            return json.loads(self.config.read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise RunError(
+                f"{self.path} holds no run: there is no config.json in it. Give the directory of a run that "
+                "`evoseek train` or `evoseek demo` made."
+            ) from error
+        except ValueError as error:
+            raise RunError(
+                f"{self.config} is damaged ({error}). Restore it from a copy, or begin a new run in another directory."
+            ) from error
+
+    def positions(self) -> dict[str, int]:
+        """Lengths in bytes of the growing files, for a checkpoint. What they hold is on the disk afterwards."""
+        lengths: dict[str, int] = {}
+        for log in self._logs:
+            if not log.exists():
+                lengths[log.name] = 0
+                continue
+            with log.open("rb") as file:
+                os.fsync(file.fileno())
+                lengths[log.name] = os.fstat(file.fileno()).st_size
+        return lengths
+
+    def rewind(self, positions: Mapping[str, int]) -> None:
+        """Cut the growing files to recorded lengths (0 where none was recorded).
+
+        Raises RunError if a file is shorter than recorded, since rows are then missing that no resume can bring back.
+        """
+        for log in self._logs:
+            length, recorded = log.stat().st_size if log.exists() else 0, positions.get(log.name, 0)
+            if length < recorded:
+                raise RunError(
+                    f"{log} holds {length} bytes, but the checkpoint was saved when it held {recorded}: rows were "
+                    "removed. Restore the file from a copy, or begin a new run in another directory."
+                )
+            if length > recorded:
+                os.truncate(log, recorded)
+
+
+def flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    """Nested mappings as one mapping with dotted keys."""
+    flat: dict[str, object] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat

@@ -1,0 +1,1 @@
+"""Search engines: all answer `search(queries, k)` with passages, best first."""

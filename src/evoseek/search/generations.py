@@ -1,0 +1,96 @@
+"""Changing an index on disk as a whole: the new state stands complete beside the old one before it takes its place.
+
+    <directory>/manifest.json    names the one data folder that counts
+    <directory>/data-<random>/   tantivy's files
+    <directory>/.lock            held while the index is being changed
+
+A process killed at any moment leaves the old index as it was (or no index), and a data folder that nothing names; the
+next change removes it. Processes that have the old index open keep it: their files are mapped.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from evoseek.errors import SearchIndexError
+from evoseek.files import remove_leftovers
+from evoseek.search.manifest import NAME
+
+_LOCK = ".lock"
+
+
+@contextmanager
+def change(directory: Path) -> Iterator[Path]:
+    """Hold the index and yield a new, empty data folder. When the block has written a manifest that names it, all
+    other data folders go; when it fails, the new one goes.
+
+    SearchIndexError if the directory holds anything else, if another process is changing the index, or (also out of
+    the block) if the disk does not take it.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with _locked(directory):
+            _refuse_foreign(directory)
+            remove_leftovers(directory)
+            data = directory / f"data-{secrets.token_hex(8)}"
+            data.mkdir()
+            try:
+                yield data
+            except BaseException:
+                shutil.rmtree(data, ignore_errors=True)
+                raise
+            _remove_others(data)
+    except OSError as error:
+        raise SearchIndexError(
+            f"The search index in {directory} cannot be written: {error}. Give a folder that can be written to, on a "
+            "disk with enough room; what was there before is unchanged."
+        ) from error
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    with (directory / _LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise SearchIndexError(
+                f"The search index in {directory} is being changed by another process. Wait until that has finished, "
+                "or give another folder."
+            ) from error
+        yield
+
+
+def _refuse_foreign(directory: Path) -> None:
+    for entry in sorted(directory.iterdir()):
+        if entry.name not in (NAME, _LOCK) and not entry.name.startswith(("data-", f".{NAME}")):
+            raise SearchIndexError(
+                f"The folder {directory} holds something that is no part of a search index ({entry.name}). Give a new "
+                "or empty folder, or one that holds an index."
+            )
+
+
+def _remove_others(data: Path) -> None:
+    for folder in data.parent.glob("data-*"):
+        if folder != data:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def copy_files(source: Path, target: Path) -> None:
+    """Bring tantivy's files into a new data folder: linked where the file system can, since tantivy never changes a
+    segment's files; its two lists of files (JSON) are copied, and its locks are left behind."""
+    for path in source.iterdir():
+        if path.suffix == ".lock":
+            continue
+        if path.suffix == ".json":
+            shutil.copyfile(path, target / path.name)
+            continue
+        try:
+            os.link(path, target / path.name)
+        except OSError:
+            shutil.copyfile(path, target / path.name)

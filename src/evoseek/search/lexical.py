@@ -1,0 +1,233 @@
+"""Lexical search: BM25 over passages, on tantivy, memory-mapped from disk."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import tantivy
+
+from evoseek.errors import ConfigError, DataError, SearchIndexError
+from evoseek.search.analyser import ANALYSER_VERSION, Analyser
+from evoseek.search.generations import change, copy_files
+from evoseek.search.manifest import REMEDY, AnalyserRecord, FileRecord, Manifest, record_file
+from evoseek.search.passage_fields import SCHEMA, exact_query, from_stored, order_query, terms_query, to_stored
+from evoseek.types import Passage
+
+MAX_QUERY_TERMS = 256  # different terms of a query that are searched for; later ones are not
+MAX_TIED = 1_000  # passages of equal score that are put into order; see LexicalIndex
+_SCORE_DIGITS = 4  # tantivy adds 32-bit scores up in no fixed order: the same sum differs in the last bits
+_WRITER_BYTES = 128_000_000
+_PAGE = 1_000  # passages fetched at a time when all are listed
+_DEFAULT_ANALYSER = Analyser()
+
+
+class LexicalIndex:
+    """An index in a folder of its own: BM25 (k1 = 1.2, b = 0.75), the title counting `title_boost` times.
+
+    The same index gives the same passages for the same query: scores are rounded to four decimals and equal ones are
+    put in the order in which the passages were added (among the first 1,000 of them). Searching runs where it is
+    awaited, without threads.
+    """
+
+    is_local = True
+
+    def __init__(self, directory: Path, manifest: Manifest) -> None:
+        """Use `build` or `open`."""
+        self.directory = directory
+        self._load(manifest)
+
+    @classmethod
+    def build(
+        cls,
+        directory: Path,
+        passages: Iterable[Passage],
+        *,
+        analyser: Analyser = _DEFAULT_ANALYSER,
+        title_boost: float = 2.0,
+    ) -> LexicalIndex:
+        """Build from a stream of passages, taking the place of an index that is there.
+
+        Holds the ids (about 100 bytes each) and a buffer of 128 MB, never the texts. Raises DataError for an id that
+        comes twice, SearchIndexError if the folder cannot be used; what was there before is then unchanged.
+        """
+        if not 0 <= title_boost < float("inf"):
+            raise ConfigError(f"The title boost must be a number from 0, got {title_boost}. A usual value is 2.")
+        with change(directory) as data:
+            documents, count = set[str](), 0
+            with _writer(tantivy.Index(SCHEMA, str(data))) as writer:
+                for count, passage in enumerate(_unique(passages), start=1):
+                    documents.add(passage.document_id)
+                    writer.add_document(to_stored(passage, count - 1, analyser))
+            manifest = Manifest(
+                tantivy=tantivy.__version__,
+                analyser=AnalyserRecord(version=ANALYSER_VERSION, stemming=analyser.stemming),
+                title_boost=title_boost,
+                documents=len(documents),
+                passages=count,
+                next_order=count,
+                data=data.name,
+                files=_records(data),
+            )
+            manifest.write(directory)
+        return cls(directory, manifest)
+
+    @classmethod
+    def open(cls, directory: Path, *, verify: bool = True) -> LexicalIndex:
+        """Open for searching. SearchIndexError if there is no index, it is damaged or of another version.
+
+        `verify=False` leaves the checksums out, which otherwise cost about a second for 2 GB.
+        """
+        manifest = Manifest.read(directory)
+        if verify:
+            manifest.check_files(directory)
+        return cls(directory, manifest)
+
+    def _load(self, manifest: Manifest) -> None:
+        data = self.directory / manifest.data
+        try:
+            searcher = tantivy.Index.open(str(data)).searcher()
+        except (ValueError, OSError) as error:
+            raise SearchIndexError(
+                f"The search index in {self.directory} cannot be opened: {error}. It was written by "
+                f"{manifest.tantivy}, this is {tantivy.__version__}. The folder must be writable (for locks). {REMEDY}"
+            ) from error
+        if searcher.num_docs != manifest.passages:
+            raise SearchIndexError(
+                f"The search index in {self.directory} holds {searcher.num_docs:,} passages where its manifest says "
+                f"{manifest.passages:,}. {REMEDY}"
+            )
+        self.manifest = manifest
+        self.analyser = Analyser(manifest.analyser.stemming)
+        self._searcher = searcher
+
+    def __len__(self) -> int:
+        """Number of passages."""
+        return self.manifest.passages
+
+    def get(self, passage_id: str) -> Passage:
+        """The passage with this id. DataError if there is none."""
+        hits = self._searcher.search(exact_query("id", passage_id), 1, count=False).hits
+        if not hits:
+            raise DataError(f"The search index in {self.directory} has no passage {passage_id!r}.")
+        return from_stored(self._searcher.doc(hits[0][1]))
+
+    def passages(self) -> Iterator[Passage]:
+        """Every passage, in the order in which they were added."""
+        searcher = self._searcher
+        for first in range(0, self.manifest.next_order, _PAGE):
+            page = searcher.search(
+                order_query(first, first + _PAGE), _PAGE, False, order_by_field="order", order=tantivy.Order.Asc
+            )
+            for _, address in page.hits:
+                yield from_stored(searcher.doc(address))
+
+    async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """For each query at most k passages, best first, each with its score. Any text is a query; one without a
+        single term gives nothing."""
+        return [self._search(query, k) for query in queries]
+
+    def _search(self, query: str, k: int) -> list[Passage]:
+        terms = list(dict.fromkeys(self.analyser.tokens(query)))[:MAX_QUERY_TERMS]
+        k = min(k, len(self))
+        if not terms or k < 1:
+            return []
+        ranked = self._ranked(terms_query(terms, self.manifest.title_boost), k)
+        return [from_stored(self._searcher.doc(address), score) for score, address in ranked]
+
+    def _ranked(self, query: tantivy.Query, k: int) -> list[tuple[float, tantivy.DocAddress]]:
+        """The k best, equal scores by order of adding: so all that tie with the last of them must be looked at."""
+        limit = k + 8
+        while True:
+            found = self._searcher.search(query, limit, count=False).hits
+            hits = [(round(score, _SCORE_DIGITS), address) for score, address in found]
+            if len(hits) < limit or hits[-1][0] < hits[k - 1][0] or limit >= k + MAX_TIED:
+                break
+            limit = min(limit * 4, k + MAX_TIED)
+        orders = self._searcher.fast_field_values("order", [address for _, address in hits])
+        ranks = sorted(
+            (-score, order, index) for index, ((score, _), order) in enumerate(zip(hits, orders, strict=True))
+        )
+        return [hits[index] for _, _, index in ranks[:k]]
+
+    def add(self, passages: Iterable[Passage]) -> None:
+        """Add passages, all or none, after those that are there. DataError for an id that is there already (delete
+        its document first)."""
+        with self._changed() as (writer, manifest):
+            documents, count = set[str](), 0
+            for count, passage in enumerate(_unique(passages), start=1):
+                if self._count("id", passage.id):
+                    raise _twice(passage.id)
+                documents.add(passage.document_id)
+                writer.add_document(to_stored(passage, manifest.next_order + count - 1, self.analyser))
+            manifest.documents += sum(not self._count("document_id", document) for document in documents)
+            manifest.passages += count
+            manifest.next_order += count
+
+    def delete(self, document_ids: Iterable[str]) -> int:
+        """Delete all passages of these documents; ids that are not there are passed over. Returns how many passages
+        went."""
+        with self._changed() as (writer, manifest):
+            deleted = 0
+            for document_id in set(document_ids):
+                if passages := self._count("document_id", document_id):
+                    writer.delete_documents_by_term("document_id", document_id)
+                    deleted += passages
+                    manifest.documents -= 1
+            manifest.passages -= deleted
+        return deleted
+
+    @contextmanager
+    def _changed(self) -> Generator[tuple[tantivy.IndexWriter, Manifest]]:
+        """A writer on a copy of the index, and a copy of the manifest whose counts are to be brought up to date."""
+        with change(self.directory) as data:
+            manifest = Manifest.read(self.directory)
+            if manifest != self.manifest:
+                raise SearchIndexError(
+                    f"The search index in {self.directory} was changed by another process after it was opened here. "
+                    "Open it again, then change it."
+                )
+            copy_files(self.directory / manifest.data, data)
+            with _writer(tantivy.Index.open(str(data))) as writer:
+                yield writer, manifest
+            manifest.data, manifest.files = data.name, _records(data)
+            manifest.write(self.directory)
+        self._load(manifest)
+
+    def _count(self, field: str, value: str) -> int:
+        """How many passages have exactly this id or document id."""
+        return self._searcher.search(exact_query(field, value), 1, count=True).count
+
+
+@contextmanager
+def _writer(index: tantivy.Index) -> Generator[tantivy.IndexWriter]:
+    """One thread writes, so that the order of passages is kept. Commits unless the block fails; then, in any case,
+    waits until nothing writes any more."""
+    writer = index.writer(_WRITER_BYTES, num_threads=1)
+    try:
+        yield writer
+        writer.commit()
+    finally:
+        writer.wait_merging_threads()
+
+
+def _unique(passages: Iterable[Passage]) -> Iterator[Passage]:
+    seen: set[str] = set()
+    for passage in passages:
+        if passage.id in seen:
+            raise _twice(passage.id)
+        seen.add(passage.id)
+        yield passage
+
+
+def _twice(passage_id: str) -> DataError:
+    return DataError(
+        f"The passage id {passage_id!r} comes twice. Every passage needs an id of its own; to replace a passage, "
+        "delete its document first."
+    )
+
+
+def _records(data: Path) -> dict[str, FileRecord]:
+    """Size and checksum of all of tantivy's files (its locks aside)."""
+    return {path.name: record_file(path) for path in sorted(data.iterdir()) if path.suffix != ".lock"}

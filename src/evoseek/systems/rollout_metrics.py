@@ -1,0 +1,48 @@
+"""Numbers that describe a step's rollouts, named as TRL's GRPOTrainer names them where it has the same number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean, pstdev, stdev
+
+from evoseek.types import Invalid, Scored, StopReason, TrajectoryGroup
+
+
+def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
+    """Metrics of the rollouts of one step. Invalid rollouts count in shares and lengths, never in rewards.
+
+    reward                    mean over scored rollouts
+    reward_std                mean over groups of the standard deviation within the group (n - 1)
+    frac_reward_zero_std      share of groups whose rewards are all equal: they teach nothing
+    completions/mean_length   action tokens a rollout
+    tools/call_frequency      tool calls a rollout
+    rollout/invalid_frac      share of rollouts that failed outside the policy
+    rollout/stop/<reason>     share of rollouts that ended so
+
+    A number that has no value (no scored rollout, no group of two) is left out.
+    """
+    trajectories = [trajectory for group in groups for trajectory in group.trajectories]
+    outcomes = [outcome for group in groups for outcome in group.outcomes]
+    rewards = [[outcome.reward for outcome in group.outcomes if isinstance(outcome, Scored)] for group in groups]
+    scored = [reward for group in rewards for reward in group]
+    compared = [group for group in rewards if len(group) > 1]
+    metrics: dict[str, float] = {}
+    if scored:
+        metrics["reward"] = fmean(scored)
+    if compared:
+        metrics["reward_std"] = fmean(stdev(group) for group in compared)
+        metrics["frac_reward_zero_std"] = fmean(pstdev(group) == 0.0 for group in compared)
+    metrics["completions/mean_length"] = fmean(trajectory.num_action_tokens for trajectory in trajectories)
+    metrics["tools/call_frequency"] = fmean(len(trajectory.tool_results) for trajectory in trajectories)
+    metrics["rollout/invalid_frac"] = fmean(isinstance(outcome, Invalid) for outcome in outcomes)
+    for reason in StopReason:
+        metrics[f"rollout/stop/{reason}"] = fmean(trajectory.stop_reason == reason for trajectory in trajectories)
+    return metrics
+
+
+def tool_latency_s(groups: Sequence[TrajectoryGroup]) -> float:
+    """Mean seconds a tool call took; 0.0 if none was made."""
+    latencies = [
+        result.latency_s for group in groups for trajectory in group.trajectories for result in trajectory.tool_results
+    ]
+    return fmean(latencies) if latencies else 0.0

@@ -1,0 +1,125 @@
+"""The loop around every system: steps, evaluation, logs, checkpoints, stopping and resuming."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Protocol
+
+from evoseek.errors import TrainingError
+from evoseek.protocols import MetricSink
+from evoseek.types import Invalid
+
+_INVALID_STEPS = 3  # so many steps in a row with too many invalid rollouts end a run
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    """What a step did. `metrics` follow from the config alone, `timings` from the machine too."""
+
+    metrics: Mapping[str, float]
+    timings: Mapping[str, float]
+    failures: tuple[Invalid, ...]
+    num_rollouts: int
+
+
+class System(Protocol):
+    """A training algorithm, one step at a time."""
+
+    async def step(self, step: int) -> StepReport:
+        """Make step number `step` (from 1)."""
+        ...
+
+
+class Checkpoints(Protocol):
+    """Where a run's state is kept between processes."""
+
+    def save(self, step: int) -> None:
+        """Keep everything that the next step depends on."""
+        ...
+
+    def resume(self) -> int:
+        """Go back to the last state that was kept and return its step; 0 for a new run."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a watcher sees after a step. The numbers of `metrics` and `timings` are those written to the sinks."""
+
+    step: int
+    steps: int
+    metrics: Mapping[str, float]
+    timings: Mapping[str, float]
+
+
+Evaluate = Callable[[int], Awaitable[Mapping[str, float]]]
+
+
+@dataclass(slots=True)
+class TrainingLoop:
+    """Repeats a system's step.
+
+    A row of metrics is written for every step and, where `evaluate` is given, for step 0 before any training.
+    `evaluate` runs every `evaluate_every` steps and after the last; its numbers join the step's row. A checkpoint is
+    kept every `checkpoint_every` steps, after the last, and when `should_stop` says to stop after the current step. If
+    more than `max_invalid` of the rollouts are Invalid in three steps in a row, training ends with TrainingError: what
+    fails is outside the policy, and going on would waste the machine.
+    """
+
+    system: System
+    checkpoints: Checkpoints
+    metrics: MetricSink
+    timings: MetricSink
+    steps: int
+    checkpoint_every: int
+    evaluate: Evaluate | None = None
+    evaluate_every: int = 0
+    max_invalid: float = 0.5
+    should_stop: Callable[[], bool] = lambda: False
+    progress: Callable[[Progress], None] = lambda _: None
+
+    async def run(self) -> int:
+        """Train from where the run stands to the last step, or until told to stop. Returns the last step made."""
+        step = self.checkpoints.resume()
+        if step == 0 and self.evaluate is not None:
+            self._log(0, await self.evaluate(0), {})
+        failing = 0
+        stopping = self.should_stop()
+        while step < self.steps and not stopping:
+            step += 1
+            started = perf_counter()
+            report = await self.system.step(step)
+            metrics = dict(report.metrics)
+            if self.evaluate is not None and self._is_due(step, self.evaluate_every):
+                metrics |= await self.evaluate(step)
+            self._log(step, metrics, {**report.timings, "step/seconds": perf_counter() - started})
+            failing = failing + 1 if len(report.failures) > self.max_invalid * report.num_rollouts else 0
+            if failing == _INVALID_STEPS:
+                raise TrainingError(_too_many_failures(step, report))
+            stopping = self.should_stop()
+            if stopping or self._is_due(step, self.checkpoint_every):
+                self.checkpoints.save(step)
+        return step
+
+    def _is_due(self, step: int, every: int) -> bool:
+        return step == self.steps or (every > 0 and step % every == 0)
+
+    def _log(self, step: int, metrics: Mapping[str, float], timings: Mapping[str, float]) -> None:
+        self.metrics.write(step, metrics)
+        self.timings.write(step, timings)
+        self.progress(Progress(step, self.steps, metrics, timings))
+
+
+def _too_many_failures(step: int, report: StepReport) -> str:
+    reasons = Counter(failure.reason for failure in report.failures)
+    reason, count = reasons.most_common(1)[0]
+    detail = next(failure.detail for failure in report.failures if failure.reason == reason)
+    return (
+        f"Training stopped at step {step}: {len(report.failures)} of {report.num_rollouts} rollouts were invalid, and "
+        f"so it was in {_INVALID_STEPS} steps in a row. The most frequent reason is {reason} ({count} rollouts): "
+        f"{detail or 'no detail'}. Nothing of these rollouts was trained on. Repair what failed and give the same "
+        "command again: it resumes from the last checkpoint."
+    )

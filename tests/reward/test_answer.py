@@ -1,0 +1,81 @@
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evoseek.errors import DataError
+from evoseek.reward.answer import (
+    METRICS,
+    check_golden_answers,
+    exact_match,
+    f1,
+    guarded_substring_match,
+    normalise,
+    set_f1,
+    substring_match,
+)
+from evoseek.types import Question
+
+CASES = json.loads((Path(__file__).parents[1] / "fixtures" / "scoring.json").read_text(encoding="utf-8"))["cases"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["prediction"][:20])
+def test_metrics_equal_the_reference_implementations_bit_for_bit(case: dict) -> None:
+    arguments = case["prediction"], case["golden_answers"]
+    assert exact_match(*arguments) == case["em"]
+    assert substring_match(*arguments) == case["subem"]
+    assert f1(*arguments) == case["f1"]
+    assert set_f1(*arguments) == case["set_f1"]
+
+
+@pytest.mark.parametrize(
+    ("prediction", "golden", "expected"),
+    [
+        ("The answer is Paris.", "Paris", 1.0),
+        ("scarcity", "car", 0.0),  # letters inside a word
+        ("New Zealand York", "New York", 0.0),  # words that are not next to each other
+        ("York New", "New York", 0.0),
+        ("one two three four five six seven eight nine ten Paris", "Paris", 1.0),  # ten words more: the most allowed
+        ("one two three four five six seven eight nine ten eleven Paris", "Paris", 0.0),
+        ("", "Paris", 0.0),
+        ("anything", "the", 0.0),  # a golden answer of nothing matches nothing
+    ],
+)
+def test_guarded_substring_match(prediction: str, golden: str, expected: float) -> None:
+    assert guarded_substring_match(prediction, [golden]) == expected
+
+
+def test_trap_stuffing_many_candidates_wins_the_plain_substring_match_but_not_the_guarded_one() -> None:
+    stuffed = " ".join(f"city{number}" for number in range(50)) + " Paris"
+    assert substring_match(stuffed, ["Paris"]) == 1.0
+    assert guarded_substring_match(stuffed, ["Paris"]) == 0.0
+
+
+@pytest.mark.parametrize("golden", ["the", "", "  ", "?!", "A.", "an the"])
+def test_trap_a_golden_answer_that_normalises_to_nothing_is_refused(golden: str) -> None:
+    assert substring_match("whatever", [golden]) == 1.0  # why it must be refused
+    with pytest.raises(DataError, match=r"'q7'.*nothing is left.*Correct or remove"):
+        check_golden_answers(Question("q7", "who ?", ("Paris", golden)))
+
+
+def test_a_question_without_golden_answers_is_refused() -> None:
+    with pytest.raises(DataError, match=r"'q8'.*no golden answers.*Add one or remove"):
+        check_golden_answers(Question("q8", "who ?", ()))
+
+
+def test_usable_golden_answers_pass() -> None:
+    check_golden_answers(Question("q9", "who ?", ("Paris", "42", "東京")))
+
+
+@given(st.text(), st.lists(st.text(), max_size=3))
+def test_metrics_are_in_range_and_a_guarded_match_implies_a_plain_one(prediction: str, golden: list[str]) -> None:
+    values = {name: metric(prediction, golden) for name, metric in METRICS.items()}
+    assert all(0.0 <= value <= 1.0 for value in values.values())
+    assert values["guarded_substring_match"] <= values["substring_match"]
+
+
+@given(st.text().filter(normalise))
+def test_a_text_matches_itself(text: str) -> None:
+    assert exact_match(text, [text]) == guarded_substring_match(text, [text]) == f1(text, [text]) == 1.0
