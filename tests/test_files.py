@@ -59,9 +59,14 @@ def test_replace_directory_that_fails_leaves_the_old_one_and_passes_the_error_on
     target = tmp_path / "d"
     with replace_directory(target) as directory:
         (directory / "file").write_text("old")
-    with pytest.raises(OSError, match="No space left"), replace_directory(target) as directory:
-        (directory / "file").write_text("half")
-        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def fill_the_disk() -> None:
+        with replace_directory(target) as directory:
+            (directory / "file").write_text("half")
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        fill_the_disk()
     assert (target / "file").read_text() == "old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["d"]
 

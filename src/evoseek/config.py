@@ -62,7 +62,7 @@ class RolloutConfig(Section):
     max_turns: int = Field(default=5, ge=1)
     max_tool_calls: int = Field(default=5, ge=0)
     max_tokens_per_turn: int = Field(default=64, ge=1)
-    max_total_tokens: int = Field(default=512, ge=2)
+    max_total_tokens: int = Field(default=1024, ge=2)
     deadline_s: float | None = Field(default=None, gt=0, description="seconds; a rollout beyond it is Invalid")
 
 

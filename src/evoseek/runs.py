@@ -26,7 +26,7 @@ from evoseek.files import write_atomic
 
 
 class RunDirectory:
-    """The layout of one run. Makes the directory if it is not there; raises RunError if that cannot be done."""
+    """The layout of one run. Nothing is made or written before the directory is locked."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -36,21 +36,22 @@ class RunDirectory:
         self.trajectories = path / "trajectories.jsonl"
         self.curves = path / "curves.png"
         self._logs = (self.metrics, self.timings, self.trajectories)
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunError(
-                f"The run directory {path} cannot be made ({error.strerror}). Give a directory that this user may "
-                "write to with --run-dir."
-            ) from error
 
     @contextmanager
     def locked(self) -> Generator[None]:
-        """Hold the directory while the block runs. The kernel drops the lock when the process ends, however it ends.
+        """Hold the directory, made if need be, while the block runs. The kernel drops the lock when the process ends,
+        however it ends.
 
-        Raises RunLockedError, which names the process that holds it.
+        Raises RunLockedError, which names the process that holds it, or RunError if the directory cannot be written.
         """
-        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise RunError(
+                f"The run directory {self.path} cannot be used ({error.strerror}). Give a directory that this user may "
+                "write to with --run-dir."
+            ) from error
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -23,7 +23,7 @@ def read_jsonl(path: Path, report: ReadReport, max_line_bytes: int) -> Iterator[
     """Documents with their line numbers (from 1). Lines that hold none are skipped and noted; empty lines are passed
     over. Never holds more than `max_line_bytes` of the file."""
     check_regular(path)
-    with path.open("rb") as file:
+    with path.open("rb", buffering=2**20) as file:
         for number, line in _bounded_lines(file, max_line_bytes):
             try:
                 if line is None:

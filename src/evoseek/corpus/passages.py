@@ -58,7 +58,7 @@ def _borders(text: str, words: list[tuple[int, int]]) -> list[int]:
     """For each word the kind of border that follows it."""
     return [
         _border(text[start:end], text[end:following])
-        for (start, end), (following, _) in zip(words, [*words[1:], (len(text), len(text))], strict=True)
+        for (start, end), following in zip(words, [*(start for start, _ in words[1:]), len(text)], strict=False)
     ]
 
 
@@ -72,7 +72,7 @@ def _border(word: str, gap: str) -> int:
 
 def _best_cut(borders: list[int], first: int, last: int) -> int:
     """Where to end a passage of the words first..last-1: an index in (first, last]."""
-    middle = first + (last - first + 1) // 2
+    middle = first + (last - first + 1) // 2 - 1
     for low, kinds in ((middle, (_PARAGRAPH,)), (middle, (_SENTENCE,)), (first, (_PARAGRAPH, _SENTENCE))):
         for cut in range(last, low, -1):
             if borders[cut - 1] in kinds:

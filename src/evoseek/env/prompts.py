@@ -1,10 +1,10 @@
-"""Prompt sets: Jinja files, one for each thing said to a model. A user replaces them by a directory with the same names.
+"""Prompt sets: Jinja files, one for each thing said to a model, to be replaced by a directory with the same names.
 
     solver.jinja        the solver's user message; variables `question`, `format` ("tags" or "tools")
     observation.jinja   the text of a search's result; variable `passages`, best first, maybe none
 
-Every `{{ value }}` in a message is text from outside: it can hold neither a control token nor a tag. What the file itself says
-is template text. An observation is outside text as a whole.
+Every `{{ value }}` in a message is text from outside: it can hold neither a control token nor a tag. What the file
+itself says is template text. An observation is outside text as a whole.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ class PromptSet:
             return PromptTemplate(self._environment.get_template(f"{name}.jinja"))
         except TemplateNotFound as error:
             raise ConfigError(
-                f"The prompt set {self.directory} has no file {name}.jinja. Add it; {_SETS / 'default'} has one to copy."
+                f"The prompt set {self.directory} has no file {name}.jinja. Add it; {_SETS / 'default'} has one to "
+                "copy."
             ) from error
         except TemplateError as error:
             raise ConfigError(f"The prompt file {self.directory / name}.jinja is not valid Jinja: {error}.") from error
@@ -74,6 +75,6 @@ def load_prompts(name_or_directory: str | Path) -> PromptSet:
             return PromptSet(directory)
     names = ", ".join(sorted(path.name for path in _SETS.iterdir() if path.is_dir()))
     raise ConfigError(
-        f"There is no prompt set {str(name_or_directory)!r}: it is neither one of {names} nor a directory. Name one of these, or a "
-        "directory with files such as solver.jinja and observation.jinja."
+        f"There is no prompt set {str(name_or_directory)!r}: it is neither one of {names} nor a directory. Name one "
+        "of these, or a directory with files such as solver.jinja and observation.jinja."
     )

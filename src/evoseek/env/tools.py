@@ -25,7 +25,7 @@ _SCHEMA: Mapping[str, object] = {
 
 
 class SearchTool:
-    """The tool `search` with the argument `query`: the engine's best `k` passages as the observation template shows them."""
+    """The tool `search` with the argument `query`: the engine's best `k` passages, shown by the template."""
 
     def __init__(self, engine: SearchEngine, k: int = 3, *, template: PromptTemplate) -> None:
         self._engine, self._k, self._template = engine, k, template

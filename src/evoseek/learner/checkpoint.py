@@ -59,8 +59,8 @@ def save_checkpoint(
 
     `policy_saver` writes the policy into the directory it is given; `position` is any JSON the caller needs to go on.
     Checkpoints of later steps are removed: a resume has passed them over as damaged. Only one process may write to a
-    run. Raises CheckpointError if it cannot be written (a full disk): nothing of it
-    is then visible and earlier checkpoints are untouched.
+    run. Raises CheckpointError if it cannot be written (a full disk): nothing of it is then visible and earlier
+    checkpoints are untouched.
     """
     parent = run_directory / "checkpoints"
     target = parent / f"step-{step:06d}"

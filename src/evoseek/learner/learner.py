@@ -29,10 +29,10 @@ class Learner:
     the whole batch, so it does not depend on the split. Several steps on one batch of rollouts (mini-batches, epochs)
     are several calls of `update`: the samples carry the logprobs they were sampled with.
 
-    `temperature` is the one the samples were drawn at. `autocast` runs the model's matrix products in that dtype
-    (bfloat16); weights stay as they are. `optimizer` builds the optimizer from (model, learning_rate=, weight_decay=,
-    betas=); a group's own learning rate is kept and multiplied by the schedule. Dropout is off, so that learner and
-    sampler compute the same distribution.
+    `temperature` is the one the samples were drawn at. `bf16` runs the model's matrix products in bfloat16 (autocast);
+    weights and optimizer keep their precision. `optimizer` builds the optimizer from (model, learning_rate=,
+    weight_decay=, betas=); a group's own learning rate is kept and multiplied by the schedule. Dropout is off, so that
+    learner and sampler compute the same distribution.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Learner:
         max_grad_norm: float = 1.0,
         temperature: float = 1.0,
         token_budget: int = 8192,
-        autocast: torch.dtype | None = None,
+        bf16: bool = False,
         optimizer: OptimizerFactory = adamw,
     ) -> None:
         self.model = model.eval()
@@ -57,7 +57,7 @@ class Learner:
         self.total_steps = total_steps
         self.max_grad_norm = max_grad_norm
         self.token_budget = token_budget
-        self.autocast = autocast
+        self.bf16 = bf16
         self.logprobs = LogprobModel(model, temperature=temperature)
         self.optimizer = optimizer(model, learning_rate=learning_rate, weight_decay=weight_decay, betas=betas)
         self.base_rates = [float(group["lr"]) for group in self.optimizer.param_groups]
@@ -128,7 +128,7 @@ class Learner:
         )
 
     def _precision(self) -> AbstractContextManager[object]:
-        return torch.autocast(self.model.device.type, dtype=self.autocast, enabled=self.autocast is not None)
+        return torch.autocast(self.model.device.type, dtype=torch.bfloat16, enabled=self.bf16)
 
     def _set_learning_rate(self) -> float:
         factor = schedule_factor(self.step, warmup_steps=self.warmup_steps, total_steps=self.total_steps)
@@ -144,7 +144,7 @@ class Learner:
             raise TrainingError(
                 f"{MAX_NON_FINITE} optimizer steps in a row had a non-finite loss or gradient (last: loss {loss}, "
                 f"gradient norm {norm}); weights are those of step {self.step}. Lower the learning rate, or turn "
-                "autocast off, and resume from the last checkpoint."
+                "bf16 off, and resume from the last checkpoint."
             )
 
     def state_dict(self) -> tuple[dict[str, torch.Tensor], dict[str, object]]:

@@ -1,7 +1,7 @@
 """How models write tool calls: the two common shapes, each with one parser.
 
-    hermes   <tool_call>{"name": ..., "arguments": {...}}</tool_call>, any number of them, other text around (Hermes, Qwen)
-    json     the whole turn is {"name": ..., "parameters": {...}} (Llama 3)
+hermes   <tool_call>{"name": ..., "arguments": {...}}</tool_call>, any number of them, other text around (Hermes, Qwen)
+json     the whole turn is {"name": ..., "parameters": {...}} (Llama 3)
 """
 
 from __future__ import annotations

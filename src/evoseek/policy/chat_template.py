@@ -1,7 +1,7 @@
 """A model's chat template, and how text from outside passes through it without becoming part of it.
 
-Messages are rendered with a placeholder for each piece of outside text; the result is cut at the placeholders, and only what
-lies between them, the template's own text, is encoded with control tokens.
+Messages are rendered with a placeholder for each piece of outside text; the result is cut at the placeholders, and
+only what lies between them, the template's own text, is encoded with control tokens.
 """
 
 from __future__ import annotations
@@ -29,6 +29,11 @@ Schema = Mapping[str, object]
 def placeholder(index: int) -> str:
     """The text that stands for the outside text number `index`."""
     return f"EVOSEEK{index}OUTSIDE"
+
+
+def end_ids(tokenizer: PreTrainedTokenizerBase, end_of_turn: int | None) -> tuple[int, ...]:
+    """The ids at which a turn ends: the chat template's closing token and the end of text, as far as they exist."""
+    return tuple(dict.fromkeys(i for i in (end_of_turn, tokenizer.eos_token_id) if isinstance(i, int)))
 
 
 def dummy_turn(tool: str, *results: str, content: str = "") -> list[dict[str, Any]]:
@@ -59,8 +64,8 @@ def render_chat(
     except (TemplateError, TypeError, ValueError) as error:
         roles = ", ".join(str(message["role"]) for message in messages)
         raise PolicyError(
-            f"The chat template of this model refuses a conversation with the roles {roles}: {error}. Use prompts with the "
-            "roles that it takes, or another model."
+            f"The chat template of this model refuses a conversation with the roles {roles}: {error}. Use prompts "
+            "with the roles that it takes, or another model."
         ) from error
     return str(rendered)
 
@@ -90,13 +95,16 @@ def encode_messages(
         return protected
 
     if any(message.tool_calls for message in messages):
-        raise PolicyError("A prompt holds a message with tool calls; only what a model samples may call a tool. Use text.")
+        raise PolicyError(
+            "A prompt holds a message with tool calls; only what a model samples may call a tool. Use text."
+        )
     plain_messages = [{"role": message.role, "content": protect(message.content)} for message in messages]
     rendered = render_chat(tokenizer, plain_messages, tools)
     if {int(index) for index in _PLACEHOLDER.findall(rendered)} != set(range(len(outside))):
         raise PolicyError(
-            "The chat template of this model leaves out part of the prompt's messages (some templates drop a role or cut its "
-            "content), so the model would not see the whole question. Use prompts with the roles that the template shows."
+            "The chat template of this model leaves out part of the prompt's messages (some templates drop a role or "
+            "cut its content), so the model would not see the whole question. Use prompts with the roles that the "
+            "template shows."
         )
     return encode_rendered(encoder, rendered, outside)
 
@@ -106,8 +114,8 @@ def observation_text(
 ) -> tuple[str, str]:
     """A dummy conversation with a call and its results, cut in two at the token that closes the model's turn.
 
-    The first part ends with what a model would have written; the second, without that token, is what has to follow it: the
-    results in the template's clothes and the opening of the next turn.
+    The first part ends with what a model would have written; the second, without that token, is what has to follow
+    it: the results in the template's clothes and the opening of the next turn.
     """
     rendered = render_chat(tokenizer, [USER, *dummy_turn(tool, *results)], tools)
     closing = str(tokenizer.convert_ids_to_tokens(end_of_turn))

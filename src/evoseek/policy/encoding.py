@@ -1,21 +1,22 @@
 """Text to token ids, such that text from outside stays text.
 
 Two kinds of text meet in a prompt. *Template* text is written by us, by the user's prompt files or by the model's chat
-template: its control strings become control tokens. *Outside* text (questions, passages, tool results) may hold anything:
-no control token can come of it, and no tag of the format can be opened or closed by it.
+template: its control strings become control tokens. *Outside* text (questions, passages, tool results) may hold
+anything: no control token can come of it, and no tag of the format can be opened or closed by it.
 
-A string is outside text unless it says otherwise: `trusted` wraps template text in marks that no outside text can forge,
-because they hold a key drawn anew by every process. The marks never reach a tokenizer.
+A string is outside text unless it says otherwise: `trusted` wraps template text in marks that no outside text can
+forge, because they hold a key drawn anew by every process. The marks never reach a tokenizer.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 from collections.abc import Iterator, Sequence
+from itertools import groupby, pairwise
+from operator import itemgetter
+from typing import Protocol
 
-from tokenizers import AddedToken, Tokenizer
 from transformers import PreTrainedTokenizerBase
 
 from evoseek.errors import PolicyError
@@ -26,7 +27,7 @@ _TRUSTED = re.compile(f"{_START}(.*?){_END}", re.DOTALL)
 
 
 def trusted(text: str) -> str:
-    """Mark text as template text, but for what is wrapped by `outside` in it. Not for text that others can influence."""
+    """Mark text as template text, but for what `outside` wraps in it. Not for text that others can influence."""
     return f"{_START}{text}{_END}"
 
 
@@ -41,10 +42,10 @@ def plain(text: str) -> str:
 
 
 def split_trusted(text: str) -> Iterator[tuple[bool, str]]:
-    """Cut marked text into (is template text, piece), empty pieces left out."""
-    for index, piece in enumerate(_TRUSTED.split(text)):
-        if piece := plain(piece):
-            yield index % 2 == 1, piece
+    """Cut marked text into (is template text, piece), in turns: neighbours of one kind are one piece."""
+    cut = [(index % 2 == 1, plain(piece)) for index, piece in enumerate(_TRUSTED.split(text))]
+    for is_template, pieces in groupby((item for item in cut if item[1]), key=itemgetter(0)):
+        yield is_template, "".join(piece for _, piece in pieces)
 
 
 def well_formed(text: str) -> str:
@@ -52,7 +53,14 @@ def well_formed(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def is_control(token: AddedToken) -> bool:
+class AnyAddedToken(Protocol):
+    """An added token, as the tokenizers and the transformers library each define it."""
+
+    content: str
+    special: bool
+
+
+def is_control(token: AnyAddedToken) -> bool:
     """Whether an added token means something to the model that mere text must not be able to say.
 
     All special tokens do, and all others but white space and single characters, which only extend a vocabulary.
@@ -63,16 +71,22 @@ def is_control(token: AddedToken) -> bool:
 class Encoder:
     """Encodes both kinds of text for one tokenizer; `tags` are the names that outside text must not open or close.
 
-    Outside text goes through a copy of the tokenizer that knows no control token. Where the copy's plain vocabulary still
-    yields the id of one, the text is cut in the middle of it, which also holds across the tokenizer's normalisation
-    (letter case, accents, widths), since it is the ids that are looked at. The one special id that may come of outside text is
-    the unknown token's: it says "some text" and nothing else.
+    Where outside text yields the id of a control token, it is cut in the middle of it and encoded in pieces, until none
+    is left. Since it is the ids that are looked at, this holds whatever the tokenizer normalises (letter case, accents,
+    widths, space around the token) and wherever the id comes from (an added token or the plain vocabulary). What cannot
+    be cut, a single character, is left out. The one special id that may come of outside text is the unknown token's: it
+    says "some text" and nothing else. Raises PolicyError for a tokenizer that does not tell where its tokens lie.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, tags: Sequence[str] = ()) -> None:
+        if not tokenizer.is_fast:
+            raise PolicyError(
+                f"The tokenizer is a {type(tokenizer).__name__}, which does not say where in a text its tokens lie, so "
+                "text from outside cannot be kept apart from control tokens. Use a model whose directory has a "
+                "tokenizer.json (AutoTokenizer and save_pretrained make one for nearly every model)."
+            )
         self._tokenizer = tokenizer
-        self._copy = _without_control_tokens(tokenizer)
-        added: dict[int, AddedToken] = tokenizer.added_tokens_decoder
+        added = tokenizer.added_tokens_decoder
         control = {token_id for token_id, token in added.items() if is_control(token)} | set(tokenizer.all_special_ids)
         if tokenizer.unk_token_id not in (tokenizer.eos_token_id, tokenizer.bos_token_id):
             control.discard(tokenizer.unk_token_id)
@@ -87,17 +101,19 @@ class Encoder:
         """Ids of outside text."""
         text = plain(well_formed(text))
         if self._tag is None:
-            return tuple(self._bare(text))
-        ids = self._bare(self._tag.sub("&lt;", text))
-        if self._tag.search(self.decode(ids)):  # a tag appears only after normalisation: be strict with every "<"
-            openers = {character for character in set(text) if "<" in self.decode(self._bare(character))}
-            ids = self._bare("".join("&lt;" if character in openers else character for character in text))
+            return tuple(self._encode_outside(text))
+        ids = self._encode_outside(self._tag.sub("&lt;", text))
+        if self._tag.search(self._shown(ids)):  # a tag appears only after normalisation: be strict with every "<"
+            openers = {character for character in set(text) if "<" in self._shown(self._encode_outside(character))}
+            ids = self._encode_outside("".join("&lt;" if character in openers else character for character in text))
         return tuple(ids)
 
     def marked(self, text: str) -> tuple[int, ...]:
         """Ids of text in which template text is marked by `trusted`."""
         pieces = split_trusted(text)
-        return tuple(i for is_template, piece in pieces for i in (self.template if is_template else self.outside)(piece))
+        return tuple(
+            i for is_template, piece in pieces for i in (self.template if is_template else self.outside)(piece)
+        )
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """The text of ids, control tokens included."""
@@ -105,29 +121,20 @@ class Encoder:
             self._tokenizer.decode(list(token_ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
         )
 
-    def _bare(self, text: str) -> list[int]:
-        encoding = self._copy.encode(text, add_special_tokens=False)
-        for token_id, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
-            if token_id in self.control_ids and end - start > 1:
-                middle = (start + end) // 2
-                return self._bare(text[:middle]) + self._bare(text[middle:])
-        return [token_id for token_id in encoding.ids if token_id not in self.control_ids]
+    def _encode_outside(self, text: str) -> list[int]:
+        encoding = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        ids: list[int] = encoding["input_ids"]  # pyright: ignore[reportAssignmentType]
+        spans: list[tuple[int, int]] = encoding["offset_mapping"]  # pyright: ignore[reportAssignmentType]
+        control = [span for i, span in zip(ids, spans, strict=True) if i in self.control_ids]
+        cuts = {(start + end) // 2 for start, end in control if end - start > 1}
+        if cuts:
+            return [
+                i
+                for start, end in pairwise([0, *sorted(cuts), len(text)])
+                for i in self._encode_outside(text[start:end])
+            ]
+        return [i for i in ids if i not in self.control_ids]
 
-
-def _without_control_tokens(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
-    """A copy of the tokenizer's engine that turns no string into a control token."""
-    engine = getattr(tokenizer, "backend_tokenizer", None)
-    if not isinstance(engine, Tokenizer):
-        raise PolicyError(
-            f"The tokenizer is a {type(tokenizer).__name__}, which is not backed by the tokenizers library, so text from "
-            "outside cannot be kept apart from control tokens. Use a model whose directory has a tokenizer.json "
-            "(AutoTokenizer and save_pretrained make one for nearly every model)."
-        )
-    parts = json.loads(engine.to_str())
-    copy = Tokenizer.from_str(
-        json.dumps({**parts, "added_tokens": [], "post_processor": None, "truncation": None, "padding": None})
-    )
-    added: dict[int, AddedToken] = tokenizer.added_tokens_decoder
-    # Added text tokens stay, where the vocabulary itself has their ids.
-    copy.add_tokens([t for i, t in added.items() if not is_control(t) and copy.token_to_id(t.content) == i])
-    return copy
+    def _shown(self, token_ids: Sequence[int]) -> str:
+        """What ids of outside text say, without the unknown token (which would decode to something with a "<")."""
+        return self.decode([i for i in token_ids if i != self._tokenizer.unk_token_id])

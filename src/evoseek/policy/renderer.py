@@ -20,8 +20,8 @@ def make_renderer(
 ) -> TagRenderer | ToolCallRenderer:
     """The renderer for a tokenizer: `auto` takes tool calls if the chat template has them, else tags.
 
-    `tools` are the schemas that the tool-call format shows. Its `format` attribute says which was taken. Raises PolicyError if
-    the model does not fit.
+    `tools` are the schemas that the tool-call format shows. Its `format` attribute says which was taken. Raises
+    PolicyError if the model does not fit.
     """
     if format == "auto":
         format = "tools" if check_template(tokenizer).call_format else "tags"

@@ -30,6 +30,10 @@ from evoseek.types import Completion, SampleRequest
 # longer than this: an eighth as many rows as are decoding, or so many decode steps.
 _PREFILL_SHARE = 8
 _PREFILL_MAX_WAIT = 4
+# The largest prefill batch by default. On a CPU small batches of like lengths beat large ones (less padding, and they
+# stay in the cache of the processor); on a GPU a large batch is needed to keep it busy.
+CPU_PREFILL_TOKENS = 512
+GPU_PREFILL_TOKENS = 16384
 # Decoding covers slots 0 .. last busy one. When fewer than this share of them are busy, busy ones move to the front.
 _COMPACT_BELOW = 0.8
 # How often to yield after turns have finished, so that short chains of callbacks come back with their next request.
@@ -81,18 +85,19 @@ class TorchSampler:
 
     slots: how many trajectories are held at once; others wait until one is released, in order of arrival. max_length:
     the longest context plus completion, by default what the model's configuration allows. prefill_tokens: the largest
-    prefill batch, padding included. After a change of the model's weights call `reset` and raise `policy_version`.
+    prefill batch in tokens, padding included. After a change of the model's weights call `reset` and raise `policy_version`.
     """
 
     def __init__(
-        self, policy: Policy, *, slots: int = 160, max_length: int | None = None, prefill_tokens: int = 4096
+        self, policy: Policy, *, slots: int = 160, max_length: int | None = None, prefill_tokens: int | None = None
     ) -> None:
         self.policy_version = 0
         self.stats = SamplerStats()
         self.max_length = max_length or int(policy.model.config.get_text_config().max_position_embeddings)
         self._model = policy.model
         self._vocabulary = policy.model.config.get_text_config().vocab_size
-        self._prefill_tokens = prefill_tokens
+        on_cpu = policy.model.device.type == "cpu"
+        self._prefill_tokens = prefill_tokens or (CPU_PREFILL_TOKENS if on_cpu else GPU_PREFILL_TOKENS)
         self._cache = SlotCache(policy.model, slots=slots, max_length=self.max_length)
         self._rules = StopRules(policy.tokenizer, _eos_ids(policy))
         self._slots: list[_Row | None] = [None] * slots

@@ -16,8 +16,9 @@ Script = Callable[[SampleRequest], str | Sequence[int] | Completion]
 class ScriptedSampler:
     """Implements `Sampler` from a script: a function of the request, or the texts of each trajectory's turns by its id.
 
-    Text is encoded as template text (a model can write control tokens). A completion longer than the request's `max_tokens` is
-    cut and ends by `length`. Everything asked and given is kept in `requests` and `completions`, in order.
+    Text is encoded as template text (a model can write control tokens). A completion longer than the request's
+    `max_tokens` is cut and ends by `length`. Everything asked and given is kept in `requests` and `completions`, in
+    order.
 
     >>> ScriptedSampler({"q1/0": ["<search> mayor </search>", "<answer> Meri </answer>"]}, tokenizer)  # doctest: +SKIP
     """

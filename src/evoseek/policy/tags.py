@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from transformers import PreTrainedTokenizerBase
 
-from evoseek.policy.chat_template import encode_messages
+from evoseek.policy.chat_template import encode_messages, end_ids
 from evoseek.policy.encoding import Encoder
 from evoseek.policy.template_check import check_template
 from evoseek.types import Action, Message, StopConditions, ToolCall
@@ -25,15 +25,15 @@ _TAG = re.compile(r"<(/?)(search|answer|question)>")
 
 
 class TagRenderer:
-    """Renders and parses the tag format for any tokenizer; the chat template, if there is one, wraps the prompt only."""
+    """Renders and parses the tag format with any tokenizer; a chat template, if there is one, wraps the prompt only."""
 
     format = "tags"
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer
         self._encoder = Encoder(tokenizer, TAGS)
-        ends = (tokenizer.eos_token_id, check_template(tokenizer).end_of_turn)
-        self._stop = StopConditions(("</search>", "</answer>"), tuple(dict.fromkeys(i for i in ends if i is not None)))
+        ends = end_ids(tokenizer, check_template(tokenizer).end_of_turn)
+        self._stop = StopConditions(("</search>", "</answer>"), ends)
         self._opening, self._closing = map(self._encoder.template, _OBSERVATION)
 
     @property

@@ -36,8 +36,8 @@ class TemplateReport:
         end_of_turn: the id that closes what the model writes, None if no token does.
         call_format: key of `CALL_FORMATS`, None if tool calls cannot be used; `reason` says why, in words.
         escapes_results: the template writes tool results as JSON strings.
-        keeps_prefix: what is rendered later begins with what was rendered and written before. Not so for a template that
-            drops the reasoning of earlier turns (Qwen3) or text beside a call (Llama 3).
+        keeps_prefix: what is rendered later begins with what was rendered and written before. Not so for a template
+            that drops the reasoning of earlier turns (Qwen3) or text beside a call (Llama 3).
     """
 
     has_template: bool
@@ -54,20 +54,22 @@ class TemplateReport:
         if self.keeps_prefix:
             return f"The chat template has {tools}. It keeps its prefix over turns."
         return (
-            f"The chat template has {tools}. It rewrites earlier turns (their reasoning, or text beside a call, is dropped). "
-            "The history is kept as it was sampled all the same: after a turn come the ids of the observation alone, and "
-            "nothing before it changes."
+            f"The chat template has {tools}. It rewrites earlier turns (their reasoning, or text beside a call, is "
+            "dropped). The history is kept as it was sampled all the same: after a turn come the ids of the "
+            "observation alone, and nothing before it changes."
         )
 
 
-def check_template(tokenizer: PreTrainedTokenizerBase, format: Literal["auto", "tags", "tools"] = "auto") -> TemplateReport:
-    """Find out what the chat template can do. In the format `tools`, a model that cannot call tools is a PolicyError."""
+def check_template(
+    tokenizer: PreTrainedTokenizerBase, format: Literal["auto", "tags", "tools"] = "auto"
+) -> TemplateReport:
+    """Find out what the chat template can do. With format `tools`, a model without them is a PolicyError."""
     report = _probe(tokenizer) if tokenizer.chat_template else TemplateReport(False, reason="it has no chat template")
     if format == "tools" and report.call_format is None:
         raise PolicyError(
             f"The tool-call format needs a model whose chat template has tool calls, but of this model's tokenizer: "
-            f'{report.reason}. Choose the format "tags" (or "auto"), or a model with tool calls, such as the instruct models of '
-            "Qwen2.5 and Llama 3."
+            f'{report.reason}. Choose the format "tags" (or "auto"), or a model with tool calls, such as the instruct '
+            "models of Qwen2.5 and Llama 3."
         )
     return report
 
@@ -109,7 +111,10 @@ def _end_of_turn(tokenizer: PreTrainedTokenizerBase) -> int | None:
 
 def _call_format(tokenizer: PreTrainedTokenizerBase, prompt: str, end: int) -> str | None:
     """The format whose parser reads the dummy call back from the template's own rendering of it."""
-    written, _ = observation_text(tokenizer, [_SCHEMA], _TOOL, [_RESULT], end)
+    try:
+        written, _ = observation_text(tokenizer, [_SCHEMA], _TOOL, [_RESULT], end)
+    except ValueError:  # a turn with a call is closed by another token, or by none
+        return None
     written = written.removeprefix(prompt)
     for name, parse in CALL_FORMATS.items():
         try:

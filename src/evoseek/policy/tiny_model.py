@@ -1,4 +1,4 @@
-"""The embedded tiny policy's model: an ordinary small Qwen2 configuration, and an initialisation that can copy.
+"""The embedded tiny policy's model: an ordinary small Llama configuration, and an initialisation that can copy.
 
 What such a model is slowest to learn is to copy a name that it has never seen. Copying needs two attention layers (an
 induction head, arXiv 2209.11895): heads that bring each position the tokens before it, and heads that look for a place
@@ -12,8 +12,8 @@ from typing import cast
 
 import torch
 from torch import Tensor
-from transformers import Qwen2Config, Qwen2ForCausalLM
-from transformers.models.qwen2.modeling_qwen2 import Qwen2DecoderLayer
+from transformers import LlamaConfig, LlamaForCausalLM
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 
 ROPE_BASE = 100_000.0
 SLOW = 6  # rotary frequencies from this one on turn little over a few hundred tokens: content is compared in them
@@ -23,9 +23,9 @@ COPY_SCALE = 1.0
 HEAD_SCALE = 0.05
 
 
-def tiny_config(vocabulary: int, *, eos_token_id: int, pad_token_id: int, layers: int = 4) -> Qwen2Config:
+def tiny_config(vocabulary: int, *, eos_token_id: int, pad_token_id: int, layers: int = 4) -> LlamaConfig:
     """d = 128, 4 heads, 2 key-value heads: 0.8M parameters with 4 layers."""
-    return Qwen2Config(
+    return LlamaConfig(
         vocab_size=vocabulary,
         hidden_size=128,
         intermediate_size=320,
@@ -34,6 +34,7 @@ def tiny_config(vocabulary: int, *, eos_token_id: int, pad_token_id: int, layers
         num_key_value_heads=2,
         max_position_embeddings=2048,
         rope_parameters={"rope_type": "default", "rope_theta": ROPE_BASE},
+        attention_bias=True,
         tie_word_embeddings=False,
         eos_token_id=eos_token_id,
         pad_token_id=pad_token_id,
@@ -41,15 +42,15 @@ def tiny_config(vocabulary: int, *, eos_token_id: int, pad_token_id: int, layers
     )
 
 
-def tiny_model(config: Qwen2Config, seed: int) -> Qwen2ForCausalLM:
+def tiny_model(config: LlamaConfig, seed: int) -> LlamaForCausalLM:
     """A freshly initialised model."""
-    model = Qwen2ForCausalLM(config)
+    model = LlamaForCausalLM(config)
     initialise(model, seed)
     return model
 
 
 @torch.no_grad()
-def initialise(model: Qwen2ForCausalLM, seed: int) -> None:
+def initialise(model: LlamaForCausalLM, seed: int) -> None:
     """Write previous-token heads (offsets 1 to 4) into layer 0 and matching heads into the later layers."""
     generator = torch.Generator().manual_seed(seed)
     config = model.config
@@ -67,7 +68,7 @@ def initialise(model: Qwen2ForCausalLM, seed: int) -> None:
     model.lm_head.weight.copy_(model.model.embed_tokens.weight * HEAD_SCALE)
     read = [frame() for _ in range(kv_heads)]
     write = [frame().T.contiguous() for _ in range(heads)]
-    for number, layer in enumerate(cast("list[Qwen2DecoderLayer]", list(model.model.layers))):
+    for number, layer in enumerate(cast("list[LlamaDecoderLayer]", list(model.model.layers))):
         for projection in (layer.mlp.gate_proj, layer.mlp.up_proj):
             normal(projection.weight, 1 / math.sqrt(width))
         normal(layer.mlp.down_proj.weight, 0.02)
@@ -77,7 +78,7 @@ def initialise(model: Qwen2ForCausalLM, seed: int) -> None:
             _matching_heads(layer, read, write, [frame() for _ in range(kv_heads)], size)
 
 
-def _previous_token_heads(layer: Qwen2DecoderLayer, read: list[Tensor], write: list[Tensor], size: int) -> None:
+def _previous_token_heads(layer: LlamaDecoderLayer, read: list[Tensor], write: list[Tensor], size: int) -> None:
     """Head h attends h + 1 positions back. Only the biases matter: with rotary positions, a key bias k and a query bias
     that is k turned by -(h + 1) positions give the score sum_i cos((distance - h - 1) theta_i), highest there."""
     attention = layer.self_attn
@@ -97,17 +98,18 @@ def _previous_token_heads(layer: Qwen2DecoderLayer, read: list[Tensor], write: l
         attention.k_proj.bias[block] = torch.cat([strength, torch.zeros(half)])
         attention.v_proj.weight[block] = rows
     attention.v_proj.bias.zero_()
+    attention.o_proj.bias.zero_()
 
 
 def _matching_heads(
-    layer: Qwen2DecoderLayer, read: list[Tensor], write: list[Tensor], copied: list[Tensor], size: int
+    layer: LlamaDecoderLayer, read: list[Tensor], write: list[Tensor], copied: list[Tensor], size: int
 ) -> None:
     """Even heads look for a place after the current token; odd heads for a place after the same two tokens."""
     attention = layer.self_attn
     groups = len(write) // len(copied)
     half = size // 2
     slow = ((torch.arange(size) % half) >= SLOW).float()[:, None] * MATCH_SCALE
-    for projection in (attention.q_proj, attention.k_proj, attention.v_proj):
+    for projection in (attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj):
         projection.bias.zero_()
     for head in range(len(write)):
         query = read[0] if head // groups == 0 else write[0].T

@@ -1,7 +1,7 @@
 """The tool-call format: tools, calls and results as the model's own chat template has them.
 
-What the model wrote is never rendered again. The ids that follow a turn come from a dummy conversation: everything in it
-after the end of the model's turn, with the results' texts put in.
+What the model wrote is never rendered again. The ids that follow a turn come from a dummy conversation: everything in
+it after the end of the model's turn, with the results' texts put in.
 """
 
 from __future__ import annotations
@@ -13,7 +13,14 @@ from collections.abc import Mapping, Sequence
 from transformers import PreTrainedTokenizerBase
 
 from evoseek.policy.call_formats import CALL_FORMATS
-from evoseek.policy.chat_template import Schema, encode_messages, encode_rendered, observation_text, placeholder
+from evoseek.policy.chat_template import (
+    Schema,
+    encode_messages,
+    encode_rendered,
+    end_ids,
+    observation_text,
+    placeholder,
+)
 from evoseek.policy.encoding import Encoder
 from evoseek.policy.template_check import check_template
 from evoseek.types import Action, Message, StopConditions
@@ -37,8 +44,7 @@ class ToolCallRenderer:
         self._encoder = Encoder(tokenizer, _TAGS)
         self._parse_calls = CALL_FORMATS[str(self.report.call_format)]
         self._end_of_turn = int(self.report.end_of_turn or 0)
-        ends = (self._end_of_turn, tokenizer.eos_token_id)
-        self._stop = StopConditions((), tuple(dict.fromkeys(i for i in ends if i is not None)))
+        self._stop = StopConditions((), end_ids(tokenizer, self._end_of_turn))
         self._suffixes: dict[int, str] = {}
         self._tool = next((name for tool in tools if (name := _name(tool))), "tool")
 
@@ -66,7 +72,9 @@ class ToolCallRenderer:
         if calls:
             return Action(text, calls, question=question)
         if not ended or not said.strip():
-            problem = "the turn is cut off before its end" if not ended else "the turn holds neither a call nor an answer"
+            problem = (
+                "the turn is cut off before its end" if not ended else "the turn holds neither a call nor an answer"
+            )
             return Action(text, question=question, problem=problem)
         answers: list[str] = _ANSWER.findall(said) or [said]
         return Action(text, answer=answers[-1].strip(), question=question)
@@ -94,5 +102,4 @@ def _name(tool: Schema) -> str:
 
 def _without_reasoning(text: str) -> str:
     """What stands after the reasoning; nothing if the reasoning is not closed."""
-    before, closed, after = text.rpartition("</think>")
-    return after if closed else text.partition("<think>")[0]
+    return text.rpartition("</think>")[2] if "</think>" in text else text.partition("<think>")[0]

@@ -16,7 +16,8 @@ class Limits:
         max_tool_calls: calls run in all turns together.
         max_tokens_per_turn: length of a completion.
         max_total_tokens: length of the trajectory, with prompt and observations; no more than the sampler's length.
-        deadline_s: seconds for the whole rollout, tools included. None uses no clock, so that runs can be repeated exactly.
+        deadline_s: seconds for the whole rollout, tools included. None uses no clock, so that runs can be repeated
+            exactly.
     """
 
     max_turns: int = 5
@@ -30,4 +31,6 @@ class Limits:
             value = getattr(self, item.name)
             least = 0 if item.name == "max_tool_calls" else 1
             if value is not None and (value <= 0 if item.name == "deadline_s" else value < least):
-                raise ConfigError(f"The limit {item.name} is {value}; it has to be {'above 0' if least else '0 or more'}.")
+                raise ConfigError(
+                    f"The limit {item.name} is {value}; it has to be {'above 0' if least else '0 or more'}."
+                )

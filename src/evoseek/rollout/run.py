@@ -6,7 +6,8 @@ Token ids go in and come out. What the sampler gave is kept as it is, and only i
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from evoseek.errors import SamplerError
 from evoseek.protocols import Environment, Renderer, Sampler
@@ -36,12 +37,24 @@ class _Log:
     actions: list[Action] = field(default_factory=list[Action])
     tool_results: list[ToolResult] = field(default_factory=list[ToolResult])
     token_ids: tuple[int, ...] = ()
-    calls: int = 0
-    policy_version: int = 0
+    policy_version: int | None = None
+    """That of the first completion, which is the oldest."""
 
     def append(self, segment: Segment) -> None:
         self.segments.append(segment)
         self.token_ids += segment.token_ids
+
+    def act(self, completion: Completion, action: Action) -> Action:
+        if len(completion.logprobs) != len(completion.token_ids):
+            raise SamplerError(
+                f"The sampler gave {len(completion.token_ids)} token ids with {len(completion.logprobs)} logprobs; it "
+                "has to give one for each id."
+            )
+        self.append(Segment("action", completion.token_ids, completion.logprobs))
+        self.actions.append(action)
+        if self.policy_version is None:
+            self.policy_version = completion.policy_version
+        return action
 
 
 async def run_trajectory(
@@ -57,25 +70,87 @@ async def run_trajectory(
 ) -> Trajectory:
     """Roll out one trajectory. It ends with a StopReason whatever the policy, a tool or the sampler does.
 
-    A failure (of a tool, of the sampler, the deadline) is a stop reason too, with what failed in `failure`, and never an answer.
-    Errors in the prompt's rendering are the caller's: they are raised.
+    A failure (a tool's, the sampler's, the deadline) is a stop reason as well, with what failed in `failure`. Errors
+    in rendering the prompt, and other errors of the sampler than SamplerError, are raised.
     """
     log, failure = _Log(), None
     log.append(Segment("prompt", renderer.render_prompt(env.messages(question))))
-
-    def request(turn: int, max_tokens: int) -> SampleRequest:
-        return SampleRequest(trajectory_id, turn, log.token_ids, max_tokens, temperature, renderer.stop, seed)
-
+    request = SampleRequest(trajectory_id, 0, log.token_ids, 1, temperature, renderer.stop, seed)
+    timer = asyncio.timeout(limits.deadline_s)  # with None it never looks at a clock
     try:
-        async with asyncio.timeout(limits.deadline_s) as timer:
-            reason = StopReason.MAX_TURNS
-            for turn in range(limits.max_turns):
-                room = min(limits.max_tokens_per_turn, limits.max_total_tokens - len(log.token_ids))
-                if room <= 0:
-                    reason = StopReason.MAX_TOKENS
-                    break
-                action = await _act(log, renderer, sampler, request(turn, room))
-                ...
-    except SamplerError:
-        ...
-    raise NotImplementedError
+        async with timer:
+            reason = await _take_turns(log, request, env, renderer, sampler, limits)
+    except _ToolFailedError as error:
+        reason, failure = StopReason.TOOL_FAILED, str(error)
+    except SamplerError as error:
+        reason, failure = StopReason.SAMPLER_FAILED, str(error)
+    except TimeoutError:
+        if not timer.expired():
+            raise
+        reason, failure = StopReason.DEADLINE, f"The rollout took more than {limits.deadline_s} s."
+    finally:
+        sampler.release(trajectory_id)
+    return Trajectory(
+        id=trajectory_id,
+        question=question,
+        role=env.role,
+        segments=tuple(log.segments),
+        actions=tuple(log.actions),
+        tool_results=tuple(log.tool_results),
+        stop_reason=reason,
+        answer=log.actions[-1].answer if reason is StopReason.ANSWERED else None,
+        failure=failure,
+        policy_version=log.policy_version or 0,
+    )
+
+
+async def _take_turns(
+    log: _Log, request: SampleRequest, env: Environment, renderer: Renderer, sampler: Sampler, limits: Limits
+) -> StopReason:
+    """The loop: sample, parse, call, observe."""
+    for turn in range(1, limits.max_turns + 1):
+        room = min(limits.max_tokens_per_turn, limits.max_total_tokens - len(log.token_ids))
+        if room < 1:
+            return StopReason.MAX_TOKENS
+        completion = await sampler.sample(replace(request, turn=turn - 1, token_ids=log.token_ids, max_tokens=room))
+        action = log.act(completion, renderer.parse(completion.token_ids))
+        if not action.tool_calls:
+            return _ending(action, completion)
+        if turn == limits.max_turns:
+            return StopReason.MAX_TURNS
+        if len(log.tool_results) + len(action.tool_calls) > limits.max_tool_calls:
+            return StopReason.MAX_TOOL_CALLS
+        texts = await _call_tools(log, env, action.tool_calls)
+        observation = renderer.render_observation(texts, completion.token_ids)
+        if len(log.token_ids) + len(observation) >= limits.max_total_tokens:
+            return StopReason.MAX_TOKENS  # left out: nothing could be sampled after it
+        log.append(Segment("observation", observation))
+    return StopReason.MAX_TURNS
+
+
+def _ending(action: Action, completion: Completion) -> StopReason:
+    """Why a turn without a call is the last."""
+    if action.answer is not None:
+        return StopReason.ANSWERED
+    return StopReason.MAX_TOKENS if completion.finish_reason == "length" else StopReason.MALFORMED
+
+
+async def _call_tools(log: _Log, env: Environment, calls: Sequence[ToolCall]) -> list[str]:
+    """Run the calls of one turn side by side; their texts in the calls' order. Results that came are always kept."""
+    results = await asyncio.gather(*(_call(env, call) for call in calls))
+    came = [result for result in results if not isinstance(result, _ToolFailedError)]
+    log.tool_results += came
+    if len(came) < len(results):
+        raise _ToolFailedError("; ".join(str(result) for result in results if isinstance(result, _ToolFailedError)))
+    return [result.text for result in came]
+
+
+async def _call(env: Environment, call: ToolCall) -> ToolResult | _ToolFailedError:
+    """The result of a call, or its failure. A tool that does not exist is the policy's fault: it is told."""
+    tool = env.tools.get(call.name)
+    if tool is None:
+        return ToolResult(call, f'There is no tool "{call.name}". The tools are: {", ".join(env.tools) or "none"}.')
+    try:
+        return await tool(call)
+    except Exception as error:  # whatever a tool raises, its rollout ends Invalid and the others go on
+        return _ToolFailedError(f"{call.name}: {type(error).__name__}: {error}")

@@ -40,10 +40,8 @@ class Analyser:
 
     def tokens(self, text: str) -> list[str]:
         """The terms of a text in order, repeated as often as they occur. No term holds white space."""
-        if text.isascii():  # nothing to fold but case, and much faster
-            found = _ASCII_WORD.findall(text.lower())
-        else:
-            found = _unicode_words(text)
+        # ASCII has nothing to fold but case, and that is much faster.
+        found = _ASCII_WORD.findall(text.lower()) if text.isascii() else _unicode_words(text)
         tokens = [token[:MAX_TOKEN_CHARACTERS] for token in found]
         return _ENGLISH.analyze(" ".join(tokens)) if self.stemming == "english" else tokens
 

@@ -14,7 +14,7 @@ import fcntl
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,7 +26,7 @@ _LOCK = ".lock"
 
 
 @contextmanager
-def change(directory: Path) -> Iterator[Path]:
+def change(directory: Path) -> Generator[Path]:
     """Hold the index and yield a new, empty data folder. When the block has written a manifest that names it, all
     other data folders go; when it fails, the new one goes.
 
@@ -54,7 +54,7 @@ def change(directory: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _locked(directory: Path) -> Iterator[None]:
+def _locked(directory: Path) -> Generator[None]:
     with (directory / _LOCK).open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 import tantivy
 
@@ -21,6 +23,8 @@ _SCORE_DIGITS = 4  # tantivy adds 32-bit scores up in no fixed order: the same s
 _WRITER_BYTES = 128_000_000
 _PAGE = 1_000  # passages fetched at a time when all are listed
 _DEFAULT_ANALYSER = Analyser()
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 class LexicalIndex:
@@ -49,19 +53,19 @@ class LexicalIndex:
     ) -> LexicalIndex:
         """Build from a stream of passages, taking the place of an index that is there.
 
-        Holds the ids (about 100 bytes each) and a buffer of 128 MB, never the texts. Raises DataError for an id that
+        Holds the ids (up to 200 bytes a passage) and a buffer of 128 MB, never the texts. DataError for an id that
         comes twice, SearchIndexError if the folder cannot be used; what was there before is then unchanged.
         """
         if not 0 <= title_boost < float("inf"):
             raise ConfigError(f"The title boost must be a number from 0, got {title_boost}. A usual value is 2.")
         with change(directory) as data:
             documents, count = set[str](), 0
-            with _writer(tantivy.Index(SCHEMA, str(data))) as writer:
+            with _writer(_on_disk(tantivy.Index, SCHEMA, str(data))) as writer:
                 for count, passage in enumerate(_unique(passages), start=1):
                     documents.add(passage.document_id)
-                    writer.add_document(to_stored(passage, count - 1, analyser))
+                    _on_disk(writer.add_document, to_stored(passage, count - 1, analyser))
             manifest = Manifest(
-                tantivy=tantivy.__version__,
+                tantivy=version("tantivy"),
                 analyser=AnalyserRecord(version=ANALYSER_VERSION, stemming=analyser.stemming),
                 title_boost=title_boost,
                 documents=len(documents),
@@ -90,8 +94,8 @@ class LexicalIndex:
             searcher = tantivy.Index.open(str(data)).searcher()
         except (ValueError, OSError) as error:
             raise SearchIndexError(
-                f"The search index in {self.directory} cannot be opened: {error}. It was written by "
-                f"{manifest.tantivy}, this is {tantivy.__version__}. The folder must be writable (for locks). {REMEDY}"
+                f"The search index in {self.directory} cannot be opened: {error}. It was written by tantivy "
+                f"{manifest.tantivy}, this is {version('tantivy')}; its folder must be writable (for locks). {REMEDY}"
             ) from error
         if searcher.num_docs != manifest.passages:
             raise SearchIndexError(
@@ -126,9 +130,10 @@ class LexicalIndex:
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """For each query at most k passages, best first, each with its score. Any text is a query; one without a
         single term gives nothing."""
-        return [self._search(query, k) for query in queries]
+        return [self.find(query, k) for query in queries]
 
-    def _search(self, query: str, k: int) -> list[Passage]:
+    def find(self, query: str, k: int) -> list[Passage]:
+        """`search` for one query, without awaiting."""
         terms = list(dict.fromkeys(self.analyser.tokens(query)))[:MAX_QUERY_TERMS]
         k = min(k, len(self))
         if not terms or k < 1:
@@ -155,32 +160,29 @@ class LexicalIndex:
         """Add passages, all or none, after those that are there. DataError for an id that is there already (delete
         its document first)."""
         with self._changed() as (writer, manifest):
-            documents, count = set[str](), 0
-            for count, passage in enumerate(_unique(passages), start=1):
-                if self._count("id", passage.id):
+            documents = set[str]()
+            for passage in _unique(passages):
+                if self._has("id", passage.id):
                     raise _twice(passage.id)
                 documents.add(passage.document_id)
-                writer.add_document(to_stored(passage, manifest.next_order + count - 1, self.analyser))
-            manifest.documents += sum(not self._count("document_id", document) for document in documents)
-            manifest.passages += count
-            manifest.next_order += count
+                _on_disk(writer.add_document, to_stored(passage, manifest.next_order, self.analyser))
+                manifest.next_order += 1
+            manifest.documents += sum(not self._has("document_id", document) for document in documents)
 
     def delete(self, document_ids: Iterable[str]) -> int:
-        """Delete all passages of these documents; ids that are not there are passed over. Returns how many passages
-        went."""
+        """Delete all passages of these documents, passing over ids that are not there. Returns how many went."""
+        before = len(self)
         with self._changed() as (writer, manifest):
-            deleted = 0
             for document_id in set(document_ids):
-                if passages := self._count("document_id", document_id):
+                if self._has("document_id", document_id):
                     writer.delete_documents_by_term("document_id", document_id)
-                    deleted += passages
                     manifest.documents -= 1
-            manifest.passages -= deleted
-        return deleted
+        return before - len(self)
 
     @contextmanager
     def _changed(self) -> Generator[tuple[tantivy.IndexWriter, Manifest]]:
-        """A writer on a copy of the index, and a copy of the manifest whose counts are to be brought up to date."""
+        """A writer on a copy of the index, and a copy of the manifest, in which the block counts documents and the
+        next place."""
         with change(self.directory) as data:
             manifest = Manifest.read(self.directory)
             if manifest != self.manifest:
@@ -189,27 +191,38 @@ class LexicalIndex:
                     "Open it again, then change it."
                 )
             copy_files(self.directory / manifest.data, data)
-            with _writer(tantivy.Index.open(str(data))) as writer:
+            index = tantivy.Index.open(str(data))
+            with _writer(index) as writer:
                 yield writer, manifest
+            index.reload()
+            manifest.passages = index.searcher().num_docs
             manifest.data, manifest.files = data.name, _records(data)
             manifest.write(self.directory)
         self._load(manifest)
 
-    def _count(self, field: str, value: str) -> int:
-        """How many passages have exactly this id or document id."""
-        return self._searcher.search(exact_query(field, value), 1, count=True).count
+    def _has(self, field: str, value: str) -> bool:
+        """Whether a passage has exactly this id or document id."""
+        return bool(self._searcher.search(exact_query(field, value), 1, count=False).hits)
 
 
 @contextmanager
 def _writer(index: tantivy.Index) -> Generator[tantivy.IndexWriter]:
     """One thread writes, so that the order of passages is kept. Commits unless the block fails; then, in any case,
     waits until nothing writes any more."""
-    writer = index.writer(_WRITER_BYTES, num_threads=1)
+    writer = _on_disk(index.writer, _WRITER_BYTES, num_threads=1)
     try:
         yield writer
-        writer.commit()
+        _on_disk(writer.commit)
     finally:
-        writer.wait_merging_threads()
+        _on_disk(writer.wait_merging_threads)
+
+
+def _on_disk(operation: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    """Run an operation of tantivy's that writes. A disk that fails is a ValueError there; here it is an OSError."""
+    try:
+        return operation(*args, **kwargs)
+    except ValueError as error:
+        raise OSError(str(error)) from error
 
 
 def _unique(passages: Iterable[Passage]) -> Iterator[Passage]:

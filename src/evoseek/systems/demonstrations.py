@@ -46,7 +46,7 @@ class Mixture:
     trace: float = 0.28
     read: float = 0.16
     copy: float = 0.02
-    early_stop: float = 0.85
+    early_stop: float = 0.88
     wrong_relation: float = 0.04
     other_phrasing: float = 0.2
     flawed_proposal: float = 0.0
@@ -101,7 +101,7 @@ class Demonstrator:
             return None
         name, relations, chain = drawn
         stops = len(chain) > 1 and self.rng.random() < self.mixture.early_stop
-        pieces = [Piece("prompt", f"solve : {chain_text(name, relations, self._phrasing())}")]
+        pieces = [Piece("prompt", solve_prompt(chain_text(name, relations, self._phrasing())))]
         thought = ""
         for fact in chain[:1] if stops else chain:
             query = f"{fact.subject}'s {fact.relation}"
@@ -124,7 +124,7 @@ class Demonstrator:
             return None
         name, relations, chain = drawn
         source = next(p for p in self._sources if p.title == name and _tells([p], chain[0]))
-        pieces = [Piece("prompt", f"propose {hops} hops : {source.text}")]
+        pieces = [Piece("prompt", propose_prompt(hops, source.text))]
         thought = f"<think> {_say(chain[0])} </think>"
         for fact in chain[1:]:
             passages = self.retrieve(fact.subject)
@@ -146,7 +146,7 @@ class Demonstrator:
         if drawn is None or drawn[2][-1].relation == "year":
             return None
         name, relations, chain = drawn
-        pieces = [Piece("prompt", f"propose {searches} searches : answer {chain[-1].object}")]
+        pieces = [Piece("prompt", trace_prompt(searches, chain[-1].object))]
         thought = ""
         for fact in reversed(chain):
             passages = self.retrieve(fact.object)
@@ -159,7 +159,7 @@ class Demonstrator:
                 return None
             thought = f"<think> {seen} is {fact.object}. so {fact.subject}'s {fact.relation} </think>"
         asked = f"<question> {chain_text(name, relations)} </question>"
-        pieces.append(Piece("action", f"{thought}{asked}"))
+        pieces.append(Piece("action", f"{thought}{asked}<answer> {chain[-1].object} </answer>"))
         return tuple(pieces)
 
     def read(self) -> Demonstration | None:
@@ -193,6 +193,21 @@ class Demonstrator:
         passages = self.rng.sample(self._sources, 3)
         text = " ".join(passage.text for passage in passages)
         return (Piece("prompt", f"read : {text} <think>"), Piece("action", f"{self.rng.choice(passages).text}</think>"))
+
+
+def solve_prompt(question: str) -> str:
+    """The prompt of a solver."""
+    return f"solve : {question}"
+
+
+def propose_prompt(hops: int, passage: str) -> str:
+    """The prompt of a proposer that starts from a passage."""
+    return f"propose {hops} hops : {passage}"
+
+
+def trace_prompt(searches: int, answer: str) -> str:
+    """The prompt of a proposer that starts from an answer."""
+    return f"propose {searches} searches : answer {answer}"
 
 
 def observation(passages: Sequence[Passage]) -> Piece:

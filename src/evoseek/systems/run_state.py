@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import cast
+
 from evoseek.learner.checkpoint import Checkpoint, save_checkpoint
 from evoseek.learner.learner import Learner
 from evoseek.policy.load import Policy, save_policy
 from evoseek.runs import RunDirectory
 
 
-class RunState:
-    """A run's checkpoints, for `TrainingLoop`.
+def resume(run: RunDirectory, learner: Learner, checkpoint: Checkpoint | None) -> int:
+    """Take a run up where `checkpoint` left it, or begin it (None); returns the step it stands at.
 
-    `policy` and `learner` were made from `start`, the checkpoint to go on from (None: a new run). Everything random is
-    a function of the seed and the step, so weights, optimizer and the lengths of the logs are the whole state.
+    `learner` was made for the checkpoint's policy. Optimizer and counters are restored and the logs cut back to where
+    they were; everything random is a function of the seed and the step, so nothing else has a state. Raises RunError
+    if a log is shorter than it was.
     """
+    if checkpoint is None:
+        run.rewind({})
+        return 0
+    logs = checkpoint.position.get("logs")
+    (cast("dict[str, int]", logs) if isinstance(logs, dict) else {})
+    checkpoint.restore(learner)
+    return checkpoint.step
 
-    def __init__(
-        self, run: RunDirectory, *, policy: Policy, learner: Learner, start: Checkpoint | None, keep_last: int
-    ) -> None:
-        self.run = run
-        self.policy = policy
-        self.learner = learner
-        self.start = start
-        self.keep_last = keep_last
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """Writes a run's checkpoints, of which the last `keep_last` are kept."""
+
+    run: RunDirectory
+    policy: Policy
+    learner: Learner
+    keep_last: int
 
     def save(self, step: int) -> None:
         """Write a checkpoint. Raises CheckpointError."""
@@ -34,16 +46,3 @@ class RunState:
             position={"logs": self.run.positions()},
             keep_last=self.keep_last,
         )
-
-    def resume(self) -> int:
-        """Restore optimizer and counters and cut the logs back to where they were. Returns the step, 0 if new.
-
-        Raises RunError if a log is shorter than it was.
-        """
-        if self.start is None:
-            self.run.rewind({})
-            return 0
-        logs = self.start.position.get("logs")
-        self.run.rewind(logs if isinstance(logs, dict) else {})
-        self.start.restore(self.learner)
-        return self.start.step

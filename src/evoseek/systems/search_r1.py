@@ -111,8 +111,7 @@ class SearchR1:
                 for question in batch
             )
         )
-        for group in groups:
-            self.trajectories.write(step, group)
+        self.trajectories.write(step, groups)
         return groups
 
     def advantages(self, groups: Sequence[TrajectoryGroup]) -> list[list[float | None]]:

@@ -34,14 +34,10 @@ class System(Protocol):
 
 
 class Checkpoints(Protocol):
-    """Where a run's state is kept between processes."""
+    """Where a run's state is kept for the next process."""
 
     def save(self, step: int) -> None:
         """Keep everything that the next step depends on."""
-        ...
-
-    def resume(self) -> int:
-        """Go back to the last state that was kept and return its step; 0 for a new run."""
         ...
 
 
@@ -60,7 +56,7 @@ Evaluate = Callable[[int], Awaitable[Mapping[str, float]]]
 
 @dataclass(slots=True)
 class TrainingLoop:
-    """Repeats a system's step.
+    """Repeats a system's step, from `start` + 1 (0: a new run) to `steps`.
 
     A row of metrics is written for every step and, where `evaluate` is given, for step 0 before any training.
     `evaluate` runs every `evaluate_every` steps and after the last; its numbers join the step's row. A checkpoint is
@@ -73,6 +69,7 @@ class TrainingLoop:
     checkpoints: Checkpoints
     metrics: MetricSink
     timings: MetricSink
+    start: int
     steps: int
     checkpoint_every: int
     evaluate: Evaluate | None = None
@@ -82,8 +79,8 @@ class TrainingLoop:
     progress: Callable[[Progress], None] = lambda _: None
 
     async def run(self) -> int:
-        """Train from where the run stands to the last step, or until told to stop. Returns the last step made."""
-        step = self.checkpoints.resume()
+        """Train to the last step, or until told to stop. Returns the last step made."""
+        step = self.start
         if step == 0 and self.evaluate is not None:
             self._log(0, await self.evaluate(0), {})
         failing = 0

@@ -1,0 +1,257 @@
+"""Speed of the embedded sampler, on made-up trajectories of a search agent. Run: python bench/sampler.py
+
+Each trajectory has a prompt, 1-5 turns of 5-25 sampled tokens, and an observation of 30-90 tokens between turns; the
+model is random, and the number of tokens of a turn is forced. Three measures, as medians of paired repetitions; the
+first two count CPU seconds per thread, so that other processes matter less, the last counts real seconds:
+
+plain decoding    action tokens/s of all slots decoding at a KV length of about 300, nothing else.
+full batch        action tokens/s over everything, prefill included, of continuous batching with instant tools, against
+                  a fixed full batch that never waits. That batch does the same work with the same lengths and knows
+                  it all in advance: every decode step has all slots busy (a row whose turn ends goes on with its next
+                  turn, or with the next trajectory, at no cost), and its prefills are sorted by length beforehand,
+                  so that there is no padding. It has no ramp, no tail, no stop conditions and no coroutines.
+slow tools        trajectories/s when every tool call takes 0-500 ms (uniform), against a loop on the same sampler that
+                  takes as many trajectories as there are slots, samples a turn of each, waits for all tools of that
+                  turn, and goes on until all are done before it takes the next ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from statistics import median
+from time import perf_counter, process_time
+
+import torch
+from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+from evoseek.policy.draw import draw_tokens
+from evoseek.policy.load import Policy
+from evoseek.policy.sampler import CPU_PREFILL_TOKENS, TorchSampler
+from evoseek.policy.slots import PADDING, SlotCache
+from evoseek.types import SampleRequest, StopConditions
+
+VOCABULARY = 512
+MAX_LENGTH = 640
+
+
+@dataclass(frozen=True)
+class Script:
+    """Lengths of a trajectory: prompt, then per turn (sampled tokens, observation), and its tools' latencies."""
+
+    name: str
+    prompt: int
+    turns: tuple[tuple[int, int], ...]
+    latencies: tuple[float, ...]
+
+    def spans(self) -> Iterator[tuple[int, int, int]]:
+        """Per turn: context held, tokens to prefill, tokens to sample. The last sampled token is prefilled later."""
+        held, new = 0, self.prompt
+        for sampled, observation in self.turns:
+            yield held, new, sampled
+            held, new = held + new + sampled - 1, 1 + observation
+
+
+def make_scripts(count: int, seed: int) -> list[Script]:
+    rng = random.Random(seed)
+    scripts: list[Script] = []
+    for number in range(count):
+        turns = tuple((rng.randint(5, 25), rng.randint(30, 90)) for _ in range(rng.randint(1, 5)))
+        latencies = tuple(rng.uniform(0, 0.5) for _ in turns)
+        scripts.append(Script(f"{seed}/{number}", rng.randint(10, 30), turns, latencies))
+    return scripts
+
+
+def make_policy(kv_heads: int) -> Policy:
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=VOCABULARY,
+        hidden_size=128,
+        intermediate_size=384,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=kv_heads,
+        max_position_embeddings=MAX_LENGTH,
+        eos_token_id=None,
+        bos_token_id=None,
+    )
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"<unk>": 0}, unk_token="<unk>")))
+    return Policy(Qwen2ForCausalLM(config).eval(), tokenizer, "random")
+
+
+# Continuous batching, and the loop that waits
+
+
+async def one_turn(sampler: TorchSampler, script: Script, turn: int, ids: list[int]) -> None:
+    """Sample a turn and add what it gave, and its observation, to the ids."""
+    sampled, observation = script.turns[turn]
+    request = SampleRequest(script.name, turn, tuple(ids), sampled, 1.0, StopConditions(), seed=0)
+    ids += (await sampler.sample(request)).token_ids
+    ids += [number % VOCABULARY for number in range(observation)]
+
+
+async def rollout(sampler: TorchSampler, script: Script, slow_tools: bool) -> None:
+    ids = list(range(script.prompt))
+    for turn in range(len(script.turns)):
+        if turn and slow_tools:
+            await asyncio.sleep(script.latencies[turn])
+        await one_turn(sampler, script, turn, ids)
+    sampler.release(script.name)
+
+
+async def run_continuous(sampler: TorchSampler, scripts: list[Script], slow_tools: bool) -> None:
+    await asyncio.gather(*(rollout(sampler, script, slow_tools) for script in scripts))
+
+
+async def run_in_lock_step(sampler: TorchSampler, scripts: list[Script], slots: int) -> None:
+    for start in range(0, len(scripts), slots):
+        batch = [(script, list(range(script.prompt))) for script in scripts[start : start + slots]]
+        for turn in range(max(len(script.turns) for script, _ in batch)):
+            going_on = [(script, ids) for script, ids in batch if turn < len(script.turns)]
+            if turn:
+                await asyncio.gather(*(asyncio.sleep(script.latencies[turn]) for script, _ in going_on))
+            await asyncio.gather(*(one_turn(sampler, script, turn, ids) for script, ids in going_on))
+        for script, _ in batch:
+            sampler.release(script.name)
+
+
+# The fixed full batch
+
+
+class FullBatch:
+    """The model on a slot cache, with nothing around it."""
+
+    def __init__(self, policy: Policy, slots: int) -> None:
+        self.model = policy.model
+        self.slots = slots
+        self.cache = SlotCache(policy.model, slots=slots, max_length=MAX_LENGTH)
+
+    @torch.inference_mode()
+    def forward(self, tokens: list[list[int]], positions: list[list[int]]) -> list[int]:
+        """One pass over the first slots, one token drawn for each, with its logprob."""
+        length = max(max(row) for row in positions) + 1
+        position_ids, mask = self.cache.aim(range(len(tokens)), positions, length)
+        logits = self.model(
+            input_ids=torch.tensor(tokens),
+            position_ids=position_ids,
+            attention_mask=mask,
+            past_key_values=self.cache,
+            use_cache=True,
+            logits_to_keep=1,
+        ).logits[:, -1]
+        ids, logprobs = draw_tokens(logits, torch.ones(len(tokens)), torch.rand(len(tokens)))
+        logprobs.tolist()
+        return ids.tolist()
+
+    def decode(self, lengths: list[int]) -> None:
+        self.forward([[1]] * self.slots, [[length] for length in lengths])
+
+    def prefill(self, spans: list[tuple[int, int]]) -> None:
+        """Rows of (context held, new tokens)."""
+        width = max(new for _, new in spans)
+        self.forward(
+            [[0] * (width - new) + [1] * new for _, new in spans],
+            [[PADDING] * (width - new) + list(range(held, held + new)) for held, new in spans],
+        )
+
+    def run(self, scripts: list[Script]) -> None:
+        """All the work of the scripts, but for the last decode steps, which would not fill the batch."""
+        steps = [
+            length
+            for script in scripts
+            for held, new, sampled in script.spans()
+            for length in range(held + new, held + new + sampled - 1)
+        ]
+        # Slot s decodes a contiguous share of the sequence of all steps, so that all slots are always busy.
+        share = len(steps) // self.slots
+        for step in range(share):
+            self.decode([steps[slot * share + step] for slot in range(self.slots)])
+        spans = sorted(((held, new) for script in scripts for held, new, _ in script.spans()), key=lambda span: span[1])
+        while spans:
+            rows = min(self.slots, max(1, CPU_PREFILL_TOKENS // spans[-1][1]))
+            self.prefill(spans[-rows:])
+            del spans[-rows:]
+
+
+# Measuring
+
+
+def seconds(action: Callable[[], object], clock: Callable[[], float]) -> float:
+    started = clock()
+    action()
+    return clock() - started
+
+
+def cpu_clock() -> float:
+    """CPU seconds of this process per thread: what a quiet machine's clock would show for work that never waits."""
+    return process_time() / torch.get_num_threads()
+
+
+def action_tokens(scripts: list[Script]) -> int:
+    return sum(sampled for script in scripts for sampled, _ in script.turns)
+
+
+def plain_decoding(policy: Policy, slots: int, length: int = 300, steps: int = 20) -> float:
+    """Action tokens/s of a full batch at a KV length of `length` in the middle."""
+    batch = FullBatch(policy, slots)
+    batch.prefill([(0, 1)] * slots)
+    batch.decode([length] * slots)
+    lengths = islice(range(length - steps // 2, MAX_LENGTH), steps)
+    return slots * steps / seconds(lambda: [batch.decode([length] * slots) for length in lengths], cpu_clock)
+
+
+def against_full_batch(policy: Policy, slots: int, count: int, seed: int) -> tuple[float, float]:
+    """Action tokens/s of continuous batching and of the fixed full batch."""
+    scripts = make_scripts(count, seed)
+    sampler, batch = TorchSampler(policy, slots=slots), FullBatch(policy, slots)
+    continuous = seconds(lambda: asyncio.run(run_continuous(sampler, scripts, slow_tools=False)), cpu_clock)
+    fixed = seconds(lambda: batch.run(scripts), cpu_clock)
+    return action_tokens(scripts) / continuous, action_tokens(scripts) / fixed
+
+
+def against_lock_step(policy: Policy, slots: int, count: int, seed: int) -> tuple[float, float]:
+    """Trajectories/s of continuous batching and of the loop that waits, with slow tools."""
+    scripts = make_scripts(count, seed)
+    sampler = TorchSampler(policy, slots=slots)
+    continuous = seconds(lambda: asyncio.run(run_continuous(sampler, scripts, slow_tools=True)), perf_counter)
+    sampler.reset()
+    waiting = seconds(lambda: asyncio.run(run_in_lock_step(sampler, scripts, slots)), perf_counter)
+    return count / continuous, count / waiting
+
+
+def report(title: str, unit: str, pairs: list[tuple[float, float]], target: float) -> None:
+    ours, other = (median(column) for column in zip(*pairs, strict=True))
+    ratios = sorted(left / right for left, right in pairs)
+    print(
+        f"{title:12}  continuous {ours:8.0f} {unit}   other {other:8.0f} {unit}   "
+        f"ratio {median(ratios):.2f} ({ratios[0]:.2f}-{ratios[-1]:.2f}), target {target:.2f}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--slots", type=int, default=64)
+    parser.add_argument("--trajectories", type=int, default=512)
+    parser.add_argument("--kv-heads", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    policy = make_policy(options.kv_heads)
+    size = (policy, options.slots, options.trajectories)
+    print(f"{options.slots} slots, {options.kv_heads} KV heads, {options.threads} threads, {options.repeats} repeats")
+    speed = median(plain_decoding(policy, options.slots) for _ in range(options.repeats))
+    print(f"decoding      {speed:.0f} tokens/s at a KV length of about 300")
+    pairs = [against_full_batch(*size, seed) for seed in range(options.repeats)]
+    report("full batch", "tokens/s", pairs, 0.85)
+    pairs = [against_lock_step(*size, seed) for seed in range(options.repeats)]
+    report("slow tools", "rollouts/s", pairs, 3.0)
+
+
+if __name__ == "__main__":
+    main()

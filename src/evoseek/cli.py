@@ -1,0 +1,186 @@
+"""The command line. Commands load what they need when they run, so that `evoseek --help` is quick."""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from evoseek.errors import EvoseekError
+
+# Threads that spin while they wait slow everything else on a busy machine down, many times over. Read by torch when it
+# is imported, so it must be set before.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("GOMP_SPINCOUNT", "0")
+
+INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+tiny = typer.Typer(no_args_is_help=True, help="The tiny policy that comes with the package.")
+app.add_typer(tiny, name="tiny")
+
+
+@app.callback()
+def evoseek() -> None:
+    """Language-model search agents that teach themselves."""
+
+
+class StemmingChoice(StrEnum):
+    """How words are reduced for searching."""
+
+    none = "none"
+    english = "english"
+
+
+RunDir = Annotated[Path | None, typer.Option(help="Directory of a run: its last checkpoint is used.")]
+Index = Annotated[str | None, typer.Option(help="Directory of an index made by `evoseek index`.")]
+Questions = Annotated[str | None, typer.Option(help="JSON lines: question, golden_answers.")]
+Model = Annotated[str | None, typer.Option(help="`tiny`, a directory, or a Hugging Face name.")]
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="A TOML file of settings.")]
+Sets = Annotated[list[str] | None, typer.Option("--set", help="A setting, as in learner.learning_rate=1e-4.")]
+Seed = Annotated[int | None, typer.Option(help="Everything random follows from it.")]
+
+
+@app.command()
+def demo(
+    run_dir: Annotated[Path, typer.Option(help="Where worlds, checkpoints and results go.")] = Path("demo"),
+    seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
+    max_minutes: Annotated[float, typer.Option(help="Longest training time.")] = 5.0,
+) -> None:
+    """Watch the tiny policy learn to search, on a world made for it, in about five minutes."""
+    from evoseek.demo import run_demo
+
+    if not run_demo(run_dir, seed=seed, max_minutes=max_minutes, console=Console()):
+        raise typer.Exit(INTERRUPTED)
+
+
+@app.command()
+def index(
+    corpus: Annotated[Path, typer.Argument(help="A folder of texts, Markdown, HTML, PDF, or a JSONL file.")],
+    directory: Annotated[Path, typer.Argument(help="Where the index goes.")],
+    stemming: Annotated[StemmingChoice, typer.Option(help="Reduce words to their stems.")] = StemmingChoice.none,
+    max_words: Annotated[int, typer.Option(help="Longest passage, in words.")] = 100,
+) -> None:
+    """Index a corpus for searching; says what was skipped and why."""
+    from evoseek.commands import build_index
+
+    build_index(corpus, directory, stemming=stemming.value, max_words=max_words, console=Console())
+
+
+@app.command()
+def search(
+    directory: Annotated[Path, typer.Argument(help="An index.")],
+    query: Annotated[str, typer.Argument()],
+    k: Annotated[int, typer.Option("-k", min=1, help="How many passages.")] = 5,
+) -> None:
+    """Search an index."""
+    from evoseek.commands import search_index
+
+    search_index(directory, query, k=k, console=Console())
+
+
+@app.command()
+def train(
+    run_dir: Annotated[Path, typer.Option(help="Where the run goes. The same command resumes it.")],
+    system: Annotated[str, typer.Argument(help="search-r1")] = "search-r1",
+    index: Index = None,
+    questions: Questions = None,
+    model: Model = None,
+    steps: Annotated[int | None, typer.Option(help="Steps in all.")] = None,
+    seed: Seed = None,
+    config: ConfigFile = None,
+    set_: Sets = None,
+) -> None:
+    """Train a policy. Ctrl-C finishes the step and saves; the same command goes on."""
+    from evoseek.commands import draw
+    from evoseek.commands import train as train_system
+    from evoseek.config import load_config
+    from evoseek.runs import RunDirectory
+
+    options = {
+        "search.index": index,
+        "questions.path": questions,
+        "policy.model": model,
+        "run.steps": steps,
+        "run.seed": seed,
+    }
+    settings = load_config(config, options=options, sets=set_ or ())
+    run, console = RunDirectory(run_dir), Console()
+    with run.locked():
+        finished = train_system(system, settings, run, console=console)
+        draw(run, console)
+    if not finished:
+        raise typer.Exit(INTERRUPTED)
+
+
+@app.command("eval")
+def evaluate(
+    run_dir: RunDir = None,
+    index: Index = None,
+    questions: Questions = None,
+    model: Model = None,
+    temperature: Annotated[float | None, typer.Option(min=0, help="0: greedy. Default: as in training.")] = None,
+    no_search: Annotated[bool, typer.Option("--no-search", help="Answer without any tool.")] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many questions.")] = None,
+    config: ConfigFile = None,
+    set_: Sets = None,
+) -> None:
+    """Score a policy on questions, each asked exactly once; with 95 % intervals, by number of hops."""
+    from evoseek.assemble import evaluation_temperature
+    from evoseek.commands import evaluate as evaluate_agent
+    from evoseek.commands import load_agent
+
+    agent = load_agent(
+        run_dir,
+        config,
+        options={"evaluation.path": questions, "evaluation.index": index, "policy.model": model},
+        sets=set_ or (),
+    )
+    chosen = evaluation_temperature(agent.config) if temperature is None else temperature
+    evaluate_agent(agent, temperature=chosen, search=not no_search, limit=limit, console=Console())
+
+
+@app.command()
+def ask(
+    question: Annotated[str, typer.Argument()],
+    run_dir: RunDir = None,
+    index: Index = None,
+    model: Model = None,
+    config: ConfigFile = None,
+    set_: Sets = None,
+) -> None:
+    """Ask a policy: prints the answer, the searches made and the passages it rests on."""
+    from evoseek.commands import ask as ask_agent
+    from evoseek.commands import load_agent
+
+    options = {"search.index": index, "policy.model": model}
+    ask_agent(load_agent(run_dir, config, options=options, sets=set_ or ()), question, console=Console())
+
+
+@tiny.command()
+def build(
+    directory: Annotated[Path, typer.Argument(help="Where the policy goes.")],
+    work: Annotated[Path, typer.Option(help="Where checkpoints go; the same command resumes.")] = Path("runs/tiny"),
+    variant: Annotated[str, typer.Option(help="default, strong or weak.")] = "default",
+    steps: Annotated[int | None, typer.Option(min=1, help="Optimizer steps.")] = None,
+    seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
+) -> None:
+    """Train the tiny policy from scratch, on worlds of the pretraining split."""
+    from evoseek.commands import build_tiny
+
+    if not build_tiny(directory, work, variant=variant, steps=steps, seed=seed, console=Console()):
+        raise typer.Exit(INTERRUPTED)
+
+
+def main() -> None:
+    """Entry point: errors that evoseek raises on purpose become one paragraph and status 2."""
+    try:
+        app()
+    except EvoseekError as error:
+        print(f"evoseek: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,146 @@
+"""The demonstration: the embedded policy learns to search, in minutes, with no network and no GPU.
+
+demo/train/        world to train on: index, questions.jsonl
+demo/evaluation/   world to be examined on, with names that occur nowhere in training
+demo/run/          the run
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from evoseek.assemble import Agent, open_index, read_questions
+from evoseek.commands import draw, say, train
+from evoseek.config import Config, load_config
+from evoseek.corpus.questions import save_questions
+from evoseek.corpus.world import Split, World
+from evoseek.eval.evaluate import Evaluation, Result
+from evoseek.eval.statistics import paired_test
+from evoseek.learner.checkpoint import latest_checkpoint
+from evoseek.report.metrics import read_metrics
+from evoseek.report.tables import evaluation_table
+from evoseek.report.trajectories import trajectory_text
+from evoseek.runs import RunDirectory
+from evoseek.search.lexical import LexicalIndex
+
+ENTITIES = 1000
+TRAINING_QUESTIONS = 4000
+EVALUATION_QUESTIONS = 500
+OTHER_PHRASING = 1
+
+
+def run_demo(directory: Path, *, seed: int, max_minutes: float, console: Console) -> bool:
+    """Generate worlds, measure, train by GRPO, measure again, and show what changed.
+
+    A second call goes on with an unfinished run, or shows a finished one again without training. Returns False if
+    Ctrl-C ended it early.
+    """
+    run = RunDirectory(directory / "run")
+    with run.locked():
+        make_world(directory / "train", "train", seed, TRAINING_QUESTIONS)
+        make_world(directory / "evaluation", "evaluation", seed, EVALUATION_QUESTIONS)
+        config = demo_config(directory, seed)
+        say(console, f"Worlds in {directory}: {ENTITIES} entities each, names of the evaluation world held out.")
+        say(console, f"Measuring the policy before training on {EVALUATION_QUESTIONS} held-out questions ...")
+        before = measure(Agent.load(config))
+        if not _train(config, run, seconds=60 * max_minutes, console=console):
+            return False
+        say(console, "Measuring it after training ...")
+        after = measure(Agent.load(config, checkpoint=latest_checkpoint(run.path)))
+    show(before, after, config, console)
+    draw(run, console)
+    question = best_example(before, after)[1].question.text
+    say(console, f"Ask it something about the held-out world:\n  {_ask_line(directory, question)}")
+    return True
+
+
+def make_world(directory: Path, split: Split, seed: int, questions: int) -> None:
+    """Generate a world's index and questions, unless they are there. The same seed gives the same files."""
+    if (directory / "questions.jsonl").exists():
+        return
+    world = World.generate(seed, ENTITIES, split)
+    LexicalIndex.build(directory / "index", world.passages())
+    save_questions(directory / "rephrased.jsonl", world.questions(200, seed=seed, phrasing=OTHER_PHRASING))
+    save_questions(directory / "questions.jsonl", world.questions(questions, seed=seed))
+
+
+def demo_config(directory: Path, seed: int) -> Config:
+    """The defaults, on the demo's worlds."""
+    return load_config(
+        options={
+            "search.index": str(directory / "train" / "index"),
+            "questions.path": str(directory / "train" / "questions.jsonl"),
+            "evaluation.index": str(directory / "evaluation" / "index"),
+            "evaluation.path": str(directory / "evaluation" / "questions.jsonl"),
+            "evaluation.limit": 100,
+            "evaluation.every": 20,
+            "run.seed": seed,
+        }
+    )
+
+
+def measure(agent: Agent) -> dict[str, Evaluation]:
+    """The held-out exact match of a policy as it answers in training, greedily, asked otherwise, and without search."""
+    settings = agent.config.evaluation
+    world = Path(settings.path).parent
+    questions = read_questions(settings.path, setting="evaluation.path")
+    rephrased = read_questions(str(world / "rephrased.jsonl"), setting="evaluation.path")
+    searching = agent.solver(open_index(settings.index, setting="evaluation.index"))
+    temperature = agent.config.rollout.temperature
+
+    async def all_of_them() -> dict[str, Evaluation]:
+        return {
+            f"T = {temperature:g}": await searching.evaluate(questions, temperature=temperature),
+            "greedy": await searching.evaluate(questions, temperature=0.0),
+            "other phrasing": await searching.evaluate(rephrased, temperature=temperature),
+            "search off": await agent.solver(None).evaluate(questions, temperature=temperature),
+        }
+
+    return asyncio.run(all_of_them())
+
+
+def show(before: dict[str, Evaluation], after: dict[str, Evaluation], config: Config, console: Console) -> None:
+    """Tables, a paired test, and one question as it was answered before and after."""
+    for name in before:
+        title = f"Held-out {config.reward.metric}, {name}, 95 % intervals"
+        console.print(evaluation_table(title, {"before": before[name], "after": after[name]}))
+    old, new = (next(iter(evaluations.values())).rewards() for evaluations in (before, after))
+    shared = [key for key in old if key in new]
+    test = paired_test([old[key] for key in shared], [new[key] for key in shared])
+    say(console, f"Paired: {test.difference:+.3f} over {test.n} questions, p = {test.p_value:.2g}.")
+    for name, result in zip(("before", "after"), best_example(before, after), strict=True):
+        say(console, f"\nOne question {name}:\n{trajectory_text(result.trajectory, result.outcome)}")
+
+
+def best_example(before: dict[str, Evaluation], after: dict[str, Evaluation]) -> tuple[Result, Result]:
+    """The question of most hops that training turned from wrong to right; any question if there is none."""
+    old, new = (next(iter(evaluations.values())) for evaluations in (before, after))
+    pairs = list(zip(old.results, new.results, strict=True))
+    learnt = [
+        pair
+        for pair in pairs
+        if new.rewards().get(pair[1].question.id) == 1.0 and old.rewards().get(pair[0].question.id) == 0.0
+    ]
+    return max(learnt or pairs, key=lambda pair: int(str(pair[0].question.metadata.get("hops", 0))))
+
+
+def _train(config: Config, run: RunDirectory, *, seconds: float, console: Console) -> bool:
+    spent = sum(row.get("step/seconds") or 0.0 for row in read_metrics(run.timings))
+    made = latest_checkpoint(run.path)
+    if made is not None and (made.step >= config.run.steps or spent >= seconds):
+        say(console, f"{run.path} is trained already ({made.step} steps, {spent:.0f} s): its results are shown again.")
+        return True
+    return train("search-r1", config, run, seconds=seconds - spent, console=console)
+
+
+def _ask_line(directory: Path, question: str) -> str:
+    program = "evoseek" if shutil.which("evoseek") else os.path.relpath(sys.argv[0])
+    words = [program, "ask", "--run-dir", str(directory / "run"), "--index", str(directory / "evaluation" / "index")]
+    return shlex.join([*words, question])

@@ -1,0 +1,55 @@
+"""Trajectories of one question, rolled out side by side and scored."""
+
+from __future__ import annotations
+
+import asyncio
+
+from evoseek.errors import ToolError
+from evoseek.protocols import Environment, Renderer, RewardFn, Sampler
+from evoseek.rollout.limits import Limits
+from evoseek.rollout.run import run_trajectory
+from evoseek.types import Invalid, Outcome, Question, StopReason, Trajectory, TrajectoryGroup
+
+
+async def run_group(
+    question: Question,
+    *,
+    size: int,
+    reward: RewardFn,
+    key: str,
+    env: Environment,
+    renderer: Renderer,
+    sampler: Sampler,
+    limits: Limits,
+    temperature: float,
+    seed: int,
+) -> TrajectoryGroup:
+    """Roll out `size` trajectories, with ids `<key>/0`, `<key>/1`, ..., and score each as soon as it ends."""
+
+    async def member(index: int) -> tuple[Trajectory, Outcome]:
+        trajectory = await run_trajectory(
+            question,
+            env=env,
+            renderer=renderer,
+            sampler=sampler,
+            limits=limits,
+            trajectory_id=f"{key}/{index}",
+            temperature=temperature,
+            seed=seed,
+        )
+        return trajectory, await score(trajectory, reward)
+
+    members = await asyncio.gather(*(member(index) for index in range(size)))
+    return TrajectoryGroup(
+        key, tuple(trajectory for trajectory, _ in members), tuple(outcome for _, outcome in members)
+    )
+
+
+async def score(trajectory: Trajectory, reward: RewardFn) -> Outcome:
+    """The outcome of a trajectory. A failed one is Invalid and not scored; so is one whose reward cannot be had."""
+    if trajectory.stop_reason.is_failure:
+        return Invalid(trajectory.stop_reason, trajectory.failure or "")
+    try:
+        return await reward(trajectory)
+    except ToolError as error:
+        return Invalid(StopReason.REWARD_FAILED, str(error))

@@ -1,0 +1,272 @@
+"""Reading a corpus: what is read, what is skipped and why, and that nothing makes it crash or fill the memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from evoseek.corpus import formats
+from evoseek.corpus.documents import ReadReport, read_corpus
+from evoseek.errors import DataError, EmptyCorpusError
+from evoseek.types import Document
+
+
+def read(path: Path, **limits: int) -> tuple[dict[str, Document], ReadReport]:
+    report = ReadReport()
+    documents = list(read_corpus(path, report=report, **limits))
+    assert report.read == len(documents)
+    return {document.id: document for document in documents}, report
+
+
+def write(folder: Path, **files: str | bytes) -> Path:
+    """Files by name; `__` stands for a dot and `_in_` for a slash."""
+    for name, content in files.items():
+        path = folder / name.replace("_in_", "/").replace("__", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return folder
+
+
+def reasons(report: ReadReport) -> dict[str, str]:
+    return {skipped.path.name: skipped.reason for skipped in report.skipped}
+
+
+def test_a_folder_gives_sorted_documents_with_relative_ids_and_titles(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        sub_in_page__HTML="<html><head><title>A  page</title></head><body><p>Kalo is a city.</p></body></html>",
+        b__md="```sh\n# a comment\n```\n## The *Kalo* guide ##\nText.",
+        underlined__md="Guide\n=====\nText.",
+        a__txt="  Plain text.\r\nSecond line.\n",
+        other__css="p {}",
+    )
+    documents, report = read(tmp_path)
+    assert [(document.id, document.title) for document in documents.values()] == [
+        ("a.txt", "a"),
+        ("b.md", "The *Kalo* guide"),
+        ("underlined.md", "Guide"),
+        ("sub/page.HTML", "A page"),
+    ]
+    assert documents["a.txt"].text == "Plain text.\nSecond line."
+    assert documents["sub/page.HTML"].text == "Kalo is a city."
+    assert not report.skipped
+    assert report.other_types == {".css": 1}
+
+
+def test_html_keeps_the_main_text_and_drops_scripts(tmp_path: Path) -> None:
+    body = "".join(f"<p>Paragraph number {n} tells at some length about the city of Kalo.</p>" for n in range(9))
+    write(tmp_path, long__html=f"<html><body><script>var x = 1;</script><article>{body}</article></body></html>")
+    write(tmp_path, bare__html="<html><body><script>var x = 1;</script><b>12</b><i>34</i></body></html>")
+    documents, _ = read(tmp_path)
+    assert "Paragraph number 8 tells" in documents["long.html"].text
+    assert "12" in documents["bare.html"].text
+    assert not any("var x" in document.text for document in documents.values())
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("utf-8-sig", "Größe über alles"),
+        ("utf-16", "Größe über alles"),
+        ("utf-32", "Größe über alles"),
+        ("cp1252", "Die Größe des Hügels wäre schön für die Bürger der Stadt. " * 5),
+        ("shift_jis", "東京は日本の首都であり、世界最大の都市の一つです。" * 5),
+    ],
+)
+def test_other_encodings_are_read(tmp_path: Path, encoding: str, text: str) -> None:
+    documents, _ = read(write(tmp_path, a__txt=text.encode(encoding)))
+    assert documents["a.txt"].text == text.strip()
+
+
+def test_what_cannot_be_read_is_skipped_with_its_reason(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        good__txt="good",
+        binary__txt=b"abc\0def",
+        wrong_mark__txt=b"\xff\xfe\x00\xd8\x00\xd8a",
+        empty__txt="",
+        blank__md=" \n\t\n",
+        nothing__html="",
+        large__txt="x" * 101,
+        broken__pdf="%PDF-1.4 nothing else",
+    )
+    os.mkfifo(tmp_path / "pipe.txt")
+    (tmp_path / "dangling.txt").symlink_to(tmp_path / "gone.txt")
+    (tmp_path / "loop.txt").symlink_to(tmp_path / "loop.txt")
+    (tmp_path / "folder.txt").mkdir()
+    (tmp_path / ".git").mkdir()
+    documents, report = read(tmp_path, max_file_bytes=100)
+    assert list(documents) == ["good.txt"]
+    found = reasons(report)
+    assert found.pop("broken.pdf").startswith("cannot be parsed: ")
+    assert found == {
+        ".git": "hidden folder",
+        "binary.txt": "binary: holds NUL bytes",
+        "wrong_mark.txt": "encoding not recognised: begins as utf-16 but is not",
+        "empty.txt": "empty",
+        "blank.md": "empty",
+        "nothing.html": "no HTML in it",
+        "large.txt": "file is too large: more than 100 bytes",
+        "pipe.txt": "not a regular file",
+        "dangling.txt": "cannot be read: No such file or directory",
+        "loop.txt": "cannot be read: Too many levels of symbolic links",
+    }
+    assert report.skipped_count == 11
+    assert "1 documents read, 11 skipped (2 cannot be read, 2 empty, " in report.summary()
+    assert report.table(1).endswith("and 10 more")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_files_and_folders_without_permission_are_skipped(tmp_path: Path) -> None:
+    write(tmp_path, good__txt="good", secret__txt="x", closed_in_a__txt="x")
+    (tmp_path / "secret.txt").chmod(0)
+    (tmp_path / "closed").chmod(0)
+    documents, report = read(tmp_path)
+    assert list(documents) == ["good.txt"]
+    assert set(reasons(report)) == {"secret.txt", "closed"}
+
+
+def test_linked_folders_are_read_once_and_loops_are_not_followed(tmp_path: Path) -> None:
+    corpus, outside = tmp_path / "corpus", tmp_path / "outside"
+    write(corpus, a_in_one__txt="one")
+    write(outside, two__txt="two", deep_in_three__txt="three")
+    (corpus / "a" / "up").symlink_to(corpus)
+    (corpus / "around").symlink_to(tmp_path)
+    (corpus / "x").symlink_to(outside)
+    (corpus / "y").symlink_to(outside)
+    (outside / "back").symlink_to(corpus / "a")
+    (outside / "self").symlink_to(outside)
+    documents, report = read(corpus)
+    assert list(documents) == ["a/one.txt", "x/two.txt", "x/deep/three.txt"]
+    assert set(reasons(report)) == {"up", "around", "y", "back", "self"}
+
+
+def test_both_json_shapes(tmp_path: Path) -> None:
+    lines = [
+        {"id": "1", "contents": '"Kalo"\nKalo is a city.\nBy a river.'},
+        {"id": 2, "title": "Meri", "text": "Meri is a film."},
+        {"id": "3", "contents": "one line alone"},
+        {"id": "4", "text": "no title", "more": [1]},
+    ]
+    path = tmp_path / "corpus.jsonl"
+    path.write_text("\ufeff" + "\n\n".join(json.dumps(line) for line in lines), encoding="utf-8")
+    documents, report = read(path)
+    assert [(d.id, d.title, d.text) for d in documents.values()] == [
+        ("1", "Kalo", "Kalo is a city.\nBy a river."),
+        ("2", "Meri", "Meri is a film."),
+        ("3", "", "one line alone"),
+        ("4", "", "no title"),
+    ]
+    assert not report.skipped
+
+
+def test_bad_json_lines_are_skipped_with_line_and_reason(tmp_path: Path) -> None:
+    good = b'{"id": "1", "text": "good"}'
+    bad = {
+        good: "duplicate id: 1",
+        b"{": "broken JSON",
+        b"[" * 100_000: "broken JSON",
+        b"[1]": "wrong type: a JSON object was expected, not list",
+        b'{"text": "x"}': "no `id`",
+        b'{"id": true, "text": "x"}': "wrong type: `id` must be a text or a whole number",
+        b'{"id": "a"}': "neither `contents` nor `text`",
+        b'{"id": "a", "contents": null}': "wrong type: `contents` is null",
+        b'{"id": "a", "contents": 5}': "wrong type: `contents` must be a text, not int",
+        b'{"id": "a", "title": [], "text": "x"}': "wrong type: `title` must be a text, not list",
+        b'{"id": "a", "text": " "}': "empty",
+        b'{"id": "a", "text": "x\0"}': "binary: holds NUL bytes",
+        b'{"id": "a", "text": "x\\u0000"}': "binary: holds NUL characters",
+        b'{"id": "a", "text": "\xff"}': "encoding not recognised: JSON lines are UTF-8",
+        b'{"id": "%s", "text": "x"}' % (b"a" * 1001): "`id` is too long: more than 1,000 characters",
+        b" " * 200_001: "line is too long: more than 200,000 bytes",
+    }
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"\n".join([good, *bad, b'{"id": "last", "text": "\\ud800 x"}']))
+    documents, report = read(path, max_line_bytes=200_000)
+    assert {document.id: document.text for document in documents.values()} == {"1": "good", "last": "\ufffd x"}
+    assert [skipped.line for skipped in report.skipped] == list(range(2, 2 + len(bad)))
+    for skipped, expected in zip(report.skipped, bad.values(), strict=True):
+        assert skipped.reason.startswith(expected)
+
+
+def test_a_line_of_a_gigabyte_is_never_held(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    with path.open("wb") as file:
+        file.write(b'{"id": "1", "text": "first"}\n')
+        file.seek(2**30, os.SEEK_CUR)  # a hole: takes no room on the disk
+        file.write(b'\n{"id": "2", "text": "second"}\n')
+    tracemalloc.start()
+    documents, report = read(path, max_line_bytes=100_000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert list(documents) == ["1", "2"]
+    assert [(skipped.line, skipped.reason) for skipped in report.skipped] == [
+        (2, "line is too long: more than 100,000 bytes")
+    ]
+    assert peak < 2_000_000
+
+
+def test_the_report_stays_small_however_many_lines_are_bad(tmp_path: Path) -> None:
+    path = write(tmp_path, a__jsonl='{"id": "1", "text": "x"}\n' + "{\n" * 5_000) / "a.jsonl"
+    _, report = read(path)
+    assert (len(report.skipped), report.skipped_count) == (1_000, 5_000)
+
+
+def test_a_single_file_of_text(tmp_path: Path) -> None:
+    documents, _ = read(write(tmp_path, note__txt="text") / "note.txt")
+    assert list(documents) == ["note.txt"]
+
+
+def test_an_empty_corpus_is_an_error_that_says_what_was_found(tmp_path: Path) -> None:
+    write(tmp_path, a__txt="", b__docx="x")
+    with pytest.raises(EmptyCorpusError, match=r"1 files of other types \(1 .docx\)(?s:.*)a.txt: empty"):
+        read(tmp_path)
+    with pytest.raises(DataError, match="no corpus at"):
+        read_corpus(tmp_path / "gone", report=ReadReport())
+
+
+def test_pdf(tmp_path: Path) -> None:
+    pypdf = pytest.importorskip("pypdf")
+    writer = pypdf.PdfWriter()
+    writer.add_blank_page(100, 100)
+    writer.write(tmp_path / "scan.pdf")
+    write(tmp_path, a__txt="text", b__pdf=small_pdf("Kalo is a city"))
+    documents, report = read(tmp_path)
+    assert reasons(report) == {"scan.pdf": "empty"}
+    assert (documents["b.pdf"].title, documents["b.pdf"].text) == ("b", "Kalo is a city")
+
+
+def test_pdf_without_the_extra_is_skipped_with_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "pypdf", None)
+    _, report = read(write(tmp_path, a__txt="text", b__pdf="%PDF"))
+    assert reasons(report) == {"b.pdf": "PDF needs an extra: pip install 'evoseek[pdf]'"}
+
+
+def small_pdf(text: str) -> bytes:
+    """One page with one line of text, written by hand (readers rebuild the missing table of offsets)."""
+    stream = f"BT /F1 12 Tf 10 50 Td ({text}) Tj ET"
+    return (
+        "%PDF-1.4\n1 0 obj <</Type /Catalog /Pages 2 0 R>> endobj\n"
+        "2 0 obj <</Type /Pages /Kids [3 0 R] /Count 1>> endobj\n"
+        "3 0 obj <</Type /Page /Parent 2 0 R /MediaBox [0 0 200 100] /Contents 4 0 R "
+        "/Resources <</Font <</F1 5 0 R>>>>>> endobj\n"
+        f"4 0 obj <</Length {len(stream)}>> stream\n{stream}\nendstream endobj\n"
+        "5 0 obj <</Type /Font /Subtype /Type1 /BaseFont /Helvetica>> endobj\n"
+        "trailer <</Root 1 0 R /Size 6>>\nstartxref\n0\n%%EOF"
+    ).encode()
+
+
+def test_real_text_files_of_the_standard_library() -> None:
+    root = Path(os.__file__).parent
+    report = ReadReport()
+    documents = []
+    try:
+        for document in read_corpus(root / "lib2to3", report=report):
+            documents.append(document)
+    except DataError:
+        pytest.skip("this Python comes without text files")
+    assert all(document.text and document.title for document in documents)

@@ -1,0 +1,82 @@
+"""The whole way through the command line: train, resume, evaluate, ask."""
+
+import json
+
+from safetensors.torch import load_file
+
+
+def rows(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_train_writes_a_complete_run(setting, tmp_path, cli):
+    status, out, err = cli(*setting.train(tmp_path / "run"))
+    assert status == 0, err
+    run = tmp_path / "run"
+    metrics = rows(run / "metrics.jsonl")
+    assert [row["step"] for row in metrics] == [0, 1, 2, 3, 4]
+    for name in ("reward", "reward_std", "frac_reward_zero_std", "entropy", "completions/mean_length", "loss"):
+        assert name in metrics[1]
+    assert {"eval/reward", "eval/n"} <= metrics[0].keys() & metrics[2].keys() & metrics[4].keys()
+    assert "eval/reward" not in metrics[1]
+    assert metrics[0]["eval/n"] == 6
+    assert len(rows(run / "trajectories.jsonl")) == 4 * 3 * 4
+    assert len(rows(run / "timings.jsonl")) == 5
+    assert json.loads((run / "config.json").read_text())["run"]["steps"] == 4
+    assert (run / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert "step 4/4" in out
+
+
+def test_training_changes_the_weights_and_searches(setting, tmp_path, cli):
+    cli(*setting.train(tmp_path / "run"))
+    before = load_file(setting.model / "model.safetensors")
+    after = load_file(tmp_path / "run/checkpoints/step-000004/policy/model.safetensors")
+    assert any((before[name] != after[name]).any() for name in before)
+    searched = [row for row in rows(tmp_path / "run/trajectories.jsonl") if row["tool_results"]]
+    assert searched
+
+
+def test_a_run_that_is_extended_equals_one_made_in_a_single_go(setting, tmp_path, cli):
+    """More steps may be asked for later; rows of evaluation at the old end are the only difference."""
+    cli(*setting.train(tmp_path / "whole"))
+    cli(*setting.train(tmp_path / "parts", "--steps", 2))
+    status, out, _ = cli(*setting.train(tmp_path / "parts"))
+    assert status == 0
+    assert "Resuming" in out
+    for name in ("metrics.jsonl", "trajectories.jsonl", "checkpoints/step-000004/policy/model.safetensors"):
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
+
+
+def test_a_finished_run_is_left_as_it_is(setting, tmp_path, cli):
+    cli(*setting.train(tmp_path / "run", "--steps", 2))
+    before = (tmp_path / "run/metrics.jsonl").read_bytes()
+    status, _, _ = cli(*setting.train(tmp_path / "run", "--steps", 2))
+    assert status == 0
+    assert (tmp_path / "run/metrics.jsonl").read_bytes() == before
+
+
+def test_eval_and_ask_on_a_run(setting, tmp_path, cli):
+    cli(*setting.train(tmp_path / "run", "--steps", 1))
+    status, out, err = cli("eval", "--run-dir", tmp_path / "run", "--temperature", 0)
+    assert status == 0, err
+    assert "n=6" in out
+    assert "greedy" in out
+    status, out, err = cli("ask", "--run-dir", tmp_path / "run", "north is")
+    assert status == 0, err
+    assert "Searches:" in out
+    assert "Passages that hold the answer:" in out
+
+
+def test_index_and_search(tmp_path, cli):
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    (corpus / "a.txt").write_text("The kiwi is a bird of New Zealand.")
+    (corpus / "b.md").write_text("# Oslo\n\nOslo is the capital of Norway.")
+    (corpus / "empty.txt").write_text("")
+    status, out, err = cli("index", corpus, tmp_path / "index")
+    assert status == 0, err
+    assert "1 empty" in out
+    status, out, _ = cli("search", tmp_path / "index", "capital of Norway", "-k", 1)
+    assert status == 0
+    assert "Oslo" in out
+    assert "kiwi" not in out

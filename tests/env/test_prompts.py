@@ -1,0 +1,51 @@
+import pytest
+
+from evoseek.env.prompts import load_prompts
+from evoseek.errors import ConfigError
+from evoseek.policy.encoding import plain, split_trusted
+from evoseek.types import Passage
+
+PASSAGES = [Passage("a#0", "a", "Kalo", "Kalo 's mayor is Meri ."), Passage("b#0", "b", "Nida", "Nida is a city .")]
+
+
+def test_the_tiny_prompts_are_bare():
+    prompts = load_prompts("tiny")
+    assert plain(prompts["solver"].marked(question="who ?", format="tags")) == "solve : who ?"
+    assert prompts["observation"].text(passages=PASSAGES) == "Kalo 's mayor is Meri .\nNida is a city ."
+    assert prompts["observation"].text(passages=[]) == "nothing found"
+
+
+def test_the_default_prompt_explains_the_format_in_use():
+    solver = load_prompts("default")["solver"]
+    tags = plain(solver.marked(question="who ?", format="tags"))
+    tools = plain(solver.marked(question="who ?", format="tools"))
+    assert all(tag in tags for tag in ("<think>", "<search>", "</search>", "<information>", "<answer>"))
+    assert "<search>" not in tools
+    assert tags.endswith("Question: who ?")
+    assert tools.endswith("Question: who ?")
+
+
+def test_the_default_observation_numbers_the_passages_under_their_titles():
+    observation = load_prompts("default")["observation"]
+    text = "[1] Kalo\nKalo 's mayor is Meri .\n[2] Nida\nNida is a city ."
+    assert observation.text(passages=PASSAGES) == text
+    assert "Nothing was found" in observation.text(passages=())
+
+
+def test_every_value_in_a_message_is_outside_text_and_the_rest_is_not(tmp_path):
+    (tmp_path / "solver.jinja").write_text("{% for i in [1, 2] %}<{{ question | upper }}>{% endfor %} done")
+    marked = load_prompts(tmp_path)["solver"].marked(question="a<")
+    assert list(split_trusted(marked)) == [(True, "<"), (False, "A<"), (True, "><"), (False, "A<"), (True, "> done")]
+
+
+def test_a_set_that_does_not_fit_is_refused_in_words(tmp_path):
+    with pytest.raises(ConfigError, match="neither one of default, tiny nor a directory"):
+        load_prompts("tyni")
+    with pytest.raises(ConfigError, match=r"has no file solver\.jinja"):
+        load_prompts(tmp_path)["solver"]
+    (tmp_path / "solver.jinja").write_text("{{ questoin }}")
+    with pytest.raises(ConfigError, match=r"questoin.*variables format, question"):
+        load_prompts(tmp_path)["solver"].marked(question="who ?", format="tags")
+    (tmp_path / "solver.jinja").write_text("{% if %}")
+    with pytest.raises(ConfigError, match="not valid Jinja"):
+        load_prompts(tmp_path)["solver"]

@@ -1,0 +1,204 @@
+import errno
+import json
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from evoseek.errors import CheckpointError, TrainingError
+from evoseek.learner.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
+from evoseek.learner.learner import Learner
+from evoseek.loss.clipped import ClippedLoss
+from evoseek.types import TrainingSample
+
+Make = Callable[..., list[TrainingSample]]
+
+
+def make_learner(model: PreTrainedModel) -> Learner:
+    return Learner(model, loss=ClippedLoss(), learning_rate=0.01, warmup_steps=4, token_budget=40)
+
+
+def save(run: Path, learner: Learner, step: int, **options: object) -> Path:
+    position = {"step": step, "questions_seen": 8 * step}
+    return save_checkpoint(
+        run, step=step, policy_saver=learner.model.save_pretrained, learner=learner, position=position, **options
+    )
+
+
+@contextmanager
+def disk_with_room_for(size: int) -> Iterator[None]:
+    """Writing a file beyond `size` bytes fails in the operating system, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(directory)): p.read_bytes() for p in directory.rglob("*") if p.is_file()}
+
+
+def test_a_resumed_run_equals_the_uninterrupted_one_bit_for_bit(
+    model: PreTrainedModel, make_samples: Make, tmp_path: Path
+) -> None:
+    learner = make_learner(model)
+    for step in range(3):
+        learner.update(make_samples(6, seed=step))
+    learner.update([])  # counters go along too
+    save(tmp_path, learner, 3)
+    uninterrupted = [learner.update(make_samples(6, seed=step)) for step in range(3, 6)]
+
+    checkpoint = latest_checkpoint(tmp_path)
+    assert checkpoint is not None
+    resumed = make_learner(AutoModelForCausalLM.from_pretrained(checkpoint.policy))
+    checkpoint.restore(resumed)
+    assert [resumed.update(make_samples(6, seed=step)) for step in range(3, 6)] == uninterrupted
+    pairs = zip(model.named_parameters(), resumed.model.named_parameters(), strict=True)
+    assert all(name == other and torch.equal(a, b) for (name, a), (other, b) in pairs)
+    (tensors, values), (other_tensors, other_values) = learner.state_dict(), resumed.state_dict()
+    assert (
+        values == other_values == {"step": 6, "skipped_no_signal": 1, "skipped_non_finite": 0, "non_finite_in_a_row": 0}
+    )
+    assert tensors.keys() == other_tensors.keys()
+    assert all(torch.equal(tensor, other_tensors[name]) for name, tensor in tensors.items())
+
+
+def test_layout_and_position(model: PreTrainedModel, make_samples: Make, tmp_path: Path) -> None:
+    learner = make_learner(model)
+    learner.update(make_samples(2))
+    directory = save(tmp_path, learner, 10)
+    assert directory == tmp_path / "checkpoints" / "step-000010"
+    assert {path.name for path in directory.iterdir()} == {"policy", "optimizer.safetensors", "state.json"}
+    checkpoint = load_checkpoint(directory)
+    assert (checkpoint.step, checkpoint.position) == (10, {"step": 10, "questions_seen": 80})
+
+
+def test_no_checkpoint_is_no_error(tmp_path: Path) -> None:
+    assert latest_checkpoint(tmp_path) is None
+
+
+def test_only_the_last_ones_are_kept(model: PreTrainedModel, tmp_path: Path) -> None:
+    learner = make_learner(model)
+    for step in (8, 9, 10, 11):
+        save(tmp_path, learner, step, keep_last=2)
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["step-000010", "step-000011"]
+
+
+@pytest.mark.parametrize(
+    "name", ["optimizer.safetensors", "policy/model.safetensors", "state.json", "policy/config.json"]
+)
+@pytest.mark.parametrize("damage", ["cut", "flip", "gone"])
+def test_a_damaged_latest_falls_back_to_the_one_before_with_a_warning(
+    model: PreTrainedModel, make_samples: Make, tmp_path: Path, name: str, damage: str
+) -> None:
+    learner = make_learner(model)
+    learner.update(make_samples(2))
+    save(tmp_path, learner, 1)
+    path = save(tmp_path, learner, 2) / name
+    content = path.read_bytes()
+    middle = len(content) // 2
+    if damage == "gone":
+        path.unlink()
+    elif damage == "cut":
+        path.write_bytes(content[:middle])
+    else:
+        path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
+    with pytest.warns(UserWarning, match=r"step-000002 is damaged.*Going back"):
+        checkpoint = latest_checkpoint(tmp_path)
+    assert checkpoint is not None
+    assert checkpoint.step == 1
+    save(tmp_path, learner, 2, keep_last=1)  # the run comes by again: the damaged one is replaced
+    assert load_checkpoint(tmp_path / "checkpoints" / "step-000002").step == 2
+
+
+def test_a_damaged_later_checkpoint_never_pushes_out_the_good_one(model: PreTrainedModel, tmp_path: Path) -> None:
+    learner = make_learner(model)
+    (save(tmp_path, learner, 20) / "state.json").write_text("{")
+    save(tmp_path, learner, 11, keep_last=1)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000011"]
+
+
+def test_an_altered_position_is_damage_too(model: PreTrainedModel, tmp_path: Path) -> None:
+    path = save(tmp_path, make_learner(model), 1) / "state.json"
+    path.write_text(path.read_text().replace('"questions_seen": 8', '"questions_seen": 9'))
+    with pytest.raises(CheckpointError, match="does not match its own checksum"):
+        load_checkpoint(path.parent)
+
+
+def test_all_damaged_is_an_error_and_not_a_fresh_start(model: PreTrainedModel, tmp_path: Path) -> None:
+    (save(tmp_path, make_learner(model), 1) / "state.json").write_text("{}")
+    with pytest.warns(UserWarning, match="damaged"), pytest.raises(CheckpointError, match=r"None of the 1 checkpoints"):
+        latest_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("room", [100, 2000, 30000])  # fails in the config, in the weights, in the optimizer
+def test_disk_full_while_saving_keeps_the_previous_checkpoint_and_shows_nothing_half_written(
+    model: PreTrainedModel, make_samples: Make, tmp_path: Path, room: int
+) -> None:
+    learner = make_learner(model)
+    learner.update(make_samples(2))
+    first = save(tmp_path, learner, 1)
+    assert (first / "optimizer.safetensors").stat().st_size > room
+    before = contents(tmp_path)
+    with (
+        disk_with_room_for(room),
+        pytest.raises(CheckpointError, match=r"step-000002 could not be written.*Free space"),
+    ):
+        save(tmp_path, learner, 2, keep_last=1)
+    assert contents(tmp_path) == before
+    checkpoint = latest_checkpoint(tmp_path)
+    assert checkpoint is not None
+    assert checkpoint.step == 1
+
+
+def test_no_space_left_on_device_in_the_policy_saver(model: PreTrainedModel, tmp_path: Path) -> None:
+    def full(directory: Path) -> None:
+        directory.mkdir()
+        (directory / "model.safetensors").write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(CheckpointError, match=r"No space left on device.*Free space"):
+        save_checkpoint(tmp_path, step=1, policy_saver=full, learner=make_learner(model), position={})
+    assert list((tmp_path / "checkpoints").iterdir()) == []
+
+
+def test_what_a_killed_save_left_is_cleared_by_the_next(model: PreTrainedModel, tmp_path: Path) -> None:
+    leftover = tmp_path / "checkpoints" / ".step-000001.0123456789ab.tmp"
+    leftover.mkdir(parents=True)
+    (leftover / "optimizer.safetensors").write_bytes(b"half")
+    assert latest_checkpoint(tmp_path) is None
+    save(tmp_path, make_learner(model), 1)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000001"]
+
+
+def test_another_format_is_said_so(model: PreTrainedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evoseek.learner.checkpoint.FORMAT", 99)
+    directory = save(tmp_path, make_learner(model), 1)
+    monkeypatch.undo()
+    with pytest.raises(CheckpointError, match="its format is 99"):
+        load_checkpoint(directory)
+
+
+def test_the_optimizer_of_another_model_is_refused(model: PreTrainedModel, make_samples: Make) -> None:
+    learner = make_learner(model)
+    learner.update(make_samples(2))
+    tensors, values = learner.state_dict()
+    with pytest.raises(TrainingError, match="which the model does not have"):
+        make_learner(model).load_state_dict({f"other.{name}": tensor for name, tensor in tensors.items()}, values)
+
+
+def test_nothing_is_pickled(model: PreTrainedModel, make_samples: Make, tmp_path: Path) -> None:
+    learner = make_learner(model)
+    learner.update(make_samples(2))
+    directory = save(tmp_path, learner, 1)
+    for path in directory.rglob("*"):
+        if path.is_file():
+            assert path.suffix in {".json", ".safetensors"}, path
+            if path.suffix == ".json":
+                json.loads(path.read_text())

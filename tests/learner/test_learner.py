@@ -1,0 +1,218 @@
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import PreTrainedModel
+
+from evoseek.errors import TrainingError
+from evoseek.learner.learner import Learner
+from evoseek.loss.aggregate import FixedLength
+from evoseek.loss.base import Loss, LossInputs, Totals
+from evoseek.loss.clipped import ClippedLoss
+from evoseek.loss.cross_entropy import CrossEntropyLoss
+from evoseek.types import TrainingSample
+
+Make = Callable[..., list[TrainingSample]]
+
+
+def totals_of(samples: list[TrainingSample]) -> Totals:
+    return Totals(sum(sum(sample.loss_mask) for sample in samples), len(samples))
+
+
+def gradient(model: PreTrainedModel, samples: list[TrainingSample], **options: object) -> list[torch.Tensor]:
+    """The gradient that the learner accumulates for the samples, one tensor for each parameter."""
+    model.zero_grad()
+    learner = Learner(model, **{"loss": ClippedLoss(), "learning_rate": 0.1, **options})
+    learner.accumulate(samples, totals_of(samples))
+    return [parameter.grad.clone() for parameter in model.parameters()]
+
+
+def weights(model: PreTrainedModel) -> list[torch.Tensor]:
+    return [parameter.detach().clone() for parameter in model.parameters()]
+
+
+class BrokenLoss(CrossEntropyLoss):
+    """Gives NaN in the first `times` calls, then works."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        object.__setattr__(self, "left", times)
+
+    def __call__(self, inputs: LossInputs, totals: Totals) -> Loss:
+        result = super().__call__(inputs, totals)
+        if self.left == 0:
+            return result
+        object.__setattr__(self, "left", self.left - 1)
+        return Loss(result.loss * math.nan, result.metrics)
+
+
+def test_the_gradient_is_exactly_zero_at_every_position_that_predicts_a_prompt_or_observation_token(
+    model: PreTrainedModel, make_samples: Make
+) -> None:
+    """Seen at the last hidden states, whose gradient at position t comes from the prediction of token t + 1 alone."""
+    kept: list[torch.Tensor] = []
+
+    def keep(module: torch.nn.Module, inputs: object, output: torch.Tensor) -> None:
+        if output.requires_grad:
+            output.retain_grad()
+            kept.append(output)
+
+    model.model.norm.register_forward_hook(keep)
+    samples = make_samples(8)
+    learner = Learner(model, loss=ClippedLoss(clip_low=9, clip_high=9), learning_rate=0.1, token_budget=10**6)
+    learner.accumulate(samples, totals_of(samples))
+    (states,) = kept
+    ordered = sorted(samples, key=lambda s: -max(t for t, on in enumerate(s.loss_mask) if on))  # as in the micro-batch
+    for row, sample in enumerate(ordered):
+        for position in range(states.shape[1]):
+            predicted = position + 1
+            is_action = predicted < len(sample.loss_mask) and sample.loss_mask[predicted]
+            norm = states.grad[row, position].abs().max().item()
+            assert (norm > 0.0) if is_action else (norm == 0.0), (row, position)
+
+
+def test_what_stands_beside_prompt_and_observation_tokens_changes_no_bit_of_the_gradient(
+    model: PreTrainedModel, make_samples: Make
+) -> None:
+    samples = make_samples(8)
+    junk = [
+        replace(
+            sample,
+            advantages=tuple(a if on else 1e6 for a, on in zip(sample.advantages, sample.loss_mask, strict=True)),
+            rollout_logprobs=tuple(
+                p if on else -1e6 for p, on in zip(sample.rollout_logprobs, sample.loss_mask, strict=True)
+            ),
+        )
+        for sample in samples
+    ]
+    for clean, dirty in zip(gradient(model, samples), gradient(model, junk), strict=True):
+        assert torch.equal(clean, dirty)
+
+
+def test_the_gradient_equals_the_formula_written_out(model: PreTrainedModel, make_samples: Make) -> None:
+    """Clipped loss, token mean, temperature 0.7, one sample after the other through the model's own logits."""
+    samples = make_samples(6)
+    got = gradient(model, samples, temperature=0.7, loss=ClippedLoss(0.2, 0.3))
+    model.zero_grad()
+    total = torch.tensor(0.0)
+    for sample in samples:
+        log_p = (model(torch.tensor([sample.token_ids])).logits[0] / 0.7).log_softmax(-1)
+        for t, on in enumerate(sample.loss_mask):
+            if on:
+                ratio = (log_p[t - 1, sample.token_ids[t]] - sample.rollout_logprobs[t]).exp()
+                advantage = sample.advantages[t]
+                total = total - torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.3) * advantage)
+    (total / totals_of(samples).tokens).backward()
+    for want, have in zip((p.grad for p in model.parameters()), got, strict=True):
+        torch.testing.assert_close(have, want, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "aggregate", ["token-mean", "sequence-mean-token-mean", "sequence-sum", FixedLength(8)], ids=str
+)
+def test_the_gradient_does_not_depend_on_the_split_into_micro_batches(
+    model: PreTrainedModel, make_samples: Make, aggregate: object
+) -> None:
+    samples = make_samples(9)
+    loss = ClippedLoss(aggregate=aggregate)
+    whole = gradient(model, samples, loss=loss, token_budget=10**6)
+    scale = max(g.abs().max().item() for g in whole)
+    for budget in (1, 30, 60):  # each sample alone; two or three; more
+        for one, split in zip(whole, gradient(model, samples, loss=loss, token_budget=budget), strict=True):
+            assert (one - split).abs().max().item() <= 1e-6 * max(1.0, scale)
+
+
+def test_samples_without_advantage_are_counted_in_the_denominator_but_not_computed(
+    model: PreTrainedModel, make_samples: Make
+) -> None:
+    samples = make_samples(4)
+    silent = replace(samples[0], advantages=(0.0,) * len(samples[0].token_ids))
+    rows: list[int] = []
+    learner = Learner(model, loss=ClippedLoss(9, 9), learning_rate=0.0, max_grad_norm=math.inf)
+    model.model.register_forward_hook(lambda _, inputs, output: rows.append(len(output.last_hidden_state)))
+    alone = learner.update(samples)
+    both = learner.update([*samples, silent])
+    assert rows == [4, 4]
+    share = totals_of(samples).tokens / totals_of([*samples, silent]).tokens
+    assert both["grad_norm"] == pytest.approx(alone["grad_norm"] * share, rel=1e-5)
+    assert both["loss"] == pytest.approx(alone["loss"] * share, rel=1e-5)
+    assert both["entropy"] == pytest.approx(alone["entropy"])
+    assert (both["learner/samples"], both["learner/samples_without_gradient"]) == (5.0, 1.0)
+
+
+@pytest.mark.parametrize("samples", ["all zero variance", "none"])
+def test_trap_a_step_without_signal_is_skipped_and_counted_and_divides_by_nothing(
+    model: PreTrainedModel, make_samples: Make, samples: str
+) -> None:
+    batch = [] if samples == "none" else [replace(s, advantages=(0.0,) * len(s.token_ids)) for s in make_samples(3)]
+    learner = Learner(model, loss=ClippedLoss(), learning_rate=0.1, weight_decay=0.5)
+    before = weights(model)
+    for count in (1.0, 2.0):
+        metrics = learner.update(batch)
+        assert metrics["learner/skipped_no_signal"] == count
+        assert all(math.isfinite(value) for value in metrics.values())
+    assert learner.step == 0
+    assert all(torch.equal(a, b) for a, b in zip(before, weights(model), strict=True))
+
+
+def test_a_non_finite_step_leaves_the_weights_and_three_in_a_row_stop_training(
+    model: PreTrainedModel, make_samples: Make
+) -> None:
+    samples = make_samples(3)
+    learner = Learner(model, loss=BrokenLoss(2), learning_rate=0.1, token_budget=10**6)
+    before = weights(model)
+    for count in (1.0, 2.0):
+        metrics = learner.update(samples)
+        assert metrics["learner/skipped_non_finite"] == count
+        assert "loss" not in metrics
+        assert all(torch.equal(a, b) for a, b in zip(before, weights(model), strict=True))
+    learner.update(samples)  # a good one: the count in a row begins anew
+    assert learner.step == 1
+    learner.loss = BrokenLoss(3)
+    learner.update(samples)
+    learner.update(samples)
+    with pytest.raises(TrainingError, match=r"3 optimizer steps in a row.*Lower the learning rate"):
+        learner.update(samples)
+    assert learner.skipped_non_finite == 5
+
+
+def test_supervised_learning_memorises(model: PreTrainedModel, make_samples: Make) -> None:
+    samples = make_samples(4)
+    learner = Learner(model, loss=CrossEntropyLoss(), learning_rate=0.01, warmup_steps=5, weight_decay=0.0)
+    losses = [learner.update(samples)["loss"] for _ in range(60)]
+    assert losses[0] > 2.0
+    assert losses[-1] < 0.1
+
+
+def test_metrics_and_warmup(model: PreTrainedModel, make_samples: Make) -> None:
+    samples = make_samples(6)
+    learner = Learner(model, loss=ClippedLoss(), learning_rate=0.001, warmup_steps=4, token_budget=40)
+    metrics = learner.update(samples)
+    assert {"loss", "grad_norm", "entropy", "clip_ratio/low_mean", "clip_ratio/high_mean"} <= metrics.keys()
+    assert 0.0 < metrics["entropy"] <= math.log(23)
+    assert metrics["learning_rate"] == pytest.approx(0.00025)
+    assert learner.update(samples)["learning_rate"] == pytest.approx(0.0005)
+
+
+def test_the_gradient_norm_is_clipped(model: PreTrainedModel, make_samples: Make) -> None:
+    """With SGD of rate 1 the weights move by the clipped gradient."""
+
+    def sgd(model: PreTrainedModel, *, learning_rate: float, **_: object) -> torch.optim.Optimizer:
+        return torch.optim.SGD(model.parameters(), lr=learning_rate)
+
+    learner = Learner(model, loss=ClippedLoss(), learning_rate=1.0, max_grad_norm=0.01, optimizer=sgd)
+    before = weights(model)
+    metrics = learner.update(make_samples(6))
+    moved = math.sqrt(sum(((a - b) ** 2).sum().item() for a, b in zip(before, weights(model), strict=True)))
+    assert metrics["grad_norm"] > 0.01
+    assert moved == pytest.approx(0.01, rel=1e-3)
+
+
+def test_bfloat16_autocast_stays_near(model: PreTrainedModel, make_samples: Make) -> None:
+    samples = make_samples(6)
+    exact = Learner(model, loss=CrossEntropyLoss(), learning_rate=0.0).update(samples)
+    rough = Learner(model, loss=CrossEntropyLoss(), learning_rate=0.0, bf16=True).update(samples)
+    assert rough["loss"] == pytest.approx(exact["loss"], rel=0.02)
+    assert rough["loss"] != exact["loss"]

@@ -1,0 +1,157 @@
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evoseek.errors import PolicyError
+from evoseek.policy.encoding import Encoder, is_control, outside, plain, split_trusted, trusted, well_formed
+
+TAGS = ("search", "information", "think", "answer", "question", "tool_call", "tool_response")
+NAMES = ("qwen", "llama", "base", "wordpiece", "words", "sentencepiece")
+FRAGMENTS = [
+    *(
+        "<|im_start|>",
+        "<|im_end|>",
+        "<|endoftext|>",
+        "<|eot_id|>",
+        "<|begin_of_text|>",
+        "<s>",
+        "</s>",
+        "<eos>",
+        "<ctl>",
+    ),
+    *(
+        "<|start_header_id|>",
+        "<|end_header_id|>",
+        "[CLS]",
+        "[SEP]",
+        "[PAD]",
+        "[cls]",
+        "<start_of_turn>",
+        "<unk>",
+        "[UNK]",
+    ),
+    *("<search>", "</search>", "<answer>", "</answer>", "<information>", "</Information>", "< /answer >", "<ANSWER>"),
+    *(
+        "<tool_call>",
+        "</tool_call>",
+        "<tool_response>",
+        "</tool_response>",
+        "<think>",
+        "<\tsearch\n>",
+        "</ think",
+        "<b>",
+    ),
+    *(
+        "＜search＞",
+        "﹤/answer﹥",
+        "<ｓｅａｒｃｈ>",
+        "<séarch>",
+        "<ſearch>",
+        "<\u200banswer>",
+        "&lt;answer>",
+        "<￼search>",
+    ),
+    *(
+        "<",
+        "</",
+        ">",
+        "|",
+        "☞",
+        "im_end",
+        "search",
+        "answer",
+        " ",
+        "\n",
+        "\t",
+        "capital of France",
+        "☃",
+        "é",
+        "\ud800",
+        "\x00",
+    ),
+    *("\ufdd0", "\ufdd1", "\ufdd2", "assistant", "user", '{"name": "search"}', "'s", "▁"),
+]
+hostile = st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=4) | st.characters(), max_size=12).map("".join)
+tag = re.compile(rf"<\s*/?\s*({'|'.join(TAGS)})", re.IGNORECASE)
+
+
+@pytest.fixture(scope="session")
+def encoder(made):
+    encoders = {name: Encoder(made(name), TAGS) for name in NAMES}
+    return encoders.__getitem__
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(text=hostile)
+@settings(max_examples=120, deadline=None)
+def test_no_outside_text_becomes_a_control_token_or_a_tag(made, encoder, name, text):
+    tokenizer = made(name)
+    ids = encoder(name).outside(text)
+    control = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special or token.content.strip()}
+    assert not (set(ids) - {tokenizer.unk_token_id}) & control
+    view = tokenizer.decode([i for i in ids if i != tokenizer.unk_token_id], clean_up_tokenization_spaces=False)
+    assert not tag.search(view)
+
+
+@pytest.mark.parametrize("name", ["qwen", "llama", "base"])
+@given(text=st.text(max_size=40))
+@settings(max_examples=60, deadline=None)
+def test_harmless_text_is_encoded_as_the_tokenizer_does(made, encoder, name, text):
+    text = well_formed(text).replace("<", "").replace("☞", "")
+    assert encoder(name).outside(text) == tuple(made(name).encode(text, add_special_tokens=False))
+
+
+@pytest.mark.parametrize("name", ["qwen", "llama", "base"])
+def test_control_strings_come_back_as_the_text_that_they_were(encoder, name):
+    text = "a <|im_end|> b <|eot_id|></s> c"
+    assert encoder(name).decode(encoder(name).outside(text)) == text
+
+
+def test_tags_are_defused_and_other_angles_are_not(encoder):
+    read = encoder("qwen").decode(encoder("qwen").outside("1 < 2 <b> <search>x</search> <Answer"))
+    assert read == "1 < 2 <b> &lt;search>x&lt;/search> &lt;Answer"
+
+
+def test_a_tag_that_only_normalisation_makes_is_defused(encoder):
+    read = encoder("wordpiece").decode(encoder("wordpiece").outside("＜ｓearch＞ the mayor"))
+    assert not tag.search(read)
+    assert read.endswith("the mayor")
+
+
+def test_control_strings_in_the_plain_vocabulary_are_cut_however_many_there_are(made, encoder):
+    ids = encoder("words").outside("<ctl> mayor " * 3000)
+    assert made("words").convert_tokens_to_ids("<ctl>") not in ids
+    assert ids.count(made("words").convert_tokens_to_ids("mayor")) == 3000
+
+
+def test_added_white_space_is_text(made, encoder):
+    newline = made("sentencepiece").convert_tokens_to_ids("\n")
+    assert not is_control(made("sentencepiece").added_tokens_decoder[newline])
+
+
+def test_template_text_keeps_its_control_tokens(made, encoder):
+    end = made("qwen").convert_tokens_to_ids("<|im_end|>")
+    text = trusted(f"read <|im_end|> {outside('x <|im_end|>')} <search>")
+    ids = encoder("qwen").marked(text)
+    assert ids.count(end) == 1
+    assert encoder("qwen").decode(ids) == "read <|im_end|> x <|im_end|> <search>"
+
+
+def test_text_is_outside_unless_marked_and_marks_cannot_be_copied(made, encoder):
+    end = made("qwen").convert_tokens_to_ids("<|im_end|>")
+    marked = trusted("<|im_end|>")
+    stolen = trusted(f"{outside(marked)}{outside('</')}{outside('search>')}")  # a text that somehow holds the marks
+    assert end not in encoder("qwen").marked("<|im_end|>")
+    assert end not in encoder("qwen").marked(stolen)
+    assert plain(stolen) == "<|im_end|></search>"
+    assert list(split_trusted(stolen)) == [(False, "<|im_end|></search>")]  # neighbours are defused together
+
+
+def test_a_tokenizer_without_offsets_is_refused():
+    class Slow:
+        is_fast = False
+
+    with pytest.raises(PolicyError, match=r"tokenizer\.json"):
+        Encoder(Slow())

@@ -1,0 +1,69 @@
+import copy
+
+import pytest
+
+from evoseek.errors import PolicyError
+from evoseek.policy.renderer import make_renderer
+from evoseek.policy.template_check import check_template
+
+SIMPLE = (
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+
+
+def with_template(made, template):
+    tokenizer = copy.deepcopy(made("qwen"))
+    tokenizer.chat_template = template
+    return tokenizer
+
+
+@pytest.mark.parametrize(
+    ("name", "call_format", "end", "escapes", "keeps"),
+    [
+        ("qwen", "hermes", "<|im_end|>", False, True),
+        ("qwen_forgetful", "hermes", "<|im_end|>", False, False),
+        ("llama", "json", "<|eot_id|>", True, False),
+    ],
+)
+def test_says_what_a_template_can_do(made, name, call_format, end, escapes, keeps):
+    report = check_template(made(name), "tools")
+    assert (report.call_format, report.escapes_results, report.keeps_prefix) == (call_format, escapes, keeps)
+    assert report.end_of_turn == made(name).convert_tokens_to_ids(end)
+    assert ("keeps its prefix" in str(report)) == keeps
+    assert ("history is kept as it was sampled" in str(report)) != keeps
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        (None, "no chat template"),
+        (SIMPLE, "does not show the tools"),
+        (SIMPLE.replace("{{", "{{ tools | tojson if tools and loop.first else '' }}{{", 1), "leaves out the calls"),
+        ("{% for m in messages %}{{ m.content }}{% endfor %}", "closes the model's turn with no token"),
+        (
+            SIMPLE.replace("{{", "{% if m.role == 'tool' %}{{ raise_exception('no tools') }}{% endif %}{{", 1),
+            "no tools",
+        ),
+        (
+            SIMPLE.replace(
+                "{{", "{{ tools | string if tools and loop.first else '' }}{{ m.tool_calls | string }}{{", 1
+            ),
+            "unknown shape",
+        ),
+    ],
+)
+def test_a_model_without_tool_calls_is_refused_in_that_format_and_gets_tags_otherwise(made, template, reason):
+    tokenizer = with_template(made, template)
+    with pytest.raises(PolicyError, match=reason):
+        check_template(tokenizer, "tools")
+    with pytest.raises(PolicyError, match='"tags"'):
+        make_renderer(tokenizer, "tools", [])
+    assert check_template(tokenizer).call_format is None
+    assert make_renderer(tokenizer).format == "tags"
+
+
+def test_auto_takes_tool_calls_where_the_template_has_them(made):
+    assert make_renderer(made("llama"), "auto", []).format == "tools"
+    assert make_renderer(made("llama"), "tags").format == "tags"
+    assert "no chat template" in str(check_template(made("base")))

@@ -1,0 +1,293 @@
+"""The lexical index: what it finds, in which order, and that a damaged or half-built one never opens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evoseek.errors import ConfigError, DataError, SearchIndexError
+from evoseek.protocols import SearchEngine
+from evoseek.search import manifest as manifest_module
+from evoseek.search.analyser import Analyser
+from evoseek.search.lexical import MAX_QUERY_TERMS, LexicalIndex
+from evoseek.types import Passage
+
+
+def passage(identifier: str, text: str, title: str = "") -> Passage:
+    return Passage(f"{identifier}#0", identifier, title, text, 0, len(text))
+
+
+CITIES = [
+    passage("kalo", "Kalo is a city. The mayor of Kalo is Meri.", "Kalo"),
+    passage("meri", "Meri is a person. Meri was born in Supa.", "Meri"),
+    passage("supa", "Supa is a river near Kalo. Kalo lies at Supa, and Kalo is old.", "Supa"),
+]
+
+
+def find(index: LexicalIndex, query: str, k: int = 3) -> list[str]:
+    return [found.document_id for found in asyncio.run(index.search([query], k))[0]]
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> LexicalIndex:
+    return LexicalIndex.build(tmp_path / "index", CITIES)
+
+
+def test_passages_come_back_as_they_were_given(index: LexicalIndex) -> None:
+    assert isinstance(index, SearchEngine)
+    assert index.is_local
+    assert len(index) == 3
+    assert list(index.passages()) == CITIES
+    assert index.get("meri#0") == CITIES[1]
+    for unknown in ("meri", "", "\ud800"):
+        with pytest.raises(DataError, match="has no passage"):
+            index.get(unknown)
+
+
+def test_search_is_batched_and_ordered_by_score(index: LexicalIndex) -> None:
+    results = asyncio.run(index.search(["who is the MAYOR of Kalo?", "born in supa", "zzz"], 2))
+    assert [[found.document_id for found in hits] for hits in results] == [["kalo", "supa"], ["meri", "supa"], []]
+    for hits in results:
+        scores = [found.score for found in hits]
+        assert scores == sorted(scores, reverse=True)
+        assert all(score is not None and score > 0 for score in scores)
+
+
+def test_the_score_is_bm25(tmp_path: Path) -> None:
+    """Two passages of 2 and 4 words, `a` in the first only: idf = ln(1 + (2 - 1 + .5) / (1 + .5)) = ln 2, and
+    tf / (tf + k1 (1 - b + b 2 / 3)) (k1 + 1) with k1 = 1.2, b = .75 gives ln 2 * 2.2 / 1.9."""
+    index = LexicalIndex.build(tmp_path / "i", [passage("1", "a x"), passage("2", "x y z w")])
+    [[found]] = asyncio.run(index.search(["a"], 5))
+    assert found.score == pytest.approx(math.log(2) * 2.2 / 1.9, abs=1e-4)
+
+
+def test_the_title_counts_as_often_as_it_is_boosted(tmp_path: Path) -> None:
+    passages = [passage("text", "kalo", "other"), passage("title", "other", "kalo")]
+    scores = {}
+    for boost in (0.0, 1.0, 3.0):
+        index = LexicalIndex.build(tmp_path / str(boost), passages, title_boost=boost)
+        index = LexicalIndex.open(index.directory)
+        scores[boost] = {found.document_id: found.score for found in asyncio.run(index.search(["kalo"], 2))[0]}
+    assert list(scores[0.0]) == ["text"]
+    assert scores[1.0]["title"] == scores[1.0]["text"] == scores[3.0]["text"]
+    assert scores[3.0]["title"] == pytest.approx(3 * scores[1.0]["title"], abs=1e-3)
+    with pytest.raises(ConfigError, match="title boost"):
+        LexicalIndex.build(tmp_path / "bad", passages, title_boost=math.nan)
+
+
+@given(st.text())
+@settings(max_examples=200)
+def test_any_text_is_a_safe_query(any_index: LexicalIndex, query: str) -> None:
+    [hits] = asyncio.run(any_index.search([query], 2))
+    assert len(hits) <= 2
+
+
+@pytest.fixture(scope="module")
+def any_index(tmp_path_factory: pytest.TempPathFactory) -> LexicalIndex:
+    return LexicalIndex.build(tmp_path_factory.mktemp("any") / "index", CITIES)
+
+
+@pytest.mark.parametrize("query", ["", "  ", "?!", 'title:"kalo', "kalo AND NOT (", "+kalo -x^2 ~*", "\ud800\0kalo"])
+def test_syntax_means_nothing(index: LexicalIndex, query: str) -> None:
+    assert ("kalo" in find(index, query)) == ("kalo" in query)
+
+
+def test_k_may_be_nothing_or_more_than_there_is(index: LexicalIndex) -> None:
+    assert find(index, "kalo", 0) == []
+    assert len(find(index, "kalo", 10**12)) == 2
+    assert find(index, "kalo " + " ".join(f"w{n}" for n in range(MAX_QUERY_TERMS * 9))) == ["kalo", "supa"]
+
+
+def test_an_index_may_hold_nothing(tmp_path: Path) -> None:
+    index = LexicalIndex.build(tmp_path / "index", [])
+    assert (len(index), find(index, "kalo"), list(index.passages())) == (0, [], [])
+
+
+def test_equal_scores_come_in_the_order_of_adding(tmp_path: Path) -> None:
+    names = [f"d{n}" for n in range(300)]
+    random.Random(0).shuffle(names)
+    index = LexicalIndex.build(tmp_path / "index", [passage(name, "kalo is old") for name in names[:50]])
+    index.add([passage(name, "kalo is old") for name in names[50:]])  # in another, larger segment of tantivy's
+    for k in (1, 5, 250):
+        assert find(index, "kalo", k) == names[:k]
+    assert [found.document_id for found in index.passages()] == names
+
+
+def test_the_analyser_is_kept_with_the_index(tmp_path: Path) -> None:
+    passages = [passage("1", "The cities were running")]
+    assert find(LexicalIndex.build(tmp_path / "plain", passages), "city run") == []
+    LexicalIndex.build(tmp_path / "stemmed", passages, analyser=Analyser("english"))
+    stemmed = LexicalIndex.open(tmp_path / "stemmed")
+    assert stemmed.analyser == Analyser("english")
+    assert find(stemmed, "city run") == ["1"]
+
+
+def test_add_and_delete_by_document(index: LexicalIndex) -> None:
+    opened_before = LexicalIndex.open(index.directory)
+    index.add([Passage("kalo#1", "kalo", "Kalo", "Kalo has a film", 50, 65), passage("new", "a film")])
+    assert index.delete(["kalo", "unknown", "\ud800"]) == 2
+    for now in (index, LexicalIndex.open(index.directory)):
+        assert find(now, "film kalo") == ["new", "supa"]
+        assert [found.id for found in now.passages()] == ["meri#0", "supa#0", "new#0"]
+        assert (now.manifest.documents, now.manifest.passages) == (3, 3)
+    assert find(opened_before, "mayor") == ["kalo"]  # what is open stays as it was
+    with pytest.raises(SearchIndexError, match="changed by another process"):
+        opened_before.delete(["meri"])
+    index.add([CITIES[0]])
+    assert find(index, "mayor") == ["kalo"]
+    assert len([path for path in index.directory.iterdir() if path.name.startswith("data-")]) == 1
+
+
+def test_ids_come_once(index: LexicalIndex, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="'meri#0' comes twice"):
+        index.add([passage("new", "x"), CITIES[1]])
+    with pytest.raises(DataError, match="'new#0' comes twice"):
+        index.add([passage("new", "x"), passage("new", "y")])
+    with pytest.raises(DataError, match="proper Unicode"):
+        index.add([passage("new", "\ud800")])
+    assert list(LexicalIndex.open(index.directory).passages()) == CITIES
+    with pytest.raises(DataError, match="comes twice"):
+        LexicalIndex.build(tmp_path / "other", [CITIES[0], CITIES[0]])
+    assert not list((tmp_path / "other").glob("data-*"))
+    with pytest.raises(SearchIndexError, match="no search index"):
+        LexicalIndex.open(tmp_path / "other")
+
+
+def test_one_change_at_a_time(index: LexicalIndex) -> None:
+    def meanwhile() -> Iterator[Passage]:
+        with pytest.raises(SearchIndexError, match="being changed by another process"):
+            LexicalIndex.build(index.directory, [])
+        yield passage("new", "x")
+
+    index.add(meanwhile())
+    assert len(index) == 4
+
+
+def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("precious")
+    with pytest.raises(SearchIndexError, match=r"thesis\.txt"):
+        LexicalIndex.build(tmp_path, CITIES)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SearchIndexError, match="cannot be written"):
+        LexicalIndex.build(tmp_path / "file" / "index", CITIES)
+
+
+def files_of(index: LexicalIndex) -> list[Path]:
+    return [index.directory / index.manifest.data / name for name in index.manifest.files]
+
+
+def test_damage_to_any_file_is_found_at_opening(index: LexicalIndex) -> None:
+    for path in [index.directory / "manifest.json", *files_of(index)]:
+        content = path.read_bytes()
+        for damaged in (content[:-2], content[:3] + bytes([content[3] ^ 1]) + content[4:], b""):
+            path.write_bytes(damaged)
+            with pytest.raises(SearchIndexError, match="evoseek index"):
+                LexicalIndex.open(index.directory)
+        path.unlink()
+        with pytest.raises(SearchIndexError, match="evoseek index"):
+            LexicalIndex.open(index.directory)
+        path.write_bytes(content)
+    assert len(LexicalIndex.open(index.directory)) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format_version": 2}, "another format than 1"),
+        ({"passages": 4}, "manifest says 4"),
+        ({"analyser": {"version": 999, "stemming": "none"}}, "version 999 of the analyser"),
+        ({"analyser": {"version": 1, "stemming": "klingon"}}, "stemming"),
+        ({"data": "data-00"}, "cannot be read"),
+        ({"data": "../elsewhere"}, "damaged"),
+        ({"more": 1}, "damaged"),
+    ],
+)
+def test_a_manifest_that_does_not_fit(index: LexicalIndex, change: dict[str, object], message: str) -> None:
+    path = index.directory / manifest_module.NAME
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(SearchIndexError, match=message):
+        LexicalIndex.open(index.directory)
+
+
+def test_opening_without_checksums_still_needs_an_index(index: LexicalIndex, tmp_path: Path) -> None:
+    assert len(LexicalIndex.open(index.directory, verify=False)) == 3
+    next(path for path in files_of(index) if path.name == "meta.json").write_text("{}")
+    with pytest.raises(SearchIndexError, match="cannot be opened"):
+        LexicalIndex.open(index.directory, verify=False)
+
+
+BUILD_FOR_EVER = """
+    import itertools, sys
+    from pathlib import Path
+    from evoseek.search.lexical import LexicalIndex
+    from evoseek.types import Passage
+    def passages():
+        for n in itertools.count():
+            if n == 5_000:
+                print("building", flush=True)
+            yield Passage(f"{n}", f"{n}", "", "kalo " * 20)
+    LexicalIndex.build(Path(sys.argv[1]), passages())
+"""
+
+
+@pytest.mark.parametrize("there_before", [False, True])
+def test_a_killed_build_leaves_what_was_there(tmp_path: Path, there_before: bool) -> None:
+    directory = tmp_path / "index"
+    if there_before:
+        LexicalIndex.build(directory, CITIES)
+    command = [sys.executable, "-c", textwrap.dedent(BUILD_FOR_EVER), str(directory)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"building\n"
+        process.send_signal(signal.SIGKILL)
+    assert len(list(directory.glob("data-*"))) == 1 + there_before
+    if there_before:
+        assert list(LexicalIndex.open(directory).passages()) == CITIES
+    else:
+        with pytest.raises(SearchIndexError, match="no search index"):
+            LexicalIndex.open(directory)
+    assert len(LexicalIndex.build(directory, CITIES[:1])) == 1
+    assert len(list(directory.glob("data-*"))) == 1
+
+
+FULL_DISK = """
+    import resource, sys
+    from pathlib import Path
+    from evoseek.errors import SearchIndexError
+    from evoseek.search.lexical import LexicalIndex
+    from evoseek.types import Passage
+    limit = int(sys.argv[2])
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    try:
+        LexicalIndex.build(Path(sys.argv[1]), (Passage(f"{n}", f"{n}", "", f"kalo {n ** 5}") for n in range(20_000)))
+    except SearchIndexError as error:
+        print("refused" if "enough room" in str(error) else error)
+"""
+
+
+@pytest.mark.parametrize("limit", [100, 50_000])
+def test_a_full_disk_leaves_what_was_there(tmp_path: Path, limit: int) -> None:
+    """A limit on the size of files stands for the disk: both make the write fail."""
+    directory = LexicalIndex.build(tmp_path / "index", CITIES).directory
+    command = [sys.executable, "-c", textwrap.dedent(FULL_DISK), str(directory), str(limit)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "refused\n"
+    assert list(LexicalIndex.open(directory).passages()) == CITIES
+
+
+def test_files_are_shared_between_generations_where_the_disk_allows(index: LexicalIndex) -> None:
+    before = {os.stat(path).st_ino for path in files_of(index) if path.suffix != ".json"}
+    index.add([passage("new", "x")])
+    assert before <= {os.stat(path).st_ino for path in files_of(index)}
