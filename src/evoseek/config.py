@@ -152,17 +152,14 @@ def load_config(
         if not equals:
             raise ConfigError(f"--set got {text!r}, expected key=value, as in --set learner.learning_rate=1e-4.")
         _put(tree, key.strip(), _parse_value(value.strip()))
-    return make_config(tree, source=str(file) if file else "the settings")
-
-
-def make_config(tree: Mapping[str, object], *, source: str) -> Config:
-    """Validate a nested mapping. Raises ConfigError with one paragraph about everything that is wrong."""
     try:
         return Config.model_validate(tree)
     except ValidationError as error:
         problems = "; ".join(_describe(problem["loc"], problem["type"], problem) for problem in error.errors())
+        where = f" (from {file}, the options and --set)" if file else ""
         raise ConfigError(
-            f"{source}: {problems}. Every setting with its default is in recipes/search_r1/tiny.toml."
+            f"The settings{where} are not valid: {problems}. Every setting with its default is in "
+            "recipes/search_r1/tiny.toml."
         ) from error
 
 
@@ -205,10 +202,10 @@ def _describe(location: tuple[int | str, ...], kind: str, problem: Mapping[str, 
 
 def _nearest(key: str) -> str:
     """A hint: a setting whose whole key, or whose own name, is spelt almost so."""
-    known = list(flatten(Config().resolved())) + list(Config.model_fields)
-    by_name = {name.rsplit(".", 1)[-1]: name for name in known}
+    known = [*flatten(Config().resolved()), *Config.model_fields]
+    name = key.rsplit(".", 1)[-1]
     matches = get_close_matches(key, known, n=1, cutoff=0.75)
-    names = get_close_matches(key.rsplit(".", 1)[-1], by_name, n=1, cutoff=0.75)
-    if matches or names:
-        return f" (did you mean {matches[0] if matches else by_name[names[0]]}?)"
-    return ""
+    if not matches:
+        names = get_close_matches(name, {setting.rsplit(".", 1)[-1] for setting in known}, n=1, cutoff=0.75)
+        matches = [setting for setting in known if setting.rsplit(".", 1)[-1] in names]
+    return f" (did you mean {' or '.join(matches)}?)" if matches else ""

@@ -22,7 +22,7 @@ def resume(run: RunDirectory, learner: Learner, checkpoint: Checkpoint | None) -
         run.rewind({})
         return 0
     logs = checkpoint.position.get("logs")
-    (cast("dict[str, int]", logs) if isinstance(logs, dict) else {})
+    run.rewind(cast("dict[str, int]", logs) if isinstance(logs, dict) else {})
     checkpoint.restore(learner)
     return checkpoint.step
 

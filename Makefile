@@ -1,0 +1,46 @@
+# Needs python3 >= 3.11 and make; each target sets up .venv by itself, once.
+# TORCH may be anything that pip takes, for example:
+#   make demo TORCH="torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu"
+PYTHON ?= python3
+TORCH ?= torch==2.13.0
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+BENCH_INSTALLED := $(VENV)/.bench-installed
+
+# Threads that spin while they wait slow a busy machine down many times over.
+export OMP_WAIT_POLICY ?= PASSIVE
+export GOMP_SPINCOUNT ?= 0
+
+.PHONY: demo test lint bench chaos
+
+demo: $(INSTALLED)
+	$(BIN)/evoseek demo
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m slow
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+chaos: $(INSTALLED)
+	EVOSEEK_CHAOS=100 $(BIN)/python -m pytest tests/e2e/test_chaos.py
+
+bench: $(BENCH_INSTALLED)
+	$(BIN)/python bench/sampler.py
+	$(BIN)/python bench/rl_step.py
+
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "evoseek needs Python 3.11 or later; give one with PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet $(TORCH)
+	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	@touch $@
+
+$(BENCH_INSTALLED): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet -e '.[dev,bench]'
+	@touch $@

@@ -1,0 +1,199 @@
+"""Whatever a user gets wrong ends in one clear paragraph, status 2, and nothing lost."""
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from evoseek.report.metrics import JsonlMetrics
+from evoseek.runs import RunDirectory
+
+
+def refused(result, *phrases):
+    """The command failed with one paragraph on stderr that holds all phrases."""
+    status, _, err = result
+    assert status == 2
+    assert "Traceback" not in err
+    paragraphs = [part for part in err.split("\n\n") if part.strip()]
+    assert len(paragraphs) == 1
+    message = " ".join(err.split())
+    assert message.startswith("evoseek: ")
+    for phrase in phrases:
+        assert str(phrase) in message, message
+
+
+def test_unknown_key_in_a_file_names_the_nearest(setting, tmp_path, cli):
+    bad = tmp_path / "bad.toml"
+    bad.write_text("[learner]\nlearning_rat = 1e-4\n")
+    result = cli("train", "--run-dir", tmp_path / "run", "--config", bad)
+    refused(result, "unknown setting learner.learning_rat", "did you mean learner.learning_rate?")
+    assert not (tmp_path / "run").exists()
+
+
+def test_unknown_key_on_the_command_line(setting, tmp_path, cli):
+    result = cli(*setting.train(tmp_path / "run", "--set", "rollout.groupsize=4"))
+    refused(result, "rollout.groupsize", "rollout.group_size")
+
+
+def test_a_setting_without_its_table_is_found(setting, tmp_path, cli):
+    result = cli(*setting.train(tmp_path / "run", "--set", "temperature=1"))
+    refused(result, "did you mean rollout.temperature or evaluation.temperature?")
+
+
+def test_wrong_type_and_out_of_range(setting, tmp_path, cli):
+    result = cli(*setting.train(tmp_path / "run", "--set", "run.steps=many", "--set", "rollout.group_size=1"))
+    refused(result, "run.steps is 'many'", "rollout.group_size is 1")
+
+
+def test_malformed_set(setting, tmp_path, cli):
+    refused(cli(*setting.train(tmp_path / "run", "--set", "run.steps")), "expected key=value")
+
+
+def test_config_file_that_is_no_toml(tmp_path, cli):
+    bad = tmp_path / "bad.toml"
+    bad.write_text("[learner\n")
+    refused(cli("train", "--run-dir", tmp_path / "run", "--config", bad), str(bad), "TOML")
+
+
+def test_unknown_system(setting, tmp_path, cli):
+    refused(cli("train", "grpo", "--run-dir", tmp_path, "--config", setting.config), "'grpo'", "search-r1")
+
+
+def test_missing_model(setting, tmp_path, cli):
+    refused(cli(*setting.train(tmp_path / "run", "--model", tmp_path / "nowhere")), tmp_path / "nowhere")
+
+
+def test_model_without_chat_template_in_tool_format(setting, tmp_path, cli):
+    refused(cli(*setting.train(tmp_path / "run", "--set", "policy.format=tools")), "template")
+
+
+def test_empty_corpus(tmp_path, cli):
+    (tmp_path / "corpus").mkdir()
+    refused(cli("index", tmp_path / "corpus", tmp_path / "index"), "No readable document")
+    assert not (tmp_path / "index" / "manifest.json").exists()
+
+
+def test_missing_corpus(tmp_path, cli):
+    refused(cli("index", tmp_path / "nothing", tmp_path / "index"), tmp_path / "nothing")
+
+
+def test_corrupt_index(setting, tmp_path, cli):
+    index = tmp_path / "index"
+    shutil.copytree(setting.index, index)
+    victim = max((path for path in index.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+    data = bytearray(victim.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    victim.write_bytes(data)
+    refused(cli(*setting.train(tmp_path / "run", "--index", index)), index)
+    refused(cli("search", index, "north"), index)
+
+
+def test_no_index_and_no_questions(setting, tmp_path, cli):
+    refused(cli(*setting.train(tmp_path / "run", "--index", "")), "search.index")
+    refused(cli(*setting.train(tmp_path / "run", "--questions", "")), "questions.path")
+
+
+@pytest.mark.parametrize(
+    ("row", "phrase"),
+    [
+        ({"question": "who?"}, "no golden answer"),
+        ({"question": "who?", "golden_answers": []}, "no golden answer"),
+        ({"question": "who?", "golden_answers": ["The !?"]}, "nothing"),
+        ({"question": "", "golden_answers": ["a b"]}, "`question`"),
+        ({"question": "who?", "golden_answers": [7]}, "must be a text"),
+        (["who?"], "JSON object"),
+    ],
+)
+def test_unusable_question_is_named_by_file_and_line(setting, tmp_path, cli, row, phrase):
+    path = tmp_path / "questions.jsonl"
+    path.write_text(json.dumps({"question": "fine?", "golden_answers": ["north"]}) + "\n" + json.dumps(row) + "\n")
+    refused(cli(*setting.train(tmp_path / "run", "--questions", path)), f"{path}:2", phrase)
+    assert not (tmp_path / "run" / "config.json").exists()
+
+
+def test_fewer_questions_than_a_step_needs(setting, tmp_path, cli):
+    refused(cli(*setting.train(tmp_path / "run", "--set", "questions.per_step=7")), "only 6", "questions.per_step")
+
+
+def test_resume_with_another_config_names_the_difference(setting, tmp_path, cli):
+    cli(*setting.train(tmp_path / "run", "--steps", 1))
+    before = (tmp_path / "run" / "config.json").read_bytes()
+    result = cli(*setting.train(tmp_path / "run", "--set", "learner.learning_rate=0.5"))
+    refused(result, "learner.learning_rate was 0.01, now 0.5")
+    assert (tmp_path / "run" / "config.json").read_bytes() == before
+
+
+def test_two_processes_on_one_run_directory(setting, tmp_path, cli):
+    run = tmp_path / "run"
+    holder = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from pathlib import Path; from evoseek.runs import RunDirectory\n"
+            "with RunDirectory(Path(sys.argv[1])).locked(): print('held', flush=True); sys.stdin.read()",
+            str(run),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert holder.stdout.readline() == "held\n"
+        refused(cli(*setting.train(run)), f"pid {holder.pid}")
+        holder.kill()
+        holder.wait()
+        with RunDirectory(run).locked():
+            pass  # the lock of a dead process is no lock
+    finally:
+        holder.communicate()
+
+
+def test_disk_full_while_saving_loses_nothing(setting, tmp_path, cli, monkeypatch):
+    """The third checkpoint does not fit: what was saved before stays and the run resumes from it to the same end."""
+    cli(*setting.train(tmp_path / "whole"))
+    real, calls = os.fsync, iter(range(10**6))
+
+    def full(descriptor):
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        if "step-000003" in path and next(calls) == 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        refused(cli(*setting.train(tmp_path / "run")), "step-000003", "No space left", "space")
+    names = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
+    assert names == ["step-000001", "step-000002"]
+    assert cli(*setting.train(tmp_path / "run"))[0] == 0
+    for name in ("metrics.jsonl", "trajectories.jsonl", "checkpoints/step-000004/optimizer.safetensors"):
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_disk_full_while_logging(setting, tmp_path, cli, monkeypatch):
+    def full(self, *_arguments, **_options):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(tmp_path), "open", full)
+        with pytest.raises(Exception, match="No space left"):
+            JsonlMetrics(tmp_path / "metrics.jsonl").write(1, {"reward": 1.0})
+
+
+def test_damaged_newest_checkpoint_falls_back_to_the_one_before(setting, tmp_path, cli):
+    cli(*setting.train(tmp_path / "whole"))
+    cli(*setting.train(tmp_path / "run", "--steps", 3))
+    weights = tmp_path / "run/checkpoints/step-000003/policy/model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-5])
+    with pytest.warns(UserWarning, match="damaged"):
+        status, _, err = cli(*setting.train(tmp_path / "run"))
+    assert status == 0, err
+    name = "checkpoints/step-000004/policy/model.safetensors"
+    assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_asking_a_directory_without_a_run(tmp_path, cli):
+    refused(cli("ask", "--run-dir", tmp_path, "why?"), "no checkpoint")

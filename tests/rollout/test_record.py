@@ -1,0 +1,182 @@
+import asyncio
+import json
+import os
+import struct
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from evoseek.errors import DataError, RunError
+from evoseek.rollout.group import run_group
+from evoseek.rollout.record import TrajectoryRecord, TrajectoryWriter, read_trajectories
+from evoseek.types import (
+    Action,
+    Invalid,
+    Passage,
+    Question,
+    Scored,
+    Segment,
+    StopReason,
+    ToolCall,
+    ToolResult,
+    Trajectory,
+    TrajectoryGroup,
+)
+
+texts = st.text(max_size=6) | st.sampled_from(["\ud800", "</s>", "Zürich\n\u2028", '"'])
+floats = st.floats(allow_nan=False)
+single = st.floats(width=32, allow_nan=False)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | floats | texts,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(texts, inner, max_size=2),
+    max_leaves=3,
+)
+objects = st.dictionaries(texts, json_values, max_size=2)
+maybe = st.none() | texts
+ids = st.lists(st.integers(0, 200_000), max_size=4).map(tuple)
+calls = st.builds(ToolCall, texts, objects)
+passages = st.builds(Passage, texts, texts, texts, texts, st.integers(), st.integers(), st.none() | floats)
+results = st.builds(ToolResult, calls, texts, st.lists(passages, max_size=2).map(tuple))
+questions = st.builds(Question, texts, texts, st.lists(texts, max_size=2).map(tuple), objects)
+actions = st.builds(Action, texts, st.lists(calls, max_size=2).map(tuple), maybe, maybe, maybe)
+outcomes = st.builds(Scored, floats, st.dictionaries(texts, floats, max_size=2)) | st.builds(
+    Invalid, st.sampled_from(StopReason), texts
+)
+
+
+@st.composite
+def trajectories(draw):
+    turns = draw(st.lists(actions, max_size=3))
+    segments = [Segment("prompt", draw(ids))]
+    for _ in turns:
+        written = draw(ids)
+        values = st.lists(draw(st.sampled_from([floats, single])), min_size=len(written), max_size=len(written))
+        segments += [Segment("action", written, tuple(draw(values))), Segment("observation", draw(ids))]
+    return Trajectory(
+        draw(texts),
+        draw(questions),
+        draw(texts),
+        tuple(segments),
+        tuple(turns),
+        tuple(draw(st.lists(results, max_size=2))),
+        draw(st.sampled_from(StopReason)),
+        draw(maybe),
+        draw(maybe),
+        draw(st.integers()),
+    )
+
+
+def decode(token_ids):
+    return "".join(chr(65 + i % 26) for i in token_ids)
+
+
+@given(st.lists(st.tuples(trajectories(), outcomes), max_size=2), st.integers(0, 9), texts)
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_is_read_is_what_was_written(tmp_path, members, step, key):
+    path = tmp_path / "trajectories.jsonl"
+    path.unlink(missing_ok=True)
+    group = TrajectoryGroup(key, tuple(t for t, _ in members), tuple(o for _, o in members))
+    with TrajectoryWriter(path, decode) as writer:
+        writer.write(step, [group])
+    assert list(read_trajectories(path)) == [TrajectoryRecord(step, key, *member) for member in members]
+
+
+@pytest.fixture
+def group():
+    action = Action("AB", (ToolCall("search", {"query": "mayor"}),))
+    question = Question("q", "who ?", ("Meri",), {"hops": 2})
+    segments = (Segment("prompt", (3,)), Segment("action", (0, 1), (-0.5, -0.125)), Segment("observation", (2,)))
+    result = ToolResult(action.tool_calls[0], "Meri", (Passage("a#0", "a", "Kalo", "Meri"),), 0.25)
+    trajectory = Trajectory("k/0", question, "solver", segments, (action,), (result,), StopReason.MAX_TURNS)
+    return TrajectoryGroup("k", (trajectory,), (Scored(1.0, {"exact_match": 1.0}),))
+
+
+def test_a_line_is_readable_and_says_nothing_twice(tmp_path, group):
+    with TrajectoryWriter(tmp_path / "t.jsonl", decode) as writer:
+        writer.write(4, [group])
+    (line,) = (tmp_path / "t.jsonl").read_text().splitlines()
+    data = json.loads(line)
+    assert (data["step"], data["group"], data["outcome"]) == (4, "k", {"reward": 1.0, "parts": {"exact_match": 1.0}})
+    assert [segment["text"] for segment in data["segments"]] == ["D", "AB", "C"]
+    assert data["actions"] == [{"tool_calls": [{"name": "search", "arguments": {"query": "mayor"}}]}]
+    assert "latency_s" not in line  # a time would differ between two runs of one seed
+
+
+def test_single_precision_logprobs_take_half_the_space_and_come_back_exactly(tmp_path, group):
+    values = tuple(struct.unpack("<f", struct.pack("<f", -1 / n))[0] for n in range(3, 103))
+    long = replace(group.trajectories[0], segments=(Segment("action", tuple(range(100)), values),))
+    with TrajectoryWriter(tmp_path / "t.jsonl", decode) as writer:
+        writer.write(0, [replace(group, trajectories=(long,))])
+    (record,) = read_trajectories(tmp_path / "t.jsonl")
+    assert record.trajectory.segments == long.segments
+    assert len(json.dumps(json.loads((tmp_path / "t.jsonl").read_text())["segments"][0]["logprobs"])) < 1500
+
+
+def test_a_resumed_writer_goes_back_to_its_position(tmp_path, group):
+    path = tmp_path / "run" / "t.jsonl"
+    with TrajectoryWriter(path, decode) as writer:
+        writer.write(0, [group])
+        position = writer.sync()
+        writer.write(1, [group])
+    assert position == writer.position / 2
+    with TrajectoryWriter(path, decode, position=position) as writer:
+        assert writer.position == position == path.stat().st_size
+        writer.write(2, [group])
+    assert [record.step for record in read_trajectories(path)] == [0, 2]
+    with pytest.raises(RunError, match="cut or replaced"):
+        TrajectoryWriter(path, decode, position=10**6)
+
+
+def test_a_last_line_without_its_end_is_left_out_and_a_damaged_line_is_named(tmp_path, group):
+    path = tmp_path / "t.jsonl"
+    with TrajectoryWriter(path, decode) as writer:
+        writer.write(0, [group, group])
+    os.truncate(path, path.stat().st_size - 5)
+    assert len(list(read_trajectories(path))) == 1
+    path.write_text('{"step": 1}\n')
+    with pytest.raises(DataError, match=r"t\.jsonl:1 is not a trajectory"):
+        list(read_trajectories(path))
+
+
+def test_a_full_disk_is_told_and_leaves_whole_lines(tmp_path, group):
+    path = tmp_path / "t.jsonl"
+
+    class Full:
+        """The file, with room for ten bytes more."""
+
+        def __init__(self, file):
+            self.file, self.fileno, self.close = file, file.fileno, file.close
+            self.room = 10
+
+        def write(self, data):
+            if not self.room:
+                raise OSError(28, "No space left on device")
+            written, self.room = self.file.write(data[: self.room]), 0
+            return written
+
+    with TrajectoryWriter(path, decode) as writer:
+        writer.write(0, [group])
+        writer._file = Full(writer._file)
+        with pytest.raises(RunError, match="No space left on device"):
+            writer.write(1, [group])
+    assert [record.step for record in read_trajectories(path)] == [0]
+    assert path.stat().st_size == writer.position
+
+
+def test_a_rollout_comes_back_from_its_record(tmp_path, tools):
+    call = '<tool_call>\n{"name": "search", "arguments": {"query": "mayor"}}\n</tool_call><|im_end|>'
+    sampler = tools.sampler({"k/0": [call, "Meri<|im_end|>"]}, logprob=-0.1)
+
+    async def reward(trajectory):
+        return Scored(1.0)
+
+    question = Question("q", "who ?", ("Meri",))
+    group = asyncio.run(run_group(question, size=1, reward=reward, key="k", **tools.setting(sampler)))
+    with TrajectoryWriter(tmp_path / "t.jsonl", tools.tokenizer.decode) as writer:
+        writer.write(0, [group])
+    (record,) = read_trajectories(tmp_path / "t.jsonl")
+    timeless = tuple(replace(result, latency_s=0.0) for result in group.trajectories[0].tool_results)
+    assert record.trajectory == replace(group.trajectories[0], tool_results=timeless)
+    assert '"text":' not in json.dumps(json.loads((tmp_path / "t.jsonl").read_text())["actions"])

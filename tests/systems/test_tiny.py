@@ -1,0 +1,80 @@
+"""Building the tiny policy: it lowers the loss, is a function of its recipe, and goes on after an interruption."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from evoseek.corpus.world import World, split_of
+from evoseek.errors import ConfigError
+from evoseek.policy.load import Policy, load_policy
+from evoseek.policy.tags import TagRenderer
+from evoseek.policy.tiny_tokenizer import tiny_tokenizer
+from evoseek.systems.demonstrations import Piece
+from evoseek.systems.tiny import VARIANTS, BuildProgress, TinyRecipe, build, sample
+
+RECIPE = TinyRecipe(steps=6, copying_steps=3, tokens_per_step=1200, entities=(200,), steps_per_world=2, warmup_steps=1)
+
+
+def weights(directory: Path) -> dict[str, torch.Tensor]:
+    return dict(load_policy(str(directory)).model.state_dict())
+
+
+def test_a_build_that_was_stopped_twice_ends_with_the_same_weights(tmp_path: Path) -> None:
+    assert build(tmp_path / "straight", tmp_path / "work", RECIPE, checkpoint_every=2)
+    seen: list[int] = []
+    for stop_at in (2, 5, 99):
+
+        def note(progress: BuildProgress) -> None:
+            seen.append(progress.step)
+
+        finished = build(
+            tmp_path / "resumed",
+            tmp_path / "work-2",
+            RECIPE,
+            progress=note,
+            should_stop=lambda stop_at=stop_at: bool(seen) and seen[-1] >= stop_at,
+            checkpoint_every=2,
+        )
+        assert finished == (stop_at == 99)
+    assert seen == [1, 2, 3, 4, 5, 6]
+    left, right = weights(tmp_path / "straight"), weights(tmp_path / "resumed")
+    assert all(torch.equal(left[name], right[name]) for name in left)
+    losses = [json.loads(line)["loss"] for line in (tmp_path / "work-2" / "losses.jsonl").read_text().splitlines()]
+    assert losses[-1] < losses[0]
+
+
+def test_work_of_another_recipe_is_refused(tmp_path: Path) -> None:
+    build(tmp_path / "out", tmp_path / "work", replace(RECIPE, steps=1))
+    with pytest.raises(ConfigError, match="another recipe"):
+        build(tmp_path / "out", tmp_path / "work", replace(RECIPE, steps=1, seed=5))
+
+
+def test_only_actions_are_trained_and_ids_are_those_of_a_rollout() -> None:
+    tokenizer = tiny_tokenizer()
+    renderer = TagRenderer(tokenizer)
+    pieces = (
+        Piece("prompt", "solve : What is Kalo's mayor?"),
+        Piece("action", "<search> Kalo </search>"),
+        Piece("observation", "Kalo's mayor is Meri."),
+        Piece("action", "<answer> Meri </answer>"),
+    )
+    made = sample(pieces, renderer, Policy(torch.nn.Module(), tokenizer, "none"))  # pyright: ignore[reportArgumentType]
+    trained = [token for token, kept in zip(made.token_ids, made.loss_mask, strict=True) if kept]
+    assert tokenizer.decode(trained) == "<search> kalo </search> <answer> meri </answer>"
+    given = [token for token, kept in zip(made.token_ids, made.loss_mask, strict=True) if not kept]
+    assert tokenizer.decode(given) == (
+        "solve : what is kalo 's mayor ? <information> kalo 's mayor is meri . </information>"
+    )
+
+
+def test_training_names_come_from_the_pretraining_split_alone() -> None:
+    names = World.generate(0, 200, "pretrain").names
+    assert {split_of(word.casefold()) for name in names for word in name.split()} == {"pretrain"}
+
+
+def test_the_variants_differ_as_their_names_say() -> None:
+    assert VARIANTS["strong"].early_stop < VARIANTS["default"].early_stop
+    assert VARIANTS["weak"].flawed_proposal > VARIANTS["default"].flawed_proposal

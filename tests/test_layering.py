@@ -1,0 +1,108 @@
+"""The layers, read from the sources: what may import what, without running any of it."""
+
+import ast
+import subprocess
+import sys
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "src" / "evoseek"
+FOUNDATION = ("types", "protocols", "errors", "files", "runs")
+LAYERS = (
+    *("corpus", "search", "policy", "env", "rollout", "reward", "credit", "loss", "learner", "selfplay", "systems"),
+    *("eval", "report", "serve", "config", "assemble", "commands", "demo", "cli"),
+)
+STRANGERS = {"reward", "credit", "loss"}
+TORCH = {"torch", "transformers", "safetensors"}
+TORCH_ALLOWED = {"policy", "loss", "learner", "systems"}
+# Tokenizer and logging of transformers, and what commands need to see of it, are no torch code of our own.
+NETWORK = {"httpx", "httpx2", "requests", "urllib3", "aiohttp", "socket", "http", "urllib"}
+NETWORK_ALLOWED = {"search/web", "search/browse", "search/remote", "policy/http_sampler", "policy/chat", "serve"}
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def layer_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+def imports_of(path: Path) -> set[str]:
+    """Every imported module, also those imported inside functions; `from a import b` gives a.b where that is a file."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in MODULES else node.module for name in names}
+    return found
+
+
+MODULES = {module_of(path): path for path in FILES}
+OWN = {module: {name for name in imports_of(path) if name in MODULES} for module, path in MODULES.items()}
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_imports_point_to_the_left(path):
+    layer = layer_of(module_of(path))
+    if not layer:
+        return
+    order = {**dict.fromkeys(FOUNDATION, -1), **{name: number for number, name in enumerate(LAYERS)}}
+    assert layer in order, f"{layer} is in no layer"
+    for name in OWN[module_of(path)]:
+        other = layer_of(name)
+        if other and other != layer:
+            assert order[other] <= order[layer], f"{module_of(path)} imports {name}, which is to its right"
+            assert not (layer in STRANGERS and other in STRANGERS), f"{module_of(path)} must not know {name}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_torch_and_network_stay_where_they_belong(path):
+    module = module_of(path)
+    place = "/".join(module.split(".")[1:3])
+    roots = {name.split(".")[0] for name in imports_of(path)}
+    if layer_of(module) not in TORCH_ALLOWED:
+        assert not roots & (TORCH - {"transformers"} if layer_of(module) == "commands" else TORCH)
+    if place not in NETWORK_ALLOWED and layer_of(module) != "serve":
+        assert not roots & NETWORK
+    if layer_of(module) == "credit":
+        assert "numpy" not in roots
+
+
+def test_evaluation_knows_no_learner():
+    assert not {name for module, names in OWN.items() if layer_of(module) == "eval" for name in names} & {
+        name for name in MODULES if layer_of(name) == "learner"
+    }
+
+
+def test_no_import_cycles():
+    TopologicalSorter(OWN).prepare()
+
+
+def test_imports_inside_functions_are_for_the_command_line_and_optional_extras_only():
+    for module, path in MODULES.items():
+        if layer_of(module) == "cli":
+            continue
+        for function in ast.walk(ast.parse(path.read_text())):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                inner = {
+                    getattr(node, "module", None) or node.names[0].name
+                    for node in ast.walk(function)
+                    if isinstance(node, ast.Import | ast.ImportFrom)
+                }
+                assert not {name for name in inner if name.startswith("evoseek")}, module
+
+
+@pytest.mark.parametrize("statement", ["import evoseek", "import evoseek.cli"])
+def test_start_is_light(statement):
+    code = f"{statement}; import sys; print([m for m in ('torch', 'transformers', 'numpy', 'scipy') if m in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"

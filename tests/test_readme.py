@@ -1,0 +1,50 @@
+"""The README's map names every source file and nothing else, and its commands are the ones that CI runs."""
+
+import re
+import tomllib
+from pathlib import Path
+
+from evoseek.config import Config
+from evoseek.runs import flatten
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def test_map_lists_every_file_once():
+    block = README.split("<!-- map -->")[1]
+    listed, folder = [], ""
+    for line in block.splitlines():
+        if match := re.match(r"^    (\w+)/(?:\s|$)", line):
+            folder = match[1] + "/"
+        elif match := re.match(r"^(    |      )(\w+\.py)\s+\S", line):
+            listed.append((folder if len(match[1]) == 6 else "") + match[2])
+    package = ROOT / "src" / "evoseek"
+    files = {path.relative_to(package).as_posix() for path in package.rglob("*.py")}
+    assert sorted(listed) == sorted(name for name in files if not name.endswith("__init__.py"))
+
+
+def test_test_command_is_what_ci_runs():
+    command = re.search(r"Test: `([^`]+)`", README)[1]
+    assert (ROOT / ".ci" / "run").read_text().rstrip().endswith(f"\n{command}")
+
+
+def test_make_targets_in_the_documents_exist():
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M))
+    for name in ("README.md", "CONTRIBUTING.md"):
+        assert set(re.findall(r"\bmake (\w+)", (ROOT / name).read_text())) <= targets
+
+
+def test_tiny_recipe_lists_every_setting_with_its_default():
+    text = (ROOT / "recipes" / "search_r1" / "tiny.toml").read_text()
+    given = flatten(tomllib.loads(re.sub(r"^# (?=\w+ = )", "", text, flags=re.M)))
+    defaults = flatten(Config().model_dump(mode="json"))
+    assert given.keys() == defaults.keys()
+    assert {key: value for key, value in given.items() if defaults[key] is not None} == {
+        key: value for key, value in defaults.items() if value is not None
+    }
+
+
+def test_recipes_are_valid():
+    for path in (ROOT / "recipes").rglob("*.toml"):
+        Config.model_validate(tomllib.loads(path.read_text()))
