@@ -15,9 +15,8 @@ LAYERS = (
     *("eval", "report", "serve", "config", "assemble", "commands", "demo", "cli"),
 )
 STRANGERS = {"reward", "credit", "loss"}
-TORCH = {"torch", "transformers", "safetensors"}
+TORCH = {"torch", "safetensors"}
 TORCH_ALLOWED = {"policy", "loss", "learner", "systems"}
-# Tokenizer and logging of transformers, and what commands need to see of it, are no torch code of our own.
 NETWORK = {"httpx", "httpx2", "requests", "urllib3", "aiohttp", "socket", "http", "urllib"}
 NETWORK_ALLOWED = {"search/web", "search/browse", "search/remote", "policy/http_sampler", "policy/chat", "serve"}
 
@@ -70,7 +69,7 @@ def test_torch_and_network_stay_where_they_belong(path):
     place = "/".join(module.split(".")[1:3])
     roots = {name.split(".")[0] for name in imports_of(path)}
     if layer_of(module) not in TORCH_ALLOWED:
-        assert not roots & (TORCH - {"transformers"} if layer_of(module) == "commands" else TORCH)
+        assert not roots & TORCH
     if place not in NETWORK_ALLOWED and layer_of(module) != "serve":
         assert not roots & NETWORK
     if layer_of(module) == "credit":
@@ -103,6 +102,8 @@ def test_imports_inside_functions_are_for_the_command_line_and_optional_extras_o
 
 @pytest.mark.parametrize("statement", ["import evoseek", "import evoseek.cli"])
 def test_start_is_light(statement):
-    code = f"{statement}; import sys; print([m for m in ('torch', 'transformers', 'numpy', 'scipy') if m in sys.modules])"
+    code = (
+        f"{statement}; import sys; print([m for m in ('torch', 'transformers', 'numpy', 'scipy') if m in sys.modules])"
+    )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"

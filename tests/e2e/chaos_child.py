@@ -14,11 +14,10 @@ import signal
 import sys
 from pathlib import Path
 
-from evoseek.cli import main as command_line  # before torch: sets how its threads wait
-
 import torch
 
 import evoseek.commands
+from evoseek.cli import main as command_line  # before torch: sets how its threads wait
 from evoseek.learner.learner import Learner
 from evoseek.policy.sampler import TorchSampler
 from evoseek.report.metrics import JsonlMetrics
@@ -90,7 +89,11 @@ def serve():
         _, status = os.waitpid(child, 0)
         with os.fdopen(reader) as file:
             text = file.read()
-        result = {"killed": os.WIFSIGNALED(status), "output": Path(order["output"]).read_text(), **json.loads(text or "{}")}
+        result = {
+            "killed": os.WIFSIGNALED(status),
+            "output": Path(order["output"]).read_text(),
+            **json.loads(text or "{}"),
+        }
         print(json.dumps(result), flush=True)
 
 

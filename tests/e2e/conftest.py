@@ -94,7 +94,7 @@ def teach_the_format(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast
 def setting(tmp_path_factory) -> Setting:
     setting = Setting(tmp_path_factory.mktemp("setting"))
     make_model(setting.model)
-    passages = [Passage(f"{word}#0", word, word, f"{word} is {other}") for word, other in zip(WORDS, WORDS[1:] + WORDS)]
+    passages = [Passage(f"{word}#0", word, word, f"{word} is {WORDS[n - 1]}") for n, word in enumerate(WORDS)]
     LexicalIndex.build(setting.index, passages)
     rows = [
         {"id": f"q{n}", "question": f"{word} is", "golden_answers": list(WORDS[:3])} for n, word in enumerate(WORDS)

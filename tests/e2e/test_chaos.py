@@ -90,7 +90,9 @@ def test_killed_again_and_again(server, whole, tmp_path):
     """Twelve kills in one run, some of them before it has taken up the work of the last."""
     rng = random.Random("again")
     for _ in range(12):
-        if not server.train(tmp_path / "run", kill_at=rng.randint(1, 60), moment=rng.choice(("before", "after", "torn")))["killed"]:
+        if not server.train(
+            tmp_path / "run", kill_at=rng.randint(1, 60), moment=rng.choice(("before", "after", "torn"))
+        )["killed"]:
             break
     result = server.train(tmp_path / "run")
     assert result.get("status") == 0, result["output"]

@@ -148,7 +148,7 @@ def sentencepiece() -> PreTrainedTokenizerFast:
     special = ["<unk>", "<s>", "</s>", "<start_of_turn>"]
     trainer = trainers.UnigramTrainer(vocab_size=200, special_tokens=special, unk_token="<unk>", show_progress=False)
     engine.train_from_iterator(LINES, trainer)
-    engine.add_tokens([AddedToken("\n", special=False, normalized=False), AddedToken("<b>", special=False)])
+    engine.add_tokens([AddedToken(text, special=False, normalized=False) for text in ("\n", "\n\n", "<b>")])
     return PreTrainedTokenizerFast(tokenizer_object=engine, unk_token="<unk>", bos_token="<s>", eos_token="</s>")
 
 

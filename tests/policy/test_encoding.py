@@ -127,8 +127,15 @@ def test_control_strings_in_the_plain_vocabulary_are_cut_however_many_there_are(
 
 
 def test_added_white_space_is_text(made, encoder):
-    newline = made("sentencepiece").convert_tokens_to_ids("\n")
-    assert not is_control(made("sentencepiece").added_tokens_decoder[newline])
+    tokenizer = made("sentencepiece")
+    kinds = {token.content: is_control(token) for token in tokenizer.added_tokens_decoder.values()}
+    assert (kinds["\n"], kinds["\n\n"], kinds["<b>"], kinds["<s>"]) == (False, False, True, True)
+    assert tokenizer.convert_tokens_to_ids("\n\n") in encoder("sentencepiece").outside("mayor\n\nof")
+
+
+def test_a_special_character_is_left_out_and_an_unknown_word_is_not(made, encoder):
+    assert encoder("qwen").outside("a☞b") == encoder("qwen").outside("ab")
+    assert encoder("words").outside("mayor xyzzy")[1] == made("words").unk_token_id
 
 
 def test_template_text_keeps_its_control_tokens(made, encoder):

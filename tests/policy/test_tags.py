@@ -79,6 +79,8 @@ def test_without_a_template_a_prompt_is_the_texts_a_line_each_after_the_begin_to
     ids = TagRenderer(made("base")).render_prompt([Message("system", "who"), Message("user", "what ?")])
     assert made("base").decode(ids) == "<s>who\nwhat ?"
     assert ids[0] == made("base").bos_token_id
+    ids = TagRenderer(made("wordpiece")).render_prompt([Message("user", "who")])
+    assert list(ids) == made("wordpiece").encode("who", add_special_tokens=False)
 
 
 def test_an_observation_is_the_information_tag_with_the_texts_as_text(made, renderer):

@@ -63,6 +63,12 @@ def test_a_model_without_tool_calls_is_refused_in_that_format_and_gets_tags_othe
     assert make_renderer(tokenizer).format == "tags"
 
 
+def test_the_longest_control_token_closes_the_turn(made):
+    tokenizer = with_template(made, SIMPLE)
+    tokenizer.add_tokens(["<|im_e"])
+    assert check_template(tokenizer).end_of_turn == made("qwen").convert_tokens_to_ids("<|im_end|>")
+
+
 def test_auto_takes_tool_calls_where_the_template_has_them(made):
     assert make_renderer(made("llama"), "auto", []).format == "tools"
     assert make_renderer(made("llama"), "tags").format == "tags"

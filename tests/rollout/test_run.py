@@ -93,6 +93,12 @@ def test_trap_what_the_model_wrote_is_never_tokenised_anew(tools):
     assert list(sampler.requests[1].token_ids[len(sampler.requests[0].token_ids) :])[: len(odd)] == odd
 
 
+def test_a_turn_cut_after_its_call_is_closed_before_the_observation(tools):
+    _, sampler = tools.run({"q/0": [hermes("mayor").removesuffix("<|im_end|>"), "Meri<|im_end|>"]})
+    first, second = (request.token_ids for request in sampler.requests)
+    assert "</tool_call><|im_end|>\n<|im_start|>user\n" in tools.tokenizer.decode(second[len(first) :])
+
+
 def test_several_calls_of_a_turn_run_side_by_side_and_are_shown_in_order(tools):
     trajectory = tools.say(hermes("waits", "mayor"), "Meri<|im_end|>")
     assert tools.tool.order == ["waits begins", "mayor begins", "mayor ends", "waits ends"]
@@ -161,9 +167,13 @@ def test_a_failed_sampler_ends_the_rollout(tags):
     assert "one for each id" in short.failure
 
 
-def test_other_errors_of_the_sampler_are_raised_after_release(tags):
-    sampler = tags.sampler(lambda asked: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
+@pytest.mark.parametrize("error", [ZeroDivisionError, TimeoutError])
+def test_other_errors_of_the_sampler_are_raised_after_release(tags, error):
+    def say(asked):
+        raise error
+
+    sampler = tags.sampler(say)
+    with pytest.raises(error):
         asyncio.run(run_trajectory(QUESTION, trajectory_id="q/0", **tags.setting(sampler)))
     assert sampler.released == ["q/0"]
 

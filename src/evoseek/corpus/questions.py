@@ -26,7 +26,7 @@ def load_questions(path: Path, *, check: Callable[[Question], None] | None = Non
     a question that silently went missing would change every score.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")  # splitlines would cut inside texts, at U+2028
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(
             f"The question file {path} cannot be read ({error}). It must be a UTF-8 file of JSON lines with the keys "

@@ -27,13 +27,14 @@ from evoseek.policy.stops import StopRule, StopRules
 from evoseek.types import Completion, SampleRequest
 
 # Scheduling, in counts and never in seconds. Rows wait for each other so that prefill batches are not tiny, but no
-# longer than this: an eighth as many rows as are decoding, or so many decode steps.
-_PREFILL_SHARE = 8
+# longer than this: a sixth as many rows as are decoding, or so many decode steps.
+_PREFILL_SHARE = 6
 _PREFILL_MAX_WAIT = 4
-# The largest prefill batch by default. On a CPU small batches of like lengths beat large ones (less padding, and they
-# stay in the cache of the processor); on a GPU a large batch is needed to keep it busy.
+# The largest prefill batch by default, in tokens. A CPU is fully busy with a small batch, and rows of like lengths need
+# less padding; a GPU needs a large one. A batch ends earlier when so large a share of that size would be padding.
 CPU_PREFILL_TOKENS = 512
 GPU_PREFILL_TOKENS = 16384
+_PADDING_SHARE = 12
 # Decoding covers slots 0 .. last busy one. When fewer than this share of them are busy, busy ones move to the front.
 _COMPACT_BELOW = 0.8
 # How often to yield after turns have finished, so that short chains of callbacks come back with their next request.
@@ -85,7 +86,7 @@ class TorchSampler:
 
     slots: how many trajectories are held at once; others wait until one is released, in order of arrival. max_length:
     the longest context plus completion, by default what the model's configuration allows. prefill_tokens: the largest
-    prefill batch in tokens, padding included. After a change of the model's weights call `reset` and raise `policy_version`.
+    prefill batch, in tokens with padding. After a change of the model's weights call `reset`, raise `policy_version`.
     """
 
     def __init__(
@@ -234,7 +235,7 @@ class TorchSampler:
         while rows:
             rows.sort(key=_missing, reverse=True)
             width = min(_missing(rows[0]), self._prefill_tokens)
-            batch = sorted(rows[: max(1, self._prefill_tokens // width)], key=_slot)
+            batch = sorted(rows[: self._batch_size(rows, width)], key=_slot)
             starts = [row.cached for row in batch]
             ends = [min(row.cached + width, len(row.ids)) for row in batch]
             # Padding stands on the left, so that every row's last token is in the last column.
@@ -255,6 +256,15 @@ class TorchSampler:
             self.stats.prefill_tokens += sum(ends) - sum(starts)
             self.stats.prefill_batches += 1
         return finished
+
+    def _batch_size(self, rows: list[_Row], width: int) -> int:
+        """How many of the rows, longest first, make one prefill batch: all that fit, until padding costs too much."""
+        allowed = self._prefill_tokens // _PADDING_SHARE
+        for size, row in enumerate(rows):
+            allowed -= max(0, width - _missing(row))
+            if allowed < 0 or (size + 1) * width > self._prefill_tokens:
+                return max(1, size)
+        return len(rows)
 
     @torch.inference_mode()
     def _decode(self, rows: list[_Row]) -> bool:

@@ -34,7 +34,8 @@ class TrainingProgress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._bar.stop()
+        if self._console.is_terminal:
+            self._bar.stop()
 
     def __call__(self, progress: Progress) -> None:
         """Show one step."""
@@ -55,7 +56,7 @@ class TrainingProgress:
             for label, source, name, form, unit in (
                 ("reward", metrics, "reward", ".3f", ""),
                 ("invalid", metrics, "rollout/invalid_frac", ".1%", ""),
-                ("", timings, "rollout/tokens_per_s", ".0f", " tok/s"),
+                ("rollout", timings, "rollout/tokens_per_s", ".0f", " tok/s"),
                 ("tool", timings, "tools/latency_s", ".4f", " s"),
             )
             if name in source

@@ -24,6 +24,13 @@ from evoseek.types import Passage
 Retrieve = Callable[[str], list[Passage]]
 Kind = Literal["solve", "propose", "trace", "read", "copy"]
 NOTHING = "unknown"
+HOP_SHARES: dict[Kind, tuple[int, int, int, int]] = {
+    "solve": (1, 1, 1, 1),
+    "propose": (3, 3, 3, 2),
+    "trace": (4, 4, 2, 0),
+    "read": (2, 1, 1, 0),
+    "copy": (1, 0, 0, 0),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +75,23 @@ class Demonstrator:
         self._sources = list(world.passages())
 
     def draw(self, kind: Kind | None = None) -> Demonstration:
-        """A demonstration of this kind, or of a kind drawn by the mixture's shares."""
+        """A demonstration of this kind, or of a kind drawn by the mixture's shares.
+
+        The number of hops is drawn before anything else and kept until a demonstration succeeds: longer ones fail more
+        often (retrieval must find every link), and would otherwise be rare.
+        """
         shares = self.mixture.shares
         chosen = kind or self.rng.choices(list(shares), list(shares.values()))[0]
-        write: dict[Kind, Callable[[], Demonstration | None]] = {
+        write: dict[Kind, Callable[[int], Demonstration | None]] = {
             "solve": self.solve,
             "propose": self.propose,
             "trace": self.trace,
             "read": self.read,
             "copy": self.copy,
         }
+        hops = self.rng.choices((1, 2, 3, 4), HOP_SHARES[chosen])[0]
         while True:
-            made = write[chosen]()
+            made = write[chosen](hops)
             if made is not None:
                 return made
 
@@ -94,9 +106,9 @@ class Demonstrator:
             return self.rng.randrange(1, QUESTION_PHRASINGS)
         return 0
 
-    def solve(self) -> Demonstration | None:
+    def solve(self, hops: int) -> Demonstration | None:
         """Search, read, go on; or stop too early."""
-        drawn = self._chain(self.rng.choice((1, 2, 3, 4)))
+        drawn = self._chain(hops)
         if drawn is None:
             return None
         name, relations, chain = drawn
@@ -116,9 +128,8 @@ class Demonstrator:
         pieces.append(Piece("action", f"{thought}<answer> {answer} </answer>"))
         return tuple(pieces)
 
-    def propose(self) -> Demonstration | None:
+    def propose(self, hops: int) -> Demonstration | None:
         """From a passage forwards, hops - 1 searches."""
-        hops = self.rng.choices((1, 2, 3, 4), (3, 3, 3, 2))[0]
         drawn = self._chain(hops)
         if drawn is None:
             return None
@@ -138,10 +149,9 @@ class Demonstrator:
         pieces.append(Piece("action", f"{thought}{asked}<answer> {chain[-1].object} </answer>"))
         return tuple(pieces)
 
-    def trace(self) -> Demonstration | None:
+    def trace(self, searches: int) -> Demonstration | None:
         """From an answer backwards. The thought copies a passage from its subject up to the sentence that ends with the
         name sought, because a subject stands before its object and copying only runs forwards."""
-        searches = self.rng.choices((1, 2, 3), (4, 4, 2))[0]
         drawn = self._chain(searches)
         if drawn is None or drawn[2][-1].relation == "year":
             return None
@@ -162,9 +172,9 @@ class Demonstrator:
         pieces.append(Piece("action", f"{thought}{asked}<answer> {chain[-1].object} </answer>"))
         return tuple(pieces)
 
-    def read(self) -> Demonstration | None:
+    def read(self, hops: int) -> Demonstration | None:
         """From given passages in any order, some of them beside the point; `unknown` when they do not suffice."""
-        drawn = self._chain(self.rng.choice((1, 1, 2, 3)))
+        drawn = self._chain(hops)
         if drawn is None:
             return None
         name, relations, chain = drawn
@@ -188,7 +198,7 @@ class Demonstrator:
             Piece("action", f"{thought}<answer> {answer} </answer>"),
         )
 
-    def copy(self) -> Demonstration | None:
+    def copy(self, _hops: int) -> Demonstration | None:
         """Passages, then one of them again."""
         passages = self.rng.sample(self._sources, 3)
         text = " ".join(passage.text for passage in passages)

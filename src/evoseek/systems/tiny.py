@@ -192,9 +192,7 @@ def _retrieve(index: LexicalIndex, query: str) -> list[Passage]:
     return index.find(query, PASSAGES_SHOWN)
 
 
-def _fill(
-    demonstrator: Demonstrator, renderer: TagRenderer, policy: Policy, tokens: int
-) -> list[TrainingSample]:
+def _fill(demonstrator: Demonstrator, renderer: TagRenderer, policy: Policy, tokens: int) -> list[TrainingSample]:
     samples: list[TrainingSample] = []
     total = 0
     while total < tokens:

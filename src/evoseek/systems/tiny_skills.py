@@ -1,0 +1,171 @@
+"""What a tiny policy can do, measured on a world it has not seen and judged by the world's oracle."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from evoseek.corpus.world import World
+from evoseek.env.prompts import load_prompts
+from evoseek.env.tools import SearchTool
+from evoseek.policy.load import Policy
+from evoseek.policy.sampler import TorchSampler
+from evoseek.policy.tags import TagRenderer
+from evoseek.protocols import Tool
+from evoseek.reward.answer import exact_match
+from evoseek.rollout.limits import Limits
+from evoseek.rollout.run import run_trajectory
+from evoseek.search.lexical import LexicalIndex
+from evoseek.systems.demonstrations import Demonstrator, Kind, Mixture, solve_prompt
+from evoseek.systems.tiny import PASSAGES_SHOWN, world_index
+from evoseek.types import Message, Question, Trajectory
+
+ENTITIES = 400
+SLOTS = 128
+LIMITS = Limits(max_turns=6, max_tokens_per_turn=160, max_total_tokens=1600)
+
+Judge = Callable[[World, Trajectory], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """Successes of n tries, by hops (or searches, for `trace`) asked for."""
+
+    name: str
+    temperature: float
+    tries: Mapping[int, int]
+    successes: Mapping[int, int]
+
+    def share(self, *hops: int) -> float:
+        """Share of successes over these hops (all of them if none is named)."""
+        chosen = hops or tuple(self.tries)
+        return sum(self.successes[n] for n in chosen) / max(1, sum(self.tries[n] for n in chosen))
+
+
+class TaskEnv:
+    """An `Environment` whose questions are whole prompts."""
+
+    def __init__(self, role: str, tools: Sequence[Tool]) -> None:
+        self._role = role
+        self._tools = {tool.name: tool for tool in tools}
+
+    @property
+    def role(self) -> str:
+        """Which skill is measured."""
+        return self._role
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """Tools by name."""
+        return self._tools
+
+    def messages(self, question: Question) -> list[Message]:
+        """The question's text as it is."""
+        return [Message("user", question.text)]
+
+
+def measure_skills(
+    policy: Policy, *, seed: int, tries: int = 200, temperatures: Sequence[float] = (0.0, 0.7, 1.0)
+) -> list[Skill]:
+    """Every skill at every temperature, on a world of the training split (no pretraining name occurs in it)."""
+    world = World.generate(seed, ENTITIES, "train")
+    sampler = TorchSampler(policy, slots=SLOTS, max_length=LIMITS.max_total_tokens)
+    with TemporaryDirectory() as folder:
+        index = world_index(world, Path(folder) / "index")
+        template = load_prompts("tiny")["observation"]
+        tools = [SearchTool(index, PASSAGES_SHOWN, template=template)]
+        tasks = _tasks(world, index, seed, tries)
+
+        async def all_of_them() -> list[Skill]:
+            return [
+                await _measure(name, questions, world, judge, TaskEnv(name, tools), policy, sampler, temperature)
+                for temperature in temperatures
+                for name, (questions, judge) in tasks.items()
+            ]
+
+        return asyncio.run(all_of_them())
+
+
+def _tasks(world: World, index: LexicalIndex, seed: int, tries: int) -> dict[str, tuple[list[Question], Judge]]:
+    rng = random.Random(f"skills/{seed}")
+    writer = Demonstrator(world, lambda query: index.find(query, PASSAGES_SHOWN), Mixture(other_phrasing=0.0), rng)
+    return {
+        "solve": (_solving(world, seed, tries, phrasing=0), _answers),
+        "solve, second phrasing": (_solving(world, seed, tries, phrasing=1), _answers),
+        "propose": (_prompts(writer, "propose", tries), _proposes),
+        "trace": (_prompts(writer, "trace", tries), _proposes),
+        "read": (_prompts(writer, "read", tries), _answers),
+    }
+
+
+def _solving(world: World, seed: int, tries: int, *, phrasing: int) -> list[Question]:
+    asked = world.questions(tries, seed=seed, phrasing=phrasing)
+    return [Question(q.id, solve_prompt(q.text), q.golden_answers, q.metadata) for q in asked]
+
+
+def _prompts(writer: Demonstrator, kind: Kind, tries: int) -> list[Question]:
+    """Prompts of demonstrations; `golden_answers` holds what the demonstration answers."""
+    questions: list[Question] = []
+    for number in range(tries):
+        shown = writer.draw(kind)
+        answer = shown[-1].text.split("<answer> ")[1].removesuffix(" </answer>")
+        words = shown[0].text.split()
+        hops = int(words[1]) if words[0] == "propose" else 1
+        questions.append(Question(f"{kind}-{number}", shown[0].text, (answer,), {"hops": hops}))
+    return questions
+
+
+def _answers(world: World, trajectory: Trajectory) -> bool:
+    return exact_match(trajectory.answer or "", trajectory.question.golden_answers) == 1.0
+
+
+def _proposes(world: World, trajectory: Trajectory) -> bool:
+    """Valid: answerable, with the hops that were asked for, by the answer that the proposer gives; for `trace` that is
+    the one it was given."""
+    asked = trajectory.actions[-1].question if trajectory.actions else None
+    if asked is None or trajectory.answer is None:
+        return False
+    verdict = world.oracle(asked)
+    if not verdict.answerable or verdict.answer is None or verdict.hops != trajectory.question.metadata["hops"]:
+        return False
+    wanted = [verdict.answer]
+    given_right = trajectory.role != "trace" or exact_match(trajectory.question.golden_answers[0], wanted) == 1.0
+    return given_right and exact_match(trajectory.answer, wanted) == 1.0
+
+
+async def _measure(
+    name: str,
+    questions: Sequence[Question],
+    world: World,
+    judge: Judge,
+    env: TaskEnv,
+    policy: Policy,
+    sampler: TorchSampler,
+    temperature: float,
+) -> Skill:
+    trajectories = await asyncio.gather(
+        *(
+            run_trajectory(
+                question,
+                env=env,
+                renderer=TagRenderer(policy.tokenizer),
+                sampler=sampler,
+                limits=LIMITS,
+                trajectory_id=f"{name}/{temperature}/{question.id}",
+                temperature=temperature,
+                seed=0,
+            )
+            for question in questions
+        )
+    )
+    tries: dict[int, int] = {}
+    successes: dict[int, int] = {}
+    for trajectory in trajectories:
+        hops = int(str(trajectory.question.metadata["hops"]))
+        tries[hops] = tries.get(hops, 0) + 1
+        successes[hops] = successes.get(hops, 0) + judge(world, trajectory)
+    return Skill(name, temperature, dict(sorted(tries.items())), dict(sorted(successes.items())))

@@ -1,0 +1,81 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evoseek.corpus.questions import load_questions, save_questions
+from evoseek.errors import DataError
+from evoseek.types import Question
+
+
+def write(path, *rows):
+    path.write_text("\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows))
+    return path
+
+
+def test_all_shapes(tmp_path):
+    path = write(
+        tmp_path / "q.jsonl",
+        {"id": "a", "question": " who? ", "golden_answers": ["x", "y"], "metadata": {"source": "nq"}},
+        "",
+        {"question": "what?", "answer": "z", "hops": 2},
+    )
+    assert load_questions(path) == [
+        Question("a", "who?", ("x", "y"), {"source": "nq"}),
+        Question("3", "what?", ("z",), {"hops": 2}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "phrase"),
+    [
+        ("{", "Expecting property name"),
+        ("3", "Expected a JSON object, got int"),
+        ({"question": "who?", "golden_answers": None}, "no golden answer"),
+        ({"question": "who?", "golden_answers": ["x", 3]}, "got 3"),
+        ({"question": " ", "answer": "x"}, "`question`"),
+        ({"question": "who?", "answer": "x", "metadata": 3}, "`metadata`"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path, row, phrase):
+    path = write(tmp_path / "q.jsonl", {"question": "fine", "answer": "x"}, row)
+    with pytest.raises(DataError) as caught:
+        load_questions(path)
+    assert str(caught.value).startswith(f"{path}:2: ")
+    assert phrase in str(caught.value)
+
+
+def test_ids_are_unique(tmp_path):
+    row = {"id": "a", "question": "who?", "answer": "x"}
+    with pytest.raises(DataError, match="occurs twice"):
+        load_questions(write(tmp_path / "q.jsonl", row, row))
+
+
+def test_check_may_refuse(tmp_path):
+    def check(question):
+        raise DataError(f"no {question.text}")
+
+    with pytest.raises(DataError, match=":1: no who"):
+        load_questions(write(tmp_path / "q.jsonl", {"question": "who?", "answer": "x"}), check=check)
+
+
+def test_files_without_questions(tmp_path):
+    with pytest.raises(DataError, match="holds no question"):
+        load_questions(write(tmp_path / "q.jsonl", ""))
+    with pytest.raises(DataError, match="cannot be read"):
+        load_questions(tmp_path / "missing.jsonl")
+    (tmp_path / "latin.jsonl").write_bytes(b"\xff\xfe")
+    with pytest.raises(DataError, match="UTF-8"):
+        load_questions(tmp_path / "latin.jsonl")
+
+
+texts = st.text(min_size=1).map(str.strip).filter(bool)
+
+
+@given(st.lists(st.tuples(texts, st.lists(st.text(), min_size=1)), min_size=1))
+def test_saved_questions_come_back(tmp_path_factory, drawn):
+    questions = [Question(f"q{n}", text, tuple(golden), {"hops": n}) for n, (text, golden) in enumerate(drawn)]
+    path = tmp_path_factory.mktemp("questions") / "q.jsonl"
+    save_questions(path, questions)
+    assert load_questions(path) == questions

@@ -1,0 +1,84 @@
+import asyncio
+import math
+
+import pytest
+
+from evoseek.env.prompts import load_prompts
+from evoseek.env.solver import SolverEnv
+from evoseek.errors import DataError, SamplerError
+from evoseek.eval.evaluate import evaluate
+from evoseek.policy.scripted import ScriptedSampler
+from evoseek.policy.tags import TagRenderer
+from evoseek.policy.tiny_tokenizer import tiny_tokenizer
+from evoseek.reward.functions import AnswerReward
+from evoseek.rollout.limits import Limits
+from evoseek.types import Question
+
+TOKENIZER = tiny_tokenizer()
+QUESTIONS = [Question(f"q{n}", "what is kalo?", ("meri",), {"hops": 1 + n % 2}) for n in range(4)]
+
+
+def run(script, questions=QUESTIONS, metric="exact_match"):
+    sampler = ScriptedSampler(script, TOKENIZER)
+    evaluation = asyncio.run(
+        evaluate(
+            questions,
+            metric=metric,
+            reward=AnswerReward(metric),
+            env=SolverEnv([], load_prompts("tiny")),
+            renderer=TagRenderer(TOKENIZER),
+            sampler=sampler,
+            limits=Limits(),
+            temperature=0.5,
+            seed=3,
+        )
+    )
+    return evaluation, sampler
+
+
+def answers(*texts):
+    return {f"evaluation/q{n}/0": [f"<answer> {text} </answer>"] for n, text in enumerate(texts) if text}
+
+
+def test_every_question_is_asked_exactly_once():
+    evaluation, sampler = run(answers("meri", "kalo", "meri", "kalo"))
+    assert [request.trajectory_id for request in sampler.requests] == [f"evaluation/q{n}/0" for n in range(4)]
+    assert {(request.temperature, request.seed) for request in sampler.requests} == {(0.5, 3)}
+    assert [result.question.id for result in evaluation.results] == ["q0", "q1", "q2", "q3"]
+    assert (evaluation.score.mean, evaluation.score.n, evaluation.score.n_invalid) == (0.5, 4, 0)
+
+
+def test_failures_are_counted_and_neither_wrong_nor_dropped():
+    """q1 has no script: its sampler fails. Of the other three, two are right."""
+    evaluation, _ = run(answers("meri", None, "meri", "kalo"))
+    score = evaluation.score
+    assert (score.n, score.n_invalid) == (4, 1)
+    assert score.mean == pytest.approx(2 / 3)
+    assert evaluation.rewards() == {"q0": 1.0, "q2": 1.0, "q3": 0.0}
+    assert evaluation.metrics()["eval/n_invalid"] == 1.0
+
+
+def test_scores_by_hops():
+    evaluation, _ = run(answers("meri", "kalo", "meri", "meri"))
+    assert {hops: (score.mean, score.n) for hops, score in evaluation.by_hops().items()} == {1: (1.0, 2), 2: (0.5, 2)}
+    assert evaluation.metrics()["eval/reward/hops_2"] == 0.5
+
+
+def test_nothing_valid_gives_no_number():
+    def fail(request):
+        raise SamplerError("down")
+
+    evaluation, _ = run(fail)
+    assert math.isnan(evaluation.score.mean)
+    assert evaluation.score.n_invalid == 4
+
+
+def test_graded_scores_get_an_interval_of_their_own():
+    evaluation, _ = run(answers("meri", "meri kalo", "kalo", "kalo"), metric="f1")
+    assert evaluation.score.mean == pytest.approx((1 + 2 / 3) / 4)
+    assert evaluation.score.interval.low < evaluation.score.mean < evaluation.score.interval.high
+
+
+def test_shared_ids_are_refused():
+    with pytest.raises(DataError, match="share an id"):
+        run(answers("meri"), questions=[QUESTIONS[0], QUESTIONS[0]])

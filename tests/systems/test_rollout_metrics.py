@@ -1,0 +1,62 @@
+import math
+
+import pytest
+
+from evoseek.systems.rollout_metrics import rollout_metrics, tool_latency_s
+from evoseek.types import (
+    Invalid,
+    Question,
+    Scored,
+    Segment,
+    StopReason,
+    ToolCall,
+    ToolResult,
+    Trajectory,
+    TrajectoryGroup,
+)
+
+QUESTION = Question("q", "?", ("a",))
+
+
+def trajectory(reason, tokens, latencies=()):
+    segments = (Segment("prompt", (1, 2, 3)), Segment("action", (4,) * tokens, (0.0,) * tokens))
+    results = tuple(ToolResult(ToolCall("search", {}), "", latency_s=latency) for latency in latencies)
+    return Trajectory("t", QUESTION, "solver", segments, (), results, reason)
+
+
+GROUPS = [
+    TrajectoryGroup(
+        "a",
+        (
+            trajectory(StopReason.ANSWERED, 4, (0.1, 0.3)),
+            trajectory(StopReason.ANSWERED, 6),
+            trajectory(StopReason.TOOL_FAILED, 2),
+        ),
+        (Scored(1.0), Scored(0.0), Invalid(StopReason.TOOL_FAILED)),
+    ),
+    TrajectoryGroup("b", (trajectory(StopReason.MAX_TURNS, 8, (0.2,)),) * 2, (Scored(0.0), Scored(0.0))),
+]
+
+
+def test_numbers_by_hand():
+    metrics = rollout_metrics(GROUPS)
+    assert metrics["reward"] == 0.25
+    assert metrics["reward_std"] == pytest.approx(math.sqrt(0.5) / 2)
+    assert metrics["frac_reward_zero_std"] == 0.5
+    assert metrics["completions/mean_length"] == pytest.approx(28 / 5)
+    assert metrics["tools/call_frequency"] == pytest.approx(4 / 5)
+    assert metrics["rollout/invalid_frac"] == pytest.approx(1 / 5)
+    assert metrics["rollout/stop/answered"] == pytest.approx(2 / 5)
+    assert metrics["rollout/stop/max_turns"] == pytest.approx(2 / 5)
+    assert metrics["rollout/stop/tool_failed"] == pytest.approx(1 / 5)
+    assert sum(value for name, value in metrics.items() if name.startswith("rollout/stop/")) == pytest.approx(1.0)
+    assert tool_latency_s(GROUPS) == pytest.approx(0.8 / 4)
+
+
+def test_numbers_that_cannot_be_had_are_left_out():
+    group = TrajectoryGroup("a", (trajectory(StopReason.DEADLINE, 0),), (Invalid(StopReason.DEADLINE),))
+    metrics = rollout_metrics([group])
+    assert "reward" not in metrics
+    assert "reward_std" not in metrics
+    assert metrics["rollout/invalid_frac"] == 1.0
+    assert tool_latency_s([group]) == 0.0

@@ -1,0 +1,63 @@
+import json
+
+import pytest
+
+from evoseek.config import Config, load_config
+from evoseek.errors import ConfigError
+
+
+def test_later_sources_win(tmp_path):
+    file = tmp_path / "c.toml"
+    file.write_text("[run]\nsteps = 1\nseed = 1\n[policy]\nmodel = 'a'\n")
+    config = load_config(file, options={"run.steps": 2, "run.seed": None, "policy.model": "b"}, sets=["run.steps=3"])
+    assert (config.run.steps, config.run.seed, config.policy.model) == (3, 1, "b")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("learner.learning_rate=1e-4", 1e-4),
+        ("policy.model=/some/path", "/some/path"),
+        ('policy.model="quoted=text"', "quoted=text"),
+        ("learner.betas=[0.9, 0.95]", (0.9, 0.95)),
+    ],
+)
+def test_set_takes_toml_values_and_bare_texts(text, value):
+    section, key = text.partition("=")[0].split(".")
+    assert getattr(getattr(load_config(sets=[text]), section), key) == value
+
+
+def test_resolved_config_is_a_config_file(tmp_path):
+    config = load_config(sets=["run.steps=7", "evaluation.temperature=0"])
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(config.resolved()))
+    assert load_config(file) == config
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("learner.learning_rat", "did you mean learner.learning_rate?"),
+        ("learnr.learning_rate", "did you mean learner?"),
+        ("learning_rate", "did you mean learner.learning_rate?"),
+    ],
+)
+def test_unknown_keys_name_the_nearest(key, hint):
+    with pytest.raises(ConfigError) as caught:
+        load_config(sets=[f"{key}=1"])
+    assert hint in str(caught.value)
+
+
+def test_a_key_like_no_other_gets_no_hint():
+    with pytest.raises(ConfigError, match=r"unknown setting zzz[.]"):
+        load_config(sets=["zzz.qqqq=1"])
+
+
+def test_a_value_where_a_table_is():
+    with pytest.raises(ConfigError, match="not a table"):
+        load_config(sets=["run=3", "run.steps=4"])
+
+
+def test_defaults_are_valid_and_frozen():
+    with pytest.raises(Exception, match="frozen"):
+        Config().run.steps = 3
