@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from time import monotonic
 from typing import Literal
 
 from rich.console import Console
@@ -67,9 +67,9 @@ def train(
     run: RunDirectory,
     *,
     console: Console,
-    seconds: float | None = None,
+    max_seconds: float = math.inf,
 ) -> bool:
-    """Train, or go on with a run whose lock the caller holds, for at most about `seconds`.
+    """Train, or go on with a run whose lock the caller holds, for about `max_seconds` of steps at most.
 
     Returns False if Ctrl-C ended it early. Raises ConfigError for an unknown system and whatever training raises.
     """
@@ -78,13 +78,14 @@ def train(
 
     with (
         stop_on_interrupt(lambda: _announce_stop(console)) as interrupted,
-        TrainingProgress(console, seconds=seconds) as progress,
+        TrainingProgress(console, max_seconds=max_seconds) as progress,
     ):
         loop = search_r1_loop(config, run)
         if loop.start:
             say(console, f"Resuming {run.path} after step {loop.start}.")
         loop.progress = progress
-        loop.should_stop = _either(interrupted, _after(seconds))
+        loop.should_stop = interrupted
+        loop.max_seconds = max_seconds
         step = asyncio.run(loop.run())
     if interrupted():
         say(console, f"Stopped after step {step}. The same command goes on from there.")
@@ -188,12 +189,3 @@ def say(console: Console, text: str) -> None:
 
 def _announce_stop(console: Console) -> None:
     say(console, "Stopping after this step; its checkpoint is saved. Press Ctrl-C again to abort at once.")
-
-
-def _after(seconds: float | None) -> Callable[[], bool]:
-    end = None if seconds is None else monotonic() + seconds
-    return lambda: end is not None and monotonic() >= end
-
-
-def _either(first: Callable[[], bool], second: Callable[[], bool]) -> Callable[[], bool]:
-    return lambda: first() or second()

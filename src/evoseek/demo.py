@@ -25,7 +25,7 @@ from evoseek.eval.evaluate import Evaluation, Result
 from evoseek.eval.statistics import paired_test
 from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.report.metrics import read_metrics
-from evoseek.report.tables import evaluation_table
+from evoseek.report.tables import comparison_table, evaluation_table
 from evoseek.report.trajectories import trajectory_text
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
@@ -34,6 +34,7 @@ ENTITIES = 1000
 TRAINING_QUESTIONS = 4000
 EVALUATION_QUESTIONS = 500
 OTHER_PHRASING = 1
+SAMPLED, GREEDY = "sampled", "greedy"
 
 
 def run_demo(directory: Path, *, seed: int, max_minutes: float, console: Console) -> bool:
@@ -87,7 +88,7 @@ def demo_config(directory: Path, seed: int) -> Config:
 
 
 def measure(agent: Agent) -> dict[str, Evaluation]:
-    """The held-out exact match of a policy as it answers in training, greedily, asked otherwise, and without search."""
+    """The held-out score of a policy as it answers in training, greedily, asked in other words, and without search."""
     settings = agent.config.evaluation
     world = Path(settings.path).parent
     questions = read_questions(settings.path, setting="evaluation.path")
@@ -97,10 +98,10 @@ def measure(agent: Agent) -> dict[str, Evaluation]:
 
     async def all_of_them() -> dict[str, Evaluation]:
         return {
-            f"T = {temperature:g}": await searching.evaluate(questions, temperature=temperature),
-            "greedy": await searching.evaluate(questions, temperature=0.0),
-            "other phrasing": await searching.evaluate(rephrased, temperature=temperature),
-            "search off": await agent.solver(None).evaluate(questions, temperature=temperature),
+            SAMPLED: await searching.evaluate(questions, temperature=temperature),
+            GREEDY: await searching.evaluate(questions, temperature=0.0),
+            "sampled, other phrasing": await searching.evaluate(rephrased, temperature=temperature),
+            "sampled, search off": await agent.solver(None).evaluate(questions, temperature=temperature),
         }
 
     return asyncio.run(all_of_them())
@@ -108,20 +109,22 @@ def measure(agent: Agent) -> dict[str, Evaluation]:
 
 def show(before: dict[str, Evaluation], after: dict[str, Evaluation], config: Config, console: Console) -> None:
     """Tables, a paired test, and one question as it was answered before and after."""
-    for name in before:
-        title = f"Held-out {config.reward.metric}, {name}, 95 % intervals"
-        console.print(evaluation_table(title, {"before": before[name], "after": after[name]}))
-    old, new = (next(iter(evaluations.values())).rewards() for evaluations in (before, after))
+    title = f"Held-out {config.reward.metric} with 95 % intervals"
+    for name in (SAMPLED, GREEDY):
+        drawn = f"temperature {config.rollout.temperature:g}" if name == SAMPLED else name
+        console.print(evaluation_table(f"{title}, {drawn}", {"before": before[name], "after": after[name]}))
+    console.print(comparison_table(title, before, after))
+    old, new = (evaluations[SAMPLED].rewards() for evaluations in (before, after))
     shared = [key for key in old if key in new]
     test = paired_test([old[key] for key in shared], [new[key] for key in shared])
-    say(console, f"Paired: {test.difference:+.3f} over {test.n} questions, p = {test.p_value:.2g}.")
+    say(console, f"Paired, sampled: {test.difference:+.3f} over {test.n} questions, p = {test.p_value:.2g}.")
     for name, result in zip(("before", "after"), best_example(before, after), strict=True):
         say(console, f"\nOne question {name}:\n{trajectory_text(result.trajectory, result.outcome)}")
 
 
 def best_example(before: dict[str, Evaluation], after: dict[str, Evaluation]) -> tuple[Result, Result]:
     """The question of most hops that training turned from wrong to right; any question if there is none."""
-    old, new = (next(iter(evaluations.values())) for evaluations in (before, after))
+    old, new = (evaluations[SAMPLED] for evaluations in (before, after))
     pairs = list(zip(old.results, new.results, strict=True))
     learnt = [
         pair
@@ -137,10 +140,11 @@ def _train(config: Config, run: RunDirectory, *, seconds: float, console: Consol
     if made is not None and (made.step >= config.run.steps or spent >= seconds):
         say(console, f"{run.path} is trained already ({made.step} steps, {spent:.0f} s): its results are shown again.")
         return True
-    return train("search-r1", config, run, seconds=seconds - spent, console=console)
+    return train("search-r1", config, run, max_seconds=seconds - spent, console=console)
 
 
 def _ask_line(directory: Path, question: str) -> str:
     program = "evoseek" if shutil.which("evoseek") else os.path.relpath(sys.argv[0])
     words = [program, "ask", "--run-dir", str(directory / "run"), "--index", str(directory / "evaluation" / "index")]
-    return shlex.join([*words, question])
+    quoted = shlex.quote(question) if set(question) & set('"$`\\!') else f'"{question}"'
+    return f"{shlex.join(words)} {quoted}"

@@ -1,6 +1,10 @@
 """The whole way through the command line: train, resume, evaluate, ask."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 
 from safetensors.torch import load_file
 
@@ -80,3 +84,20 @@ def test_index_and_search(tmp_path, cli):
     assert status == 0
     assert "Oslo" in out
     assert "kiwi" not in out
+
+
+def test_ctrl_c_finishes_the_step_saves_and_says_how_to_go_on(setting, tmp_path, cli):
+    command = [sys.executable, "-c", "from evoseek.cli import main; main()"]
+    words = setting.train(tmp_path / "run", "--steps", "100000", "--set", "evaluation.every=0")
+    process = subprocess.Popen(
+        [*command, *words], stdout=subprocess.PIPE, text=True, env={**os.environ, "COLUMNS": "200"}
+    )
+    for line in process.stdout:
+        if line.startswith("step 2/"):
+            process.send_signal(signal.SIGINT)
+            break
+    rest = process.stdout.read()
+    assert process.wait(timeout=30) == 130
+    assert "The same command goes on" in rest
+    last = rows(tmp_path / "run/metrics.jsonl")[-1]["step"]
+    assert (tmp_path / f"run/checkpoints/step-{last:06d}/state.json").exists()

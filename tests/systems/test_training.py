@@ -85,3 +85,10 @@ def test_progress_sees_every_row():
     run(recorder, evaluate=recorder.evaluate, progress=seen.append)
     assert [progress.step for progress in seen] == [0, 1, 2, 3, 4, 5]
     assert seen[1].metrics == recorder.rows[1]
+
+
+def test_a_time_limit_counts_steps_and_saves():
+    recorder = Recorder()
+    last, _ = run(recorder, max_seconds=0.0)
+    assert last == 1
+    assert recorder.events == [("step", 1), ("save", 1)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from time import monotonic
+import math
 from types import TracebackType
 
 from rich.console import Console
@@ -13,17 +13,17 @@ from evoseek.systems.training import Progress
 
 
 class TrainingProgress:
-    """A context manager to be called after every step. `seconds` is the time limit of the run, if it has one."""
+    """A context manager to be called after every step. `max_seconds` is the training loop's limit."""
 
-    def __init__(self, console: Console, *, seconds: float | None = None) -> None:
+    def __init__(self, console: Console, *, max_seconds: float = math.inf) -> None:
         self._console = console
-        self._seconds = seconds
+        self._max_seconds = max_seconds
         self._bar = Bar(
             TextColumn("step"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"), console=console
         )
         self._task = self._bar.add_task("", total=None)
-        self._began = monotonic()
-        self._first_step: int | None = None
+        self._seconds = 0.0
+        self._steps = 0
         self._held_out: float | None = None
 
     def __enter__(self) -> TrainingProgress:
@@ -39,8 +39,9 @@ class TrainingProgress:
 
     def __call__(self, progress: Progress) -> None:
         """Show one step."""
-        if self._first_step is None:
-            self._first_step = progress.step - 1
+        if "step/seconds" in progress.timings:
+            self._seconds += progress.timings["step/seconds"]
+            self._steps += 1
         self._held_out = progress.metrics.get("eval/reward", self._held_out)
         text = self.describe(progress)
         if self._console.is_terminal:
@@ -63,12 +64,10 @@ class TrainingProgress:
         ]
         if self._held_out is not None:
             parts.insert(1, f"held-out {self._held_out:.3f}")
-        if progress.step:
+        if self._steps:
             parts.append(f"left {self._time_left(progress):.0f} s")
         return "  ".join(parts)
 
     def _time_left(self, progress: Progress) -> float:
-        elapsed = monotonic() - self._began
-        done = max(progress.step - (self._first_step or 0), 1)
-        left = elapsed / done * (progress.steps - progress.step)
-        return left if self._seconds is None else max(min(left, self._seconds - elapsed), 0.0)
+        left = self._seconds / self._steps * (progress.steps - progress.step)
+        return max(min(left, self._max_seconds - self._seconds), 0.0)

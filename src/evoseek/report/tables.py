@@ -29,3 +29,11 @@ def evaluation_table(title: str, evaluations: Mapping[str, Evaluation]) -> Table
         table.add_row(str(hops), *cells)
     table.add_row("all", *(score_text(evaluation.score) for evaluation in evaluations.values()), style="bold")
     return table
+
+
+def comparison_table(title: str, before: Mapping[str, Evaluation], after: Mapping[str, Evaluation]) -> Table:
+    """One row for each way of asking, over all hops; columns before and after."""
+    table = Table("", "before", "after", title=title)
+    for name, evaluation in before.items():
+        table.add_row(name, score_text(evaluation.score), score_text(after[name].score))
+    return table

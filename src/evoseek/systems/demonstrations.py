@@ -24,6 +24,7 @@ from evoseek.types import Passage
 Retrieve = Callable[[str], list[Passage]]
 Kind = Literal["solve", "propose", "trace", "read", "copy"]
 NOTHING = "unknown"
+MAX_TRIES = 1000
 HOP_SHARES: dict[Kind, tuple[int, int, int, int]] = {
     "solve": (1, 1, 1, 1),
     "propose": (3, 3, 3, 2),
@@ -77,8 +78,8 @@ class Demonstrator:
     def draw(self, kind: Kind | None = None) -> Demonstration:
         """A demonstration of this kind, or of a kind drawn by the mixture's shares.
 
-        The number of hops is drawn before anything else and kept until a demonstration succeeds: longer ones fail more
-        often (retrieval must find every link), and would otherwise be rare.
+        The number of hops is drawn before anything else and kept over many tries: longer demonstrations fail more often
+        (retrieval must find every link), and would otherwise be rare. In a few small worlds some are impossible.
         """
         shares = self.mixture.shares
         chosen = kind or self.rng.choices(list(shares), list(shares.values()))[0]
@@ -89,11 +90,12 @@ class Demonstrator:
             "read": self.read,
             "copy": self.copy,
         }
-        hops = self.rng.choices((1, 2, 3, 4), HOP_SHARES[chosen])[0]
         while True:
-            made = write[chosen](hops)
-            if made is not None:
-                return made
+            hops = self.rng.choices((1, 2, 3, 4), HOP_SHARES[chosen])[0]
+            for _ in range(MAX_TRIES):
+                made = write[chosen](hops)
+                if made is not None:
+                    return made
 
     def _chain(self, hops: int) -> tuple[str, list[str], list[Fact]] | None:
         start, relations = self.world.draw_chain(self.rng, hops)

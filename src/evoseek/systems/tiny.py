@@ -28,7 +28,7 @@ from evoseek.loss.cross_entropy import CrossEntropyLoss
 from evoseek.policy.load import Policy, load_policy, save_policy
 from evoseek.policy.tags import TagRenderer
 from evoseek.policy.tiny_model import tiny_config, tiny_model
-from evoseek.policy.tiny_tokenizer import tiny_tokenizer
+from evoseek.policy.tiny_tokenizer import END, PADDING, tiny_tokenizer
 from evoseek.search.lexical import LexicalIndex
 from evoseek.systems.demonstrations import Demonstration, Demonstrator, Mixture
 from evoseek.types import Message, Passage, TrainingSample
@@ -42,7 +42,7 @@ class TinyRecipe:
     """All that a build depends on. `tokens_per_step` counts prompts and observations too."""
 
     seed: int = 0
-    steps: int = 800
+    steps: int = 700
     copying_steps: int = 40
     tokens_per_step: int = 16_384
     steps_per_world: int = 3
@@ -148,9 +148,8 @@ def _begin(work: Path, recipe: TinyRecipe) -> tuple[Policy, Learner, int, list[f
     found = latest_checkpoint(work)
     if found is None:
         tokenizer = tiny_tokenizer()
-        config = tiny_config(
-            len(tokenizer), eos_token_id=int(tokenizer.eos_token_id), pad_token_id=int(tokenizer.pad_token_id)
-        )
+        end, padding = tokenizer.convert_tokens_to_ids([END, PADDING])
+        config = tiny_config(len(tokenizer), eos_token_id=end, pad_token_id=padding)
         policy = Policy(tiny_model(config, recipe.seed), tokenizer, "tiny")
     else:
         policy = load_policy(str(found.policy))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -60,9 +61,11 @@ class TrainingLoop:
 
     A row of metrics is written for every step and, where `evaluate` is given, for step 0 before any training.
     `evaluate` runs every `evaluate_every` steps and after the last; its numbers join the step's row. A checkpoint is
-    kept every `checkpoint_every` steps, after the last, and when `should_stop` says to stop after the current step. If
-    more than `max_invalid` of the rollouts are Invalid in three steps in a row, training ends with TrainingError: what
-    fails is outside the policy, and going on would waste the machine.
+    kept every `checkpoint_every` steps, after the last, and when it stops early: because `should_stop` says so, or
+    because its steps have taken `max_seconds` (their evaluations included, as in `step/seconds`).
+
+    If more than `max_invalid` of the rollouts are Invalid in three steps in a row, training ends with TrainingError:
+    what fails is outside the policy, and going on would waste the machine.
     """
 
     system: System
@@ -75,6 +78,7 @@ class TrainingLoop:
     evaluate: Evaluate | None = None
     evaluate_every: int = 0
     max_invalid: float = 0.5
+    max_seconds: float = math.inf
     should_stop: Callable[[], bool] = lambda: False
     progress: Callable[[Progress], None] = lambda _: None
 
@@ -83,7 +87,7 @@ class TrainingLoop:
         step = self.start
         if step == 0 and self.evaluate is not None:
             self._log(0, await self.evaluate(0), {})
-        failing = 0
+        failing, spent = 0, 0.0
         stopping = self.should_stop()
         while step < self.steps and not stopping:
             step += 1
@@ -92,11 +96,13 @@ class TrainingLoop:
             metrics = dict(report.metrics)
             if self.evaluate is not None and self._is_due(step, self.evaluate_every):
                 metrics |= await self.evaluate(step)
-            self._log(step, metrics, {**report.timings, "step/seconds": perf_counter() - started})
+            seconds = perf_counter() - started
+            spent += seconds
+            self._log(step, metrics, {**report.timings, "step/seconds": seconds})
             failing = failing + 1 if len(report.failures) > self.max_invalid * report.num_rollouts else 0
             if failing == _INVALID_STEPS:
                 raise TrainingError(_too_many_failures(step, report))
-            stopping = self.should_stop()
+            stopping = self.should_stop() or spent >= self.max_seconds
             if stopping or self._is_due(step, self.checkpoint_every):
                 self.checkpoints.save(step)
         return step

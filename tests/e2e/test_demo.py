@@ -1,0 +1,37 @@
+"""The demonstration from end to end, on small worlds with an untrained policy: what it shows, and its second run."""
+
+import pytest
+
+from evoseek import demo
+from evoseek.policy import load
+from evoseek.policy.tiny_model import tiny_config, tiny_model
+from evoseek.policy.tiny_tokenizer import tiny_tokenizer
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def small_demo(monkeypatch, tmp_path):
+    tokenizer = tiny_tokenizer()
+    config = tiny_config(len(tokenizer), eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id)
+    load.save_policy(load.Policy(tiny_model(config, 0), tokenizer, "tiny"), tmp_path / "tiny")
+    monkeypatch.setattr(load, "tiny_policy_dir", lambda: tmp_path / "tiny")
+    monkeypatch.setattr(demo, "ENTITIES", 200)
+    monkeypatch.setattr(demo, "TRAINING_QUESTIONS", 40)
+    monkeypatch.setattr(demo, "EVALUATION_QUESTIONS", 20)
+
+
+def test_demo_shows_what_it_promises_and_runs_twice(small_demo, tmp_path, cli):
+    words = ("demo", "--run-dir", tmp_path / "demo", "--max-minutes", 0.05)
+    status, out, err = cli(*words)
+    assert status == 0, err
+    for phrase in ("before", "after", "greedy", "search off", "other phrasing", "n=20", "question:", "curves.png"):
+        assert phrase in out
+    assert f"ask --run-dir {tmp_path}/demo/run --index {tmp_path}/demo/evaluation/index" in " ".join(out.split())
+    metrics = (tmp_path / "demo/run/metrics.jsonl").read_bytes()
+
+    status, again, err = cli(*words)
+    assert status == 0, err
+    assert "trained already" in again
+    assert (tmp_path / "demo/run/metrics.jsonl").read_bytes() == metrics
+    assert again[again.index("Held-out") :] == out[out.index("Held-out") :]
