@@ -100,7 +100,7 @@ def test_imports_inside_functions_are_for_the_command_line_and_optional_extras_o
                 assert not {name for name in inner if name.startswith("evoseek")}, module
 
 
-@pytest.mark.parametrize("statement", ["import evoseek", "import evoseek.cli"])
+@pytest.mark.parametrize("statement", ["import evoseek", "import evoseek.cli", "import evoseek.config"])
 def test_start_is_light(statement):
     code = (
         f"{statement}; import sys; print([m for m in ('torch', 'transformers', 'numpy', 'scipy') if m in sys.modules])"

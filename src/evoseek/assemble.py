@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from transformers.utils import logging as transformers_logging
+
 from evoseek.config import MAY_DIFFER_ON_RESUME, Config
 from evoseek.corpus.questions import load_questions
 from evoseek.env.prompts import PromptSet, load_prompts
@@ -34,6 +36,8 @@ from evoseek.systems.search_r1 import SearchR1
 from evoseek.systems.training import Evaluate, TrainingLoop
 from evoseek.types import Question, Trajectory
 
+transformers_logging.disable_progress_bar()  # bars about a few files of weights; downloads keep theirs
+
 
 @dataclass(frozen=True, slots=True)
 class Agent:
@@ -54,6 +58,7 @@ class Agent:
         if prompts == "auto":
             prompts = "tiny" if config.policy.model == "tiny" else "default"
         rollout = config.rollout
+        _check_length(policy, rollout.max_total_tokens)
         return cls(
             config=config,
             policy=policy,
@@ -209,6 +214,15 @@ def make_learner(config: Config, policy: Policy) -> Learner:
         temperature=config.rollout.temperature,
         token_budget=settings.token_budget,
     )
+
+
+def _check_length(policy: Policy, max_total_tokens: int) -> None:
+    longest = getattr(policy.model.config.get_text_config(), "max_position_embeddings", None)
+    if longest is not None and max_total_tokens > longest:
+        raise ConfigError(
+            f"rollout.max_total_tokens is {max_total_tokens}, but the model {policy.name} was made for at most "
+            f"{longest} tokens. Set rollout.max_total_tokens to {longest} or less."
+        )
 
 
 def _evaluate_with(solver: Solver, questions: list[Question], *, temperature: float) -> Evaluate:

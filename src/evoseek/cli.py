@@ -67,7 +67,7 @@ def index(
     max_words: Annotated[int, typer.Option(help="Longest passage, in words.")] = 100,
 ) -> None:
     """Index a corpus for searching; says what was skipped and why."""
-    from evoseek.commands import build_index
+    from evoseek.commands.index import build_index
 
     build_index(corpus, directory, stemming=stemming.value, max_words=max_words, console=Console())
 
@@ -79,7 +79,7 @@ def search(
     k: Annotated[int, typer.Option("-k", min=1, help="How many passages.")] = 5,
 ) -> None:
     """Search an index."""
-    from evoseek.commands import search_index
+    from evoseek.commands.index import search_index
 
     search_index(directory, query, k=k, console=Console())
 
@@ -97,8 +97,8 @@ def train(
     set_: Sets = None,
 ) -> None:
     """Train a policy. Ctrl-C finishes the step and saves; the same command goes on."""
-    from evoseek.commands import draw
-    from evoseek.commands import train as train_system
+    from evoseek.commands.train import draw
+    from evoseek.commands.train import train as train_system
     from evoseek.config import load_config
     from evoseek.runs import RunDirectory
 
@@ -132,8 +132,8 @@ def evaluate(
 ) -> None:
     """Score a policy on questions, each asked exactly once; with 95 % intervals, by number of hops."""
     from evoseek.assemble import evaluation_temperature
-    from evoseek.commands import evaluate as evaluate_agent
-    from evoseek.commands import load_agent
+    from evoseek.commands.ask import evaluate as evaluate_agent
+    from evoseek.commands.ask import load_agent
 
     agent = load_agent(
         run_dir,
@@ -155,8 +155,8 @@ def ask(
     set_: Sets = None,
 ) -> None:
     """Ask a policy: prints the answer, the searches made and the passages it rests on."""
-    from evoseek.commands import ask as ask_agent
-    from evoseek.commands import load_agent
+    from evoseek.commands.ask import ask as ask_agent
+    from evoseek.commands.ask import load_agent
 
     options = {"search.index": index, "policy.model": model}
     ask_agent(load_agent(run_dir, config, options=options, sets=set_ or ()), question, console=Console())
@@ -171,7 +171,7 @@ def build(
     seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
 ) -> None:
     """Train the tiny policy from scratch, on worlds of the pretraining split."""
-    from evoseek.commands import build_tiny
+    from evoseek.commands.tiny import build_tiny
 
     if not build_tiny(directory, work, variant=variant, steps=steps, seed=seed, console=Console()):
         raise typer.Exit(INTERRUPTED)

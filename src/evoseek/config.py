@@ -61,8 +61,8 @@ class RolloutConfig(Section):
     slots: int = Field(default=160, ge=1, description="rollouts whose keys and values are held at once")
     max_turns: int = Field(default=5, ge=1)
     max_tool_calls: int = Field(default=5, ge=0)
-    max_tokens_per_turn: int = Field(default=64, ge=1)
-    max_total_tokens: int = Field(default=1024, ge=2)
+    max_tokens_per_turn: int = Field(default=96, ge=1)
+    max_total_tokens: int = Field(default=1600, ge=2)
     deadline_s: float | None = Field(default=None, gt=0, description="seconds; a rollout beyond it is Invalid")
 
 

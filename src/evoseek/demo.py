@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 
 from evoseek.assemble import Agent, open_index, read_questions
-from evoseek.commands import draw, say, train
+from evoseek.commands.train import draw, train
 from evoseek.config import Config, load_config
 from evoseek.corpus.questions import save_questions
 from evoseek.corpus.world import Split, World
@@ -25,6 +25,7 @@ from evoseek.eval.evaluate import Evaluation, Result
 from evoseek.eval.statistics import paired_test
 from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.report.metrics import read_metrics
+from evoseek.report.printable import say
 from evoseek.report.tables import comparison_table, evaluation_table
 from evoseek.report.trajectories import trajectory_text
 from evoseek.runs import RunDirectory

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-import evoseek.commands
+import evoseek.commands.train
 from evoseek.cli import main as command_line  # before torch: sets how its threads wait
 from evoseek.learner.learner import Learner
 from evoseek.policy.sampler import TorchSampler
@@ -65,8 +65,7 @@ def run(order, answer):
     killer.watch(Learner, "update")
     killer.watch(JsonlMetrics, "write", torn_row)
     killer.watch(TrajectoryWriter, "write", torn_row)
-    evoseek.commands.plot_curves = lambda run: run.curves  # slow, and no part of the state
-    evoseek.commands.draw = lambda run, console: None
+    evoseek.commands.train.draw = lambda run, console: None  # slow, and no part of the state
     sys.argv = ["evoseek", "train", "search-r1", "--config", order["config"], "--run-dir", order["run_dir"]]
     try:
         command_line()

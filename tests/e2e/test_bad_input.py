@@ -71,6 +71,11 @@ def test_model_without_chat_template_in_tool_format(setting, tmp_path, cli):
     refused(cli(*setting.train(tmp_path / "run", "--set", "policy.format=tools")), "template")
 
 
+def test_rollouts_longer_than_the_model_can_take(setting, tmp_path, cli):
+    result = cli(*setting.train(tmp_path / "run", "--set", "rollout.max_total_tokens=300"))
+    refused(result, "max_total_tokens is 300", "at most 256")
+
+
 def test_empty_corpus(tmp_path, cli):
     (tmp_path / "corpus").mkdir()
     refused(cli("index", tmp_path / "corpus", tmp_path / "index"), "No readable document")

@@ -6,11 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
+from transformers.models.auto.tokenization_auto import get_tokenizer_config
 
 from evoseek.errors import PolicyError
 from evoseek.files import replace_directory
 
+_PLAIN_TOKENIZERS = ("PreTrainedTokenizerFast", "TokenizersBackend")
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -39,7 +47,7 @@ def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32"
     source = str(tiny_policy_dir()) if name_or_dir == "tiny" else name_or_dir
     _check_directory(source)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source)
+        tokenizer = _load_tokenizer(source)
         model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
             source, dtype=_DTYPES[dtype], attn_implementation="sdpa", use_safetensors=True
         )
@@ -62,6 +70,17 @@ def save_policy(policy: Policy, directory: Path) -> None:
     with replace_directory(directory) as partial:
         policy.model.save_pretrained(partial)
         policy.tokenizer.save_pretrained(partial)
+
+
+def _load_tokenizer(source: str) -> PreTrainedTokenizerBase:
+    """The tokenizer as it was saved.
+
+    A tokenizer.json that declares no class of its own is taken as it is: for some model types (qwen2) the automatic
+    class would silently put the rules of that type's usual tokenizer in the place of the saved ones.
+    """
+    declared = get_tokenizer_config(source).get("tokenizer_class")
+    kind = PreTrainedTokenizerFast if declared in _PLAIN_TOKENIZERS else AutoTokenizer
+    return kind.from_pretrained(source)
 
 
 def _check_directory(source: str) -> None:

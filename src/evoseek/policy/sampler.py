@@ -1,9 +1,10 @@
 """Continuous batching of turns over a fixed number of key/value slots, inside the event loop.
 
 A trajectory holds one slot from its first turn until it is released; while it waits for a tool its keys and values
-stay, so that its next turn computes the new observation only. One asyncio task alternates between prefill (several new
-tokens for each of some rows) and decoding (one token for every row that is sampling), and lets other coroutines run
-after each step. No thread and no clock is involved: the same requests in the same order give the same bits.
+stay, so that its next turn computes the new observation only. One asyncio task makes one forward pass after the other,
+each with the next token of every trajectory that is sampling and the new context of those that are about to, and lets
+other coroutines run in between. No thread and no clock is involved: the same requests in the same order give the same
+bits.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -21,22 +21,18 @@ import torch
 from evoseek.errors import SamplerError
 from evoseek.policy.draw import draw_tokens
 from evoseek.policy.load import Policy
+from evoseek.policy.packed import Span, packed_logits
 from evoseek.policy.random_streams import turn_uniforms
-from evoseek.policy.slots import PADDING, SlotCache
+from evoseek.policy.slots import SlotCache
 from evoseek.policy.stops import StopRule, StopRules
 from evoseek.types import Completion, SampleRequest
 
-# Scheduling, in counts and never in seconds. Rows wait for each other so that prefill batches are not tiny, but no
-# longer than this: a sixth as many rows as are decoding, or so many decode steps.
-_PREFILL_SHARE = 6
-_PREFILL_MAX_WAIT = 4
-# The largest prefill batch by default, in tokens. A CPU is fully busy with a small batch, and rows of like lengths need
-# less padding; a GPU needs a large one. A batch ends earlier when so large a share of that size would be padding.
-CPU_PREFILL_TOKENS = 512
+# Single tokens attend over slots 0 .. last one that decodes. When fewer than this share of them decode, slots are
+# exchanged so that those that do come first.
+_COMPACT_BELOW = 0.75
+# The most tokens prefilled in one pass by default: a CPU is fully busy with a small batch, a GPU needs a large one.
+CPU_PREFILL_TOKENS = 2048
 GPU_PREFILL_TOKENS = 16384
-_PADDING_SHARE = 12
-# Decoding covers slots 0 .. last busy one. When fewer than this share of them are busy, busy ones move to the front.
-_COMPACT_BELOW = 0.8
 # How often to yield after turns have finished, so that short chains of callbacks come back with their next request.
 _YIELDS_AFTER_FINISH = 4
 
@@ -47,13 +43,12 @@ class SamplerStats:
 
     action_tokens: int = 0
     prefill_tokens: int = 0
-    prefill_batches: int = 0
-    decode_steps: int = 0
+    steps: int = 0
     busy_s: float = 0.0
 
     def clear(self) -> None:
         """Set every count to zero."""
-        self.action_tokens = self.prefill_tokens = self.prefill_batches = self.decode_steps = 0
+        self.action_tokens = self.prefill_tokens = self.steps = 0
         self.busy_s = 0.0
 
 
@@ -85,8 +80,9 @@ class TorchSampler:
     """Samples with the policy's model in place, on its device (protocols.Sampler).
 
     slots: how many trajectories are held at once; others wait until one is released, in order of arrival. max_length:
-    the longest context plus completion, by default what the model's configuration allows. prefill_tokens: the largest
-    prefill batch, in tokens with padding. After a change of the model's weights call `reset`, raise `policy_version`.
+    the longest context plus completion, by default what the model's configuration allows. prefill_tokens: how many
+    tokens of new context are computed at most before every trajectory that is sampling gets its next token. After a
+    change of the model's weights call `reset` and raise `policy_version`. The model is put in evaluation mode.
     """
 
     def __init__(
@@ -102,9 +98,9 @@ class TorchSampler:
         self._cache = SlotCache(policy.model, slots=slots, max_length=self.max_length)
         self._rules = StopRules(policy.tokenizer, _eos_ids(policy))
         self._slots: list[_Row | None] = [None] * slots
-        self._rows: dict[str, _Row] = {}
+        self._rows: dict[str, _Row] = {}  # by trajectory, as are the turns
+        self._turns: dict[str, _Turn] = {}  # queued, or in a row
         self._queue: deque[_Turn] = deque()
-        self._steps_waited = 0
         self._driver: asyncio.Task[None] | None = None
 
     async def sample(self, request: SampleRequest) -> Completion:
@@ -119,23 +115,26 @@ class TorchSampler:
             self._rules.rule(request.stop),
             turn_uniforms(request.seed, request.trajectory_id, request.turn, request.max_tokens),
         )
+        self._turns[request.trajectory_id] = turn
         self._queue.append(turn)
         self._wake()
         try:
             return await turn.future
         except asyncio.CancelledError:
-            self._drop(turn)
+            self.release(request.trajectory_id)
             raise
 
     def release(self, trajectory_id: str) -> None:
         """Free the slot of a trajectory that has ended. Unknown ids are ignored."""
+        turn = self._turns.pop(trajectory_id, None)
         row = self._rows.pop(trajectory_id, None)
-        if row is None:
-            return
-        self._slots[row.slot] = None
+        if row is not None:
+            self._slots[row.slot] = None
+        elif turn is not None:
+            self._queue.remove(turn)
+        if turn is not None and not turn.future.done():
+            turn.future.set_exception(SamplerError(f"trajectory '{trajectory_id}' was released while sampling."))
         self._wake()
-        if row.turn is not None and not row.turn.future.done():
-            row.turn.future.set_exception(SamplerError(f"trajectory '{trajectory_id}' was released while sampling."))
 
     def reset(self) -> None:
         """Forget all keys and values, as after a change of weights. Turns under way start over from their ids."""
@@ -165,10 +164,10 @@ class TorchSampler:
                 f"the request of '{name}' has ids from {min(ids)} to {max(ids)}, but the model knows 0 to "
                 f"{self._vocabulary - 1}. Use the tokenizer that belongs to the model."
             )
-        row = self._rows.get(name)
-        if (row and row.turn) or any(turn.request.trajectory_id == name for turn in self._queue):
+        if name in self._turns:
             raise SamplerError(
-                f"trajectory '{name}' asked for a turn while another is being sampled; await that first."
+                f"trajectory '{name}' asked for a turn while another is being sampled; expected one at a time. Await the "
+                "first, or give trajectories ids of their own."
             )
 
     # The driver
@@ -213,104 +212,41 @@ class TorchSampler:
             _begin(row, turn, self.policy_version)
         self._queue = waiting
 
+    @torch.inference_mode()
     def _step(self, busy: list[_Row]) -> bool:
-        """One round: prefill if it is due, then one token for every row that is decoding. True if a turn finished."""
-        decoding = [row for row in busy if _missing(row) == 1]
-        waiting = [row for row in busy if _missing(row) > 1]
-        finished = False
-        if waiting and (self._steps_waited >= _PREFILL_MAX_WAIT or len(waiting) * _PREFILL_SHARE >= len(decoding)):
-            finished = self._prefill(waiting)
-            self._steps_waited = 0
-            decoding = [row for row in busy if row.turn is not None and _missing(row) == 1]
-        elif waiting:
-            self._steps_waited += 1
-        if decoding:
-            finished |= self._decode(decoding)
-        return finished
-
-    @torch.inference_mode()
-    def _prefill(self, rows: list[_Row]) -> bool:
-        """Compute what is missing of each row, longest first, in batches; sample where nothing is left to compute."""
-        finished = False
-        while rows:
-            rows.sort(key=_missing, reverse=True)
-            width = min(_missing(rows[0]), self._prefill_tokens)
-            batch = sorted(rows[: self._batch_size(rows, width)], key=_slot)
-            starts = [row.cached for row in batch]
-            ends = [min(row.cached + width, len(row.ids)) for row in batch]
-            # Padding stands on the left, so that every row's last token is in the last column.
-            pads = [width - end + start for start, end in zip(starts, ends, strict=True)]
-            spans = list(zip(batch, starts, ends, pads, strict=True))
-            ids, logprobs = self._forward(
-                [row.slot for row in batch],
-                [row.turn for row in batch],
-                [[0] * pad + row.ids[start:end] for row, start, end, pad in spans],
-                [[PADDING] * pad + list(range(start, end)) for _, start, end, pad in spans],
-                length=max(ends),
-            )
-            for row, end, token, logprob in zip(batch, ends, ids, logprobs, strict=True):
-                row.cached = end
-                if end == len(row.ids):
-                    finished |= self._append(row, token, logprob)
-            rows = [row for row in rows if row.turn is not None and _missing(row) > 1]
-            self.stats.prefill_tokens += sum(ends) - sum(starts)
-            self.stats.prefill_batches += 1
-        return finished
-
-    def _batch_size(self, rows: list[_Row], width: int) -> int:
-        """How many of the rows, longest first, make one prefill batch: all that fit, until padding costs too much."""
-        allowed = self._prefill_tokens // _PADDING_SHARE
-        for size, row in enumerate(rows):
-            allowed -= max(0, width - _missing(row))
-            if allowed < 0 or (size + 1) * width > self._prefill_tokens:
-                return max(1, size)
-        return len(rows)
-
-    @torch.inference_mode()
-    def _decode(self, rows: list[_Row]) -> bool:
-        """Sample the next token of every row, given in order of slots. Slots in between compute to no effect."""
-        if len(rows) < _COMPACT_BELOW * (rows[-1].slot + 1):
-            rows = self._compact(rows)
-        count = rows[-1].slot + 1
-        turns: list[_Turn | None] = [None] * count
-        tokens, positions = [[0]] * count, [[PADDING]] * count
-        for row in rows:
-            turns[row.slot] = row.turn
-            tokens[row.slot] = [row.ids[-1]]
-            positions[row.slot] = [row.cached]
-        ids, logprobs = self._forward(range(count), turns, tokens, positions, length=max(len(row.ids) for row in rows))
-        finished = False
-        for row in rows:
-            row.cached += 1
-            finished |= self._append(row, ids[row.slot], logprobs[row.slot])
-        self.stats.decode_steps += 1
-        return finished
-
-    def _forward(
-        self,
-        slots: Sequence[int],
-        turns: Sequence[_Turn | None],
-        tokens: list[list[int]],
-        positions: list[list[int]],
-        length: int,
-    ) -> tuple[list[int], list[float]]:
-        """Compute tokens [R, T] at positions [R, T] of slots [R]; draw one token per row from the last column."""
-        position_ids, mask = self._cache.aim(slots, positions, length)
-        device = position_ids.device
-        logits = self._model(
-            input_ids=torch.tensor(tokens, device=device),
-            position_ids=position_ids,
-            attention_mask=mask,
-            past_key_values=self._cache,
-            use_cache=True,
-            logits_to_keep=1,
-        ).logits[:, -1]
-        temperatures = [turn.request.temperature if turn else 0.0 for turn in turns]
-        uniforms = [turn.uniforms[len(turn.ids)] if turn else 0.0 for turn in turns]
+        """One forward pass and one token for every row whose context is complete then. True if a turn finished."""
+        spans = self._spans(busy)
+        rows = [row for span in spans if (row := self._slots[span.slot]) is not None]
+        turns = [row.turn for row in rows if row.turn is not None]
+        logits = packed_logits(self._model, self._cache, spans)
         ids, logprobs = draw_tokens(
-            logits, torch.tensor(temperatures, device=device), torch.tensor(uniforms, device=device)
+            logits,
+            torch.tensor([turn.request.temperature for turn in turns], device=logits.device),
+            torch.tensor([turn.uniforms[len(turn.ids)] for turn in turns], device=logits.device),
         )
-        return ids.tolist(), logprobs.tolist()
+        finished = False
+        for row, span, token, logprob in zip(rows, spans, ids.tolist(), logprobs.tolist(), strict=True):
+            row.cached = span.end
+            if row.cached == len(row.ids):
+                finished |= self._append(row, token, logprob)
+        self.stats.steps += 1
+        return finished
+
+    def _spans(self, busy: list[_Row]) -> list[Span]:
+        """What the next forward pass computes: the last token of rows that decode, and of the others, in order of
+        slots, what is missing, as far as the budget goes."""
+        decoding = [row for row in busy if _missing(row) == 1]
+        if decoding and len(decoding) < _COMPACT_BELOW * (decoding[-1].slot + 1):
+            self._compact(decoding)
+        spans = [Span(row.slot, row.cached, row.ids[row.cached :]) for row in decoding]
+        budget = self._prefill_tokens
+        for row in busy:
+            if _missing(row) > 1 and budget > 0:
+                ids = row.ids[row.cached : row.cached + budget]
+                spans.append(Span(row.slot, row.cached, ids))
+                budget -= len(ids)
+        self.stats.prefill_tokens += self._prefill_tokens - budget
+        return sorted(spans, key=lambda span: (len(span.ids), span.slot))
 
     def _append(self, row: _Row, token: int, logprob: float) -> bool:
         """Add a sampled token to a row; True, with the completion handed over, if its turn ends there."""
@@ -330,17 +266,17 @@ class TorchSampler:
         if not stopped and len(turn.ids) < turn.request.max_tokens:
             return False
         row.turn = None
+        del self._turns[row.trajectory_id]
         if not turn.future.done():
             reason = "stop" if stopped else "length"
             turn.future.set_result(Completion(tuple(turn.ids), tuple(turn.logprobs), reason, turn.policy_version))
         return True
 
-    def _compact(self, rows: list[_Row]) -> list[_Row]:
-        """Exchange slots so that these rows have the first ones; give them in the new order."""
-        count = len(rows)
-        here = {row.slot for row in rows}
-        vacant = [slot for slot in range(count) if slot not in here]
-        moving = [row for row in rows if row.slot >= count]
+    def _compact(self, rows: list[_Row]) -> None:
+        """Exchange slots so that these rows, given in order of slots, have the first ones."""
+        kept = {row.slot for row in rows}
+        vacant = [slot for slot in range(len(rows)) if slot not in kept]
+        moving = rows[len(rows) - len(vacant) :]
         others = [self._slots[slot] for slot in vacant]
         length = max(row.cached for row in (*moving, *others) if row is not None)
         self._cache.swap(vacant, [row.slot for row in moving], length)
@@ -349,38 +285,35 @@ class TorchSampler:
             if other is not None:
                 other.slot = row.slot
             row.slot = slot
-        return sorted(rows, key=_slot)
-
-    # Ends other than the good one
-
-    def _drop(self, turn: _Turn) -> None:
-        """Take back a turn whose caller has gone, and the slot with it."""
-        if turn in self._queue:
-            self._queue.remove(turn)
-            return
-        row = self._rows.get(turn.request.trajectory_id)
-        if row is not None and row.turn is turn:
-            row.turn = None
-            self.release(row.trajectory_id)
 
     def _fail(self, error: Exception) -> None:
         """Hand an error to everyone who waits, and start from nothing."""
-        turns = [*self._queue, *(row.turn for row in self._rows.values() if row.turn is not None)]
+        turns = list(self._turns.values())
         self._abandon()
         for turn in turns:
             if not turn.future.done():
-                text = f"the embedded sampler failed while computing: {type(error).__name__}: {error}"
-                told = SamplerError(text if not isinstance(error, SamplerError) else str(error))
-                told.__cause__ = error
-                turn.future.set_exception(told)
+                turn.future.set_exception(_told(error))
 
     def _abandon(self) -> None:
         """Forget every trajectory and request."""
         self._queue.clear()
+        self._turns.clear()
         self._rows.clear()
         self._slots = [None] * len(self._slots)
         self._cache.clear()
         self._driver = None
+
+
+def _told(error: Exception) -> SamplerError:
+    """What a caller is told of an error in the driver: a new object each time, as each is raised on its own."""
+    if isinstance(error, SamplerError):
+        return SamplerError(str(error))
+    told = SamplerError(
+        f"the embedded sampler failed while computing: {type(error).__name__}: {error} Every turn that was being sampled "
+        "ended with this error. If memory ran out, lower the number of slots, max_length or prefill_tokens."
+    )
+    told.__cause__ = error
+    return told
 
 
 def _begin(row: _Row, turn: _Turn, policy_version: int) -> None:
@@ -396,10 +329,6 @@ def _begin(row: _Row, turn: _Turn, policy_version: int) -> None:
 
 def _missing(row: _Row) -> int:
     return len(row.ids) - row.cached
-
-
-def _slot(row: _Row) -> int:
-    return row.slot
 
 
 def _eos_ids(policy: Policy) -> list[int]:

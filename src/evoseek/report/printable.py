@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from rich.console import Console
+
 
 def printable(text: str) -> str:
     """The text with every control character but newline and tab replaced: a document cannot steer the terminal."""
     return "".join(char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def say(console: Console, text: str) -> None:
+    """Print text as it is, whatever it holds."""
+    console.print(printable(text), markup=False, highlight=False, soft_wrap=True)

@@ -11,6 +11,8 @@ from rich.progress import Progress as Bar
 
 from evoseek.systems.training import Progress
 
+STOPPING = "Stopping after this step; its checkpoint is saved. Press Ctrl-C again to abort at once."
+
 
 class TrainingProgress:
     """A context manager to be called after every step. `max_seconds` is the training loop's limit."""

@@ -148,7 +148,7 @@ def _begin(work: Path, recipe: TinyRecipe) -> tuple[Policy, Learner, int, list[f
     found = latest_checkpoint(work)
     if found is None:
         tokenizer = tiny_tokenizer()
-        end, padding = tokenizer.convert_tokens_to_ids([END, PADDING])
+        end, padding = (tokenizer.get_vocab()[name] for name in (END, PADDING))
         config = tiny_config(len(tokenizer), eos_token_id=end, pad_token_id=padding)
         policy = Policy(tiny_model(config, recipe.seed), tokenizer, "tiny")
     else:

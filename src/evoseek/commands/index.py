@@ -1,0 +1,44 @@
+"""Indexing a corpus and searching it. No torch is loaded for this."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+
+from evoseek.corpus.documents import read_corpus
+from evoseek.corpus.passages import split_document
+from evoseek.corpus.read_report import ReadReport
+from evoseek.report.printable import say
+from evoseek.search.analyser import Analyser
+from evoseek.search.lexical import LexicalIndex
+from evoseek.types import Passage
+
+
+def build_index(
+    corpus: Path, directory: Path, *, stemming: Literal["none", "english"], max_words: int, console: Console
+) -> None:
+    """Read a corpus, cut it into passages, index them, and say what was skipped."""
+    report = ReadReport()
+
+    def passages() -> Iterator[Passage]:
+        for document in read_corpus(corpus, report=report):
+            yield from split_document(document, max_words=max_words)
+
+    index = LexicalIndex.build(directory, passages(), analyser=Analyser(stemming))
+    say(console, report.summary())
+    if report.skipped_count:
+        say(console, report.table())
+    say(console, f"{len(index):,} passages indexed in {directory}")
+
+
+def search_index(directory: Path, query: str, *, k: int, console: Console) -> None:
+    """Print the best passages."""
+    found = asyncio.run(LexicalIndex.open(directory).search([query], k))[0]
+    for rank, passage in enumerate(found, start=1):
+        say(console, f"{rank}. {passage.title}  [{passage.id}, score {passage.score or 0.0:.3f}]\n   {passage.text}")
+    if not found:
+        say(console, "Nothing was found.")

@@ -1,0 +1,49 @@
+"""Building the tiny policy."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from evoseek.errors import ConfigError
+from evoseek.files import write_atomic
+from evoseek.policy.load import load_policy
+from evoseek.report.printable import say
+from evoseek.report.progress import STOPPING
+from evoseek.report.tiny_card import tiny_card
+from evoseek.runs import RunDirectory
+from evoseek.systems.interrupt import stop_on_interrupt
+from evoseek.systems.tiny import VARIANTS, BuildProgress, TinyRecipe, build
+from evoseek.systems.tiny_skills import measure_skills
+
+
+def build_tiny(directory: Path, work: Path, *, variant: str, steps: int | None, seed: int, console: Console) -> bool:
+    """Build the tiny policy, or go on with a build, and write a README with its skills beside it.
+
+    Returns False if Ctrl-C ended it early. Raises ConfigError for an unknown variant.
+    """
+    if variant not in VARIANTS:
+        raise ConfigError(f"There is no variant {variant!r} of the tiny policy. There are: {', '.join(VARIANTS)}.")
+    recipe = TinyRecipe(seed=seed, mixture=VARIANTS[variant])
+    if steps is not None:
+        recipe = replace(recipe, steps=steps)
+
+    def watch(progress: BuildProgress) -> None:
+        say(console, f"step {progress.step}/{progress.steps}  loss {progress.loss:.4f}")
+
+    with RunDirectory(work).locked(), stop_on_interrupt(lambda: say(console, STOPPING)) as interrupted:
+        finished = build(directory, work, recipe, progress=watch, should_stop=interrupted)
+    if not finished:
+        say(console, "Stopped. The same command goes on from there.")
+        return False
+    say(console, f"Written to {directory}. Measuring what it can do ...")
+    command = f"evoseek tiny build {directory} --variant {variant} --steps {recipe.steps} --seed {seed}"
+    losses = [json.loads(line)["loss"] for line in (work / "losses.jsonl").read_text(encoding="utf-8").splitlines()]
+    skills = measure_skills(load_policy(str(directory)), seed=seed)
+    card = tiny_card(recipe, losses, skills, command=command)
+    write_atomic(directory / "README.md", card)
+    say(console, card)
+    return True

@@ -1,0 +1,175 @@
+"""One forward pass over new tokens of many trajectories, packed one after the other without padding.
+
+Prefill and decoding are the same here: each trajectory adds a span of one or more tokens to what its slot holds. All of
+a model but its attention treats tokens one by one, so the N tokens go through it as a batch of one row. Attention is
+ours, registered with transformers under a name of its own and switched on for the pass alone: the single tokens attend
+together over a view of the slots, without a copy; the longer spans attend in groups of like lengths, padded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+from evoseek.errors import PolicyError
+from evoseek.policy.slots import SlotCache
+
+_NAME = "evoseek_slots"
+_ALIKE = 4  # spans attend in one group if the longest is at most so many times the shortest
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """New tokens of one slot, which holds `start` positions already."""
+
+    slot: int
+    start: int
+    ids: Sequence[int]
+
+    @property
+    def end(self) -> int:
+        """The length of the slot with them."""
+        return self.start + len(self.ids)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """R rows of T queries that attend together."""
+
+    slots: Tensor | int  # [R], or the first R
+    length: int  # of keys and values read
+    queries: Tensor  # [R * T] into the N tokens; any token where there is none
+    shape: tuple[int, int]  # R, T
+    mask: Tensor  # [R, 1, T, length], additive
+    kept: Tensor  # [N'] into R * T: the queries that are tokens, in their order
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """What attention needs to know of a forward pass."""
+
+    cache: SlotCache
+    groups: Sequence[_Group]
+
+
+def packed_logits(model: PreTrainedModel, cache: SlotCache, spans: Sequence[Span]) -> Tensor:
+    """Add the spans to their slots; give the logits [S, V] after the last token of each of S spans.
+
+    The slots are distinct; the spans come in the order of (number of tokens, slot).
+    """
+    device = model.device
+    sizes = torch.tensor([len(span.ids) for span in spans])
+    ends = sizes.cumsum(0)
+    ids = torch.tensor([token for span in spans for token in span.ids], device=device)
+    starts = torch.tensor([span.start for span in spans])
+    slots = torch.tensor([span.slot for span in spans])
+    positions = torch.arange(len(ids)) + (starts - ends + sizes).repeat_interleave(sizes)
+    positions = positions.to(device)
+    cache.aim(slots.repeat_interleave(sizes).to(device), positions, max(span.end for span in spans))
+    config: Any = model.config.get_text_config()
+    usual = config._attn_implementation
+    config._attn_implementation = _NAME
+    try:
+        return model(
+            input_ids=ids[None],
+            position_ids=positions[None],
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=(ends - 1).to(device),
+            slot_pass=_Pass(cache, _groups(spans, model.dtype, device)),
+        ).logits[0]
+    finally:
+        config._attn_implementation = usual
+
+
+def _groups(spans: Sequence[Span], dtype: torch.dtype, device: torch.device) -> list[_Group]:
+    """The groups, in the order of the spans."""
+    singles = next((number for number, span in enumerate(spans) if len(span.ids) > 1), len(spans))
+    groups = [_single_tokens(spans[:singles], dtype, device)] if singles else []
+    first, token = singles, singles
+    while first < len(spans):
+        last = first
+        low = high = len(spans[first].ids)
+        while last < len(spans):
+            low, high = min(low, len(spans[last].ids)), max(high, len(spans[last].ids))
+            if high > _ALIKE * low:
+                break
+            last += 1
+        groups.append(_longer_spans(spans[first:last], token, dtype, device))
+        token += sum(len(span.ids) for span in spans[first:last])
+        first = last
+    return groups
+
+
+def _single_tokens(spans: Sequence[Span], dtype: torch.dtype, device: torch.device) -> _Group:
+    """Every slot up to the last one attends, so that keys and values need no copy; what idle slots give is dropped."""
+    rows, length = spans[-1].slot + 1, max(span.end for span in spans)
+    slots = torch.tensor([span.slot for span in spans])
+    queries = torch.zeros(rows, dtype=torch.long).index_copy_(0, slots, torch.arange(len(spans)))
+    positions = torch.zeros(rows, dtype=torch.long).index_copy_(0, slots, torch.tensor([span.start for span in spans]))
+    mask = _mask(positions[:, None].to(device), length, dtype)
+    return _Group(rows, length, queries.to(device), (rows, 1), mask, slots.to(device))
+
+
+def _longer_spans(spans: Sequence[Span], first_token: int, dtype: torch.dtype, device: torch.device) -> _Group:
+    sizes = torch.tensor([len(span.ids) for span in spans])
+    width, length = int(sizes.max()), max(span.end for span in spans)
+    steps = torch.arange(width)
+    is_token = steps < sizes[:, None]  # [R, T]
+    queries = torch.where(is_token, (first_token + sizes.cumsum(0) - sizes)[:, None] + steps, 0)
+    positions = torch.tensor([span.start for span in spans])[:, None] + steps  # past the end, more is seen: dropped
+    return _Group(
+        slots=torch.tensor([span.slot for span in spans], device=device),
+        length=length,
+        queries=queries.flatten().to(device),
+        shape=(len(spans), width),
+        mask=_mask(positions.to(device), length, dtype),
+        kept=is_token.flatten().nonzero().squeeze(1).to(device),
+    )
+
+
+def _mask(positions: Tensor, length: int, dtype: torch.dtype) -> Tensor:
+    """[R, 1, T, length] for queries at positions [R, T]: 0 up to a query's own position, minus infinity after it."""
+    hidden = torch.arange(length, device=positions.device) > positions[:, None, :, None]
+    return torch.zeros(hidden.shape, dtype=dtype, device=positions.device).masked_fill_(hidden, float("-inf"))
+
+
+def _attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    slot_pass: _Pass | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Attention in the shape transformers asks for: queries [1, heads, N, head size] to outputs [1, N, heads, ...].
+
+    The keys and values given are those of the new tokens, which the cache has taken already; they are read from there.
+    """
+    extras = [name for name in ("softcap", "s_aux", "position_bias") if kwargs.get(name) is not None]
+    if slot_pass is None or extras:
+        raise PolicyError(
+            f"the embedded sampler got a {type(module).__name__} that "
+            + (f"needs {', '.join(extras)}" if extras else "does not hand its arguments on to attention")
+            + ", which it does not have. Choose a model with ordinary attention, such as Qwen2, Qwen3 or Llama."
+        )
+    layer = cast(int, module.layer_idx)
+    outputs: list[Tensor] = []
+    for group in slot_pass.groups:
+        rows, width = group.shape
+        queries = query[0].index_select(1, group.queries).unflatten(1, (rows, width)).transpose(0, 1)
+        keys, values = slot_pass.cache.read(layer, group.slots, group.length)
+        output, _ = sdpa_attention_forward(module, queries, keys, values, group.mask, scaling=scaling)
+        outputs.append(output.flatten(0, 1).index_select(0, group.kept))  # [N', heads, head size]
+    return torch.cat(outputs)[None], None
+
+
+AttentionInterface.register(_NAME, _attend)
