@@ -208,7 +208,7 @@ def report(title: str, unit: str, pairs: list[tuple[float, float]], target: floa
     ours, other = (median(column) for column in zip(*pairs, strict=True))
     ratios = sorted(left / right for left, right in pairs)
     print(
-        f"{title:12}  continuous {ours:8.0f} {unit}   other {other:8.0f} {unit}   "
+        f"{title}: continuous {ours:.0f} {unit}, other {other:.0f} {unit}, "
         f"ratio {median(ratios):.2f} ({ratios[0]:.2f}-{ratios[-1]:.2f}), target {target:.2f}"
     )
 
@@ -216,6 +216,7 @@ def report(title: str, unit: str, pairs: list[tuple[float, float]], target: floa
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--slots", type=int, default=64)
+    parser.add_argument("--slow-slots", type=int, default=32, help="slots for the measure with slow tools")
     parser.add_argument("--trajectories", type=int, default=512)
     parser.add_argument("--kv-heads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=3)
@@ -223,14 +224,14 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     policy = make_policy(options.kv_heads)
-    size = (policy, options.slots, options.trajectories)
-    print(f"{options.slots} slots, {options.kv_heads} KV heads, {options.threads} threads, {options.repeats} repeats")
-    speed = median(plain_decoding(policy, options.slots) for _ in range(options.repeats))
-    print(f"decoding      {speed:.0f} tokens/s at a KV length of about 300")
-    pairs = [against_full_batch(*size, seed) for seed in range(options.repeats)]
-    report("full batch", "tokens/s", pairs, 0.85)
-    pairs = [against_lock_step(*size, seed) for seed in range(options.repeats)]
-    report("slow tools", "rollouts/s", pairs, 3.0)
+    slots, count, seeds = options.slots, options.trajectories, range(options.repeats)
+    print(f"{options.kv_heads} KV heads, {options.threads} threads, {count} trajectories, {options.repeats} repeats")
+    speed = median(plain_decoding(policy, slots) for _ in seeds)
+    print(f"plain decoding, {slots} slots: {speed:.0f} tokens/s at a KV length of about 300")
+    pairs = [against_full_batch(policy, slots, count, seed) for seed in seeds]
+    report(f"full batch, {slots} slots", "tokens/s", pairs, 0.85)
+    pairs = [against_lock_step(policy, options.slow_slots, count, seed) for seed in seeds]
+    report(f"slow tools, {options.slow_slots} slots", "rollouts/s", pairs, 3.0)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import os
 import shlex
 import shutil
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -38,11 +39,31 @@ OTHER_PHRASING = 1
 SAMPLED, GREEDY = "sampled", "greedy"
 
 
-def run_demo(directory: Path, *, seed: int, max_minutes: float, console: Console) -> bool:
-    """Generate worlds, measure, train by GRPO, measure again, and show what changed.
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """Held-out scores by name (`SAMPLED`, `GREEDY`, ...) before and after training."""
 
-    A second call goes on with an unfinished run, or shows a finished one again without training. Returns False if
-    Ctrl-C ended it early.
+    before: dict[str, Evaluation]
+    after: dict[str, Evaluation]
+
+
+def run_demo(directory: Path, *, seed: int, max_minutes: float, console: Console) -> bool:
+    """Learn, and show what changed. Returns False if Ctrl-C ended it early."""
+    learnt = learn(directory, seed=seed, max_minutes=max_minutes, console=console)
+    if learnt is None:
+        return False
+    show(learnt.before, learnt.after, demo_config(directory, seed), console)
+    draw(RunDirectory(directory / "run"), console)
+    question = best_example(learnt.before, learnt.after)[1].question.text
+    say(console, f"Ask it something about the held-out world:\n  {_ask_line(directory, question)}")
+    return True
+
+
+def learn(directory: Path, *, seed: int, max_minutes: float, console: Console) -> Learnt | None:
+    """Generate worlds, measure, train by GRPO, measure again.
+
+    A second call goes on with an unfinished run, or measures a finished one again without training. None if Ctrl-C
+    ended it early.
     """
     run = RunDirectory(directory / "run")
     with run.locked():
@@ -53,14 +74,9 @@ def run_demo(directory: Path, *, seed: int, max_minutes: float, console: Console
         say(console, f"Measuring the policy before training on {EVALUATION_QUESTIONS} held-out questions ...")
         before = measure(Agent.load(config))
         if not _train(config, run, seconds=60 * max_minutes, console=console):
-            return False
+            return None
         say(console, "Measuring it after training ...")
-        after = measure(Agent.load(config, checkpoint=latest_checkpoint(run.path)))
-    show(before, after, config, console)
-    draw(run, console)
-    question = best_example(before, after)[1].question.text
-    say(console, f"Ask it something about the held-out world:\n  {_ask_line(directory, question)}")
-    return True
+        return Learnt(before, measure(Agent.load(config, checkpoint=latest_checkpoint(run.path))))
 
 
 def make_world(directory: Path, split: Split, seed: int, questions: int) -> None:
@@ -69,7 +85,9 @@ def make_world(directory: Path, split: Split, seed: int, questions: int) -> None
         return
     world = World.generate(seed, ENTITIES, split)
     LexicalIndex.build(directory / "index", world.passages())
-    save_questions(directory / "rephrased.jsonl", world.questions(200, seed=seed, phrasing=OTHER_PHRASING))
+    save_questions(
+        directory / "rephrased.jsonl", world.questions(EVALUATION_QUESTIONS, seed=seed, phrasing=OTHER_PHRASING)
+    )
     save_questions(directory / "questions.jsonl", world.questions(questions, seed=seed))
 
 

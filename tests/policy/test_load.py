@@ -57,3 +57,65 @@ def test_pickled_weights_are_refused(tmp_path: Path) -> None:
 def test_an_unknown_type_of_number_is_refused() -> None:
     with pytest.raises(PolicyError, match="float32"):
         load_policy("tiny", dtype="float8")
+
+
+def test_saving_again_replaces_the_whole_directory(tmp_path: Path) -> None:
+    policy = made("llama")
+    save_policy(policy, tmp_path / "policy")
+    (tmp_path / "policy" / "stray").touch()
+    with torch.no_grad():
+        policy.model.lm_head.weight.fill_(2.0)
+    save_policy(policy, tmp_path / "policy")
+    loaded = load_policy(str(tmp_path / "policy"))
+    assert torch.all(loaded.model.lm_head.weight == 2.0)
+    assert not loaded.model.training
+    assert [path.name for path in tmp_path.iterdir()] == ["policy"]
+    assert not (tmp_path / "policy" / "stray").exists()
+
+
+def test_a_tokenizer_without_padding_pads_with_the_end(tmp_path: Path) -> None:
+    policy = made("qwen2")
+    policy.tokenizer.pad_token = None
+    save_policy(policy, tmp_path)
+    assert load_policy(str(tmp_path)).tokenizer.pad_token == policy.tokenizer.eos_token
+
+
+def test_the_type_of_numbers_asked_for(tmp_path: Path) -> None:
+    save_policy(made("llama"), tmp_path)
+    assert load_policy(str(tmp_path), dtype="bfloat16").model.dtype == torch.bfloat16
+
+
+def test_an_unknown_model_or_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(PolicyError, match="Check the name and the network"):
+        load_policy("nobody/no-such-model")
+
+
+def test_an_unknown_device(tmp_path: Path) -> None:
+    save_policy(made("llama"), tmp_path)
+    with pytest.raises(PolicyError, match="could not be loaded on 'nonsense'"):
+        load_policy(str(tmp_path), device="nonsense")
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen2"])
+@pytest.mark.parametrize("damage", ["config", "weights", "no weights", "no tokenizer"])
+def test_a_damaged_directory_is_refused(kind: str, damage: str, tmp_path: Path) -> None:
+    save_policy(made(kind), tmp_path)
+    weights = tmp_path / "model.safetensors"
+    if damage == "config":
+        (tmp_path / "config.json").write_text("{")
+    elif damage == "weights":
+        weights.write_bytes(weights.read_bytes()[:100])
+    elif damage == "no weights":
+        weights.unlink()
+    else:
+        for path in tmp_path.glob("token*"):
+            path.unlink()
+    with pytest.raises(PolicyError, match="could not be loaded"):
+        load_policy(str(tmp_path))
+
+
+def test_no_progress_bar_of_the_library_is_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    save_policy(made("llama"), tmp_path / "policy")
+    load_policy(str(tmp_path / "policy"))
+    assert capfd.readouterr().err == ""

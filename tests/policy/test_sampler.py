@@ -20,11 +20,13 @@ from transformers import (
 
 from evoseek.errors import SamplerError
 from evoseek.policy.load import Policy
+from evoseek.policy.random_streams import turn_uniforms
 from evoseek.policy.sampler import TorchSampler
 from evoseek.protocols import Sampler
 from evoseek.types import Completion, SampleRequest, StopConditions
 
 VOCABULARY = 96
+NO_STOP = StopConditions()
 SIZES = {
     "vocab_size": VOCABULARY,
     "hidden_size": 32,
@@ -72,7 +74,7 @@ class Rollout:
     completions: list[Completion] = field(default_factory=list)
     contexts: list[list[int]] = field(default_factory=list)
 
-    async def run(self, sampler: Sampler, stop: StopConditions = StopConditions()) -> None:
+    async def run(self, sampler: Sampler, stop: StopConditions = NO_STOP) -> None:
         ids = list(self.prompt)
         for turn, (count, observation) in enumerate(self.turns):
             request = SampleRequest(self.name, turn, tuple(ids), count, self.temperature, stop, seed=3)
@@ -104,7 +106,7 @@ def rollouts(count: int, *, seed: int = 0) -> list[Rollout]:
     ]
 
 
-def play(sampler: TorchSampler, scripts: list[Rollout], stop: StopConditions = StopConditions()) -> list[Rollout]:
+def play(sampler: TorchSampler, scripts: list[Rollout], stop: StopConditions = NO_STOP) -> list[Rollout]:
     async def main() -> None:
         await asyncio.wait_for(asyncio.gather(*(script.run(sampler, stop) for script in scripts)), 30)
 
@@ -135,3 +137,322 @@ def test_logprobs_equal_a_plain_forward_pass(kind: str, slots: int, prefill_toke
             assert torch.allclose(torch.tensor(completion.logprobs), logprobs, atol=1e-5, rtol=0)
             if script.temperature == 0:
                 assert completion.token_ids == tuple(table.argmax(-1).tolist())
+
+
+def test_trajectories_that_outnumber_the_slots_are_all_served_and_only_new_tokens_are_computed():
+    scripts = rollouts(30)
+    sampler = TorchSampler(policy(), slots=4, max_length=400)
+    play(sampler, scripts)
+    assert all(len(script.completions) == len(script.turns) for script in scripts)
+    # Every id of the last context is computed once, except that single tokens count as decoded, not prefilled.
+    new = 0
+    for script in scripts:
+        held = 0
+        for context, completion in zip(script.contexts, script.completions, strict=True):
+            missing = len(context) - held
+            new += missing if missing > 1 else 0
+            held = len(context) + len(completion.token_ids) - 1
+    assert sampler.stats.prefill_tokens == new
+    assert sampler.stats.action_tokens == sum(len(c.token_ids) for s in scripts for c in s.completions)
+
+
+def test_the_same_requests_give_the_same_bits():
+    first, second = (
+        [script.completions for script in play(TorchSampler(policy(), slots=6, max_length=400), rollouts(25))]
+        for _ in range(2)
+    )
+    assert first == second
+
+
+def test_tokens_depend_on_neither_slots_nor_neighbours():
+    """A token is a function of seed, trajectory, turn and the model's distribution: the batch moves only rounding."""
+    together = tokens(play(TorchSampler(policy(), slots=40, max_length=400), rollouts(40)))
+    few = tokens(play(TorchSampler(policy(), slots=3, max_length=400, prefill_tokens=24), rollouts(40)))
+    alone = [tokens(play(TorchSampler(policy(), slots=1, max_length=400), [script]))[0] for script in rollouts(40)]
+    assert together == few == alone
+
+
+def test_each_token_is_the_one_its_uniform_points_at():
+    chosen = policy()
+    for script in play(TorchSampler(chosen, slots=4, max_length=400), rollouts(8)):
+        for turn, (context, completion) in enumerate(zip(script.contexts, script.completions, strict=True)):
+            if script.temperature == 0:
+                continue
+            _, table = plain_logprobs(chosen.model, context, completion, script.temperature)
+            above = table.double().exp().cumsum(-1)
+            uniforms = turn_uniforms(3, script.name, turn, len(completion.token_ids))
+            for row, token, uniform in zip(above, completion.token_ids, uniforms, strict=True):
+                assert (row[token - 1] if token else 0.0) - 1e-5 <= uniform <= row[token] + 1e-5
+
+
+def test_another_seed_trajectory_or_turn_gives_other_tokens():
+    async def sample(name: str, turn: int, seed: int) -> tuple[int, ...]:
+        request = SampleRequest(name, turn, (1, 2, 3), 24, 1.0, NO_STOP, seed)
+        return (await TorchSampler(policy(), slots=1, max_length=64).sample(request)).token_ids
+
+    streams = [("a", 0, 0), ("b", 0, 0), ("a", 1, 0), ("a", 0, 1)]
+    assert len({asyncio.run(sample(*stream)) for stream in streams}) == 4
+
+
+def test_temperature_sharpens_and_the_logprob_is_that_of_the_tempered_distribution():
+    chosen = policy()
+    script = play(TorchSampler(chosen, slots=1, max_length=64), [Rollout("t", [5, 6], [(20, [])], temperature=0.3)])[0]
+    tempered, _ = plain_logprobs(chosen.model, [5, 6], script.completions[0], 0.3)
+    plain, _ = plain_logprobs(chosen.model, [5, 6], script.completions[0], 1.0)
+    assert torch.allclose(torch.tensor(script.completions[0].logprobs), tempered, atol=1e-5, rtol=0)
+    assert tempered.sum() > plain.sum() + 1
+
+
+class Spelling(torch.nn.Module):
+    """Makes a model write a text over and over: after any id of the text's characters it wants the next one."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = [ord(character) - 32 for character in text]
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        position = hidden[..., 0].round().long() % len(self.text)
+        return 100.0 * torch.nn.functional.one_hot(torch.tensor(self.text)[position], VOCABULARY).float()
+
+
+def speller(text: str) -> Policy:
+    """A policy that writes `text` in a loop: its hidden state is its position, its head the text."""
+    chosen = policy()
+
+    def positions(module: torch.nn.Module, args: object, kwargs: dict[str, torch.Tensor], output: object) -> object:
+        output.last_hidden_state = kwargs["position_ids"][..., None].float().repeat(1, 1, 32)  # type: ignore[attr-defined]
+        return output
+
+    chosen.model.base_model.register_forward_hook(positions, with_kwargs=True)
+    chosen.model.lm_head = Spelling(text)
+    return chosen
+
+
+def written(chosen: Policy, stop: StopConditions, count: int = 40) -> tuple[str, str]:
+    script = play(TorchSampler(chosen, slots=2, max_length=80), [Rollout("t", [0], [(count, [])])], stop)[0]
+    return chosen.tokenizer.decode(list(script.completions[0].token_ids)), script.completions[0].finish_reason
+
+
+def test_a_stop_string_over_many_tokens_ends_the_completion_and_stays_in_it():
+    chosen = speller("a > b </search> c </answer> ")
+    assert written(chosen, StopConditions(strings=("</answer>", "</search>"))) == ("a > b </search>", "stop")
+    assert written(chosen, StopConditions(strings=("</answer>",))) == ("a > b </search> c </answer>", "stop")
+    assert written(chosen, StopConditions(strings=("b ",))) == ("a > b ", "stop")
+    assert written(chosen, StopConditions(strings=("none",)), 10) == ("a > b </se", "length")
+
+
+def test_a_stop_string_is_sought_in_the_completion_alone():
+    """The context ends with the first half of the stop string; the second half does not stop."""
+    chosen = speller("search> </search>")
+    assert written(chosen, StopConditions(strings=("</search>",)))[0] == "search> </search>"
+
+
+def test_stop_ids_and_the_models_own_end_stop():
+    chosen = speller("abcdef")
+    identifier = ord("d") - 32
+    assert written(chosen, StopConditions(token_ids=(identifier,))) == ("abcd", "stop")
+    chosen.model.generation_config.eos_token_id = [identifier]
+    assert written(chosen, NO_STOP) == ("abcd", "stop")
+
+
+def test_a_context_that_was_changed_is_computed_from_where_it_differs():
+    chosen = policy()
+    sampler = TorchSampler(chosen, slots=2, max_length=200)
+
+    async def main() -> None:
+        for turn, context in enumerate([(1, 2, 3, 4, 5, 6), (1, 2, 9, 9), (1, 2, 9), (7,)]):
+            completion = await sampler.sample(SampleRequest("t", turn, context, 6, 1.0, NO_STOP, 0))
+            logprobs, _ = plain_logprobs(chosen.model, list(context), completion, 1.0)
+            assert torch.allclose(torch.tensor(completion.logprobs), logprobs, atol=1e-5, rtol=0)
+
+    asyncio.run(main())
+
+
+def test_reset_forgets_what_old_weights_computed_also_in_the_middle_of_a_turn():
+    chosen = policy()
+    sampler = TorchSampler(chosen, slots=3, max_length=200)
+    scripts = rollouts(6, seed=5)
+
+    async def learn() -> None:
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert sampler.stats.action_tokens > 0
+        with torch.no_grad():
+            chosen.model.lm_head.weight.mul_(1.0)
+            chosen.model.model.layers[0].self_attn.v_proj.weight.mul_(0.5)
+        sampler.policy_version += 1
+        sampler.reset()
+
+    async def main() -> None:
+        await asyncio.gather(learn(), *(script.run(sampler) for script in scripts))
+
+    asyncio.run(main())
+    versions = {completion.policy_version for script in scripts for completion in script.completions}
+    assert versions == {0, 1}
+    for script in scripts:
+        for context, completion in zip(script.contexts, script.completions, strict=True):
+            if completion.policy_version == 1:
+                logprobs, _ = plain_logprobs(chosen.model, context, completion, script.temperature)
+                assert torch.allclose(torch.tensor(completion.logprobs), logprobs, atol=1e-5, rtol=0)
+
+
+def test_a_cancelled_caller_frees_its_slot_at_once():
+    async def main() -> None:
+        sampler = TorchSampler(policy(), slots=1, max_length=400)
+        long = asyncio.create_task(sampler.sample(SampleRequest("a", 0, (1,), 300, 1.0, NO_STOP, 0)))
+        queued = asyncio.create_task(sampler.sample(SampleRequest("b", 0, (1,), 5, 1.0, NO_STOP, 0)))
+        waiting = asyncio.create_task(sampler.sample(SampleRequest("c", 0, (1,), 5, 1.0, NO_STOP, 0)))
+        for _ in range(6):
+            await asyncio.sleep(0)
+        assert not long.done()
+        queued.cancel()
+        long.cancel()
+        assert len((await asyncio.wait_for(waiting, 5)).token_ids) == 5
+        with pytest.raises(asyncio.CancelledError):
+            await long
+        assert sampler.stats.action_tokens < 20
+        # the same trajectory may come again
+        sampler.release("c")
+        assert len((await sampler.sample(SampleRequest("a", 0, (1,), 5, 1.0, NO_STOP, 0))).token_ids) == 5
+
+    asyncio.run(main())
+
+
+def test_a_deadline_ends_a_turn():
+    async def main() -> None:
+        sampler = TorchSampler(policy(), slots=1, max_length=512)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await sampler.sample(SampleRequest("a", 0, (1,), 500, 1.0, NO_STOP, 0))
+        assert len((await sampler.sample(SampleRequest("b", 0, (1,), 2, 1.0, NO_STOP, 0))).token_ids) == 2
+
+    asyncio.run(main())
+
+
+def test_a_slot_that_is_released_later_goes_to_who_waits():
+    """All slots wait for tools and the sampler is idle; releasing one wakes it."""
+
+    async def main() -> None:
+        sampler = TorchSampler(policy(), slots=1, max_length=64)
+        await sampler.sample(SampleRequest("a", 0, (1,), 2, 1.0, NO_STOP, 0))
+        waiting = asyncio.create_task(sampler.sample(SampleRequest("b", 0, (1,), 2, 1.0, NO_STOP, 0)))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        sampler.release("a")
+        sampler.release("never seen")
+        assert (await asyncio.wait_for(waiting, 5)).finish_reason == "length"
+
+    asyncio.run(main())
+
+
+def test_releasing_a_trajectory_that_is_being_sampled_is_an_error_for_its_caller():
+    async def main() -> None:
+        sampler = TorchSampler(policy(), slots=1, max_length=400)
+        tasks = [
+            asyncio.create_task(sampler.sample(SampleRequest(name, 0, (1,), 300, 1.0, NO_STOP, 0))) for name in "ab"
+        ]
+        await asyncio.sleep(0)
+        sampler.release("b")  # still in the queue
+        await asyncio.sleep(0)
+        sampler.release("a")
+        for task in tasks:
+            with pytest.raises(SamplerError, match="released"):
+                await asyncio.wait_for(task, 5)
+
+    asyncio.run(main())
+
+
+def test_one_sampler_serves_one_event_loop_after_another():
+    sampler = TorchSampler(policy(), slots=2, max_length=400)
+    fresh = TorchSampler(policy(), slots=2, max_length=400)
+    play(sampler, rollouts(5, seed=1))
+    assert tokens(play(sampler, rollouts(5))) == tokens(play(fresh, rollouts(5)))
+
+    async def leave() -> None:
+        asyncio.get_running_loop().create_task(rollouts(1, seed=2)[0].run(sampler))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    asyncio.run(leave())  # the loop ends in the middle of a turn
+    assert len(tokens(play(sampler, rollouts(3, seed=3)))) == 3
+
+
+@pytest.mark.parametrize(
+    ("request_", "told"),
+    [
+        (SampleRequest("t", 0, (), 5, 1.0, NO_STOP, 0), "at least one id"),
+        (SampleRequest("t", 0, (1,), 0, 1.0, NO_STOP, 0), "max_tokens=0"),
+        (SampleRequest("t", 0, (1,), 5, -1.0, NO_STOP, 0), "temperature=-1.0"),
+        (SampleRequest("t", 0, (1,), 5, float("nan"), NO_STOP, 0), "temperature=nan"),
+        (SampleRequest("t", 0, (1,) * 60, 5, 1.0, NO_STOP, 0), "holds 64 per trajectory"),
+        (SampleRequest("t", 0, (1, VOCABULARY), 5, 1.0, NO_STOP, 0), "the model knows 0 to 95"),
+        (SampleRequest("t", 0, (-1,), 5, 1.0, NO_STOP, 0), "the model knows 0 to 95"),
+    ],
+)
+def test_a_request_that_cannot_be_served_says_why(request_: SampleRequest, told: str):
+    with pytest.raises(SamplerError, match=told):
+        asyncio.run(TorchSampler(policy(), slots=1, max_length=64).sample(request_))
+
+
+def test_the_longest_context_that_fits_is_served_to_the_end():
+    sampler = TorchSampler(policy(), slots=2, max_length=300)
+    scripts = play(sampler, [Rollout("a", [1] * 280, [(20, [])]), Rollout("b", [1], [(299, [])])])
+    assert [len(script.completions[0].token_ids) for script in scripts] == [20, 299]
+
+
+def test_two_turns_of_one_trajectory_at_once_are_refused():
+    async def main() -> None:
+        sampler = TorchSampler(policy(), slots=1, max_length=64)
+        request = SampleRequest("t", 0, (1,), 5, 1.0, NO_STOP, 0)
+        first, second = await asyncio.gather(sampler.sample(request), sampler.sample(request), return_exceptions=True)
+        assert isinstance(first, Completion)
+        assert isinstance(second, SamplerError)
+
+    asyncio.run(main())
+
+
+def test_a_failing_model_reaches_every_caller_and_the_sampler_lives_on():
+    chosen = policy()
+    sampler = TorchSampler(chosen, slots=2, max_length=400)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("out of memory")
+
+    async def main() -> list[object]:
+        requests = (SampleRequest(name, 0, (1, 2), 5, 1.0, NO_STOP, 0) for name in "abc")
+        return await asyncio.gather(*(sampler.sample(request) for request in requests), return_exceptions=True)
+
+    handle = chosen.model.register_forward_pre_hook(fail)
+    results = asyncio.run(main())
+    assert all(isinstance(result, SamplerError) and "out of memory" in str(result) for result in results)
+    handle.remove()
+
+    assert len(tokens(play(sampler, rollouts(1, seed=4)))) == 1
+
+
+def test_logits_that_are_not_finite_are_an_error_and_leave_no_trace():
+    """A short context takes a slot full of values that are not finite, while a long one keeps them in view."""
+    chosen = policy()
+    sampler = TorchSampler(chosen, slots=2, max_length=400)
+    weights = chosen.model.model.layers[0].self_attn.k_proj.weight
+    kept = weights.detach().clone()
+    scripts = [("a", 200, 5), ("b", 3, 20), ("c", 200, 20)]
+    diverged, *sound = [Rollout(name, [7] * length, [(count, [])]) for name, length, count in scripts]
+    with torch.no_grad():
+        weights.fill_(float("nan"))
+    with pytest.raises(SamplerError, match="not finite"):
+        play(sampler, [diverged])
+    with torch.no_grad():
+        weights.copy_(kept)
+    assert all(len(script.completions[0].token_ids) == 20 for script in play(sampler, sound))
+
+
+def test_it_is_a_sampler_and_counts():
+    sampler = TorchSampler(policy(), slots=2, max_length=400)
+    assert isinstance(sampler, Sampler)
+    play(sampler, rollouts(2))
+    assert sampler.stats.busy_s > 0
+    assert sampler.stats.steps > 0
+    sampler.stats.clear()
+    assert (sampler.stats.action_tokens, sampler.stats.prefill_tokens, sampler.stats.steps) == (0, 0, 0)

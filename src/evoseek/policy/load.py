@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -14,6 +17,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 from transformers.models.auto.tokenization_auto import get_tokenizer_config
+from transformers.utils import logging
 
 from evoseek.errors import PolicyError
 from evoseek.files import replace_directory
@@ -48,17 +52,18 @@ def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32"
     _check_directory(source)
     try:
         tokenizer = _load_tokenizer(source)
-        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-            source, dtype=_DTYPES[dtype], attn_implementation="sdpa", use_safetensors=True
-        )
+        with _without_progress_bars():
+            model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+                source, dtype=_DTYPES[dtype], attn_implementation="sdpa", use_safetensors=True
+            )
         model.to(device)  # pyright: ignore[reportArgumentType]
         model.eval()
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
         raise PolicyError(
             f"the policy '{name_or_dir}' could not be loaded on '{device}': {_first_line(error)} Expected the name of "
             "a causal language model on the Hugging Face hub or a directory written by save_pretrained, with "
-            "safetensors weights and a tokenizer. Check the name and the network, or download the "
-            "model and give its directory."
+            "safetensors weights and a tokenizer. Check the name and the network, or download the model and give its "
+            "directory."
         ) from error
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
@@ -67,7 +72,7 @@ def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32"
 
 def save_policy(policy: Policy, directory: Path) -> None:
     """Write model (safetensors) and tokenizer so that `from_pretrained(directory)` loads them; whole or not at all."""
-    with replace_directory(directory) as partial:
+    with replace_directory(directory) as partial, _without_progress_bars():
         policy.model.save_pretrained(partial)
         policy.tokenizer.save_pretrained(partial)
 
@@ -76,11 +81,17 @@ def _load_tokenizer(source: str) -> PreTrainedTokenizerBase:
     """The tokenizer as it was saved.
 
     A tokenizer.json that declares no class of its own is taken as it is: for some model types (qwen2) the automatic
-    class would silently put the rules of that type's usual tokenizer in the place of the saved ones.
+    class would silently put the rules of that type's usual tokenizer in the place of the saved ones. Without
+    tokenizer files some classes make an empty tokenizer: that is an error.
     """
     declared = get_tokenizer_config(source).get("tokenizer_class")
     kind = PreTrainedTokenizerFast if declared in _PLAIN_TOKENIZERS else AutoTokenizer
-    return kind.from_pretrained(source)
+    tokenizer: PreTrainedTokenizerBase = kind.from_pretrained(source)
+    names = sorted(tokenizer.vocab_files_names.values())
+    path = Path(source).expanduser()
+    if path.is_dir() and not any((path / name).is_file() for name in names):
+        raise OSError(f"the directory has no tokenizer ({' or '.join(names)})")
+    return tokenizer
 
 
 def _check_directory(source: str) -> None:
@@ -97,6 +108,18 @@ def _check_directory(source: str) -> None:
             f"got the directory '{source}' as the policy, but it has no config.json. Expected a directory written by "
             "save_pretrained (config.json, safetensors weights, tokenizer). Check the path."
         )
+
+
+@contextmanager
+def _without_progress_bars() -> Generator[None]:
+    """Keep the bars of transformers off the terminal, where a run's own progress is shown."""
+    enabled = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if enabled:
+            logging.enable_progress_bar()
 
 
 def _first_line(error: Exception) -> str:

@@ -58,6 +58,7 @@ class _Pass:
     groups: Sequence[_Group]
 
 
+@torch.inference_mode()
 def packed_logits(model: PreTrainedModel, cache: SlotCache, spans: Sequence[Span]) -> Tensor:
     """Add the spans to their slots; give the logits [S, V] after the last token of each of S spans.
 

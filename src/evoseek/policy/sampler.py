@@ -166,8 +166,8 @@ class TorchSampler:
             )
         if name in self._turns:
             raise SamplerError(
-                f"trajectory '{name}' asked for a turn while another is being sampled; expected one at a time. Await the "
-                "first, or give trajectories ids of their own."
+                f"trajectory '{name}' asked for a turn while another is being sampled; expected one at a time. Await "
+                "the first, or give trajectories ids of their own."
             )
 
     # The driver
@@ -309,8 +309,8 @@ def _told(error: Exception) -> SamplerError:
     if isinstance(error, SamplerError):
         return SamplerError(str(error))
     told = SamplerError(
-        f"the embedded sampler failed while computing: {type(error).__name__}: {error} Every turn that was being sampled "
-        "ended with this error. If memory ran out, lower the number of slots, max_length or prefill_tokens."
+        f"the embedded sampler failed while computing: {type(error).__name__}: {error} Every turn that was being "
+        "sampled ended with this error. If memory ran out, lower the number of slots, max_length or prefill_tokens."
     )
     told.__cause__ = error
     return told

@@ -64,6 +64,7 @@ class SlotCache(Cache):
         """Keys and values [R, heads, length, head size] of R slots (a copy) or of the first `slots` slots (a view)."""
         return self._stores[layer].read(slots, length)
 
+    @torch.inference_mode()
     def swap(self, left: Sequence[int], right: Sequence[int], length: int) -> None:
         """Exchange the first `length` positions of slot left[i] and slot right[i]; all slots are distinct."""
         for store in self._stores:

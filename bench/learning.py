@@ -1,0 +1,57 @@
+"""What `evoseek demo` teaches, over several seeds: the numbers that the README quotes.
+
+For each seed other worlds, other questions and another run. Every score is over 500 questions about the evaluation
+world, 1 to 4 hops in equal shares; intervals are 95 %. Each training takes at most --max-minutes on this machine, so a
+slower machine makes fewer steps.
+
+    python bench/learning.py --seeds 3 --directory runs/learning
+"""
+
+import argparse
+from pathlib import Path
+from statistics import mean
+
+from rich.console import Console
+
+from evoseek.demo import GREEDY, Learnt, learn
+from evoseek.eval.evaluate import Evaluation
+from evoseek.report.tables import score_text
+
+
+def by_hops(evaluation: Evaluation, *hops: int) -> float:
+    """Mean over these hops, which all have as many questions."""
+    return mean(evaluation.by_hops()[number].mean for number in hops)
+
+
+def describe(seed: int, learnt: Learnt) -> None:
+    for name, before in learnt.before.items():
+        after = learnt.after[name]
+        hops = " ".join(f"{number}: {score.mean:.2f}" for number, score in after.by_hops().items())
+        print(f"seed {seed}  {name:24}  {score_text(before.score)} -> {score_text(after.score)}   {hops}", flush=True)
+    long = [by_hops(evaluations[GREEDY], 3, 4) for evaluations in (learnt.before, learnt.after)]
+    print(f"seed {seed}  greedy, 3 and 4 hops      {long[0]:.3f} -> {long[1]:.3f}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--directory", type=Path, default=Path("runs/learning"))
+    parser.add_argument("--max-minutes", type=float, default=5.0)
+    options = parser.parse_args()
+    console = Console(force_terminal=False, width=160)
+    found: list[Learnt] = []
+    for seed in range(options.seeds):
+        directory = options.directory / f"seed-{seed}"
+        learnt = learn(directory, seed=seed, max_minutes=options.max_minutes, console=console)
+        if learnt is None:
+            return
+        describe(seed, learnt)
+        found.append(learnt)
+    for name in found[0].before:
+        before = [learnt.before[name].score.mean for learnt in found]
+        after = [learnt.after[name].score.mean for learnt in found]
+        print(f"{name}: mean {mean(before):.3f} -> {mean(after):.3f}, lowest {min(after):.3f}, {len(found)} seeds")
+
+
+if __name__ == "__main__":
+    main()

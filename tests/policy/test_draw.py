@@ -1,0 +1,63 @@
+"""Drawing tokens, with numbers worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evoseek.policy.draw import draw_tokens
+
+
+def draw(probabilities: list[float], uniform: float, temperature: float = 1.0) -> tuple[int, float]:
+    logits = torch.tensor([probabilities]).log()
+    ids, logprobs = draw_tokens(logits, torch.tensor([temperature]), torch.tensor([uniform]))
+    return int(ids), float(logprobs)
+
+
+@pytest.mark.parametrize(
+    ("uniform", "token"), [(0.0, 1), (0.249, 1), (0.251, 2), (0.749, 2), (0.751, 4), (1 - 2**-24, 4)]
+)
+def test_the_inverse_of_the_cumulative_distribution(uniform: float, token: int):
+    """Probabilities 0, 1/4, 1/2, 0, 1/4, 0: the bounds are at 1/4 and 3/4, and no token of probability 0 is drawn."""
+    probabilities = [0.0, 0.25, 0.5, 0.0, 0.25, 0.0]
+    assert draw(probabilities, uniform) == (token, pytest.approx(math.log(probabilities[token]), abs=1e-6))
+
+
+def test_temperature():
+    """At T = 1/2 probabilities 1/4, 3/4 become 1/10, 9/10."""
+    assert draw([0.25, 0.75], 0.09, 0.5) == (0, pytest.approx(math.log(0.1), abs=1e-6))
+    assert draw([0.25, 0.75], 0.11, 0.5) == (1, pytest.approx(math.log(0.9), abs=1e-6))
+
+
+def test_temperature_zero_takes_the_best_with_its_logprob_at_temperature_one():
+    assert draw([0.2, 0.5, 0.3], 0.99, 0.0) == (1, pytest.approx(math.log(0.5), abs=1e-6))
+
+
+def test_rows_have_their_own_temperature_and_uniform():
+    logits = torch.tensor([[0.25, 0.75]]).log().repeat(3, 1)
+    ids, logprobs = draw_tokens(logits, torch.tensor([0.0, 1.0, 0.5]), torch.tensor([0.0, 0.2, 0.2]))
+    assert ids.tolist() == [1, 0, 1]
+    assert logprobs.tolist() == pytest.approx([math.log(0.75), math.log(0.25), math.log(0.9)], abs=1e-6)
+
+
+def test_rare_tokens_of_a_large_vocabulary_are_drawn_as_often_as_they_should():
+    """0.999 on the first token, 1e-8 on each of 100,000 others: a sum in float32 could stay at 0.999."""
+    logits = torch.full((1, 100_001), math.log(1e-8))
+    logits[0, 0] = math.log(0.999)
+    ids, _ = draw_tokens(logits, torch.ones(1), torch.tensor([0.9995]))
+    assert int(ids) == pytest.approx(50_000, abs=50)
+
+
+@given(st.lists(st.floats(-20, 20), min_size=2, max_size=30), st.floats(0, 1 - 2**-24, width=32), st.floats(0.1, 3))
+def test_the_draw_is_a_token_and_its_logprob_that_of_the_softmax(values: list[float], uniform: float, heat: float):
+    logits = torch.tensor([values])
+    ids, logprobs = draw_tokens(logits, torch.tensor([heat]), torch.tensor([uniform]))
+    table = (logits.double() / heat).log_softmax(-1)
+    assert float(logprobs) == pytest.approx(float(table[0, int(ids)]), abs=1e-4)
+    below = table.exp()[0, : int(ids)].sum()
+    assert float(below) <= uniform + 1e-5
+    assert float(below + table.exp()[0, int(ids)]) >= uniform - 1e-5
