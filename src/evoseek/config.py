@@ -84,12 +84,12 @@ class AlgorithmConfig(Section):
 class LearnerConfig(Section):
     """The optimizer."""
 
-    learning_rate: float = Field(default=2e-4, gt=0)
+    learning_rate: float = Field(default=3e-4, gt=0)
     warmup_steps: int = Field(default=0, ge=0)
     weight_decay: float = Field(default=0.01, ge=0)
     betas: tuple[float, float] = (0.9, 0.999)
     max_grad_norm: float = Field(default=1.0, gt=0)
-    token_budget: int = Field(default=8192, ge=1, description="padded tokens of a micro-batch")
+    token_budget: int = Field(default=2048, ge=1, description="padded tokens of a micro-batch")
 
 
 class EvaluationConfig(Section):
@@ -106,7 +106,7 @@ class RunConfig(Section):
     """The run as a whole."""
 
     seed: int = 0
-    steps: int = Field(default=100, ge=1)
+    steps: int = Field(default=120, ge=1)
     checkpoint_every: int = Field(default=10, ge=1)
     keep_checkpoints: int = Field(default=2, ge=1)
     max_invalid: float = Field(

@@ -12,6 +12,7 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +35,8 @@ from evoseek.search.lexical import LexicalIndex
 
 ENTITIES = 1000
 TRAINING_QUESTIONS = 4000
+TRAINING_HOPS = (1, 2, 2, 3, 3, 4, 4)  # what the policy can do already, one hop, is asked less often
+EVALUATION_HOPS = (1, 2, 3, 4)
 EVALUATION_QUESTIONS = 500
 OTHER_PHRASING = 1
 SAMPLED, GREEDY = "sampled", "greedy"
@@ -67,8 +70,8 @@ def learn(directory: Path, *, seed: int, max_minutes: float, console: Console) -
     """
     run = RunDirectory(directory / "run")
     with run.locked():
-        make_world(directory / "train", "train", seed, TRAINING_QUESTIONS)
-        make_world(directory / "evaluation", "evaluation", seed, EVALUATION_QUESTIONS)
+        make_world(directory / "train", "train", seed, TRAINING_QUESTIONS, TRAINING_HOPS)
+        make_world(directory / "evaluation", "evaluation", seed, EVALUATION_QUESTIONS, EVALUATION_HOPS)
         config = demo_config(directory, seed)
         say(console, f"Worlds in {directory}: {ENTITIES} entities each, names of the evaluation world held out.")
         say(console, f"Measuring the policy before training on {EVALUATION_QUESTIONS} held-out questions ...")
@@ -79,7 +82,7 @@ def learn(directory: Path, *, seed: int, max_minutes: float, console: Console) -
         return Learnt(before, measure(Agent.load(config, checkpoint=latest_checkpoint(run.path))))
 
 
-def make_world(directory: Path, split: Split, seed: int, questions: int) -> None:
+def make_world(directory: Path, split: Split, seed: int, questions: int, hops: Sequence[int]) -> None:
     """Generate a world's index and questions, unless they are there. The same seed gives the same files."""
     if (directory / "questions.jsonl").exists():
         return
@@ -88,7 +91,7 @@ def make_world(directory: Path, split: Split, seed: int, questions: int) -> None
     save_questions(
         directory / "rephrased.jsonl", world.questions(EVALUATION_QUESTIONS, seed=seed, phrasing=OTHER_PHRASING)
     )
-    save_questions(directory / "questions.jsonl", world.questions(questions, seed=seed))
+    save_questions(directory / "questions.jsonl", world.questions(questions, seed=seed, hops=hops))
 
 
 def demo_config(directory: Path, seed: int) -> Config:
