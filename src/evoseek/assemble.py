@@ -8,8 +8,6 @@ from pathlib import Path
 
 from transformers.utils import logging as transformers_logging
 
-import torch
-
 from evoseek.config import MAY_DIFFER_ON_RESUME, Config
 from evoseek.corpus.questions import load_questions
 from evoseek.env.prompts import PromptSet, load_prompts
@@ -20,7 +18,7 @@ from evoseek.eval.evaluate import Evaluation, evaluate
 from evoseek.learner.checkpoint import Checkpoint, latest_checkpoint
 from evoseek.learner.learner import Learner
 from evoseek.loss.clipped import ClippedLoss
-from evoseek.policy.load import Policy, load_policy
+from evoseek.policy.load import Policy, limit_threads, load_policy
 from evoseek.policy.renderer import make_renderer
 from evoseek.policy.sampler import TorchSampler
 from evoseek.policy.tags import TagRenderer
@@ -41,11 +39,6 @@ from evoseek.types import Question, Trajectory
 transformers_logging.disable_progress_bar()  # bars about a few files of weights; downloads keep theirs
 
 
-# Below this many parameters a second thread costs more time than it saves on a CPU (measured on the tiny policy: 4.6 s
-# a step with two threads, 4.4 s with one). One thread also gives the same bits on machines of any number of cores.
-SMALL = 10_000_000
-
-
 @dataclass(frozen=True, slots=True)
 class Agent:
     """A policy that can be asked: with its sampler, its renderer, and what it is told."""
@@ -61,8 +54,7 @@ class Agent:
         """The config's model, or the policy of a checkpoint of it. Raises PolicyError or ConfigError."""
         source = str(checkpoint.policy) if checkpoint else config.policy.model
         policy = load_policy(source, device=config.policy.device, dtype=config.policy.dtype)
-        if config.policy.device == "cpu" and policy.model.num_parameters() < SMALL:
-            torch.set_num_threads(1)
+        limit_threads(policy)
         prompts = config.policy.prompts
         if prompts == "auto":
             prompts = "tiny" if config.policy.model == "tiny" else "default"

@@ -29,7 +29,7 @@ PHRASINGS = (
     Phrasing("{object} is the {relation} of {subject}."),
 )
 QUESTION_PHRASINGS = 3
-WORDS = tuple(["what", "is", "the", "of", "name", "which", "has", "year", "earlier", "later", "or", "and"])
+WORDS = ("what", "is", "the", "of", "name", "which", "has", "year", "earlier", "later", "or", "and")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """The tokenizer of the embedded tiny policy: a few hundred pieces, and it copes with names never seen.
 
 Words of the prompts, the generated world and the formats are one token each. Every other word falls into syllables
-(consonant, vowel) and, where it has none, into letters and digits, in a word-initial and a continuing form, so that a new
-name is a short sequence of known pieces. Letter case, accents and white space do not matter. Tags are added tokens:
+(consonant, vowel) and, where it has none, into letters and digits, in a word-initial and a continuing form, so that a
+new name is a short sequence of known pieces. Letter case, accents and white space do not matter. Tags are added tokens:
 outside text never becomes one, because whoever renders it encodes it apart (`evoseek.policy.encoding`).
 """
 

@@ -15,6 +15,7 @@ import json
 import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -31,7 +32,7 @@ from evoseek.policy.tiny_model import tiny_config, tiny_model
 from evoseek.policy.tiny_tokenizer import END, PADDING, tiny_tokenizer
 from evoseek.search.lexical import LexicalIndex
 from evoseek.systems.demonstrations import Demonstration, Demonstrator, Mixture
-from evoseek.types import Message, Passage, TrainingSample
+from evoseek.types import Message, TrainingSample
 
 PASSAGES_SHOWN = 3
 COPYING = Mixture(solve=0, propose=0, trace=0, read=0.75, copy=0.25)
@@ -182,13 +183,9 @@ def _batches(recipe: TinyRecipe, renderer: TagRenderer, policy: Policy, first: i
             while (step - 1) // recipe.steps_per_world == number:
                 mixture = COPYING if step <= recipe.copying_steps else recipe.mixture
                 rng = random.Random(f"tiny-step/{recipe.seed}/{step}")
-                demonstrator = Demonstrator(world, lambda query: _retrieve(index, query), mixture, rng)
+                demonstrator = Demonstrator(world, partial(index.find, k=PASSAGES_SHOWN), mixture, rng)
                 yield _fill(demonstrator, renderer, policy, recipe.tokens_per_step)
                 step += 1
-
-
-def _retrieve(index: LexicalIndex, query: str) -> list[Passage]:
-    return index.find(query, PASSAGES_SHOWN)
 
 
 def _fill(demonstrator: Demonstrator, renderer: TagRenderer, policy: Policy, tokens: int) -> list[TrainingSample]:
