@@ -58,6 +58,42 @@ def test_a_value_where_a_table_is():
         load_config(sets=["run=3", "run.steps=4"])
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "learner.learning_rate=inf",
+        "learner.learning_rate=nan",
+        "learner.learning_rate=1e9",
+        "learner.betas=[0.9, 1.0]",
+        "rollout.temperature=1e-9",
+        "rollout.temperature=100",
+        "rollout.slots=1000000000000",
+        "rollout.max_total_tokens=1000000000000",
+        "evaluation.temperature=0.001",
+        "run.seed=100000000000000000000",
+        f"run.steps={'9' * 5000}",
+        f"learner.betas={'[' * 100_000}",
+    ],
+)
+def test_numbers_beyond_any_use_are_refused(text):
+    with pytest.raises(ConfigError, match=text.partition("=")[0]):
+        load_config(sets=[text])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "phrase"),
+    [
+        ("c.json", "[1]", "it holds list"),
+        ("c.json", "[" * 100_000, "recursion"),
+        ("c.toml", "a = " + "[" * 100_000, "recursion"),
+    ],
+)
+def test_a_file_that_holds_no_settings(tmp_path, name, text, phrase):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ConfigError, match=phrase):
+        load_config(tmp_path / name)
+
+
 def test_defaults_are_valid_and_frozen():
     with pytest.raises(Exception, match="frozen"):
         Config().run.steps = 3

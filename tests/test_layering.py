@@ -16,7 +16,7 @@ LAYERS = (
 )
 STRANGERS = {"reward", "credit", "loss"}
 TORCH = {"torch", "safetensors"}
-TORCH_ALLOWED = {"policy", "loss", "learner", "systems"}
+TORCH_ALLOWED = {"policy", "loss", "learner"}
 NETWORK = {"httpx", "httpx2", "requests", "urllib3", "aiohttp", "socket", "http", "urllib"}
 NETWORK_ALLOWED = {"search/web", "search/browse", "search/remote", "policy/http_sampler", "policy/chat", "serve"}
 

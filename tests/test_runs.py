@@ -27,6 +27,29 @@ def test_a_place_that_cannot_be_a_directory(tmp_path):
         pass
 
 
+def test_a_folder_of_other_things_is_left_alone(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text("mine")
+    (tmp_path / "thesis.txt").write_text("precious")
+    with (
+        pytest.raises(RunError, match=r"metrics\.jsonl and 1 more.*new, empty or already holds a run"),
+        RunDirectory(tmp_path).locked(),
+    ):
+        pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["metrics.jsonl", "thesis.txt"]
+
+
+def test_a_run_is_known_by_its_lock_or_its_checkpoints(tmp_path):
+    (tmp_path / ".hidden").touch()
+    with RunDirectory(tmp_path).locked():
+        (tmp_path / "checkpoints" / "step-000010").mkdir(parents=True)
+        (tmp_path / "notes.txt").touch()
+    with RunDirectory(tmp_path).locked():
+        pass
+    (tmp_path / "lock").unlink()
+    with RunDirectory(tmp_path).locked():
+        pass
+
+
 def test_claim_keeps_the_config_and_refuses_another(tmp_path):
     run = RunDirectory(tmp_path)
     run.claim({"run": {"steps": 5, "seed": 0}})

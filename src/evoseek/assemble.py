@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from evoseek.policy.load import Policy, limit_threads, load_policy
 from evoseek.policy.renderer import make_renderer
 from evoseek.policy.sampler import TorchSampler
 from evoseek.policy.tags import TagRenderer
+from evoseek.policy.template_check import check_template
 from evoseek.policy.tool_calls import ToolCallRenderer
 from evoseek.report.metrics import JsonlMetrics
 from evoseek.reward.answer import check_golden_answers
@@ -31,6 +32,7 @@ from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.run import run_trajectory
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
+from evoseek.systems.question_order import questions_of_step
 from evoseek.systems.run_state import RunState, resume
 from evoseek.systems.search_r1 import SearchR1
 from evoseek.systems.training import Evaluate, TrainingLoop
@@ -57,7 +59,7 @@ class Agent:
         limit_threads(policy)
         prompts = config.policy.prompts
         if prompts == "auto":
-            prompts = "tiny" if config.policy.model == "tiny" else "default"
+            prompts = str(getattr(policy.model.config, "evoseek_prompts", "default"))
         rollout = config.rollout
         _check_length(policy, rollout.max_total_tokens)
         return cls(
@@ -82,6 +84,11 @@ class Agent:
         renderer = make_renderer(self.policy.tokenizer, self.config.policy.format, schemas)
         form = "tools" if isinstance(renderer, ToolCallRenderer) else "tags"
         return Solver(self, renderer, SolverEnv(tools, self.prompts, form))
+
+    def template_notice(self) -> str | None:
+        """What the model's chat template can do, in words; None if it has none."""
+        tokenizer = self.policy.tokenizer
+        return str(check_template(tokenizer)) if tokenizer.chat_template else None
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of token ids, control tokens included."""
@@ -158,16 +165,21 @@ def evaluation_temperature(config: Config) -> float:
     return config.rollout.temperature if chosen is None else chosen
 
 
-def search_r1_loop(config: Config, run: RunDirectory) -> TrainingLoop:
+def search_r1_loop(config: Config, run: RunDirectory, *, notify: Callable[[str], None]) -> TrainingLoop:
     """A training loop ready to run; it goes on from the run's last checkpoint if it has one.
 
     Everything is opened and checked before the config is claimed for the directory, so a mistake leaves no trace. The
-    caller holds the run's lock.
+    caller holds the run's lock. `notify` is told what the model's chat template can do.
     """
+    _check_dtype(config)
     checkpoint = latest_checkpoint(run.path)
     agent = Agent.load(config, checkpoint=checkpoint)
+    if notice := agent.template_notice():
+        notify(notice)
     solver = agent.solver(open_index(config.search.index, setting="search.index"))
     questions = read_questions(config.questions.path, setting="questions.path")
+    first = questions_of_step(questions, seed=config.run.seed, step=1, size=config.questions.per_step)[0]
+    _check_prompt(solver, first)
     held_out = evaluation_setting(config, agent)
     run.claim(config.resolved(), may_differ=MAY_DIFFER_ON_RESUME)
     learner = make_learner(config, agent.policy)
@@ -214,6 +226,7 @@ def make_learner(config: Config, policy: Policy) -> Learner:
         max_grad_norm=settings.max_grad_norm,
         temperature=config.rollout.temperature,
         token_budget=settings.token_budget,
+        bf16=settings.bf16,
     )
 
 
@@ -223,6 +236,25 @@ def _check_length(policy: Policy, max_total_tokens: int) -> None:
         raise ConfigError(
             f"rollout.max_total_tokens is {max_total_tokens}, but the model {policy.name} was made for at most "
             f"{longest} tokens. Set rollout.max_total_tokens to {longest} or less."
+        )
+
+
+def _check_dtype(config: Config) -> None:
+    if config.policy.dtype != "float32":
+        raise ConfigError(
+            f"policy.dtype is {config.policy.dtype}, but weights are trained in float32: in {config.policy.dtype} the "
+            "small updates of a usual learning rate round to nothing. Set policy.dtype to float32, and learner.bf16 "
+            "to true to compute in bfloat16."
+        )
+
+
+def _check_prompt(solver: Solver, question: Question) -> None:
+    length = len(solver.renderer.render_prompt(solver.env.messages(question)))
+    longest = solver.agent.limits.max_total_tokens
+    if length >= longest:
+        raise ConfigError(
+            f"The prompt of question {question.id} has {length} tokens, but rollout.max_total_tokens is {longest}: no "
+            "room is left to answer. Raise rollout.max_total_tokens, or shorten the prompt or the question."
         )
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
+import traceback
+import warnings
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +14,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from evoseek.errors import EvoseekError
+from evoseek.errors import ConfigError, EvoseekError
 
 # Threads that spin while they wait slow everything else on a busy machine down, many times over. Read by torch when it
 # is imported, so it must be set before.
@@ -50,10 +53,13 @@ Seed = Annotated[int | None, typer.Option(help="Everything random follows from i
 def demo(
     run_dir: Annotated[Path, typer.Option(help="Where worlds, checkpoints and results go.")] = Path("demo"),
     seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
-    max_minutes: Annotated[float, typer.Option(help="Longest training time.")] = 5.0,
+    max_minutes: Annotated[float, typer.Option(help="Longest training time, above 0.")] = 5.0,
 ) -> None:
     """Watch the tiny policy learn to search, on a world made for it, in about five minutes."""
     from evoseek.demo import run_demo
+
+    if not max_minutes > 0:
+        raise ConfigError(f"--max-minutes is {max_minutes}; it has to be above 0.")
 
     if not run_demo(run_dir, seed=seed, max_minutes=max_minutes, console=Console()):
         raise typer.Exit(INTERRUPTED)
@@ -124,25 +130,29 @@ def evaluate(
     index: Index = None,
     questions: Questions = None,
     model: Model = None,
-    temperature: Annotated[float | None, typer.Option(min=0, help="0: greedy. Default: as in training.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="0: greedy. Default: as in training.")] = None,
     no_search: Annotated[bool, typer.Option("--no-search", help="Answer without any tool.")] = False,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many questions.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Only the first so many. Default: evaluation.limit.")] = None,
     config: ConfigFile = None,
     set_: Sets = None,
 ) -> None:
     """Score a policy on questions, each asked exactly once; with 95 % intervals, by number of hops."""
-    from evoseek.assemble import evaluation_temperature
     from evoseek.commands.ask import evaluate as evaluate_agent
     from evoseek.commands.ask import load_agent
 
     agent = load_agent(
         run_dir,
         config,
-        options={"evaluation.path": questions, "evaluation.index": index, "policy.model": model},
+        options={
+            "evaluation.path": questions,
+            "evaluation.index": index,
+            "evaluation.temperature": temperature,
+            "evaluation.limit": limit,
+            "policy.model": model,
+        },
         sets=set_ or (),
     )
-    chosen = evaluation_temperature(agent.config) if temperature is None else temperature
-    evaluate_agent(agent, temperature=chosen, search=not no_search, limit=limit, console=Console())
+    evaluate_agent(agent, search=not no_search, console=Console())
 
 
 @app.command()
@@ -178,9 +188,30 @@ def build(
 
 
 def main() -> None:
-    """Entry point: errors that evoseek raises on purpose become one paragraph and status 2."""
+    """Entry point: an error becomes one paragraph and status 2, a warning one line, Ctrl-C status 130."""
     try:
-        app()
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            app()
     except EvoseekError as error:
-        print(f"evoseek: {error}", file=sys.stderr)
-        sys.exit(2)
+        _fail(str(error))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except Exception as error:
+        if os.environ.get("EVOSEEK_TRACEBACK") == "1":
+            traceback.print_exc()
+        message = textwrap.shorten(str(error), 1000) or "no message"
+        _fail(
+            f"{type(error).__name__}: {message} (this is a bug or an unforeseen input; set EVOSEEK_TRACEBACK=1 for "
+            "details)"
+        )
+
+
+def _fail(message: str) -> None:
+    print(f"evoseek: {message}", file=sys.stderr)
+    sys.exit(2)
+
+
+def _show_warning(message: Warning | str, *_: object) -> None:
+    """In place of `warnings.showwarning`, which adds a line of source code."""
+    print(f"evoseek: warning: {' '.join(str(message).split())}", file=sys.stderr)

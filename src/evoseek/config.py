@@ -11,20 +11,35 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from evoseek.errors import ConfigError
 from evoseek.runs import flatten
 
 Tree = dict[str, Any]
 
+MANY = 10_000_000  # steps, tokens: above any use, below what overflows
+COLDEST, HOTTEST = 0.01, 10.0
+
+
+def _greedy_or_drawn(temperature: float) -> float:
+    if temperature != 0 and not COLDEST <= temperature <= HOTTEST:
+        raise ValueError(f"must be 0 (greedy) or from {COLDEST} to {HOTTEST:g}")
+    return temperature
+
+
+Count = Annotated[int, Field(ge=1, le=MANY)]
+Decay = Annotated[float, Field(ge=0, lt=1)]
+Temperature = Annotated[float, Field(ge=COLDEST, le=HOTTEST)]
+AnyTemperature = Annotated[float, AfterValidator(_greedy_or_drawn)]
+
 
 class Section(BaseModel):
-    """A table of settings. Unknown keys are errors."""
+    """A table of settings. Unknown keys and numbers that are not finite are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class PolicyConfig(Section):
@@ -43,27 +58,27 @@ class SearchConfig(Section):
     """What the search tool searches."""
 
     index: str = Field(default="", description="directory of a lexical index that `evoseek index` made")
-    top_k: int = Field(default=3, ge=1)
+    top_k: int = Field(default=3, ge=1, le=1000)
 
 
 class QuestionsConfig(Section):
     """What is asked in training."""
 
     path: str = Field(default="", description="JSON lines of questions")
-    per_step: int = Field(default=20, ge=1)
+    per_step: int = Field(default=20, ge=1, le=100_000)
 
 
 class RolloutConfig(Section):
     """How rollouts are made and where they end."""
 
-    group_size: int = Field(default=8, ge=2)
-    temperature: float = Field(default=1.0, gt=0)
-    slots: int = Field(default=160, ge=1, description="rollouts whose keys and values are held at once")
-    max_turns: int = Field(default=5, ge=1)
-    max_tool_calls: int = Field(default=5, ge=0)
-    max_tokens_per_turn: int = Field(default=96, ge=1)
-    max_total_tokens: int = Field(default=1600, ge=2)
-    deadline_s: float | None = Field(default=None, gt=0, description="seconds; a rollout beyond it is Invalid")
+    group_size: int = Field(default=8, ge=2, le=10_000)
+    temperature: Temperature = 1.0
+    slots: int = Field(default=160, ge=1, le=10_000, description="rollouts whose keys and values are held at once")
+    max_turns: int = Field(default=5, ge=1, le=10_000)
+    max_tool_calls: int = Field(default=5, ge=0, le=10_000)
+    max_tokens_per_turn: Count = 96
+    max_total_tokens: int = Field(default=1600, ge=2, le=MANY)
+    deadline_s: float | None = Field(default=None, gt=0, le=1e6, description="seconds; a rollout beyond it is Invalid")
 
 
 class RewardConfig(Section):
@@ -77,19 +92,20 @@ class AlgorithmConfig(Section):
 
     scale: Literal["std", "none"] = "std"
     clip_low: float = Field(default=0.2, gt=0, le=1)
-    clip_high: float = Field(default=0.2, gt=0)
+    clip_high: float = Field(default=0.2, gt=0, le=100)
     aggregate: Literal["token-mean", "sequence-mean-token-mean", "sequence-sum"] = "token-mean"
 
 
 class LearnerConfig(Section):
     """The optimizer."""
 
-    learning_rate: float = Field(default=3e-4, gt=0)
-    warmup_steps: int = Field(default=0, ge=0)
-    weight_decay: float = Field(default=0.01, ge=0)
-    betas: tuple[float, float] = (0.9, 0.999)
-    max_grad_norm: float = Field(default=1.0, gt=0)
-    token_budget: int = Field(default=2048, ge=1, description="padded tokens of a micro-batch")
+    learning_rate: float = Field(default=3e-4, gt=0, le=1)
+    warmup_steps: int = Field(default=0, ge=0, le=MANY)
+    weight_decay: float = Field(default=0.01, ge=0, le=10)
+    betas: tuple[Decay, Decay] = (0.9, 0.999)
+    max_grad_norm: float = Field(default=1.0, gt=0, le=1e6)
+    token_budget: Count = Field(default=2048, description="padded tokens of a micro-batch")
+    bf16: bool = Field(default=False, description="compute in bfloat16 (autocast); the weights stay in float32")
 
 
 class EvaluationConfig(Section):
@@ -97,18 +113,18 @@ class EvaluationConfig(Section):
 
     path: str = Field(default="", description="JSON lines of questions; none: no evaluation")
     index: str = Field(default="", description="their index, if it is not the training index")
-    every: int = Field(default=10, ge=0)
-    limit: int | None = Field(default=None, ge=1, description="use the first so many questions")
-    temperature: float | None = Field(default=None, ge=0, description="none: the rollouts' temperature; 0: greedy")
+    every: int = Field(default=10, ge=0, le=MANY)
+    limit: Count | None = Field(default=None, description="use the first so many questions")
+    temperature: AnyTemperature | None = Field(default=None, description="none: the rollouts' temperature; 0: greedy")
 
 
 class RunConfig(Section):
     """The run as a whole."""
 
-    seed: int = 0
-    steps: int = Field(default=120, ge=1)
-    checkpoint_every: int = Field(default=10, ge=1)
-    keep_checkpoints: int = Field(default=2, ge=1)
+    seed: int = Field(default=0, ge=-(2**63), lt=2**63)
+    steps: Count = 120
+    checkpoint_every: Count = 10
+    keep_checkpoints: Count = 2
     max_invalid: float = Field(
         default=0.5, ge=0, le=1, description="share of invalid rollouts; above it thrice, the run ends"
     )
@@ -167,8 +183,11 @@ def read_tree(file: Path) -> Tree:
     """A TOML config file, or the config.json of a run, as nested mappings. Raises ConfigError."""
     try:
         text = file.read_text(encoding="utf-8")
-        return json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
-    except (OSError, ValueError) as error:
+        tree = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
+        if not isinstance(tree, dict):
+            raise ValueError(f"it holds {type(tree).__name__}, not an object of settings")
+        return cast(Tree, tree)
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(
             f"The config file {file} cannot be read: {error}. It must be a TOML file with tables such as [learner] "
             "(or the config.json of an earlier run)."
@@ -179,7 +198,7 @@ def _parse_value(text: str) -> object:
     """A TOML value; what is no TOML value is a text, so that paths need no quotes."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
 
 

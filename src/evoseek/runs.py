@@ -42,10 +42,12 @@ class RunDirectory:
         """Hold the directory, made if need be, while the block runs. The kernel drops the lock when the process ends,
         however it ends.
 
-        Raises RunLockedError, which names the process that holds it, or RunError if the directory cannot be written.
+        Raises RunLockedError, which names the process that holds it, or RunError if the directory cannot be written or
+        holds something else than a run.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            self._refuse_foreign()
             descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise RunError(
@@ -66,6 +68,18 @@ class RunDirectory:
             yield
         finally:
             os.close(descriptor)
+
+    def _refuse_foreign(self) -> None:
+        """A run is known by its lock, or its checkpoints if the lock was removed. Hidden files do not count."""
+        if (self.path / "lock").is_file() or any(self.path.glob("checkpoints/step-*")):
+            return
+        names = sorted(entry.name for entry in self.path.iterdir() if not entry.name.startswith("."))
+        if names:
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            raise RunError(
+                f"The folder {self.path.absolute()} cannot be a run directory: it holds {names[0]}{more}, "
+                "and no run. Expected a folder that is new, empty or already holds a run. Give another one."
+            )
 
     def claim(self, config: Mapping[str, object], *, may_differ: Collection[str] = ()) -> None:
         """Save the resolved config of a new run, or check that an old run had the same one.

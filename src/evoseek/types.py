@@ -228,11 +228,15 @@ Outcome = Scored | Invalid
 
 @dataclass(frozen=True, slots=True)
 class TrajectoryGroup:
-    """Trajectories that share a baseline; `outcomes[i]` belongs to `trajectories[i]`."""
+    """Trajectories that share a baseline; `outcomes[i]` belongs to `trajectories[i]`.
+
+    `replaced` holds the failed attempts at members that were then rolled out again; they are no members.
+    """
 
     key: str
     trajectories: tuple[Trajectory, ...]
     outcomes: tuple[Outcome, ...]
+    replaced: tuple[tuple[Trajectory, Invalid], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

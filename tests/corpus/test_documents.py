@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import tracemalloc
@@ -33,6 +34,15 @@ def write(folder: Path, **files: str | bytes) -> Path:
 
 def reasons(report: ReadReport) -> dict[str, str]:
     return {skipped.path.name: skipped.reason for skipped in report.skipped}
+
+
+def test_an_error_while_finding_the_files_is_one_of_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "walk", failing)
+    with pytest.raises(DataError, match="cannot be read: Input/output error"):
+        read(tmp_path)
 
 
 def test_a_folder_gives_sorted_documents_with_relative_ids_and_titles(tmp_path: Path) -> None:

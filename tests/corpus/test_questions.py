@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.corpus.questions import load_questions, save_questions
+from evoseek.corpus.questions import MAX_LINE_BYTES, load_questions, save_questions
 from evoseek.errors import DataError
 from evoseek.types import Question
 
@@ -36,6 +36,14 @@ def test_all_shapes(tmp_path):
         ({"question": "who?", "golden_answers": ["x", 3]}, "got 3"),
         ({"question": " ", "answer": "x"}, "`question`"),
         ({"question": "who?", "answer": "x", "metadata": 3}, "`metadata`"),
+        ({"question": "who?", "answer": "x", "metadata": 0}, "`metadata`"),
+        ({"question": "who?", "answer": "x", "metadata": {"hops": "2"}}, "`hops` must be an integer, got '2'"),
+        ({"question": "who?", "answer": "x", "hops": True}, "`hops` must be an integer, got True"),
+        ({"question": "who?", "answer": "x", "id": 1.5}, "`id` must be a text or an integer, got 1.5"),
+        ({"question": "who?", "answer": "x", "id": None}, "`id` must be a text or an integer, got None"),
+        ('{"question": ' + "[" * 100_000, "nested too deeply"),
+        ('{"question": "who\0", "answer": "x"}', "NUL bytes"),
+        ('{"question": "' + "x" * MAX_LINE_BYTES + '"}', "longer than"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path, row, phrase):
@@ -44,6 +52,11 @@ def test_a_bad_line_is_named(tmp_path, row, phrase):
         load_questions(path)
     assert str(caught.value).startswith(f"{path}:2: ")
     assert phrase in str(caught.value)
+
+
+def test_a_byte_order_mark_is_passed_over(tmp_path):
+    path = write(tmp_path / "q.jsonl", '\ufeff{"id": 7, "question": "who?", "answer": "x"}')
+    assert load_questions(path) == [Question("7", "who?", ("x",))]
 
 
 def test_ids_are_unique(tmp_path):

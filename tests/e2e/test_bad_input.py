@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from evoseek.errors import SamplerError
+from evoseek.policy.sampler import TorchSampler
 from evoseek.report.metrics import JsonlMetrics
 from evoseek.runs import RunDirectory
 
@@ -122,6 +124,67 @@ def test_unusable_question_is_named_by_file_and_line(setting, tmp_path, cli, row
 
 def test_fewer_questions_than_a_step_needs(setting, tmp_path, cli):
     refused(cli(*setting.train(tmp_path / "run", "--set", "questions.per_step=7")), "only 6", "questions.per_step")
+    assert cli(*setting.train(tmp_path / "run", "--steps", 1))[0] == 0  # what is recommended can be done
+
+
+def test_a_prompt_that_leaves_no_room(setting, tmp_path, cli):
+    result = cli(*setting.train(tmp_path / "run", "--set", "rollout.max_total_tokens=4"))
+    refused(result, "has 4 tokens, but rollout.max_total_tokens is 4")
+    assert cli(*setting.train(tmp_path / "run", "--steps", 1))[0] == 0
+
+
+def test_training_in_half_precision_weights(setting, tmp_path, cli):
+    result = cli(*setting.train(tmp_path / "run", "--set", "policy.dtype=bfloat16"))
+    refused(result, "policy.dtype is bfloat16", "learner.bf16")
+    assert cli(*setting.train(tmp_path / "run", "--steps", 1, "--set", "learner.bf16=true"))[0] == 0
+
+
+def test_a_run_brings_its_own_model(setting, tmp_path, cli):
+    cli(*setting.train(tmp_path / "run", "--steps", 1))
+    for other in (("--model", "tiny"), ("--set", "policy.model=tiny"), ("--config", setting.config)):
+        refused(
+            cli("ask", "--run-dir", tmp_path / "run", *other, "north is"), "its own config and model", setting.model
+        )
+
+
+def test_nothing_asked(setting, cli):
+    refused(cli("ask", "--config", setting.config, " "), "The question is empty")
+
+
+def test_a_total_failure_is_no_success(setting, cli, monkeypatch):
+    async def broken(*_):
+        raise SamplerError("The sampler is gone.")
+
+    monkeypatch.setattr(TorchSampler, "sample", broken)
+    refused(cli("eval", "--config", setting.config), "all 6 rollouts were invalid", "The sampler is gone.")
+    refused(cli("ask", "--config", setting.config, "north is"), "The sampler is gone.")
+
+
+def test_temperatures_and_minutes_that_are_none(setting, tmp_path, cli):
+    for temperature in ("nan", "inf", "-1", "1e-9"):
+        refused(cli("eval", "--config", setting.config, "--temperature", temperature), "evaluation.temperature")
+    for minutes in ("0", "-1", "nan"):
+        refused(cli("demo", "--run-dir", tmp_path / "demo", "--max-minutes", minutes), "--max-minutes")
+    assert not (tmp_path / "demo").exists()
+
+
+def test_an_unforeseen_error_is_a_paragraph(setting, cli, monkeypatch):
+    def fail(*_, **__):
+        raise ZeroDivisionError("first line\n\nsecond line")
+
+    monkeypatch.setattr("evoseek.config.load_config", fail)
+    words = ("train", "--run-dir", "run", "--config", setting.config)
+    refused(cli(*words), "ZeroDivisionError: first line second line", "EVOSEEK_TRACEBACK=1")
+    monkeypatch.setenv("EVOSEEK_TRACEBACK", "1")
+    assert "Traceback" in cli(*words)[2]
+
+
+def test_ctrl_c_anywhere_is_130(setting, cli, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("evoseek.config.load_config", interrupted)
+    assert cli("train", "--run-dir", "run", "--config", setting.config)[0] == 130
 
 
 def test_resume_with_another_config_names_the_difference(setting, tmp_path, cli):
@@ -193,9 +256,11 @@ def test_damaged_newest_checkpoint_falls_back_to_the_one_before(setting, tmp_pat
     cli(*setting.train(tmp_path / "run", "--steps", 3))
     weights = tmp_path / "run/checkpoints/step-000003/policy/model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-5])
-    with pytest.warns(UserWarning, match="damaged"):
-        status, _, err = cli(*setting.train(tmp_path / "run"))
+    status, _, err = cli(*setting.train(tmp_path / "run"))
     assert status == 0, err
+    warned = [line for line in err.splitlines() if "damaged" in line]
+    assert len(warned) == 1
+    assert warned[0].startswith("evoseek: warning: The checkpoint")
     name = "checkpoints/step-000004/policy/model.safetensors"
     assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -69,6 +70,32 @@ def test_eval_and_ask_on_a_run(setting, tmp_path, cli):
     assert status == 0, err
     assert "Searches:" in out
     assert "Passages that hold the answer:" in out
+
+
+def test_eval_asks_as_many_as_the_config_or_the_option_says(setting, cli):
+    for more, asked in ((), 6), (("--limit", 4), 4), (("--set", "evaluation.limit=2"), 2):
+        status, out, err = cli("eval", "--config", setting.config, *more)
+        assert status == 0, err
+        assert f"Asking {asked} of 6 questions." in out
+        assert f"n={asked}" in out
+
+
+def test_what_the_chat_template_can_do_is_said(setting, tmp_path, cli):
+    model = tmp_path / "model"
+    shutil.copytree(setting.model, model)
+    settings = json.loads((model / "tokenizer_config.json").read_text())
+    settings["chat_template"] = "{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"
+    (model / "tokenizer_config.json").write_text(json.dumps(settings))
+    common = ("--config", setting.config, "--model", model)
+    for words in (
+        ("train", "--run-dir", tmp_path / "run", "--steps", 1, *common),
+        ("eval", *common),
+        ("ask", *common, "north is"),
+    ):
+        status, out, err = cli(*words)
+        assert status == 0, err
+        assert "The chat template has no tool calls" in out
+    assert "chat template" not in cli("ask", "--config", setting.config, "north is")[1]
 
 
 def test_index_and_search(tmp_path, cli):

@@ -216,3 +216,12 @@ def test_bfloat16_autocast_stays_near(model: PreTrainedModel, make_samples: Make
     rough = Learner(model, loss=CrossEntropyLoss(), learning_rate=0.0, bf16=True).update(samples)
     assert rough["loss"] == pytest.approx(exact["loss"], rel=0.02)
     assert rough["loss"] != exact["loss"]
+
+
+def test_trap_a_step_that_leaves_weights_that_are_not_finite_stops_training(
+    model: PreTrainedModel, make_samples: Make
+) -> None:
+    """Loss and gradient are finite; it is the step itself that overflows."""
+    learner = Learner(model, loss=ClippedLoss(), learning_rate=1e39)
+    with pytest.raises(TrainingError, match=r"step 1 \(learning rate 1e\+39\).*not finite.*Lower the learning rate"):
+        learner.update(make_samples(3))

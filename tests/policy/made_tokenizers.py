@@ -97,6 +97,15 @@ def qwen_forgetful() -> PreTrainedTokenizerFast:
     return qwen("(message.content or '').split('</think>')[-1]")
 
 
+def qwen_thinking() -> PreTrainedTokenizerFast:
+    """Its template opens the reasoning itself, as R1's does."""
+    made = qwen()
+    turns, opening = made.chat_template.rsplit("<|im_start|>assistant\\n", 1)
+    turns = turns.replace("<|im_start|>assistant", "<|im_start|>assistant\\n<think>\\n</think>\\n")
+    made.chat_template = f"{turns}<|im_start|>assistant\\n<think>\\n{opening}"
+    return made
+
+
 def llama() -> PreTrainedTokenizerFast:
     names = ["<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]
     made = byte_level(names, [], bos_token=names[0], eos_token=names[1])
@@ -155,6 +164,7 @@ def sentencepiece() -> PreTrainedTokenizerFast:
 MAKERS = {
     "qwen": qwen,
     "qwen_forgetful": qwen_forgetful,
+    "qwen_thinking": qwen_thinking,
     "llama": llama,
     "base": base,
     "wordpiece": wordpiece,

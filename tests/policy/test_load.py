@@ -1,9 +1,14 @@
 """Loading policies: by directory, with their own tokenizer, and clear errors for what is none."""
 
+import json
+import logging
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from evoseek.errors import PolicyError
@@ -19,6 +24,17 @@ def made(kind: str) -> Policy:
     sizes = SIZES | {"vocab_size": len(tokenizer), "num_key_value_heads": 1}
     model = LlamaForCausalLM(LlamaConfig(**sizes)) if kind == "llama" else Qwen2ForCausalLM(Qwen2Config(**sizes))
     return Policy(model, tokenizer, kind)
+
+
+@pytest.fixture
+def logged(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """What the libraries log, which would be shown on the terminal."""
+    loggers = [logging.getLogger(name) for name in ("transformers", "huggingface_hub")]
+    for logger in loggers:
+        logger.addHandler(caplog.handler)
+    yield caplog
+    for logger in loggers:
+        logger.removeHandler(caplog.handler)
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen2"])
@@ -119,3 +135,52 @@ def test_no_progress_bar_of_the_library_is_shown(tmp_path: Path, capfd: pytest.C
     save_policy(made("llama"), tmp_path / "policy")
     load_policy(str(tmp_path / "policy"))
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [("tokenizer_config.json", "[]"), ("config.json", '{"hidden_size": "x"}'), ("config.json", '{"vocab_size": 8}')],
+)
+def test_a_directory_of_the_wrong_content_is_one_paragraph(
+    file: str, content: str, tmp_path: Path, logged: pytest.LogCaptureFixture
+) -> None:
+    save_policy(made("llama"), tmp_path)
+    path = tmp_path / file
+    changes = json.loads(content)
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes if changes else changes))
+    with pytest.raises(PolicyError, match="could not be loaded"):
+        load_policy(str(tmp_path))
+    assert not logged.records
+
+
+def test_a_model_that_lacks_weights_is_refused(tmp_path: Path) -> None:
+    save_policy(made("llama"), tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    del weights["model.norm.weight"]
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(PolicyError, match=r"model\.norm\.weight"):
+        load_policy(str(tmp_path))
+
+
+def test_a_device_that_torch_was_not_built_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacking(*_: object) -> None:
+        raise AssertionError("Torch not compiled with CUDA enabled")
+
+    save_policy(made("llama"), tmp_path)
+    monkeypatch.setattr(LlamaForCausalLM, "to", lacking)
+    with pytest.raises(PolicyError, match="not compiled with CUDA"):
+        load_policy(str(tmp_path), device="cuda")
+
+
+def test_a_hub_that_is_not_there_is_given_up_soon(
+    monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
+) -> None:
+    """The libraries would try six times for every file, with pauses of 31 seconds in all."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    closed = "http://127.0.0.1:9/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", closed)
+    begun = time.monotonic()
+    with pytest.raises(PolicyError, match="Check the name and the network"):
+        load_policy("nobody/no-such-model")
+    assert time.monotonic() - begun < 5
+    assert not logged.records

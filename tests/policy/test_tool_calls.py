@@ -153,3 +153,15 @@ def test_a_prompt_that_the_template_cannot_show_is_refused(made):
         renderer.render_prompt([Message("user", "who ?"), Message("system", "late")])
     with pytest.raises(PolicyError, match="tool calls"):
         renderer.render_prompt([Message("assistant", "", (CALL,))])
+
+
+def test_trap_a_turn_that_the_template_begins_inside_the_reasoning_answers_only_after_it(made):
+    renderer = ToolCallRenderer(made("qwen_thinking"), [SCHEMA])
+    assert made("qwen_thinking").decode(renderer.render_prompt([Message("user", "who ?")])).endswith("<think>\n")
+    closed, unclosed, calling = (
+        renderer.parse(encode(made, "qwen_thinking", said))
+        for said in ("Rome ?\n</think>\n\nParis<|im_end|>", "It is Rome<|im_end|>", "Rome ?</think>" + WRITTEN["qwen"])
+    )
+    assert closed.answer == "Paris"
+    assert (unclosed.answer, unclosed.problem) == (None, "the turn holds neither a call nor an answer")
+    assert calling.tool_calls == (CALL,)

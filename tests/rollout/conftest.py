@@ -44,6 +44,8 @@ class Mayors:
             raise ToolError("the engine is down")
         if query == "breaks":
             raise ZeroDivisionError("division by zero")
+        if query == "cancels":
+            raise asyncio.CancelledError("the client gave up")
         if query == "hangs":
             await asyncio.Event().wait()
         self.order.append(f"{query} ends")

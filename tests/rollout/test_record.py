@@ -1,6 +1,8 @@
 import asyncio
 import json
 import os
+import resource
+import signal
 import struct
 from dataclasses import replace
 
@@ -78,8 +80,7 @@ def test_what_is_read_is_what_was_written(tmp_path, members, step, key):
     path = tmp_path / "trajectories.jsonl"
     path.unlink(missing_ok=True)
     group = TrajectoryGroup(key, tuple(t for t, _ in members), tuple(o for _, o in members))
-    with TrajectoryWriter(path, decode) as writer:
-        writer.write(step, [group])
+    TrajectoryWriter(path, decode).write(step, [group])
     assert list(read_trajectories(path)) == [TrajectoryRecord(step, key, *member) for member in members]
 
 
@@ -94,8 +95,7 @@ def group():
 
 
 def test_a_line_is_readable_and_says_nothing_twice(tmp_path, group):
-    with TrajectoryWriter(tmp_path / "t.jsonl", decode) as writer:
-        writer.write(4, [group])
+    TrajectoryWriter(tmp_path / "t.jsonl", decode).write(4, [group])
     (line,) = (tmp_path / "t.jsonl").read_text().splitlines()
     data = json.loads(line)
     assert (data["step"], data["group"], data["outcome"]) == (4, "k", {"reward": 1.0, "parts": {"exact_match": 1.0}})
@@ -107,32 +107,39 @@ def test_a_line_is_readable_and_says_nothing_twice(tmp_path, group):
 def test_single_precision_logprobs_take_half_the_space_and_come_back_exactly(tmp_path, group):
     values = tuple(struct.unpack("<f", struct.pack("<f", -1 / n))[0] for n in range(3, 103))
     long = replace(group.trajectories[0], segments=(Segment("action", tuple(range(100)), values),))
-    with TrajectoryWriter(tmp_path / "t.jsonl", decode) as writer:
-        writer.write(0, [replace(group, trajectories=(long,))])
+    TrajectoryWriter(tmp_path / "t.jsonl", decode).write(0, [replace(group, trajectories=(long,))])
     (record,) = read_trajectories(tmp_path / "t.jsonl")
     assert record.trajectory.segments == long.segments
     assert len(json.dumps(json.loads((tmp_path / "t.jsonl").read_text())["segments"][0]["logprobs"])) < 1500
 
 
-def test_a_resumed_writer_goes_back_to_its_position(tmp_path, group):
-    path = tmp_path / "run" / "t.jsonl"
-    with TrajectoryWriter(path, decode) as writer:
-        writer.write(0, [group])
-        position = writer.sync()
-        writer.write(1, [group])
-    assert position == writer.position / 2
-    with TrajectoryWriter(path, decode, position=position) as writer:
-        assert writer.position == position == path.stat().st_size
-        writer.write(2, [group])
+def test_replaced_rollouts_are_recorded_after_the_members(tmp_path, group):
+    failed = replace(group.trajectories[0], id="k/0r0", stop_reason=StopReason.TOOL_FAILED)
+    replaced = ((failed, Invalid(StopReason.TOOL_FAILED, "down")),)
+    TrajectoryWriter(tmp_path / "t.jsonl", decode).write(3, [replace(group, replaced=replaced)])
+    records = list(read_trajectories(tmp_path / "t.jsonl"))
+    assert [(record.trajectory.id, record.outcome) for record in records] == [
+        ("k/0", group.outcomes[0]),
+        ("k/0r0", replaced[0][1]),
+    ]
+    assert {record.group for record in records} == {"k"}
+
+
+def test_a_file_cut_between_two_steps_is_appended_to(tmp_path, group):
+    """A resumed run goes back to its checkpoint."""
+    path = tmp_path / "t.jsonl"
+    writer = TrajectoryWriter(path, decode)
+    writer.write(0, [group])
+    position = path.stat().st_size
+    writer.write(1, [group])
+    os.truncate(path, position)
+    writer.write(2, [group])
     assert [record.step for record in read_trajectories(path)] == [0, 2]
-    with pytest.raises(RunError, match="cut or replaced"):
-        TrajectoryWriter(path, decode, position=10**6)
 
 
 def test_a_last_line_without_its_end_is_left_out_and_a_damaged_line_is_named(tmp_path, group):
     path = tmp_path / "t.jsonl"
-    with TrajectoryWriter(path, decode) as writer:
-        writer.write(0, [group, group])
+    TrajectoryWriter(path, decode).write(0, [group, group])
     os.truncate(path, path.stat().st_size - 5)
     assert len(list(read_trajectories(path))) == 1
     path.write_text('{"step": 1}\n')
@@ -142,27 +149,21 @@ def test_a_last_line_without_its_end_is_left_out_and_a_damaged_line_is_named(tmp
 
 def test_a_full_disk_is_told_and_leaves_whole_lines(tmp_path, group):
     path = tmp_path / "t.jsonl"
-
-    class Full:
-        """The file, with room for ten bytes more."""
-
-        def __init__(self, file):
-            self.file, self.fileno, self.close = file, file.fileno, file.close
-            self.room = 10
-
-        def write(self, data):
-            if not self.room:
-                raise OSError(28, "No space left on device")
-            written, self.room = self.file.write(data[: self.room]), 0
-            return written
-
-    with TrajectoryWriter(path, decode) as writer:
-        writer.write(0, [group])
-        writer._file = Full(writer._file)
-        with pytest.raises(RunError, match="No space left on device"):
+    writer = TrajectoryWriter(path, decode)
+    writer.write(0, [group])
+    size = path.stat().st_size
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # as a full disk: some bytes are written, then an error
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, hard))
+    try:
+        with pytest.raises(RunError, match=r"t\.jsonl cannot be written: File too large"):
             writer.write(1, [group])
-    assert [record.step for record in read_trajectories(path)] == [0]
-    assert path.stat().st_size == writer.position
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert path.stat().st_size == size
+    writer.write(2, [group])
+    assert [record.step for record in read_trajectories(path)] == [0, 2]
 
 
 def test_a_rollout_comes_back_from_its_record(tmp_path, tools):
@@ -174,8 +175,7 @@ def test_a_rollout_comes_back_from_its_record(tmp_path, tools):
 
     question = Question("q", "who ?", ("Meri",))
     group = asyncio.run(run_group(question, size=1, reward=reward, key="k", **tools.setting(sampler)))
-    with TrajectoryWriter(tmp_path / "t.jsonl", tools.tokenizer.decode) as writer:
-        writer.write(0, [group])
+    TrajectoryWriter(tmp_path / "t.jsonl", tools.tokenizer.decode).write(0, [group])
     (record,) = read_trajectories(tmp_path / "t.jsonl")
     timeless = tuple(replace(result, latency_s=0.0) for result in group.trajectories[0].tool_results)
     assert record.trajectory == replace(group.trajectories[0], tool_results=timeless)

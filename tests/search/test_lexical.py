@@ -291,3 +291,20 @@ def test_files_are_shared_between_generations_where_the_disk_allows(index: Lexic
     before = {os.stat(path).st_ino for path in files_of(index) if path.suffix != ".json"}
     index.add([passage("new", "x")])
     assert before <= {os.stat(path).st_ino for path in files_of(index)}
+
+
+def test_an_index_is_opened_without_writing_into_its_folder(index: LexicalIndex) -> None:
+    """tantivy puts locks beside the files it opens, and the folder may be read-only."""
+    for lock in index.directory.rglob("*.lock"):
+        lock.unlink()
+    before = sorted(index.directory.rglob("*"))
+    opened = LexicalIndex.open(index.directory)
+    assert sorted(index.directory.rglob("*")) == before
+    assert find(opened, "mayor") == ["kalo"]
+    assert list(opened.passages()) == CITIES
+
+
+def test_a_file_is_no_index(tmp_path: Path) -> None:
+    (tmp_path / "corpus.jsonl").write_text("{}")
+    with pytest.raises(SearchIndexError, match="is a file, not a search index"):
+        LexicalIndex.open(tmp_path / "corpus.jsonl")

@@ -33,6 +33,7 @@ GROUPS = [
             trajectory(StopReason.TOOL_FAILED, 2),
         ),
         (Scored(1.0), Scored(0.0), Invalid(StopReason.TOOL_FAILED)),
+        ((trajectory(StopReason.DEADLINE, 100), Invalid(StopReason.DEADLINE)),) * 2,
     ),
     TrajectoryGroup("b", (trajectory(StopReason.MAX_TURNS, 8, (0.2,)),) * 2, (Scored(0.0), Scored(0.0))),
 ]
@@ -50,7 +51,15 @@ def test_numbers_by_hand():
     assert metrics["rollout/stop/max_turns"] == pytest.approx(2 / 5)
     assert metrics["rollout/stop/tool_failed"] == pytest.approx(1 / 5)
     assert sum(value for name, value in metrics.items() if name.startswith("rollout/stop/")) == pytest.approx(1.0)
+    assert metrics["rollout/refilled"] == metrics["rollout/refilled/deadline"] == pytest.approx(2 / 5)
+    assert metrics["rollout/refilled/tool_failed"] == 0.0
     assert tool_latency_s(GROUPS) == pytest.approx(0.8 / 4)
+
+
+def test_an_answer_that_could_not_be_scored_counts_as_a_failed_reward():
+    group = TrajectoryGroup("a", (trajectory(StopReason.ANSWERED, 4),), (Invalid(StopReason.REWARD_FAILED),))
+    metrics = rollout_metrics([group])
+    assert (metrics["rollout/stop/reward_failed"], metrics["rollout/stop/answered"]) == (1.0, 0.0)
 
 
 def test_numbers_that_cannot_be_had_are_left_out():

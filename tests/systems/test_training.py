@@ -72,12 +72,24 @@ def test_too_many_invalid_rollouts_thrice_in_a_row_end_the_run_with_the_cause():
     recorder = Recorder({2: 6, 3: 10, 4: 7})
     with pytest.raises(TrainingError, match=r"step 4: 7 of 10 .* tool_failed \(7 rollouts\): the engine is down"):
         run(recorder)
-    assert recorder.events[-1] == ("step", 4)
+    assert recorder.events == [("step", 1), ("step", 2), ("step", 3), ("step", 4)]
     assert 4 in recorder.rows
 
 
 def test_a_bad_spell_that_ends_is_survived():
-    assert run(Recorder({1: 6, 2: 10, 3: 5, 4: 7, 5: 7}))[0] == 5
+    assert run(Recorder({1: 6, 2: 10, 3: 5, 4: 7}))[0] == 5
+
+
+def test_trap_a_step_with_too_many_invalid_rollouts_is_never_kept():
+    """Neither when a checkpoint is due, nor when the run is stopped, nor as the end of a run."""
+    due, stopped, last = Recorder({2: 6}), Recorder({3: 6}), Recorder({5: 6})
+    run(due)
+    assert [event for event in due.events if event[0] == "save"] == [("save", 4), ("save", 5)]
+    assert run(stopped, should_stop=lambda: ("step", 3) in stopped.events)[0] == 3
+    assert stopped.events[-1] == ("step", 3)
+    with pytest.raises(TrainingError, match=r"step 5: 6 of 10 .* in a row with too many: 1\..*resumes from the last"):
+        run(last)
+    assert last.events[-1] == ("step", 5)
 
 
 def test_progress_sees_every_row():

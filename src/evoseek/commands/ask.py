@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
 
-from evoseek.assemble import Agent, open_index, read_questions
+from evoseek.assemble import Agent, evaluation_temperature, open_index, read_questions
 from evoseek.config import load_config
-from evoseek.errors import ConfigError, RunError
+from evoseek.errors import ConfigError, EvoseekError, RunError
+from evoseek.eval.evaluate import Evaluation
 from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.report.printable import say
 from evoseek.report.tables import evaluation_table
 from evoseek.runs import RunDirectory
-from evoseek.types import Passage, Trajectory
+from evoseek.types import Invalid, Passage, Trajectory
 
 
 def load_agent(
@@ -28,10 +30,6 @@ def load_agent(
     """
     if run_dir is None:
         return Agent.load(load_config(config_file, options=options, sets=sets))
-    if config_file or options.get("policy.model"):
-        raise ConfigError(
-            "--run-dir brings its own model and config. Give either --run-dir, or --model and --config, not both."
-        )
     run = RunDirectory(run_dir)
     checkpoint = latest_checkpoint(run_dir)
     if checkpoint is None or not run.config.is_file():
@@ -39,25 +37,68 @@ def load_agent(
             f"{run_dir} holds no checkpoint to use. Give the directory of a run that `evoseek train` or `evoseek demo` "
             "made and that has saved one (every run.checkpoint_every steps), or give --model instead."
         )
-    return Agent.load(load_config(run.config, options=options, sets=sets), checkpoint=checkpoint)
+    config = load_config(run.config, options=options, sets=sets)
+    own_model = load_config(run.config).policy.model
+    if config_file or config.policy.model != own_model:
+        raise ConfigError(
+            f"--run-dir brings its own config and model, {own_model}. Give either --run-dir, or --model and --config, "
+            "not both."
+        )
+    return Agent.load(config, checkpoint=checkpoint)
 
 
-def evaluate(agent: Agent, *, temperature: float, search: bool, limit: int | None, console: Console) -> None:
-    """Score an agent on its config's evaluation questions and print the table."""
+def evaluate(agent: Agent, *, search: bool, console: Console) -> None:
+    """Score an agent on its config's evaluation questions and print the table.
+
+    Raises EvoseekError if not one rollout was valid: there is then no score.
+    """
     config = agent.config
-    questions = read_questions(config.evaluation.path or config.questions.path, setting="evaluation.path")[:limit]
+    _notify(agent, console)
+    questions = read_questions(config.evaluation.path or config.questions.path, setting="evaluation.path")
+    asked = questions[: config.evaluation.limit]
+    say(console, f"Asking {len(asked)} of {len(questions)} questions.")
+    temperature = evaluation_temperature(config)
     index = config.evaluation.index or config.search.index
     solver = agent.solver(open_index(index, setting="evaluation.index") if search else None)
-    evaluation = asyncio.run(solver.evaluate(questions, temperature=temperature))
+    evaluation = asyncio.run(solver.evaluate(asked, temperature=temperature))
+    _check_any_valid(evaluation)
     drawn = "greedy" if temperature == 0 else f"temperature {temperature:g}"
     title = f"{config.reward.metric}, {drawn}, search {'on' if search else 'off'}, 95 % intervals"
     console.print(evaluation_table(title, {agent.policy.name: evaluation}))
 
 
 def ask(agent: Agent, question: str, *, console: Console) -> None:
-    """Answer a question and show what the answer rests on."""
+    """Answer a question and show what the answer rests on.
+
+    Raises ConfigError if nothing is asked, EvoseekError if the rollout failed for reasons outside the policy.
+    """
+    if not question.strip():
+        raise ConfigError("The question is empty. Give the question's text.")
+    _notify(agent, console)
     solver = agent.solver(open_index(agent.config.search.index, setting="--index"))
-    say(console, answer_text(asyncio.run(solver.ask(question))))
+    trajectory = asyncio.run(solver.ask(question))
+    say(console, answer_text(trajectory))
+    if trajectory.failure:
+        raise EvoseekError(f"The question could not be answered: {trajectory.failure}")
+
+
+def _notify(agent: Agent, console: Console) -> None:
+    if notice := agent.template_notice():
+        say(console, notice)
+
+
+def _check_any_valid(evaluation: Evaluation) -> None:
+    details = Counter(
+        result.outcome.detail or str(result.outcome.reason)
+        for result in evaluation.results
+        if isinstance(result.outcome, Invalid)
+    )
+    if details.total() == len(evaluation.results):
+        detail, count = details.most_common(1)[0]
+        raise EvoseekError(
+            f"There is no score: all {len(evaluation.results)} rollouts were invalid. The most frequent reason "
+            f"({count} rollouts): {detail} Repair what failed and give the same command again."
+        )
 
 
 def answer_text(trajectory: Trajectory) -> str:

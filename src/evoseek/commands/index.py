@@ -12,6 +12,7 @@ from rich.console import Console
 from evoseek.corpus.documents import read_corpus
 from evoseek.corpus.passages import split_document
 from evoseek.corpus.read_report import ReadReport
+from evoseek.errors import SearchIndexError
 from evoseek.report.printable import say
 from evoseek.search.analyser import Analyser
 from evoseek.search.lexical import LexicalIndex
@@ -22,10 +23,12 @@ def build_index(
     corpus: Path, directory: Path, *, stemming: Literal["none", "english"], max_words: int, console: Console
 ) -> None:
     """Read a corpus, cut it into passages, index them, and say what was skipped."""
+    _refuse_inside(corpus, directory)
     report = ReadReport()
+    documents = read_corpus(corpus, report=report)
 
     def passages() -> Iterator[Passage]:
-        for document in read_corpus(corpus, report=report):
+        for document in documents:
             yield from split_document(document, max_words=max_words)
 
     index = LexicalIndex.build(directory, passages(), analyser=Analyser(stemming))
@@ -33,6 +36,14 @@ def build_index(
     if report.skipped_count:
         say(console, report.table())
     say(console, f"{len(index):,} passages indexed in {directory}")
+
+
+def _refuse_inside(corpus: Path, directory: Path) -> None:
+    if directory.resolve().is_relative_to(corpus.resolve()):
+        raise SearchIndexError(
+            f"The index folder {directory} lies in the corpus {corpus}, of which it would become a part. Give a folder "
+            "outside the corpus."
+        )
 
 
 def search_index(directory: Path, query: str, *, k: int, console: Console) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from functools import partial
 
 from rich.console import Console
 
@@ -38,7 +39,7 @@ def train(
         stop_on_interrupt(lambda: say(console, STOPPING)) as interrupted,
         TrainingProgress(console, max_seconds=max_seconds) as progress,
     ):
-        loop = search_r1_loop(config, run)
+        loop = search_r1_loop(config, run, notify=partial(say, console))
         if loop.start:
             say(console, f"Resuming {run.path} after step {loop.start}.")
         loop.progress = progress

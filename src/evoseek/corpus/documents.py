@@ -28,28 +28,41 @@ def read_corpus(
     be read is skipped and noted in `report`. At most one file (or line) of the given size is held at a time, beside
     the ids read so far. DataError if there is nothing at `path`; EmptyCorpusError, at the end, if nothing was read.
     """
-    if not path.exists():
+    try:
+        exists = path.exists()
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if not exists:
         raise DataError(f"There is no corpus at {path}. Give a folder, or a file of type {', '.join(SUFFIXES)}.")
     return _read(path, report, max_line_bytes, max_file_bytes)
 
 
 def _read(path: Path, report: ReadReport, max_line_bytes: int, max_file_bytes: int) -> Iterator[Document]:
     seen: set[str] = set()
-    for file in find_files(path, report):
-        for document, line in _read_file(file, report, max_line_bytes, max_file_bytes):
-            if not (text := document.text.strip()):
-                report.skip(file.path, "empty", line)
-            elif document.id in seen:
-                report.skip(file.path, f"duplicate id: {document.id}", line)
-            else:
-                seen.add(document.id)
-                report.read += 1
-                yield replace(document, title=" ".join(document.title.split()), text=text)
+    try:
+        for file in find_files(path, report):
+            for document, line in _read_file(file, report, max_line_bytes, max_file_bytes):
+                if not (text := document.text.strip()):
+                    report.skip(file.path, "empty", line)
+                elif document.id in seen:
+                    report.skip(file.path, f"duplicate id: {document.id}", line)
+                else:
+                    seen.add(document.id)
+                    report.read += 1
+                    yield replace(document, title=" ".join(document.title.split()), text=text)
+    except OSError as error:  # of the folders: a file that cannot be read is skipped
+        raise _unreadable(path, error) from error
     if not report.read:
         raise EmptyCorpusError(
             f"No readable document was found in {path}: {report.summary()}. Expected files of type "
             f"{', '.join(SUFFIXES)}; the first that were skipped:\n{report.table(5) or '(none)'}"
         )
+
+
+def _unreadable(path: Path, error: OSError) -> DataError:
+    return DataError(
+        f"The corpus {path} cannot be read: {error.strerror or error}. Give a folder or file that this user may read."
+    )
 
 
 def _read_file(

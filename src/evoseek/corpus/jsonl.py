@@ -24,7 +24,7 @@ def read_jsonl(path: Path, report: ReadReport, max_line_bytes: int) -> Iterator[
     over. Never holds more than `max_line_bytes` of the file."""
     check_regular(path)
     with path.open("rb", buffering=2**20) as file:
-        for number, line in _bounded_lines(file, max_line_bytes):
+        for number, line in bounded_lines(file, max_line_bytes):
             try:
                 if line is None:
                     raise DataError(f"line is too long: more than {max_line_bytes:,} bytes")
@@ -34,8 +34,8 @@ def read_jsonl(path: Path, report: ReadReport, max_line_bytes: int) -> Iterator[
                 report.skip(path, str(error), number)
 
 
-def _bounded_lines(file: BinaryIO, limit: int) -> Iterator[tuple[int, bytes | None]]:
-    """Numbered lines; None for a line over the limit, of which no more than a limit's worth is held at a time."""
+def bounded_lines(file: BinaryIO, limit: int) -> Iterator[tuple[int, bytes | None]]:
+    """Lines with their numbers; None for one over the limit, of which no more than that is held at a time."""
     number = 0
     while line := file.readline(limit + 1):
         number += 1

@@ -9,13 +9,18 @@ top-level `hops` is taken into the metadata.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import UnionType
 from typing import cast
 
+from evoseek.corpus.decoding import check_regular
+from evoseek.corpus.jsonl import bounded_lines
 from evoseek.errors import DataError
 from evoseek.files import write_atomic
 from evoseek.types import Question
+
+MAX_LINE_BYTES = 16 * 2**20
 
 
 def load_questions(path: Path, *, check: Callable[[Question], None] | None = None) -> list[Question]:
@@ -25,25 +30,22 @@ def load_questions(path: Path, *, check: Callable[[Question], None] | None = Non
     Raises DataError, naming file and line, if the file cannot be read, holds no question, or any line cannot be used:
     a question that silently went missing would change every score.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")  # splitlines would cut inside texts, at U+2028
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(
-            f"The question file {path} cannot be read ({error}). It must be a UTF-8 file of JSON lines with the keys "
-            "`question` and `golden_answers`."
-        ) from error
     questions: dict[str, Question] = {}
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
+    for number, line in _lines(path):
         try:
-            question = _question(json.loads(line), str(number))
+            if not (text := _decoded(line)).strip():
+                continue
+            question = _question(json.loads(text), str(number))
             if question.id in questions:
                 raise DataError(f"The id {question.id!r} occurs twice. Every question needs an id of its own.")
             if check is not None:
                 check(question)
         except (DataError, ValueError) as error:
             raise DataError(f"{path}:{number}: {error}") from error
+        except RecursionError as error:
+            raise DataError(
+                f"{path}:{number}: The JSON is nested too deeply. A question is one flat object."
+            ) from error
         questions[question.id] = question
     if not questions:
         raise DataError(f"The question file {path} holds no question. It must hold one JSON object a line.")
@@ -64,6 +66,29 @@ def save_questions(path: Path, questions: Iterable[Question]) -> None:
     write_atomic(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
 
 
+def _lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
+    try:
+        check_regular(path)
+        with path.open("rb") as file:
+            yield from bounded_lines(file, MAX_LINE_BYTES)
+    except (OSError, DataError) as error:
+        raise DataError(
+            f"The question file {path} cannot be read ({error}). It must be a UTF-8 file of JSON lines with the keys "
+            "`question` and `golden_answers`."
+        ) from error
+
+
+def _decoded(line: bytes | None) -> str:
+    if line is None:
+        raise DataError(f"The line is longer than {MAX_LINE_BYTES:,} bytes. Every question needs a line of its own.")
+    if b"\0" in line:
+        raise DataError("The line holds NUL bytes: the file is binary or damaged. JSON lines are UTF-8 text.")
+    try:
+        return line.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError("The line is not UTF-8 text. Save the file as UTF-8.") from error
+
+
 def _question(row: object, default_id: str) -> Question:
     if not isinstance(row, Mapping):
         raise DataError(f"Expected a JSON object, got {type(row).__name__}.")
@@ -71,18 +96,28 @@ def _question(row: object, default_id: str) -> Question:
     text = fields.get("question")
     if not isinstance(text, str) or not text.strip():
         raise DataError("The key `question` is missing, empty or not a text.")
-    metadata = fields.get("metadata") or {}
+    metadata = {} if fields.get("metadata") is None else fields["metadata"]
     if not isinstance(metadata, Mapping):
         raise DataError(f"The key `metadata` must be an object, got {type(metadata).__name__}.")
     metadata = dict(cast(Mapping[str, object], metadata))
     if "hops" in fields:
         metadata["hops"] = fields["hops"]
+    if "hops" in metadata:
+        _check_type("hops", metadata["hops"], int)
+    identifier = fields.get("id", default_id)
+    _check_type("id", identifier, int | str)
     return Question(
-        id=str(fields.get("id", default_id)),
+        id=str(identifier),
         text=text.strip(),
         golden_answers=_golden_answers(fields),
         metadata=metadata,
     )
+
+
+def _check_type(key: str, value: object, expected: type[int] | UnionType) -> None:
+    if isinstance(value, bool) or not isinstance(value, expected):
+        wanted = "an integer" if expected is int else "a text or an integer"
+        raise DataError(f"The key `{key}` must be {wanted}, got {value!r}.")
 
 
 def _golden_answers(fields: Mapping[str, object]) -> tuple[str, ...]:

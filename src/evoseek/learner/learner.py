@@ -71,7 +71,8 @@ class Learner:
 
         A batch without any gradient (no samples, or every group's rewards equal) and a non-finite loss or gradient
         leave weights and optimizer untouched and are counted (`learner/skipped_*`); `loss`, `grad_norm` and `entropy`
-        are then absent. Raises TrainingError at the third non-finite step in a row.
+        are then absent. Raises TrainingError at the third non-finite step in a row, and if a step leaves weights that
+        are not finite: no later step could repair them.
         """
         trained = [sample for sample in samples if trained_length(sample) > 0]
         totals = Totals(tokens=sum(sum(sample.loss_mask) for sample in trained), sequences=len(trained))
@@ -95,6 +96,7 @@ class Learner:
             return {"learning_rate": rate}
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+        self._check_weights(rate)
         self.non_finite_in_a_row = 0
         self.step += 1
         return metrics | {"grad_norm": norm, "learning_rate": rate}
@@ -145,6 +147,14 @@ class Learner:
                 f"{MAX_NON_FINITE} optimizer steps in a row had a non-finite loss or gradient (last: loss {loss}, "
                 f"gradient norm {norm}); weights are those of step {self.step}. Lower the learning rate, or turn "
                 "bf16 off, and resume from the last checkpoint."
+            )
+
+    def _check_weights(self, rate: float) -> None:
+        if not math.isfinite(float(torch.nn.utils.get_total_norm(self.model.parameters()))):
+            raise TrainingError(
+                f"Optimizer step {self.step + 1} (learning rate {rate:g}) left weights that are not finite: the policy "
+                "has diverged. It was not saved; the checkpoints made before it are intact. Lower the learning rate "
+                "and resume from the last checkpoint, or from an earlier one if this happens again."
             )
 
     def state_dict(self) -> tuple[dict[str, torch.Tensor], dict[str, object]]:

@@ -6,9 +6,12 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import torch
-from safetensors import SafetensorError
+from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
+from huggingface_hub.errors import HfHubHTTPError
+from huggingface_hub.utils import logging as hub_logging
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -52,14 +55,13 @@ def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32"
     source = str(tiny_policy_dir()) if name_or_dir == "tiny" else name_or_dir
     _check_directory(source)
     try:
-        tokenizer = _load_tokenizer(source)
-        with _without_progress_bars():
-            model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-                source, dtype=_DTYPES[dtype], attn_implementation="sdpa", use_safetensors=True
-            )
+        with _quietly():
+            _check_hub(source)
+            tokenizer = _load_tokenizer(source)
+            model = _load_model(source, dtype)
         model.to(device)  # pyright: ignore[reportArgumentType]
         model.eval()
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
+    except Exception as error:  # what a damaged directory or a missing device raises is not documented
         raise PolicyError(
             f"the policy '{name_or_dir}' could not be loaded on '{device}': {_first_line(error)} Expected the name of "
             "a causal language model on the Hugging Face hub or a directory written by save_pretrained, with "
@@ -83,9 +85,20 @@ def limit_threads(policy: Policy) -> None:
 
 def save_policy(policy: Policy, directory: Path) -> None:
     """Write model (safetensors) and tokenizer so that `from_pretrained(directory)` loads them; whole or not at all."""
-    with replace_directory(directory) as partial, _without_progress_bars():
+    with replace_directory(directory) as partial, _quietly():
         policy.model.save_pretrained(partial)
         policy.tokenizer.save_pretrained(partial)
+
+
+def _load_model(source: str, dtype: str) -> PreTrainedModel:
+    """The model. ValueError if the files lack some of its weights, which would otherwise be random numbers."""
+    loaded = AutoModelForCausalLM.from_pretrained(
+        source, dtype=_DTYPES[dtype], attn_implementation="sdpa", use_safetensors=True, output_loading_info=True
+    )
+    model, report = cast("tuple[PreTrainedModel, dict[str, set[str]]]", loaded)
+    if missing := sorted(report["missing_keys"]):
+        raise ValueError(f"{len(missing)} of the model's weights are not in the files, {missing[0]} for one")
+    return model
 
 
 def _load_tokenizer(source: str) -> PreTrainedTokenizerBase:
@@ -121,16 +134,31 @@ def _check_directory(source: str) -> None:
         )
 
 
+def _check_hub(source: str) -> None:
+    """For a model of which nothing is on this machine, ask the hub once: the libraries would ask for over a minute
+    before they gave up. Any answer of the hub's will do, since loading explains it. Raises what the connection does."""
+    if Path(source).expanduser().is_dir() or isinstance(try_to_load_from_cache(source, "config.json"), str):
+        return
+    try:
+        get_hf_file_metadata(hf_hub_url(source, "config.json"))
+    except HfHubHTTPError:
+        return
+
+
 @contextmanager
-def _without_progress_bars() -> Generator[None]:
-    """Keep the bars of transformers off the terminal, where a run's own progress is shown."""
-    enabled = logging.is_progress_bar_enabled()
+def _quietly() -> Generator[None]:
+    """Keep the bars and reports of the libraries off the terminal, where a run's own progress is shown."""
+    bars, level, hub_level = logging.is_progress_bar_enabled(), logging.get_verbosity(), hub_logging.get_verbosity()
     logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    hub_logging.set_verbosity_error()
     try:
         yield
     finally:
-        if enabled:
+        if bars:
             logging.enable_progress_bar()
+        logging.set_verbosity(level)
+        hub_logging.set_verbosity(hub_level)
 
 
 def _first_line(error: Exception) -> str:

@@ -21,10 +21,14 @@ OFFSET_SHARPNESS = 6.5
 MATCH_SCALE = 2.0
 COPY_SCALE = 1.0
 HEAD_SCALE = 0.05
+PROMPTS = "tiny"
 
 
 def tiny_config(vocabulary: int, *, eos_token_id: int, pad_token_id: int, layers: int = 4) -> LlamaConfig:
-    """d = 128, 4 heads, 2 key-value heads: 0.8M parameters with 4 layers."""
+    """d = 128, 4 heads, 2 key-value heads: 0.8M parameters with 4 layers.
+
+    `evoseek_prompts` names the prompt set that the model was made for; it is saved with the model.
+    """
     return LlamaConfig(
         vocab_size=vocabulary,
         hidden_size=128,
@@ -39,6 +43,7 @@ def tiny_config(vocabulary: int, *, eos_token_id: int, pad_token_id: int, layers
         eos_token_id=eos_token_id,
         pad_token_id=pad_token_id,
         bos_token_id=None,
+        evoseek_prompts=PROMPTS,  # pyright: ignore[reportCallIssue]  # further keys are kept
     )
 
 

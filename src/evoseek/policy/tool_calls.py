@@ -14,12 +14,14 @@ from transformers import PreTrainedTokenizerBase
 
 from evoseek.policy.call_formats import CALL_FORMATS
 from evoseek.policy.chat_template import (
+    USER,
     Schema,
     encode_messages,
     encode_rendered,
     end_ids,
     observation_text,
     placeholder,
+    render_chat,
 )
 from evoseek.policy.encoding import Encoder
 from evoseek.policy.template_check import check_template
@@ -33,7 +35,8 @@ _QUESTION = re.compile(r"<question>(.*?)</question>", re.DOTALL)
 class ToolCallRenderer:
     """Renders and parses tool calls. Raises PolicyError for a model whose chat template has none.
 
-    A turn without a call is the answer: the text in its last <answer>, or else all of it but the reasoning.
+    A turn without a call is the answer: the text in its last <answer>, or else all of it but the reasoning. Where the
+    template itself opens the reasoning, a turn begins inside it.
     """
 
     format = "tools"
@@ -45,6 +48,7 @@ class ToolCallRenderer:
         self._parse_calls = CALL_FORMATS[str(self.report.call_format)]
         self._end_of_turn = int(self.report.end_of_turn or 0)
         self._stop = StopConditions((), end_ids(tokenizer, self._end_of_turn))
+        self._opening = "<think>" if render_chat(tokenizer, [USER], tools).rstrip().endswith("<think>") else ""
         self._suffixes: dict[int, str] = {}
         self._tool = next((name for tool in tools if (name := _name(tool))), "tool")
 
@@ -62,7 +66,7 @@ class ToolCallRenderer:
         text = self._encoder.decode(token_ids)
         ended = bool(token_ids) and token_ids[-1] in self._stop.token_ids
         said = self._encoder.decode(token_ids[:-1] if ended else token_ids)
-        said, question = _without_reasoning(said), None
+        said, question = _without_reasoning(self._opening + said), None
         try:
             calls = self._parse_calls(said)
         except ValueError as error:

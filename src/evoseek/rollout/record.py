@@ -10,9 +10,8 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from io import RawIOBase
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from evoseek.errors import DataError, RunError
 from evoseek.rollout.trajectory_json import (
@@ -35,70 +34,34 @@ class TrajectoryRecord:
 
 
 class TrajectoryWriter:
-    """Appends to a record. What was written is in the hands of the system after each `write`, on the disk after `sync`.
+    """Appends to a record. What was written is in the hands of the system after each `write`.
 
-    `decode` turns ids into text (a tokenizer's `decode`). With `position`, what the file holds after so many bytes is
-    cut off first: this is how a resumed run goes back to its checkpoint. Raises RunError.
+    `decode` turns ids into text (a tokenizer's `decode`).
     """
 
-    def __init__(self, path: Path, decode: Callable[[Sequence[int]], str], *, position: int | None = None) -> None:
+    def __init__(self, path: Path, decode: Callable[[Sequence[int]], str]) -> None:
         self._path, self._decode = path, decode
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("ab", buffering=0)
-            self.position = self._file.seek(0, os.SEEK_END)
-        except OSError as error:
-            raise _unwritable(path, error) from error
-        if position is not None:
-            self._truncate(position)
 
     def write(self, step: int, groups: Sequence[TrajectoryGroup]) -> None:
-        """Append the trajectories of a batch: all of them, or after an error none."""
+        """Append the trajectories of a batch, a group's replaced ones after its members: all of them, or none.
+
+        Raises RunError.
+        """
         lines = [
             self._line(TrajectoryRecord(step, group.key, trajectory, outcome))
             for group in groups
-            for trajectory, outcome in zip(group.trajectories, group.outcomes, strict=True)
+            for trajectory, outcome in (*zip(group.trajectories, group.outcomes, strict=True), *group.replaced)
         ]
-        data = "".join(lines).encode("ascii")
         try:
-            rest = memoryview(data)
-            while rest:
-                rest = rest[self._file.write(rest) or 0 :]
+            with self._path.open("ab", buffering=0) as file:
+                _append(file, "".join(lines).encode("ascii"))
         except OSError as error:
-            os.ftruncate(self._file.fileno(), self.position)
             raise _unwritable(self._path, error) from error
-        self.position += len(data)
-
-    def sync(self) -> int:
-        """Bring everything to the disk; the position in bytes, for a checkpoint."""
-        os.fsync(self._file.fileno())
-        return self.position
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _line(self, record: TrajectoryRecord) -> str:
         data = {"step": record.step, "group": record.group, "outcome": outcome_to_json(record.outcome)}
         data |= trajectory_to_json(record.trajectory, self._decode)
         return json.dumps(data, separators=(",", ":")) + "\n"
-
-    def _truncate(self, position: int) -> None:
-        if position > self.position:
-            raise RunError(
-                f"{self._path} has {self.position} bytes, but the checkpoint was made when it had {position}: the "
-                "file was cut or replaced since. Put it back, or start a new run directory."
-            )
-        os.ftruncate(self._file.fileno(), position)
-        self.position = position
 
 
 def read_trajectories(path: Path) -> Iterator[TrajectoryRecord]:
@@ -122,6 +85,17 @@ def read_trajectories(path: Path) -> Iterator[TrajectoryRecord]:
                     "written by another version; remove the line to read the rest."
                 ) from error
             yield record
+
+
+def _append(file: RawIOBase, data: bytes) -> None:
+    """Write all of the data to the end of a file; if that fails, cut off what came of it."""
+    end, rest = file.seek(0, os.SEEK_END), memoryview(data)
+    try:
+        while rest:
+            rest = rest[file.write(rest) or 0 :]
+    except OSError:
+        file.truncate(end)
+        raise
 
 
 def _unwritable(path: Path, error: OSError) -> RunError:

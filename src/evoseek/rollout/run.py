@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from evoseek.errors import SamplerError
+from evoseek.errors import ConfigError, SamplerError
 from evoseek.protocols import Environment, Renderer, Sampler
 from evoseek.rollout.limits import Limits
 from evoseek.types import (
@@ -71,10 +71,17 @@ async def run_trajectory(
     """Roll out one trajectory. It ends with a StopReason whatever the policy, a tool or the sampler does.
 
     A failure (a tool's, the sampler's, the deadline) is a stop reason as well, with what failed in `failure`. Errors
-    in rendering the prompt, and other errors of the sampler than SamplerError, are raised.
+    in rendering the prompt, and other errors of the sampler than SamplerError, are raised; so is ConfigError for a
+    prompt that leaves no room for a single token: a policy that could not write is not to be scored.
     """
     log, failure = _Log(), None
     log.append(Segment("prompt", renderer.render_prompt(env.messages(question))))
+    if len(log.token_ids) >= limits.max_total_tokens:
+        raise ConfigError(
+            f"The prompt of the question {question.id!r} has {len(log.token_ids)} tokens, but a rollout may have "
+            f"{limits.max_total_tokens} in all (max_total_tokens), so the policy could not write anything. Raise "
+            "max_total_tokens well above that, use a shorter prompt, or leave the question out."
+        )
     request = SampleRequest(trajectory_id, 0, log.token_ids, 1, temperature, renderer.stop, seed)
     timer = asyncio.timeout(limits.deadline_s)  # with None it never looks at a clock
     try:
@@ -110,8 +117,6 @@ async def _take_turns(
     """The loop: sample, parse, call, observe."""
     for turn in range(1, limits.max_turns + 1):
         room = min(limits.max_tokens_per_turn, limits.max_total_tokens - len(log.token_ids))
-        if room < 1:
-            return StopReason.MAX_TOKENS
         completion = await sampler.sample(replace(request, turn=turn - 1, token_ids=log.token_ids, max_tokens=room))
         action = log.act(completion, renderer.parse(completion.token_ids))
         if not action.tool_calls:
@@ -152,5 +157,14 @@ async def _call(env: Environment, call: ToolCall) -> ToolResult | _ToolFailedErr
         return ToolResult(call, f'There is no tool "{call.name}". The tools are: {", ".join(env.tools) or "none"}.')
     try:
         return await tool(call)
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():  # somebody ends the rollout: this is not the tool's own
+            raise
+        return _tool_failed(call, error)
     except Exception as error:  # whatever a tool raises, its rollout ends Invalid and the others go on
-        return _ToolFailedError(f"{call.name}: {type(error).__name__}: {error}")
+        return _tool_failed(call, error)
+
+
+def _tool_failed(call: ToolCall, error: BaseException) -> _ToolFailedError:
+    return _ToolFailedError(f"{call.name}: {type(error).__name__}: {error}")

@@ -17,6 +17,7 @@ import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from evoseek.errors import SearchIndexError
 from evoseek.files import remove_leftovers
@@ -79,6 +80,17 @@ def _remove_others(data: Path) -> None:
     for folder in data.parent.glob("data-*"):
         if folder != data:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def linked(data: Path) -> Generator[Path]:
+    """A data folder as a temporary folder of links, for opening: tantivy puts locks beside the files it opens, and an
+    index may lie where this user cannot write. What was opened stays open afterwards: the files are mapped."""
+    with TemporaryDirectory(prefix="evoseek-index-") as folder:
+        for path in data.iterdir():
+            if path.suffix != ".lock":
+                Path(folder, path.name).symlink_to(path.absolute())
+        yield Path(folder)
 
 
 def copy_files(source: Path, target: Path) -> None:

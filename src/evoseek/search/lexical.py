@@ -12,7 +12,7 @@ import tantivy
 
 from evoseek.errors import ConfigError, DataError, SearchIndexError
 from evoseek.search.analyser import ANALYSER_VERSION, Analyser
-from evoseek.search.generations import change, copy_files
+from evoseek.search.generations import change, copy_files, linked
 from evoseek.search.manifest import REMEDY, AnalyserRecord, FileRecord, Manifest, record_file
 from evoseek.search.passage_fields import SCHEMA, exact_query, from_stored, order_query, terms_query, to_stored
 from evoseek.types import Passage
@@ -89,13 +89,13 @@ class LexicalIndex:
         return cls(directory, manifest)
 
     def _load(self, manifest: Manifest) -> None:
-        data = self.directory / manifest.data
         try:
-            searcher = tantivy.Index.open(str(data)).searcher()
+            with linked(self.directory / manifest.data) as data:
+                searcher = tantivy.Index.open(str(data)).searcher()
         except (ValueError, OSError) as error:
             raise SearchIndexError(
                 f"The search index in {self.directory} cannot be opened: {error}. It was written by tantivy "
-                f"{manifest.tantivy}, this is {version('tantivy')}; its folder must be writable (for locks). {REMEDY}"
+                f"{manifest.tantivy}, this is {version('tantivy')}. {REMEDY}"
             ) from error
         if searcher.num_docs != manifest.passages:
             raise SearchIndexError(

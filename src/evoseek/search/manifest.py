@@ -66,6 +66,11 @@ class Manifest(_Record):
                 f"There is no search index in {directory}: {NAME} is missing, so none was built there, or building it "
                 f"was interrupted. {REMEDY}"
             ) from error
+        except NotADirectoryError as error:
+            raise SearchIndexError(
+                f"{directory} is a file, not a search index. Expected a folder that `evoseek index` made: build one "
+                "from your documents and give that."
+            ) from error
         except (OSError, ValidationError) as error:
             raise SearchIndexError(
                 f"The manifest {path} is damaged or of another format than 1: {_first_problem(error)}. {REMEDY}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean, pstdev, stdev
 
@@ -17,7 +18,9 @@ def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
     completions/mean_length   action tokens a rollout
     tools/call_frequency      tool calls a rollout
     rollout/invalid_frac      share of rollouts that failed outside the policy
-    rollout/stop/<reason>     share of rollouts that ended so
+    rollout/stop/<reason>     share of rollouts that ended so; for an invalid one, why it is invalid
+    rollout/refilled          failed attempts that were rolled out again, per rollout
+    rollout/refilled/<reason> the same for one reason
 
     A number that has no value (no scored rollout, no group of two) is left out.
     """
@@ -35,8 +38,16 @@ def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
     metrics["completions/mean_length"] = fmean(trajectory.num_action_tokens for trajectory in trajectories)
     metrics["tools/call_frequency"] = fmean(len(trajectory.tool_results) for trajectory in trajectories)
     metrics["rollout/invalid_frac"] = fmean(isinstance(outcome, Invalid) for outcome in outcomes)
+    ends = Counter(
+        outcome.reason if isinstance(outcome, Invalid) else trajectory.stop_reason
+        for trajectory, outcome in zip(trajectories, outcomes, strict=True)
+    )
+    refilled = Counter(failure.reason for group in groups for _, failure in group.replaced)
+    metrics["rollout/refilled"] = refilled.total() / len(outcomes)
     for reason in StopReason:
-        metrics[f"rollout/stop/{reason}"] = fmean(trajectory.stop_reason == reason for trajectory in trajectories)
+        metrics[f"rollout/stop/{reason}"] = ends[reason] / len(outcomes)
+        if reason.is_failure:
+            metrics[f"rollout/refilled/{reason}"] = refilled[reason] / len(outcomes)
     return metrics
 
 

@@ -64,8 +64,9 @@ class TrainingLoop:
     kept every `checkpoint_every` steps, after the last, and when it stops early: because `should_stop` says so, or
     because its steps have taken `max_seconds` (their evaluations included, as in `step/seconds`).
 
-    If more than `max_invalid` of the rollouts are Invalid in three steps in a row, training ends with TrainingError:
-    what fails is outside the policy, and going on would waste the machine.
+    A step in which more than `max_invalid` of the rollouts are Invalid is no state to come back to, so it is not kept:
+    what failed may be the policy itself, with weights that cannot be sampled from. After three such steps in a row, or
+    one at the end, training stops with TrainingError.
     """
 
     system: System
@@ -100,10 +101,10 @@ class TrainingLoop:
             spent += seconds
             self._log(step, metrics, {**report.timings, "step/seconds": seconds})
             failing = failing + 1 if len(report.failures) > self.max_invalid * report.num_rollouts else 0
-            if failing == _INVALID_STEPS:
-                raise TrainingError(_too_many_failures(step, report))
+            if failing == _INVALID_STEPS or (failing and step == self.steps):
+                raise TrainingError(_too_many_failures(step, report, failing))
             stopping = self.should_stop() or spent >= self.max_seconds
-            if stopping or self._is_due(step, self.checkpoint_every):
+            if not failing and (stopping or self._is_due(step, self.checkpoint_every)):
                 self.checkpoints.save(step)
         return step
 
@@ -116,13 +117,13 @@ class TrainingLoop:
         self.progress(Progress(step, self.steps, metrics, timings))
 
 
-def _too_many_failures(step: int, report: StepReport) -> str:
+def _too_many_failures(step: int, report: StepReport, in_a_row: int) -> str:
     reasons = Counter(failure.reason for failure in report.failures)
     reason, count = reasons.most_common(1)[0]
     detail = next(failure.detail for failure in report.failures if failure.reason == reason)
     return (
-        f"Training stopped at step {step}: {len(report.failures)} of {report.num_rollouts} rollouts were invalid, and "
-        f"so it was in {_INVALID_STEPS} steps in a row. The most frequent reason is {reason} ({count} rollouts): "
-        f"{detail or 'no detail'}. Nothing of these rollouts was trained on. Repair what failed and give the same "
-        "command again: it resumes from the last checkpoint."
+        f"Training stopped at step {step}: {len(report.failures)} of {report.num_rollouts} rollouts were invalid; "
+        f"steps in a row with too many: {in_a_row}. The most frequent reason is {reason} ({count} rollouts): "
+        f"{detail or 'no detail'}. Nothing of these rollouts was trained on, and no checkpoint was made of these "
+        "steps. Repair what failed and give the same command again: it resumes from the last checkpoint."
     )
