@@ -48,9 +48,14 @@ def tiny_config(vocabulary: int, *, eos_token_id: int, pad_token_id: int, layers
 
 
 def tiny_model(config: LlamaConfig, seed: int) -> LlamaForCausalLM:
-    """A freshly initialised model."""
-    model = LlamaForCausalLM(config)
-    initialise(model, seed)
+    """A freshly initialised model: the same bits for the same seed, whatever the number of threads."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # a factorisation on several threads rounds differently
+    try:
+        model = LlamaForCausalLM(config)
+        initialise(model, seed)
+    finally:
+        torch.set_num_threads(threads)
     return model
 
 

@@ -26,7 +26,7 @@ from evoseek.learner.checkpoint import latest_checkpoint, save_checkpoint
 from evoseek.learner.learner import Learner
 from evoseek.learner.muon import MuonAdamW
 from evoseek.loss.cross_entropy import CrossEntropyLoss
-from evoseek.policy.load import Policy, load_policy, save_policy
+from evoseek.policy.load import Policy, limit_threads, load_policy, save_policy
 from evoseek.policy.tags import TagRenderer
 from evoseek.policy.tiny_model import tiny_config, tiny_model
 from evoseek.policy.tiny_tokenizer import END, PADDING, tiny_tokenizer
@@ -154,6 +154,7 @@ def _begin(work: Path, recipe: TinyRecipe) -> tuple[Policy, Learner, int, list[f
         policy = Policy(tiny_model(config, recipe.seed), tokenizer, "tiny")
     else:
         policy = load_policy(str(found.policy))
+    limit_threads(policy)
     learner = Learner(
         policy.model,
         loss=CrossEntropyLoss(),
