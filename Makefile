@@ -1,6 +1,6 @@
 # Needs python3 >= 3.11 and make; each target sets up .venv by itself, once.
 # TORCH may be anything that pip takes, for example:
-#   make demo TORCH="torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu"
+#   make demo TORCH="torch==2.13.0 --index-url URL"   (an index with CPU builds saves gigabytes)
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 

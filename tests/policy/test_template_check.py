@@ -73,3 +73,9 @@ def test_auto_takes_tool_calls_where_the_template_has_them(made):
     assert make_renderer(made("llama"), "auto", []).format == "tools"
     assert make_renderer(made("llama"), "tags").format == "tags"
     assert "no chat template" in str(check_template(made("base")))
+
+
+def test_reasoning_that_only_the_prompt_opens_does_not_hide_the_shape_of_calls(made):
+    turns, opening = made("qwen").chat_template.rsplit("<|im_start|>assistant\\n", 1)
+    report = check_template(with_template(made, f"{turns}<|im_start|>assistant\\n<think>\\n{opening}"), "tools")
+    assert report.call_format == "hermes"

@@ -115,6 +115,8 @@ def _call_format(tokenizer: PreTrainedTokenizerBase, prompt: str, end: int) -> s
         written, _ = observation_text(tokenizer, [_SCHEMA], _TOOL, [_RESULT], end)
     except ValueError:  # a turn with a call is closed by another token, or by none
         return None
+    if not written.startswith(prompt):  # the prompt opens the reasoning, and earlier turns are shown without it
+        prompt = render_chat(tokenizer, [USER], [_SCHEMA], generation_prompt=False)
     written = written.removeprefix(prompt)
     for name, parse in CALL_FORMATS.items():
         try:
