@@ -17,6 +17,8 @@ from evoseek.demo import GREEDY, Learnt, learn
 from evoseek.eval.evaluate import Evaluation
 from evoseek.report.tables import score_text
 
+LONG = "greedy, 3 and 4 hops"
+
 
 def by_hops(evaluation: Evaluation, *hops: int) -> float:
     """Mean over these hops, which all have as many questions."""
@@ -29,7 +31,7 @@ def describe(seed: int, learnt: Learnt) -> None:
         hops = " ".join(f"{number}: {score.mean:.2f}" for number, score in after.by_hops().items())
         print(f"seed {seed}  {name:24}  {score_text(before.score)} -> {score_text(after.score)}   {hops}", flush=True)
     long = [by_hops(evaluations[GREEDY], 3, 4) for evaluations in (learnt.before, learnt.after)]
-    print(f"seed {seed}  greedy, 3 and 4 hops      {long[0]:.3f} -> {long[1]:.3f}", flush=True)
+    print(f"seed {seed}  {LONG}  {long[0]:.3f} -> {long[1]:.3f}", flush=True)
 
 
 def main() -> None:
@@ -51,6 +53,9 @@ def main() -> None:
         before = [learnt.before[name].score.mean for learnt in found]
         after = [learnt.after[name].score.mean for learnt in found]
         print(f"{name}: mean {mean(before):.3f} -> {mean(after):.3f}, lowest {min(after):.3f}, {len(found)} seeds")
+    before = [by_hops(learnt.before[GREEDY], 3, 4) for learnt in found]
+    after = [by_hops(learnt.after[GREEDY], 3, 4) for learnt in found]
+    print(f"{LONG}: mean {mean(before):.3f} -> {mean(after):.3f}, lowest {min(after):.3f}, {len(found)} seeds")
 
 
 if __name__ == "__main__":

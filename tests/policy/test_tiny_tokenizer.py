@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from evoseek.corpus.world import SPLITS, SYLLABLES, World
-from evoseek.policy.tiny_tokenizer import TAGS, tiny_tokenizer
+from evoseek.policy.tags import TAGS
+from evoseek.policy.tiny_tokenizer import tiny_tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -76,8 +76,8 @@ def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32"
 def limit_threads(policy: Policy) -> None:
     """Let a small model on a CPU compute with one thread, in this whole process.
 
-    A second one costs more time than it saves (measured on the tiny policy: 4.6 s a training step with two threads,
-    4.4 s with one), and with one the bits are the same on machines of any number of cores.
+    Its operations are too small for a second one to help, and with one the bits are the same on machines of any
+    number of cores.
     """
     if policy.model.device.type == "cpu" and policy.model.num_parameters() < _SMALL:
         torch.set_num_threads(1)

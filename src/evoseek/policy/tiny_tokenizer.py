@@ -15,8 +15,8 @@ from transformers import PreTrainedTokenizerFast
 
 from evoseek.corpus.grammar import WORDS
 from evoseek.corpus.world import RELATIONS, SYLLABLES, TYPES
+from evoseek.policy.tags import TAGS
 
-TAGS = ("search", "information", "think", "answer", "question")
 PROMPT_WORDS = [
     "solve",
     "propose",
