@@ -93,7 +93,7 @@ def search(
 @app.command()
 def train(
     run_dir: Annotated[Path, typer.Option(help="Where the run goes. The same command resumes it.")],
-    system: Annotated[str, typer.Argument(help="search-r1")] = "search-r1",
+    system: Annotated[str, typer.Argument(help="search-r1 or dspo")] = "search-r1",
     index: Index = None,
     questions: Questions = None,
     model: Model = None,
@@ -103,8 +103,7 @@ def train(
     set_: Sets = None,
 ) -> None:
     """Train a policy. Ctrl-C finishes the step and saves; the same command goes on."""
-    from evoseek.commands.train import draw
-    from evoseek.commands.train import train as train_system
+    from evoseek.commands.train import train_together
     from evoseek.config import load_config
     from evoseek.runs import RunDirectory
 
@@ -115,12 +114,8 @@ def train(
         "run.steps": steps,
         "run.seed": seed,
     }
-    settings = load_config(config, options=options, sets=set_ or ())
-    run, console = RunDirectory(run_dir), Console()
-    with run.locked():
-        finished = train_system(system, settings, run, console=console)
-        draw(run, console)
-    if not finished:
+    settings = load_config(config, system=system, options=options, sets=set_ or ())
+    if not train_together(settings, RunDirectory(run_dir), console=Console()):
         raise typer.Exit(INTERRUPTED)
 
 
@@ -170,6 +165,17 @@ def ask(
 
     options = {"search.index": index, "policy.model": model}
     ask_agent(load_agent(run_dir, config, options=options, sets=set_ or ()), question, console=Console())
+
+
+@app.command()
+def export(
+    source: Annotated[str, typer.Argument(help="A run, whose last checkpoint is taken, or a policy: see --model.")],
+    directory: Annotated[Path, typer.Argument(help="Where the plain model goes.")],
+) -> None:
+    """Write a policy as a plain model directory, an adapter merged into its base."""
+    from evoseek.commands.export import export as export_policy
+
+    export_policy(source, directory, console=Console())
 
 
 @tiny.command()

@@ -88,12 +88,53 @@ class RewardConfig(Section):
 
 
 class AlgorithmConfig(Section):
-    """The estimator: GRPO and its options."""
+    """The estimator. The defaults are GRPO; recipes/algorithms names the others."""
 
+    advantage: Literal["group", "leave-one-out", "whitened", "raw", "gae"] = Field(
+        default="group", description="credit: GRPO, RLOO, REINFORCE++, REINFORCE, PPO (with a critic)"
+    )
     scale: Literal["std", "none"] = "std"
+    loss: Literal["clipped", "sequence", "reinforce"] = Field(
+        default="clipped", description="one ratio a token, one a sequence (GSPO, DSPO), or none"
+    )
     clip_low: float = Field(default=0.2, gt=0, le=1)
     clip_high: float = Field(default=0.2, gt=0, le=100)
     aggregate: Literal["token-mean", "sequence-mean-token-mean", "sequence-sum"] = "token-mean"
+    mini_batches: int = Field(default=1, ge=1, le=1000, description="optimizer steps on every batch of rollouts")
+    filter_limit: int = Field(
+        default=0,
+        ge=0,
+        le=100,
+        description="train only on groups with a signal, drawing at most so many times questions.per_step; 0: on all",
+    )
+    kl_coefficient: float = Field(default=0.0, ge=0, le=100)
+    kl_estimator: Literal["k1", "k3"] = Field(default="k3", description="in the loss; in the reward it is k1")
+    kl_in: Literal["loss", "reward"] = "loss"
+    entropy_coefficient: float = Field(default=0.0, ge=0, le=100)
+    importance: Literal["none", "truncate", "mask"] = Field(
+        default="none", description="correct for differences between sampler and learner"
+    )
+    importance_cap: float = Field(default=2.0, ge=1, le=1e6)
+    mask_observations: bool = Field(default=True, description="false trains on tool results too: an ablation")
+
+
+class CriticConfig(Section):
+    """The critic of algorithm.advantage = "gae". Its weights begin as the policy's, with a head that says 0."""
+
+    learning_rate: float = Field(default=3e-4, gt=0, le=1)
+    warmup_steps: int = Field(default=0, ge=0, le=MANY)
+    gamma: float = Field(default=1.0, gt=0, le=1)
+    lam: float = Field(default=1.0, ge=0, le=1)
+    clip: float = Field(default=0.2, gt=0, le=1e6, description="of a value's change, around the old one")
+    policy_after: int = Field(default=0, ge=0, le=MANY, description="steps in which only the critic learns")
+
+
+class LoraConfig(Section):
+    """Train a low-rank adapter instead of the weights."""
+
+    rank: int = Field(default=0, ge=0, le=4096, description="0: train all weights")
+    alpha: float = Field(default=32.0, gt=0, le=1e6)
+    targets: str | tuple[str, ...] = Field(default="all-linear", description="modules by name, or all-linear")
 
 
 class LearnerConfig(Section):
@@ -104,8 +145,9 @@ class LearnerConfig(Section):
     weight_decay: float = Field(default=0.01, ge=0, le=10)
     betas: tuple[Decay, Decay] = (0.9, 0.999)
     max_grad_norm: float = Field(default=1.0, gt=0, le=1e6)
-    token_budget: Count = Field(default=2048, description="padded tokens of a micro-batch")
+    token_budget: Count = Field(default=2048, description="tokens of a micro-batch")
     bf16: bool = Field(default=False, description="compute in bfloat16 (autocast); the weights stay in float32")
+    gradient_checkpointing: bool = Field(default=False, description="less memory, a third more time")
 
 
 class EvaluationConfig(Section):
@@ -139,6 +181,8 @@ class Config(Section):
     rollout: RolloutConfig = RolloutConfig()
     reward: RewardConfig = RewardConfig()
     algorithm: AlgorithmConfig = AlgorithmConfig()
+    critic: CriticConfig = CriticConfig()
+    lora: LoraConfig = LoraConfig()
     learner: LearnerConfig = LearnerConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     run: RunConfig = RunConfig()
@@ -148,18 +192,41 @@ class Config(Section):
         return self.model_dump(mode="json")
 
 
+# What a system sets otherwise than the defaults of `Config`; a file, options and --set go before it.
+SYSTEMS: Mapping[str, Mapping[str, object]] = {
+    "search-r1": {},
+    "dspo": {
+        "reward.metric": "guarded_substring_match",
+        "algorithm.loss": "sequence",
+        "algorithm.clip_low": 3e-4,
+        "algorithm.clip_high": 4e-4,
+        "algorithm.filter_limit": 4,
+    },
+}
+
 # What a resumed run may change: nothing of it reaches the weights of a given step.
 MAY_DIFFER_ON_RESUME = frozenset({"run.steps", "run.checkpoint_every", "run.keep_checkpoints", "run.max_invalid"})
 
 
 def load_config(
-    file: Path | None = None, *, options: Mapping[str, object] | None = None, sets: Iterable[str] = ()
+    file: Path | None = None,
+    *,
+    system: str = "search-r1",
+    options: Mapping[str, object] | None = None,
+    sets: Iterable[str] = (),
 ) -> Config:
-    """The config of a file, the command's options (dotted keys; None means not given) and `key=value` texts.
+    """The config of a file, the command's options (dotted keys; None means not given) and `key=value` texts, over the
+    defaults of a system.
 
     Raises ConfigError.
     """
-    tree = read_tree(file) if file else {}
+    if system not in SYSTEMS:
+        raise ConfigError(f"There is no system {system!r}. The systems are: {', '.join(SYSTEMS)}.")
+    tree: Tree = {}
+    for key, value in SYSTEMS[system].items():
+        _put(tree, key, value)
+    if file:
+        tree = _merge(tree, read_tree(file))
     for key, value in (options or {}).items():
         if value is not None:
             _put(tree, key, value)
@@ -200,6 +267,16 @@ def _parse_value(text: str) -> object:
         return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):
         return text
+
+
+def _merge(tree: Tree, over: Tree) -> Tree:
+    """`over` on top of `tree`, table by table."""
+    return tree | {
+        key: _merge(cast(Tree, tree[key]), cast(Tree, value))
+        if isinstance(value, dict) and isinstance(tree.get(key), dict)
+        else value
+        for key, value in over.items()
+    }
 
 
 def _put(tree: Tree, dotted: str, value: object) -> None:

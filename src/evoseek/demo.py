@@ -162,7 +162,7 @@ def _train(config: Config, run: RunDirectory, *, seconds: float, console: Consol
     if made is not None and (made.step >= config.run.steps or spent >= seconds):
         say(console, f"{run.path} is trained already ({made.step} steps, {spent:.0f} s): its results are shown again.")
         return True
-    return train("search-r1", config, run, max_seconds=seconds - spent, console=console)
+    return train(config, run, max_seconds=seconds - spent, console=console)
 
 
 def _ask_line(directory: Path, question: str) -> str:

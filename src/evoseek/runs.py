@@ -7,6 +7,7 @@
       trajectories.jsonl  every rollout
       checkpoints/        step-000010/, ...: complete or absent
       curves.png          the picture
+      non_finite.json     the last batch of a run that ended for losses or gradients that were not finite
       lock                held by the process that writes here
 
 The three .jsonl files only ever grow. A checkpoint records their lengths; going back to it cuts them to those lengths.
@@ -35,6 +36,7 @@ class RunDirectory:
         self.timings = path / "timings.jsonl"
         self.trajectories = path / "trajectories.jsonl"
         self.curves = path / "curves.png"
+        self.dump = path / "non_finite.json"
         self._logs = (self.metrics, self.timings, self.trajectories)
 
     @contextmanager

@@ -251,7 +251,12 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class TrainingSample:
-    """All that a learner sees of a trajectory. Every list has length T; `advantages` is 0.0 off the mask."""
+    """All that a learner sees of a trajectory. Every list has length T; `advantages` is 0.0 off the mask.
+
+    The last four are None where an algorithm does without them; where they are given, they are 0.0 off the mask.
+    `old_logprobs` are the learner's own before the batch's first optimizer step, `ref_logprobs` a frozen reference
+    policy's, `values` a critic's predictions before that step, `returns` what it shall learn to predict.
+    """
 
     token_ids: tuple[int, ...]
     loss_mask: tuple[bool, ...]
@@ -261,3 +266,7 @@ class TrainingSample:
     role: str = "solver"
     group: str = ""
     policy_version: int = 0
+    old_logprobs: tuple[float, ...] | None = None
+    ref_logprobs: tuple[float, ...] | None = None
+    values: tuple[float, ...] | None = None
+    returns: tuple[float, ...] | None = None

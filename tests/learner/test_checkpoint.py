@@ -1,32 +1,39 @@
+import copy
 import errno
 import json
 import resource
+import shutil
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from evoseek.errors import CheckpointError, TrainingError
-from evoseek.learner.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
+from evoseek.learner.checkpoint import Part, latest_checkpoint, load_checkpoint, save_checkpoint
 from evoseek.learner.learner import Learner
+from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.clipped import ClippedLoss
+from evoseek.policy.load import load_policy
 from evoseek.types import TrainingSample
 
 Make = Callable[..., list[TrainingSample]]
+RunRanks = Callable[..., dict]
+OPTIMIZER = "policy.optimizer/rank-00000-of-00001.safetensors"
 
 
 def make_learner(model: PreTrainedModel) -> Learner:
-    return Learner(model, loss=ClippedLoss(), learning_rate=0.01, warmup_steps=4, token_budget=40)
+    return Learner(LogprobModel(model), loss=ClippedLoss(), learning_rate=0.01, warmup_steps=4, token_budget=40)
 
 
 def save(run: Path, learner: Learner, step: int, **options: object) -> Path:
     position = {"step": step, "questions_seen": 8 * step}
-    return save_checkpoint(
-        run, step=step, policy_saver=learner.model.save_pretrained, learner=learner, position=position, **options
-    )
+    parts = {"policy": Part(learner.model.save_pretrained, learner)}
+    return save_checkpoint(run, step=step, parts=parts, position=position, **options)
 
 
 @contextmanager
@@ -56,8 +63,8 @@ def test_a_resumed_run_equals_the_uninterrupted_one_bit_for_bit(
 
     checkpoint = latest_checkpoint(tmp_path)
     assert checkpoint is not None
-    resumed = make_learner(AutoModelForCausalLM.from_pretrained(checkpoint.policy))
-    checkpoint.restore(resumed)
+    resumed = make_learner(AutoModelForCausalLM.from_pretrained(checkpoint.part_directory("policy")))
+    checkpoint.restore("policy", resumed)
     assert [resumed.update(make_samples(6, seed=step)) for step in range(3, 6)] == uninterrupted
     pairs = zip(model.named_parameters(), resumed.model.named_parameters(), strict=True)
     assert all(name == other and torch.equal(a, b) for (name, a), (other, b) in pairs)
@@ -74,7 +81,7 @@ def test_layout_and_position(model: PreTrainedModel, make_samples: Make, tmp_pat
     learner.update(make_samples(2))
     directory = save(tmp_path, learner, 10)
     assert directory == tmp_path / "checkpoints" / "step-000010"
-    assert {path.name for path in directory.iterdir()} == {"policy", "optimizer.safetensors", "state.json"}
+    assert {path.name for path in directory.iterdir()} == {"policy", "policy.optimizer", "state.json"}
     checkpoint = load_checkpoint(directory)
     assert (checkpoint.step, checkpoint.position) == (10, {"step": 10, "questions_seen": 80})
 
@@ -90,9 +97,7 @@ def test_only_the_last_ones_are_kept(model: PreTrainedModel, tmp_path: Path) -> 
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["step-000010", "step-000011"]
 
 
-@pytest.mark.parametrize(
-    "name", ["optimizer.safetensors", "policy/model.safetensors", "state.json", "policy/config.json"]
-)
+@pytest.mark.parametrize("name", [OPTIMIZER, "policy/model.safetensors", "state.json", "policy/config.json"])
 @pytest.mark.parametrize("damage", ["cut", "flip", "gone"])
 def test_a_damaged_latest_falls_back_to_the_one_before_with_a_warning(
     model: PreTrainedModel, make_samples: Make, tmp_path: Path, name: str, damage: str
@@ -144,7 +149,7 @@ def test_disk_full_while_saving_keeps_the_previous_checkpoint_and_shows_nothing_
     learner = make_learner(model)
     learner.update(make_samples(2))
     first = save(tmp_path, learner, 1)
-    assert (first / "optimizer.safetensors").stat().st_size > room
+    assert (first / OPTIMIZER).stat().st_size > room
     before = contents(tmp_path)
     with (
         disk_with_room_for(room),
@@ -164,7 +169,7 @@ def test_no_space_left_on_device_in_the_policy_saver(model: PreTrainedModel, tmp
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(CheckpointError, match=r"No space left on device.*Free space"):
-        save_checkpoint(tmp_path, step=1, policy_saver=full, learner=make_learner(model), position={})
+        save_checkpoint(tmp_path, step=1, parts={"policy": Part(full, make_learner(model))}, position={})
     assert list((tmp_path / "checkpoints").iterdir()) == []
 
 
@@ -202,3 +207,104 @@ def test_nothing_is_pickled(model: PreTrainedModel, make_samples: Make, tmp_path
             assert path.suffix in {".json", ".safetensors"}, path
             if path.suffix == ".json":
                 json.loads(path.read_text())
+
+
+def test_several_parts_are_kept_side_by_side(model: PreTrainedModel, make_samples: Make, tmp_path: Path) -> None:
+    policy, critic = make_learner(model), make_learner(copy.deepcopy(model))
+    policy.update(make_samples(4, seed=0))
+    for seed in (1, 2):
+        critic.update(make_samples(4, seed=seed))
+    parts = {
+        "policy": Part(model.save_pretrained, policy),
+        "critic": Part(critic.model.save_pretrained, critic),
+    }
+    directory = save_checkpoint(tmp_path, step=1, parts=parts, position={})
+    checkpoint = load_checkpoint(directory)
+    for name, learner in (("policy", policy), ("critic", critic)):
+        resumed = make_learner(AutoModelForCausalLM.from_pretrained(checkpoint.part_directory(name)))
+        checkpoint.restore(name, resumed)
+        assert resumed.step == learner.step
+        expected = learner.state_dict()[0]
+        assert all(torch.equal(tensor, expected[key]) for key, tensor in resumed.state_dict()[0].items())
+        assert all(torch.equal(a, b) for a, b in zip(learner.model.parameters(), resumed.model.parameters()))
+
+
+def test_a_part_that_was_not_trained_is_asked_for_in_vain(model: PreTrainedModel, tmp_path: Path) -> None:
+    checkpoint = load_checkpoint(save(tmp_path, make_learner(model), 1))
+    with pytest.raises(CheckpointError, match="holds policy, but no critic"):
+        checkpoint.restore("critic", make_learner(model))
+
+
+@pytest.mark.parametrize("written_by", [1, 2, 3])
+def test_any_number_of_ranks_resumes_what_any_number_has_written(
+    run_ranks: RunRanks, tmp_path: Path, written_by: int
+) -> None:
+    run_ranks(written_by, "save", run=str(tmp_path), step=2)
+    (directory,) = (tmp_path / "checkpoints").iterdir()
+    files = [f"rank-{rank:05d}-of-{written_by:05d}.safetensors" for rank in range(written_by)]
+    assert sorted(path.name for path in (directory / "policy.optimizer").iterdir()) == files
+    assert sorted(load_file(directory / "policy/model.safetensors")) == sorted(load_policy("tiny").model.state_dict())
+    expected = load_file(tmp_path / "state-2.safetensors")
+    weights = []
+    for read_by in (1, 2, 3):
+        output = str(tmp_path / str(read_by))
+        for result in run_ranks(read_by, "resume", run=str(tmp_path), output=output)["results"]:
+            assert result == {"step": 2, "position": {"rank": 0}, "begun": 2}
+        state = load_file(f"{output}.state")
+        assert state.keys() == expected.keys()
+        assert all(torch.equal(state[name], tensor) for name, tensor in expected.items())
+        weights.append(load_file(f"{output}.weights"))
+    for other in weights[1:]:
+        for name, tensor in weights[0].items():
+            torch.testing.assert_close(other[name], tensor, atol=1e-5, rtol=0, msg=name)
+
+
+def test_two_ranks_go_on_bit_for_bit(run_ranks: RunRanks, tmp_path: Path) -> None:
+    run_ranks(2, "train", output=str(tmp_path / "straight"), steps=4)
+    run_ranks(2, "save", run=str(tmp_path), step=2)
+    run_ranks(2, "resume", run=str(tmp_path), output=str(tmp_path / "resumed"), steps=2, part="critic")
+    straight, resumed = load_file(tmp_path / "straight"), load_file(tmp_path / "resumed.weights")
+    assert all(torch.equal(resumed[name], tensor) for name, tensor in straight.items())
+
+
+@pytest.mark.parametrize(
+    ("rank", "moment"), [(0, "_finish"), (0, "write_shards"), (1, "write_shards"), (1, "_checksum")]
+)
+def test_killed_on_two_ranks_while_saving_the_run_goes_on_from_the_checkpoint_before(
+    run_ranks: RunRanks, tmp_path: Path, rank: int, moment: str
+) -> None:
+    run_ranks(2, "save", run=str(tmp_path), step=1)
+    killed = run_ranks(2, "save", run=str(tmp_path), step=2, kill=rank, moment=moment, fails=True)
+    assert killed["statuses"][rank] == -signal.SIGKILL
+    assert killed["statuses"][1 - rank] in (1, 2)  # it notices that the other has gone
+    for size in (1, 2):
+        output = str(tmp_path / str(size))
+        assert run_ranks(size, "resume", run=str(tmp_path), output=output)["results"][0]["step"] == 1
+    run_ranks(2, "save", run=str(tmp_path), step=2)
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["step-000001", "step-000002"]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_disk_that_is_full_for_one_rank_is_an_error_on_both_and_nothing_is_kept(
+    run_ranks: RunRanks, tmp_path: Path, rank: int
+) -> None:
+    answer = run_ranks(2, "save", run=str(tmp_path), step=1, full=rank, fails=True)
+    assert answer["statuses"] == [2, 2], answer
+    for result in answer["results"]:
+        assert "step-000001 could not be written (" in result
+        assert "File too large" in result
+        assert "share the file system" in result
+    assert list((tmp_path / "checkpoints").iterdir()) == []
+
+
+def test_the_first_rank_chooses_the_checkpoint_for_all(run_ranks: RunRanks, tmp_path: Path) -> None:
+    for step in (1, 2):
+        run_ranks(2, "save", run=str(tmp_path), step=step)
+    weights = tmp_path / "checkpoints/step-000002/policy/model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    results = run_ranks(2, "resume", run=str(tmp_path), output=str(tmp_path / "resumed"))["results"]
+    assert [result["step"] for result in results] == [1, 1]
+    shutil.rmtree(tmp_path / "checkpoints/step-000001/policy")
+    answer = run_ranks(2, "resume", run=str(tmp_path), output=str(tmp_path / "resumed"), fails=True)
+    assert answer["statuses"] == [2, 2]
+    assert all("None of the 2 checkpoints" in result for result in answer["results"])

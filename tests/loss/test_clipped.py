@@ -1,5 +1,6 @@
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -91,18 +92,28 @@ def test_trap_an_empty_mask_gives_zero_and_not_a_division_by_zero() -> None:
         assert result.loss.item() == 0.0
 
 
-def test_as_a_loss_function_a_weight_multiplies_the_advantages() -> None:
+def test_as_a_loss_function_a_weight_multiplies_the_advantages(make_inputs: Callable[..., LossInputs]) -> None:
     logprobs, rollout_logprobs, advantages, mask = tensors(CASES[0])
-    inputs = LossInputs(
+    inputs = make_inputs(
         logprobs,
-        rollout_logprobs,
-        advantages,
         mask,
+        rollout_logprobs=rollout_logprobs,
+        advantages=advantages,
         weights=torch.full((4,), 0.5),
-        entropies=torch.zeros_like(logprobs),
     )
     half = ClippedLoss(0.2, 0.2)(inputs, count_totals(mask)).loss
     assert half.item() == pytest.approx(0.5 * CASES[0]["ppo_clip_token_mean"]["loss"])
+
+
+def test_as_a_loss_function_the_ratio_is_to_the_old_policy_not_to_the_sampler(
+    make_inputs: Callable[..., LossInputs],
+) -> None:
+    logprobs, old_logprobs, advantages, mask = tensors(CASES[0])
+    inputs = make_inputs(
+        logprobs, mask, rollout_logprobs=old_logprobs - 1.0, old_logprobs=old_logprobs, advantages=advantages
+    )
+    loss = ClippedLoss(0.2, 0.2)(inputs, count_totals(mask)).loss
+    assert loss.item() == pytest.approx(CASES[0]["ppo_clip_token_mean"]["loss"])
 
 
 def test_only_samples_with_an_advantage_and_a_weight_contribute() -> None:

@@ -8,45 +8,57 @@ from functools import partial
 
 from rich.console import Console
 
-from evoseek.assemble import search_r1_loop
+from evoseek.assemble_training import training_loop
 from evoseek.config import Config
 from evoseek.errors import ConfigError
+from evoseek.learner.distributed import ALONE, Ranks, join_ranks, leave_ranks
 from evoseek.report.plots import plot_curves
 from evoseek.report.printable import say
 from evoseek.report.progress import STOPPING, TrainingProgress
 from evoseek.runs import RunDirectory
 from evoseek.systems.interrupt import stop_on_interrupt
 
-SYSTEMS = ("search-r1",)
 
-
-def train(
-    system: str,
-    config: Config,
-    run: RunDirectory,
-    *,
-    console: Console,
-    max_seconds: float = math.inf,
-) -> bool:
+def train(config: Config, run: RunDirectory, *, console: Console, max_seconds: float = math.inf) -> bool:
     """Train, or go on with a run whose lock the caller holds, for about `max_seconds` of steps at most.
 
-    Returns False if Ctrl-C ended it early. Raises ConfigError for an unknown system and whatever training raises.
+    Returns False if Ctrl-C ended it early. Raises whatever training raises.
     """
-    if system not in SYSTEMS:
-        raise ConfigError(f"There is no system {system!r}. The systems are: {', '.join(SYSTEMS)}.")
+    return _train(config, run, ALONE, console, max_seconds)
 
+
+def train_together(config: Config, run: RunDirectory, *, console: Console) -> bool:
+    """Train in each of the processes that torchrun started, or in the only one, and draw the curves.
+
+    They train one policy. The first of them holds the run's lock, writes and speaks.
+    """
+    ranks = join_ranks(config.policy.device)
+    try:
+        if not ranks.is_first:
+            ranks.barrier()
+            return _train(config, run, ranks, Console(quiet=True), math.inf)
+        with run.locked():
+            ranks.barrier()
+            finished = _train(config, run, ranks, console, math.inf)
+            draw(run, console)
+            return finished
+    finally:
+        leave_ranks()
+
+
+def _train(config: Config, run: RunDirectory, ranks: Ranks, console: Console, max_seconds: float) -> bool:
     with (
         stop_on_interrupt(lambda: say(console, STOPPING)) as interrupted,
         TrainingProgress(console, max_seconds=max_seconds) as progress,
     ):
-        loop = search_r1_loop(config, run, notify=partial(say, console))
+        loop = training_loop(config, run, notify=partial(say, console), ranks=ranks)
         if loop.start:
             say(console, f"Resuming {run.path} after step {loop.start}.")
         loop.progress = progress
         loop.should_stop = interrupted
         loop.max_seconds = max_seconds
         step = asyncio.run(loop.run())
-    if interrupted():
+    if ranks.any(interrupted()):
         say(console, f"Stopped after step {step}. The same command goes on from there.")
         return False
     say(console, f"Trained {run.path} to step {step}.")

@@ -1,76 +1,90 @@
-"""From TrainingSamples to padded micro-batches of bounded size."""
+"""From TrainingSamples to micro-batches of bounded size."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from evoseek.errors import TrainingError
+from evoseek.learner.row import Row, find_families, lay_out, trained_length
 from evoseek.types import TrainingSample
+
+__all__ = ["MicroBatch", "make_batch", "split_by_tokens", "trained_length"]
 
 PADDING = 0  # any valid id: a causal model's real tokens never see what is to their right
 
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """B samples, each a row of its own, padded on the right to T tokens; `weights` is [B], all else [B, T]."""
+    """B samples, padded on the right to T tokens; `weights` is [B], all else [B, T].
+
+    `old_logprobs` are the sampler's where a sample has none of its own, `values` and `returns` 0; `ref_logprobs` are
+    None unless every sample has them. `row` is the same tokens without padding.
+    """
 
     token_ids: torch.Tensor
     loss_mask: torch.Tensor
     rollout_logprobs: torch.Tensor
+    old_logprobs: torch.Tensor
     advantages: torch.Tensor
+    values: torch.Tensor
+    returns: torch.Tensor
+    ref_logprobs: torch.Tensor | None
     weights: torch.Tensor
-
-
-def trained_length(sample: TrainingSample) -> int:
-    """Number of tokens up to the last action token (0 if there is none). What follows cannot matter to the loss.
-
-    Raises TrainingError if the very first token is an action: nothing precedes it, so it has no logprob.
-    """
-    if sample.loss_mask and sample.loss_mask[0]:
-        raise TrainingError(
-            "A training sample's first token is marked as an action, but a token's logprob needs a context: "
-            f"put a prompt of at least one token before it (role {sample.role!r}, group {sample.group!r})."
-        )
-    for position in range(len(sample.loss_mask) - 1, -1, -1):
-        if sample.loss_mask[position]:
-            return position + 1
-    return 0
+    row: Row
 
 
 def split_by_tokens(samples: Sequence[TrainingSample], token_budget: int) -> list[list[TrainingSample]]:
-    """Samples sorted by trained length, longest first, cut into lists whose padded size is at most `token_budget`.
+    """Samples in lists whose rows have at most `token_budget` tokens, a prompt that several share counted once.
 
-    Rows of like length leave little padding. A sample longer than the budget gets a list of its own. The sort is
-    stable, so the same samples in the same order always give the same micro-batches.
+    Samples that share a prompt stay together if one list can hold them. A sample longer than the budget gets a list of
+    its own; one without actions gets none. Longest first, so that a model that needs padded rows pads little. The sort
+    is stable: the same samples in the same order always give the same lists.
     """
-    ordered = sorted(((trained_length(sample), sample) for sample in samples), key=lambda pair: -pair[0])
+    lengths = [trained_length(sample) for sample in samples]
+    families = find_families(samples)
+    families.sort(key=lambda family: -max(lengths[member] for member in family.members))
     batches: list[list[TrainingSample]] = []
-    longest = 0
-    for length, sample in ordered:
-        if not batches or (len(batches[-1]) + 1) * longest > token_budget:
-            batches.append([])
-            longest = length
-        batches[-1].append(sample)
+    used: float = math.inf
+    for family in families:
+        added = [lengths[member] - family.shared for member in family.members]
+        used += family.shared
+        together = used + sum(added) <= token_budget
+        for number, (member, tokens) in enumerate(zip(family.members, added, strict=True)):
+            if used + tokens > token_budget or (number == 0 and not together):
+                batches.append([])
+                used = family.shared
+            batches[-1].append(samples[member])
+            used += tokens
     return batches
 
 
-def pad(samples: Sequence[TrainingSample], device: torch.device) -> MicroBatch:
-    """One micro-batch of the samples, each cut after its last action token."""
+def make_batch(samples: Sequence[TrainingSample], device: torch.device) -> MicroBatch:
+    """One micro-batch of the samples, each cut after its last action token; its rows are in the order of the samples.
+
+    Raises TrainingError if a sample's first token is an action.
+    """
     lengths = [trained_length(sample) for sample in samples]
-    pairs = list(zip(samples, lengths, strict=True))
 
-    def stack(rows: Iterable[Sequence[float]], dtype: torch.dtype, fill: float) -> torch.Tensor:
-        tensors = [torch.tensor(row, dtype=dtype) for row in rows]
-        return pad_sequence(tensors, batch_first=True, padding_value=fill).to(device)
+    def stack(rows: Sequence[Sequence[float] | None], dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        cut = [(row or (0.0,) * n)[:n] for row, n in zip(rows, lengths, strict=True)]
+        return pad_sequence([torch.tensor(row, dtype=dtype) for row in cut], batch_first=True).to(device)
 
+    references = [sample.ref_logprobs for sample in samples]
     return MicroBatch(
-        token_ids=stack((sample.token_ids[:n] for sample, n in pairs), torch.long, PADDING),
-        loss_mask=stack((sample.loss_mask[:n] for sample, n in pairs), torch.bool, False),
-        rollout_logprobs=stack((sample.rollout_logprobs[:n] for sample, n in pairs), torch.float32, 0.0),
-        advantages=stack((sample.advantages[:n] for sample, n in pairs), torch.float32, 0.0),
+        token_ids=stack([sample.token_ids for sample in samples], torch.long),
+        loss_mask=stack([sample.loss_mask for sample in samples], torch.bool),
+        rollout_logprobs=stack([sample.rollout_logprobs for sample in samples]),
+        old_logprobs=stack([sample.old_logprobs or sample.rollout_logprobs for sample in samples]),
+        advantages=stack([sample.advantages for sample in samples]),
+        values=stack([sample.values for sample in samples]),
+        returns=stack([sample.returns for sample in samples]),
+        ref_logprobs=None if None in references else stack(references),
         weights=torch.tensor([sample.weight for sample in samples], dtype=torch.float32, device=device),
+        row=lay_out(
+            [sample.token_ids[:n] for sample, n in zip(samples, lengths, strict=True)], find_families(samples), device
+        ),
     )

@@ -1,10 +1,11 @@
-"""Checkpoints: complete or absent, checked when read, nothing pickled.
+"""Checkpoints: complete or absent, checked when read, nothing pickled, written and read by any number of ranks.
 
 run/checkpoints/step-000010/
-    policy/                  a plain `from_pretrained` directory
-    optimizer.safetensors    the optimizer's tensors, named <parameter>/<key>
-    state.json               counters, the caller's position (step, data order, file lengths, random states), and
-                             the SHA-256 of every other file and of itself
+    policy/              a plain `from_pretrained` directory, whole
+    policy.optimizer/    the optimizer's tensors, a file a rank (see shards.py)
+    critic/ ...          the same for every other part that is trained
+    state.json           counters, the caller's position (step, data order, file lengths, random states), and
+                         the SHA-256 of every other file and of itself
 """
 
 from __future__ import annotations
@@ -13,100 +14,154 @@ import hashlib
 import json
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Protocol, TypeVar, cast
 
-from safetensors.torch import load_file, save_file
+import torch
+from torch import nn
 
 from evoseek.errors import CheckpointError
 from evoseek.files import remove_directory, remove_leftovers, replace_directory
-from evoseek.learner.learner import Learner
+from evoseek.learner.distributed import ALONE, Ranks
+from evoseek.learner.shards import read_shards, write_shards
 
-FORMAT = 1
+FORMAT = 2
 
-_POLICY, _OPTIMIZER, _STATE = "policy", "optimizer.safetensors", "state.json"
+_STATE = "state.json"
+
+Result = TypeVar("Result")
+
+
+class Trained(Protocol):
+    """What a checkpoint needs of a Learner."""
+
+    @property
+    def model(self) -> nn.Module:
+        """What is trained."""
+        ...
+
+    def state_dict(self) -> tuple[dict[str, torch.Tensor], dict[str, object]]:
+        """Tensors by `<parameter>/<key>` (DTensors where parameters are), and plain JSON values."""
+        ...
+
+    def load_state_dict(self, tensors: Mapping[str, torch.Tensor], values: Mapping[str, object]) -> None:
+        """Restore what `state_dict` gave."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A model in training. `saver` writes it as a `from_pretrained` directory to the path it is given; it is called on
+    all ranks, which may put a sharded model together in it, and must write on the first alone."""
+
+    saver: Callable[[Path], None]
+    learner: Trained
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A verified checkpoint on disk. Load the policy from `policy`, make a Learner for it, then `restore` it."""
+    """A verified checkpoint on disk. Load each model from `part_directory`, make a Learner, then `restore` it."""
 
     directory: Path
     step: int
     position: Mapping[str, object]
-    learner_values: Mapping[str, object]
+    learner_values: Mapping[str, Mapping[str, object]]
 
-    @property
-    def policy(self) -> Path:
-        """The policy's `from_pretrained` directory."""
-        return self.directory / _POLICY
+    def part_directory(self, name: str) -> Path:
+        """A part's `from_pretrained` directory. Raises CheckpointError if there is no such part."""
+        if name not in self.learner_values:
+            raise CheckpointError(
+                f"The checkpoint {self.directory} holds {', '.join(self.learner_values)}, but no {name}: it was made "
+                "by another kind of training. Resume with the settings that it was begun with."
+            )
+        return self.directory / name
 
-    def restore(self, learner: Learner) -> None:
-        """Put the optimizer and counters into a learner made with this checkpoint's policy and the same settings."""
-        learner.load_state_dict(load_file(self.directory / _OPTIMIZER), self.learner_values)
+    def restore(self, name: str, learner: Trained) -> None:
+        """Put optimizer and counters into a learner made with this part's model and the same settings.
+
+        The learner may be spread over any number of ranks; each reads its own rows.
+        """
+        optimizer = _optimizer_directory(self.part_directory(name))
+        learner.load_state_dict(
+            read_shards(optimizer, dict(learner.model.named_parameters())), self.learner_values[name]
+        )
 
 
 def save_checkpoint(
     run_directory: Path,
     *,
     step: int,
-    policy_saver: Callable[[Path], None],
-    learner: Learner,
+    parts: Mapping[str, Part],
     position: Mapping[str, object],
     keep_last: int = 3,
+    ranks: Ranks = ALONE,
 ) -> Path:
     """Write `checkpoints/step-<step>` and return it; of the earlier ones keep those that make `keep_last` in all.
 
-    `policy_saver` writes the policy into the directory it is given; `position` is any JSON the caller needs to go on.
-    Checkpoints of later steps are removed: a resume has passed them over as damaged. Only one process may write to a
-    run. Raises CheckpointError if it cannot be written (a full disk): nothing of it is then visible and earlier
-    checkpoints are untouched.
+    `parts` are the models in training by name; `position` is any JSON the caller needs to go on (the first rank's is
+    kept). All ranks call it, and see the run directory on a file system that they share. Checkpoints of later steps
+    are removed: a resume has passed them over as damaged. Only one run may write there. Raises CheckpointError, on all
+    ranks, if it cannot be written on any (a full disk): nothing of it is then visible and earlier checkpoints are
+    untouched. The same holds for a process killed at any moment.
     """
-    parent = run_directory / "checkpoints"
-    target = parent / f"step-{step:06d}"
-    try:
-        parent.mkdir(parents=True, exist_ok=True)
-        remove_leftovers(parent)
-        with replace_directory(target) as directory:
-            _write(directory, step, policy_saver, learner, position)
-    except Exception as error:  # a full disk shows as OSError, SafetensorError or (tokenizers) a bare Exception
-        raise CheckpointError(
-            f"The checkpoint {target} could not be written ({type(error).__name__}: {error}). Nothing of it was kept "
-            "and earlier checkpoints are unchanged. Free space on the disk (or make the folder writable) and run the "
-            "same command again: it resumes from the last checkpoint."
-        ) from error
-    _prune(run_directory, step, keep_last)
+    target = run_directory / "checkpoints" / f"step-{step:06d}"
+    with ExitStack() as unfinished:  # of the first rank; the others write into its directory
+        begun = _together(ranks, target, lambda: _begin(unfinished, target) if ranks.is_first else None)
+        directory = Path(ranks.gather(str(begun))[0])
+        values: dict[str, Mapping[str, object]] = {}
+        for name, part in parts.items():
+            tensors, values[name] = part.learner.state_dict()
+            _together(ranks, target, partial(part.saver, directory / name))
+            _together(ranks, target, partial(write_shards, tensors, _optimizer_directory(directory / name), ranks))
+        checksums = _together(ranks, target, lambda: _own_checksums(directory, ranks))
+        files = {name: checksum for own in ranks.gather(checksums) for name, checksum in own.items()}
+        body = {"format": FORMAT, "step": step, "position": dict(position), "learners": values, "files": files}
+        _together(ranks, target, lambda: _finish(unfinished, directory, body) if ranks.is_first else None)
+    if ranks.is_first:
+        _prune(run_directory, step, keep_last)
     return target
 
 
 def load_checkpoint(directory: Path) -> Checkpoint:
     """Read and verify one checkpoint. Raises CheckpointError if anything in it is missing or altered."""
-    try:
-        state = json.loads((directory / _STATE).read_text(encoding="utf-8"))
-        body, checksum = state["body"], state["sha256"]
-        if checksum != _checksum_json(body):
-            raise _damaged(directory, f"{_STATE} does not match its own checksum")
-        for name, expected in body["files"].items():
-            if _checksum(directory / name) != expected:
-                raise _damaged(directory, f"{name} does not match its checksum")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _damaged(directory, str(error)) from error
-    if body["format"] != FORMAT:
-        raise _damaged(directory, f"its format is {body['format']}, this version of evoseek reads {FORMAT}")
-    return Checkpoint(directory, body["step"], body["position"], body["learner"])
+    checkpoint, files = _read(directory)
+    for name, expected in files.items():
+        try:
+            found = _checksum(directory / name)
+        except OSError as error:
+            raise _damaged(directory, str(error)) from error
+        if found != expected:
+            raise _damaged(directory, f"{name} does not match its checksum")
+    return checkpoint
 
 
-def latest_checkpoint(run_directory: Path) -> Checkpoint | None:
-    """The newest checkpoint of a run that is whole, or None if the run has none.
+def latest_checkpoint(run_directory: Path, ranks: Ranks = ALONE) -> Checkpoint | None:
+    """The newest checkpoint of a run that is whole, or None if the run has none. The first rank chooses for all.
 
     A damaged one is passed over with a warning. Raises CheckpointError if there are checkpoints but all are damaged.
     """
+    found, failure = None, None
+    if ranks.is_first:
+        try:
+            found = _latest(run_directory)
+        except CheckpointError as error:
+            failure = error
+    chosen, message = ranks.gather([found and str(found.directory), failure and str(failure)])[0]
+    if message is not None:
+        raise CheckpointError(message) from failure
+    return _read(Path(chosen))[0] if chosen is not None else None
+
+
+def _latest(run_directory: Path) -> Checkpoint | None:
     found = _list_checkpoints(run_directory)
     for _, directory in found:
         try:
             return load_checkpoint(directory)
         except CheckpointError as error:
-            warnings.warn(f"{error} Going back to the checkpoint before it.", stacklevel=2)
+            warnings.warn(f"{error} Going back to the checkpoint before it.", stacklevel=3)
     if found:
         raise CheckpointError(
             f"None of the {len(found)} checkpoints in {run_directory / 'checkpoints'} is whole. Restore one from a "
@@ -115,27 +170,58 @@ def latest_checkpoint(run_directory: Path) -> Checkpoint | None:
     return None
 
 
-def _write(
-    directory: Path,
-    step: int,
-    policy_saver: Callable[[Path], None],
-    learner: Learner,
-    position: Mapping[str, object],
-) -> None:
-    policy_saver(directory / _POLICY)
-    tensors, values = learner.state_dict()
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, directory / _OPTIMIZER)
-    files = sorted(path for path in directory.rglob("*") if path.is_file())
-    body = {
-        "format": FORMAT,
-        "step": step,
-        "position": dict(position),
-        "learner": values,
-        "files": {path.relative_to(directory).as_posix(): _checksum(path) for path in files},
-    }
+def _read(directory: Path) -> tuple[Checkpoint, Mapping[str, str]]:
+    """What state.json says, itself verified, and the checksums of the other files."""
+    try:
+        state = json.loads((directory / _STATE).read_text(encoding="utf-8"))
+        body, checksum = state["body"], state["sha256"]
+        if checksum != _checksum_json(body):
+            raise _damaged(directory, f"{_STATE} does not match its own checksum")
+        if body["format"] != FORMAT:
+            raise _damaged(directory, f"its format is {body['format']}, this version of evoseek reads {FORMAT}")
+        return Checkpoint(directory, body["step"], body["position"], body["learners"]), body["files"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged(directory, str(error)) from error
+
+
+def _together(ranks: Ranks, target: Path, action: Callable[[], Result]) -> Result:
+    """Do a part of the writing on every rank. If it fails on one, all raise CheckpointError with that rank's reason.
+
+    What an action does in common with the other ranks it has to do before anything that can fail on one alone.
+    """
+    result: Result | None = None
+    failure: Exception | None = None
+    try:
+        result = action()
+    except Exception as error:  # a full disk shows as OSError, SafetensorError or (tokenizers) a bare Exception
+        failure = error
+    reasons = ranks.gather(failure and f"{type(failure).__name__}: {failure}")
+    reason = next((reason for reason in reasons if reason), None)
+    if reason is not None:
+        shared = "see that all processes share the file system it is on, " if ranks.size > 1 else ""
+        raise CheckpointError(
+            f"The checkpoint {target} could not be written ({reason}). Nothing of it was kept and earlier checkpoints "
+            f"are unchanged. Free space on the disk (or make the folder writable), {shared}and run the same command "
+            "again: it resumes from the last checkpoint."
+        ) from failure
+    return cast("Result", result)
+
+
+def _begin(unfinished: ExitStack, target: Path) -> Path:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(target.parent)
+    return unfinished.enter_context(replace_directory(target))
+
+
+def _finish(unfinished: ExitStack, directory: Path, body: Mapping[str, object]) -> None:
     body = json.loads(json.dumps(body))  # as it will be read: string keys, lists for tuples
     text = json.dumps({"body": body, "sha256": _checksum_json(body)}, indent=1)
     (directory / _STATE).write_text(text, encoding="utf-8")
+    unfinished.close()
+
+
+def _optimizer_directory(part: Path) -> Path:
+    return part.with_name(f"{part.name}.optimizer")
 
 
 def _prune(run_directory: Path, step: int, keep_last: int) -> None:
@@ -155,6 +241,12 @@ def _list_checkpoints(run_directory: Path) -> list[tuple[int, Path]]:
 
 def _damaged(directory: Path, why: str) -> CheckpointError:
     return CheckpointError(f"The checkpoint {directory} is damaged: {why}. Expected it as it was written; delete it.")
+
+
+def _own_checksums(directory: Path, ranks: Ranks) -> dict[str, str]:
+    """Of this rank's share of all files; hashing is what takes longest."""
+    files = sorted(path for path in directory.rglob("*") if path.is_file())
+    return {path.relative_to(directory).as_posix(): _checksum(path) for path in files[ranks.rank :: ranks.size]}
 
 
 def _checksum(path: Path) -> str:

@@ -2,64 +2,94 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 
 import torch
+from torch import nn
+from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
-from transformers import PreTrainedModel
 
 from evoseek.errors import TrainingError
-from evoseek.learner.batch import MicroBatch, pad, split_by_tokens, trained_length
-from evoseek.learner.logprobs import LogprobModel
+from evoseek.files import write_atomic
+from evoseek.learner.batch import MicroBatch, make_batch, split_by_tokens, trained_length
+from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.learner.optim import adamw, schedule_factor
-from evoseek.loss.base import Loss, LossFn, LossInputs, Totals
+from evoseek.loss.base import Loss, LossFn, LossInputs, Totals, ValueInputs
 from evoseek.types import TrainingSample
 
 MAX_NON_FINITE = 3  # steps in a row whose loss or gradient is not finite, before training stops
 
 OptimizerFactory = Callable[..., Optimizer]
+Inputs = TypeVar("Inputs", LossInputs, ValueInputs)
+Given = TypeVar("Given", LossInputs, ValueInputs, covariant=True)
 
 
-class Learner:
-    """Trains a causal language model in place on TrainingSamples, one optimizer step per `update`.
+class Forward(Protocol[Given]):
+    """A model's forward pass over a micro-batch: `LogprobModel` for a policy, `ValueModel` for a critic."""
 
-    The gradient is accumulated over micro-batches of at most `token_budget` padded tokens and divided by the counts of
-    the whole batch, so it does not depend on the split. Several steps on one batch of rollouts (mini-batches, epochs)
-    are several calls of `update`: the samples carry the logprobs they were sampled with.
+    @property
+    def model(self) -> nn.Module:
+        """What is trained."""
+        ...
 
-    `temperature` is the one the samples were drawn at. `bf16` runs the model's matrix products in bfloat16 (autocast);
-    weights and optimizer keep their precision. `optimizer` builds the optimizer from (model, learning_rate=,
-    weight_decay=, betas=); a group's own learning rate is kept and multiplied by the schedule. Dropout is off, so that
-    learner and sampler compute the same distribution.
+    def __call__(self, batch: MicroBatch) -> Given:
+        """What the loss is made of."""
+        ...
+
+
+class Learner(Generic[Inputs]):
+    """Trains a model in place on TrainingSamples, one optimizer step per `update`.
+
+    The gradient is accumulated over micro-batches of at most `token_budget` tokens and divided by the counts of the
+    whole batch, so it does not depend on the split, nor on how many processes (`ranks`) share it: each is given all
+    samples and computes its part of the micro-batches. Several steps on one batch of rollouts (mini-batches) are
+    several calls of `update`: the samples carry the logprobs that they were sampled with.
+
+    `bf16` runs the model's matrix products in bfloat16 (autocast); weights and optimizer keep their precision.
+    `optimizer` builds the optimizer from (model, learning_rate=, weight_decay=, betas=); a group's own learning rate
+    is kept and multiplied by the schedule. Dropout is off, so that learner and sampler compute the same distribution.
+    `active` is entered around each step: the `active` method of a policy that shares its model with others. Before
+    training stops for non-finite steps, their last batch is written to `dump` as JSON.
     """
 
     def __init__(
         self,
-        model: PreTrainedModel,
+        forward: Forward[Inputs],
         *,
-        loss: LossFn,
+        loss: LossFn[Inputs],
         learning_rate: float,
         warmup_steps: int = 0,
         total_steps: int | None = None,
         weight_decay: float = 0.01,
         betas: tuple[float, float] = (0.9, 0.999),
         max_grad_norm: float = 1.0,
-        temperature: float = 1.0,
         token_budget: int = 8192,
         bf16: bool = False,
         optimizer: OptimizerFactory = adamw,
+        ranks: Ranks = ALONE,
+        dump: Path | None = None,
+        active: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        self.model = model.eval()
+        self.forward = forward
+        self.model = forward.model
         self.loss = loss
         self.warmup_steps = warmup_steps
         self.total_steps = total_steps
         self.max_grad_norm = max_grad_norm
         self.token_budget = token_budget
         self.bf16 = bf16
-        self.logprobs = LogprobModel(model, temperature=temperature)
-        self.optimizer = optimizer(model, learning_rate=learning_rate, weight_decay=weight_decay, betas=betas)
+        self.ranks = ranks
+        self.dump = dump
+        self.active = active
+        with active():
+            self.trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+            self.optimizer = optimizer(self.model, learning_rate=learning_rate, weight_decay=weight_decay, betas=betas)
         self.base_rates = [float(group["lr"]) for group in self.optimizer.param_groups]
         self.step = 0
         self.skipped_no_signal = 0
@@ -71,13 +101,15 @@ class Learner:
 
         A batch without any gradient (no samples, or every group's rewards equal) and a non-finite loss or gradient
         leave weights and optimizer untouched and are counted (`learner/skipped_*`); `loss`, `grad_norm` and `entropy`
-        are then absent. Raises TrainingError at the third non-finite step in a row, and if a step leaves weights that
-        are not finite: no later step could repair them.
+        are then absent. When memory runs out, the micro-batches are halved, for good, and the step is made again with
+        the same gradient. Raises TrainingError at the third non-finite step in a row, if a single sample does not fit
+        into memory, and if a step leaves weights that are not finite: no later step could repair them.
         """
         trained = [sample for sample in samples if trained_length(sample) > 0]
         totals = Totals(tokens=sum(sum(sample.loss_mask) for sample in trained), sequences=len(trained))
         used = [sample for sample in trained if self.loss.contributes(sample)]
-        metrics = self._step(used, totals) if used else {}
+        with self.active():
+            metrics = self._step(used, totals) if used else {}
         self.skipped_no_signal += not used
         return metrics | {
             "learner/samples": float(len(trained)),
@@ -88,11 +120,10 @@ class Learner:
 
     def _step(self, samples: Sequence[TrainingSample], totals: Totals) -> dict[str, float]:
         rate = self._set_learning_rate()
-        self.optimizer.zero_grad(set_to_none=True)  # an update that was interrupted may have left some
-        metrics = self.accumulate(samples, totals)
-        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.max_grad_norm))
+        metrics = self._accumulate_within_memory(samples, totals)
+        norm = _as_float(nn.utils.clip_grad_norm_(self.trained, self.max_grad_norm))
         if not (math.isfinite(norm) and math.isfinite(metrics["loss"])):
-            self._skip_non_finite(metrics["loss"], norm)
+            self._skip_non_finite(samples, metrics["loss"], norm)
             return {"learning_rate": rate}
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
@@ -101,36 +132,49 @@ class Learner:
         self.step += 1
         return metrics | {"grad_norm": norm, "learning_rate": rate}
 
+    def _accumulate_within_memory(self, samples: Sequence[TrainingSample], totals: Totals) -> dict[str, float]:
+        while True:
+            self.optimizer.zero_grad(set_to_none=True)  # of an update that was interrupted, or did not fit
+            try:
+                return self.accumulate(samples, totals)
+            except torch.OutOfMemoryError as error:
+                self._halve_micro_batches(samples, str(error))
+            torch.cuda.empty_cache()  # here the error, and with it the failed pass, is forgotten
+
+    def _halve_micro_batches(self, samples: Sequence[TrainingSample], message: str) -> None:
+        largest = max(len(part) for part in split_by_tokens(samples, self.token_budget))
+        if largest == 1 or self.ranks.size > 1:  # the other ranks are in the midst of the same pass
+            raise TrainingError(
+                f"Memory ran out in a micro-batch of at most {self.token_budget} tokens and {largest} samples "
+                f"({message}). Lower learner.token_budget, turn learner.gradient_checkpointing on, or limit the length "
+                "of rollouts, and resume from the last checkpoint."
+            ) from None
+        self.token_budget //= 2
+
     def accumulate(self, samples: Sequence[TrainingSample], totals: Totals) -> dict[str, float]:
         """Add the samples' gradient to the parameters' `.grad`, as a share of `totals`; return loss and metrics."""
         sums: dict[str, torch.Tensor] = {}
-        for part in split_by_tokens(samples, self.token_budget):
-            batch = pad(part, self.model.device)
-            inputs = self._forward(batch)
+        for part, weight in self._share(split_by_tokens(samples, self.token_budget)):
+            batch = make_batch(part, next(self.model.parameters()).device)
+            with self._precision():
+                inputs = self.forward(batch)
             result = self.loss(inputs, totals)
-            result.loss.backward()
+            (result.loss * weight).backward()
             for name, value in _measure(inputs, result).items():
-                sums[name] = sums[name] + value if name in sums else value
-        values = {name: float(value) for name, value in sums.items()}
+                sums[name] = sums[name] + value * weight if name in sums else value * weight
+        values = self.ranks.sum({name: float(value) for name, value in sums.items()})
         tokens = values.pop("tokens")
-        for name in ("entropy", "sampling/sampling_logp_difference/mean"):
-            values[name] /= tokens
-        return values
+        return {name: value / tokens if name in _TOKEN_SUMS else value for name, value in values.items()}
 
-    def _forward(self, batch: MicroBatch) -> LossInputs:
-        with self._precision():
-            logprobs, entropies = self.logprobs(batch.token_ids, batch.loss_mask)
-        return LossInputs(
-            logprobs=logprobs,
-            rollout_logprobs=batch.rollout_logprobs,
-            advantages=batch.advantages,
-            loss_mask=batch.loss_mask,
-            weights=batch.weights,
-            entropies=entropies,
-        )
+    def _share(self, parts: list[list[TrainingSample]]) -> list[tuple[list[TrainingSample], float]]:
+        """This rank's micro-batches. Ranks take turns in every pass, so one without work repeats one with weight 0."""
+        own = [(part, 1.0) for part in parts[self.ranks.rank :: self.ranks.size]]
+        passes = -(-len(parts) // self.ranks.size)
+        return own + [(parts[-1], 0.0)] * (passes - len(own))
 
     def _precision(self) -> AbstractContextManager[object]:
-        return torch.autocast(self.model.device.type, dtype=torch.bfloat16, enabled=self.bf16)
+        device = next(self.model.parameters()).device
+        return torch.autocast(device.type, dtype=torch.bfloat16, enabled=self.bf16)
 
     def _set_learning_rate(self) -> float:
         factor = schedule_factor(self.step, warmup_steps=self.warmup_steps, total_steps=self.total_steps)
@@ -138,19 +182,24 @@ class Learner:
             group["lr"] = rate * factor
         return self.base_rates[0] * factor
 
-    def _skip_non_finite(self, loss: float, norm: float) -> None:
+    def _skip_non_finite(self, samples: Sequence[TrainingSample], loss: float, norm: float) -> None:
         self.optimizer.zero_grad(set_to_none=True)
         self.skipped_non_finite += 1
         self.non_finite_in_a_row += 1
-        if self.non_finite_in_a_row >= MAX_NON_FINITE:
-            raise TrainingError(
-                f"{MAX_NON_FINITE} optimizer steps in a row had a non-finite loss or gradient (last: loss {loss}, "
-                f"gradient norm {norm}); weights are those of step {self.step}. Lower the learning rate, or turn "
-                "bf16 off, and resume from the last checkpoint."
-            )
+        if self.non_finite_in_a_row < MAX_NON_FINITE:
+            return
+        if self.dump is not None and self.ranks.is_first:
+            found = {"step": self.step + 1, "loss": loss, "grad_norm": norm, "samples": [asdict(s) for s in samples]}
+            write_atomic(self.dump, json.dumps(found))
+        raise TrainingError(
+            f"{MAX_NON_FINITE} optimizer steps in a row had a non-finite loss or gradient (last: loss {loss}, "
+            f"gradient norm {norm}); weights are those of step {self.step}. "
+            + (f"The samples of the last one are in {self.dump}. " if self.dump else "")
+            + "Lower the learning rate, or turn bf16 off, and resume from the last checkpoint."
+        )
 
     def _check_weights(self, rate: float) -> None:
-        if not math.isfinite(float(torch.nn.utils.get_total_norm(self.model.parameters()))):
+        if not math.isfinite(_as_float(nn.utils.get_total_norm(self.trained))):
             raise TrainingError(
                 f"Optimizer step {self.step + 1} (learning rate {rate:g}) left weights that are not finite: the policy "
                 "has diverged. It was not saved; the checkpoints made before it are intact. Lower the learning rate "
@@ -185,16 +234,20 @@ class Learner:
 
 
 _COUNTERS = ("step", "skipped_no_signal", "skipped_non_finite", "non_finite_in_a_row")
+_TOKEN_SUMS = ("entropy", "sampling/sampling_logp_difference/mean")
 
 
-def _measure(inputs: LossInputs, result: Loss) -> dict[str, torch.Tensor]:
+def _as_float(value: torch.Tensor) -> float:
+    """A number; of parameters that are spread over ranks, the whole one."""
+    return float(value.full_tensor() if isinstance(value, DTensor) else value)
+
+
+def _measure(inputs: LossInputs | ValueInputs, result: Loss) -> dict[str, torch.Tensor]:
     """Metrics of a micro-batch, as sums that add up over micro-batches."""
-    with torch.no_grad():
-        difference = (inputs.logprobs - inputs.rollout_logprobs).abs().masked_fill(~inputs.loss_mask, 0.0)
-        return {
-            "loss": result.loss.detach(),
-            "tokens": inputs.loss_mask.sum(),
-            "entropy": inputs.entropies.sum(),
-            "sampling/sampling_logp_difference/mean": difference.sum(),
-            **result.metrics,
-        }
+    sums = {"loss": result.loss.detach(), "tokens": inputs.loss_mask.sum(), **result.metrics}
+    if isinstance(inputs, LossInputs):
+        with torch.no_grad():
+            difference = (inputs.logprobs - inputs.rollout_logprobs).abs().masked_fill(~inputs.loss_mask, 0.0)
+            sums["entropy"] = inputs.entropies.detach().sum()
+            sums["sampling/sampling_logp_difference/mean"] = difference.sum()
+    return sums

@@ -6,56 +6,70 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import torch
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from evoseek.errors import PolicyError
+from evoseek.learner.batch import MicroBatch
+from evoseek.learner.packing import action_states, at_actions, at_least_float32, packing_limit
+from evoseek.loss.base import LossInputs
 
 MAX_LOGITS = 1 << 24  # logits alive at once (64 MiB in float32); beyond, they are recomputed in the backward pass
 
-Head = Callable[[torch.Tensor], torch.Tensor]
 
+class LogprobModel(nn.Module):
+    """Computes logprobs and entropies of the action tokens for any Hugging Face causal language model.
 
-class LogprobModel:
-    """Computes logprobs and entropies at masked positions for any Hugging Face causal language model.
+    The decoder's body runs over the micro-batch, packed in one row without padding where the model's attention allows;
+    the output head runs only where an action token is predicted, in chunks, so that there are never more than
+    `MAX_LOGITS` logits. At construction short inputs are passed both ways: a model whose logits are not simply
+    head(body(...)), for example because they are scaled or soft-capped, is used through its own forward pass, at the
+    price of logits for all tokens; one whose attention cannot be packed (`packing.packing_limit`) gets padded rows.
 
-    The decoder's body runs over the whole batch [B, T]; the output head runs only where an action token is predicted.
-    At construction a short input is passed both ways: a model whose logits are not simply head(body(...)), for
-    example because they are scaled or soft-capped, is then used through its own forward pass, at the price of logits
-    for all tokens. No attention mask is passed: rows are padded on the right, and a causal model's real tokens never
-    see the padding, which lets attention run on its fast causal path. That the model is causal is checked too.
-
+    `temperature` is the one the samples were drawn at. Entropies carry a gradient only with `entropy_gradient`. Body
+    and head both run inside `forward`, so that a wrapper around this module (FSDP) sees all uses of the parameters.
     Raises PolicyError if the model is not causal.
     """
 
-    def __init__(self, model: PreTrainedModel, *, temperature: float = 1.0) -> None:
+    def __init__(self, model: PreTrainedModel, *, temperature: float = 1.0, entropy_gradient: bool = False) -> None:
+        super().__init__()
         self.model = model
         self.temperature = temperature
-        self.body, self.head = _split(model)
+        self.entropy_gradient = entropy_gradient
+        self.config = model.config.get_text_config()
+        self.applies_head = _applies_head(model)
+        self.packing_limit = packing_limit(self._body, self.config, model.device)
 
-    def __call__(self, token_ids: torch.Tensor, loss_mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """`(logprobs, entropies)`, both [B, T] float32, of each token given those before it; 0 off the mask.
+    def forward(self, batch: MicroBatch) -> LossInputs:
+        """The loss inputs of the micro-batch: logprobs [B, T] float32 of each action token given all before it."""
+        states = action_states(self._body, self.config, batch, self.packing_limit)
+        logprobs, entropies = self._score(states, batch.token_ids[batch.loss_mask])
+        return LossInputs(
+            logprobs=at_actions(logprobs, batch.loss_mask),
+            rollout_logprobs=batch.rollout_logprobs,
+            old_logprobs=batch.old_logprobs,
+            advantages=batch.advantages,
+            loss_mask=batch.loss_mask,
+            weights=batch.weights,
+            entropies=at_actions(entropies, batch.loss_mask),
+            ref_logprobs=batch.ref_logprobs,
+        )
 
-        `loss_mask[:, 0]` must be False. Both are of the distribution at the given temperature; entropies carry no
-        gradient.
-        """
-        positions = loss_mask[:, 1:].nonzero(as_tuple=True)  # row b, column t: position t predicts token t + 1
-        states = self.body(token_ids)[positions]
-        targets = token_ids[:, 1:][positions]
-        logprobs, entropies = self._score(states, targets)
-        rows, columns = positions
-        index = (rows, columns + 1)
-        zeros = torch.zeros(token_ids.shape, dtype=torch.float32, device=token_ids.device)
-        return zeros.index_put(index, logprobs), zeros.index_put(index, entropies)
+    def _body(self, **inputs: Any) -> Tensor:
+        """Hidden states [B, T, d], or logits [B, T, V] of a model that does not let its head be applied apart."""
+        if self.applies_head:
+            return cast("Any", self.model.base_model)(**inputs, use_cache=False).last_hidden_state
+        return cast("Any", self.model)(**inputs, use_cache=False).logits
 
-    def _score(self, states: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Logprobs and entropies [N] at N positions, in chunks when their logits would be too large to keep."""
-        rows = max(1, MAX_LOGITS // self.model.config.get_text_config().vocab_size)
+    def _score(self, states: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Logprobs and entropies [M] at M positions, in chunks when their logits would be too large to keep."""
+        rows = max(1, MAX_LOGITS // self.config.vocab_size)
         if len(states) <= rows:
             return self._score_chunk(states, targets)
         chunks = [
             cast(
-                "tuple[torch.Tensor, torch.Tensor]",
+                "tuple[Tensor, Tensor]",
                 checkpoint(self._score_chunk, *chunk, use_reentrant=False, preserve_rng_state=False),
             )
             for chunk in zip(states.split(rows), targets.split(rows), strict=True)
@@ -63,36 +77,30 @@ class LogprobModel:
         logprobs, entropies = zip(*chunks, strict=True)
         return torch.cat(logprobs), torch.cat(entropies)
 
-    def _score_chunk(self, states: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        log_p = (self.head(states).float() / self.temperature).log_softmax(dim=-1)
-        with torch.no_grad():
+    def _score_chunk(self, states: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        logits = cast("nn.Module", self.model.get_output_embeddings())(states) if self.applies_head else states
+        log_p = (at_least_float32(logits) / self.temperature).log_softmax(dim=-1)
+        with torch.set_grad_enabled(self.entropy_gradient and torch.is_grad_enabled()):
             entropies = -(log_p.exp() * log_p).sum(dim=-1)
         return log_p.gather(-1, targets.unsqueeze(-1)).squeeze(-1), entropies
 
 
-def _split(model: PreTrainedModel) -> tuple[Head, Head]:
-    """The model as body and head, checked on a short input; the head is the identity where they do not fit."""
+@torch.no_grad()
+def _applies_head(model: PreTrainedModel) -> bool:
+    """Whether the model's logits are its output head applied to its body's states. PolicyError if it is not causal."""
     vocabulary = model.config.get_text_config().vocab_size
     token_ids = (torch.arange(8, device=model.device) % vocabulary).unsqueeze(0)
     changed = token_ids.clone()
     changed[0, -1] = (changed[0, -1] + 1) % vocabulary
-    base = cast("Any", model.base_model)
-    output = cast("Head | None", model.get_output_embeddings())
-
-    def logits(ids: torch.Tensor) -> torch.Tensor:
-        return cast("Any", model)(input_ids=ids, use_cache=False).logits
-
-    def states(ids: torch.Tensor) -> torch.Tensor:
-        return base(input_ids=ids, use_cache=False).last_hidden_state
-
-    with torch.no_grad():
-        expected = logits(token_ids)
-        effect = (expected - logits(changed)).abs().amax(dim=-1)[0]
-        if effect[:-1].max() > 1e-3 * effect[-1]:
-            raise PolicyError(
-                f"{type(model).__name__} is not causal: changing a token changed the logits before it. Training needs "
-                "a decoder-only causal language model; choose another model."
-            )
-        if output is not None and base is not model and torch.equal(expected, output(states(token_ids))):
-            return states, output
-    return logits, lambda logits: logits
+    expected = cast("Any", model)(input_ids=token_ids, use_cache=False).logits
+    effect = (expected - cast("Any", model)(input_ids=changed, use_cache=False).logits).abs().amax(dim=-1)[0]
+    if effect[:-1].max() > 1e-3 * effect[-1]:
+        raise PolicyError(
+            f"{type(model).__name__} is not causal: changing a token changed the logits before it. Training needs "
+            "a decoder-only causal language model; choose another model."
+        )
+    head = cast("Callable[[Tensor], Tensor] | None", model.get_output_embeddings())
+    if head is None or model.base_model is model:
+        return False
+    states = cast("Any", model.base_model)(input_ids=token_ids, use_cache=False).last_hidden_state
+    return torch.equal(expected, head(states))

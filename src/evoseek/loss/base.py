@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import torch
 
@@ -25,18 +25,34 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class LossInputs:
-    """One micro-batch, B samples of T tokens, padded on the right. Off `loss_mask` every float is 0.
+    """What a policy's loss is made of: one micro-batch, B samples of T tokens. Off `loss_mask` every float is 0.
 
-    `logprobs` and `entropies` are the learner's (only `logprobs` carries a gradient), `rollout_logprobs` the
-    sampler's, both under the sampling temperature; `weights` is [B].
+    `logprobs` (and `entropies`, where the learner was asked for it) carry the gradient, under the sampling
+    temperature. `rollout_logprobs` are the sampler's record; `old_logprobs` those of the policy that the ratio is
+    taken to: the sampler's record too, unless the learner computed its own before the batch's first optimizer step.
+    `ref_logprobs` are a reference policy's, if there is one. `weights` is [B].
     """
 
     logprobs: torch.Tensor
     rollout_logprobs: torch.Tensor
+    old_logprobs: torch.Tensor
     advantages: torch.Tensor
     loss_mask: torch.Tensor
     weights: torch.Tensor
     entropies: torch.Tensor
+    ref_logprobs: torch.Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ValueInputs:
+    """What a critic's loss is made of: `predictions` [B, T] carry the gradient, `values` are those before the batch's
+    first optimizer step, `returns` what is to be predicted. Off `loss_mask` every float is 0; `weights` is [B]."""
+
+    predictions: torch.Tensor
+    values: torch.Tensor
+    returns: torch.Tensor
+    loss_mask: torch.Tensor
+    weights: torch.Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +66,16 @@ class Loss:
     metrics: Mapping[str, torch.Tensor]
 
 
-class LossFn(Protocol):
-    """An algorithm's loss, as the learner calls it for each micro-batch."""
+Inputs = TypeVar("Inputs", contravariant=True)
+
+
+class LossFn(Protocol[Inputs]):
+    """An algorithm's loss, as the learner calls it for each micro-batch: of LossInputs, a critic's of ValueInputs."""
 
     def contributes(self, sample: TrainingSample) -> bool:
-        """False if the sample's gradient is zero whatever the policy: it is then counted but not computed."""
+        """False if the sample's gradient is zero whatever the model: it is then counted but not computed."""
         ...
 
-    def __call__(self, inputs: LossInputs, totals: Totals) -> Loss:
+    def __call__(self, inputs: Inputs, totals: Totals) -> Loss:
         """The micro-batch's share of the loss."""
         ...

@@ -57,7 +57,7 @@ def clipped_loss(
 
 @dataclass(frozen=True, slots=True)
 class ClippedLoss:
-    """`clipped_loss` as a LossFn. A sample's weight multiplies its advantages."""
+    """`clipped_loss` as a LossFn, with the ratio to `old_logprobs`. A sample's weight multiplies its advantages."""
 
     clip_low: float = 0.2
     clip_high: float = 0.2
@@ -71,7 +71,7 @@ class ClippedLoss:
         """The micro-batch's share of the loss."""
         return clipped_loss(
             inputs.logprobs,
-            inputs.rollout_logprobs,
+            inputs.old_logprobs,
             inputs.advantages * inputs.weights.unsqueeze(-1),
             inputs.loss_mask,
             clip_low=self.clip_low,

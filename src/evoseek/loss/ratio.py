@@ -12,3 +12,13 @@ def token_ratio(logprobs: torch.Tensor, rollout_logprobs: torch.Tensor, loss_mas
     send a NaN back through the gradient.
     """
     return (logprobs - rollout_logprobs).masked_fill(~loss_mask, 0.0).exp()
+
+
+def sequence_ratio(logprobs: torch.Tensor, rollout_logprobs: torch.Tensor, loss_mask: torch.Tensor) -> torch.Tensor:
+    """exp(mean over the masked tokens of logprobs - rollout_logprobs), the geometric mean of the tokens' ratios.
+
+    [B, T] -> [B] (GSPO, arXiv 2507.18071, eq. 7). Being a mean, it stays in range however long the sequence is. A
+    sequence without any masked token has the ratio 1, without gradient.
+    """
+    difference = (logprobs - rollout_logprobs).masked_fill(~loss_mask, 0.0)
+    return (difference.sum(dim=-1) / loss_mask.sum(dim=-1).clamp(min=1)).exp()

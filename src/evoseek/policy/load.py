@@ -1,10 +1,10 @@
-"""A policy: a Hugging Face causal language model with its tokenizer."""
+"""Loading and saving policies: Hugging Face causal language models with their tokenizers, or adapters over them."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -24,19 +24,20 @@ from transformers.utils import logging
 
 from evoseek.errors import PolicyError
 from evoseek.files import replace_directory
+from evoseek.policy.lora import (
+    CONFIG,
+    adapter_name,
+    base_name,
+    is_adapter,
+    load_adapter,
+    plain_model,
+    save_adapter,
+)
+from evoseek.policy.policy import Policy, has_adapters
 
 _PLAIN_TOKENIZERS = ("PreTrainedTokenizerFast", "TokenizersBackend")
 _SMALL = 10_000_000  # parameters
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-
-
-@dataclass(slots=True)
-class Policy:
-    """A model, its tokenizer, and the name it was loaded by."""
-
-    model: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
-    name: str
 
 
 def tiny_policy_dir() -> Path:
@@ -47,15 +48,21 @@ def tiny_policy_dir() -> Path:
 def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32") -> Policy:
     """Load a policy by directory, by Hugging Face name, or `tiny` for the one that the package carries.
 
-    Weights are read from safetensors only (nothing is unpickled, no code of the model's is run). The model is in
-    evaluation mode. Raises PolicyError.
+    A directory may hold a model, or an adapter (see policy.lora), whose base is then loaded too. Weights are read from
+    safetensors only (nothing is unpickled, no code of the model's is run). The model is in evaluation mode. Raises
+    PolicyError.
     """
     if dtype not in _DTYPES:
         raise PolicyError(f"got dtype '{dtype}' for policy '{name_or_dir}', expected one of {', '.join(_DTYPES)}.")
     source = str(tiny_policy_dir()) if name_or_dir == "tiny" else name_or_dir
+    path = Path(source).expanduser()
+    if path.is_dir():
+        source = str(path.absolute())  # an adapter notes it, and may be loaded from elsewhere
     _check_directory(source)
+    if is_adapter(path):
+        return _load_adapted(name_or_dir, path, device, dtype)
     try:
-        with _quietly():
+        with quietly():
             _check_hub(source)
             tokenizer = _load_tokenizer(source)
             model = _load_model(source, dtype)
@@ -83,11 +90,45 @@ def limit_threads(policy: Policy) -> None:
         torch.set_num_threads(1)
 
 
-def save_policy(policy: Policy, directory: Path) -> None:
-    """Write model (safetensors) and tokenizer so that `from_pretrained(directory)` loads them; whole or not at all."""
-    with replace_directory(directory) as partial, _quietly():
-        policy.model.save_pretrained(partial)
+def save_policy(policy: Policy, directory: Path, state_dict: dict[str, torch.Tensor] | None = None) -> None:
+    """Write the policy and its tokenizer so that `from_pretrained(directory)` loads them; whole or not at all.
+
+    All in safetensors; of a policy with an adapter that adapter alone, which refers to its base. `state_dict` is the
+    model's whole state, where this process holds only a part of it. Raises PolicyError for an adapter whose base is
+    nowhere to be loaded from.
+    """
+    with replace_directory(directory) as partial, quietly():
+        if policy.adapter is not None:
+            save_adapter(policy, partial, state_dict)
+        else:
+            plain_model(policy).save_pretrained(partial, state_dict=state_dict)
         policy.tokenizer.save_pretrained(partial)
+
+
+def merged(policy: Policy) -> Policy:
+    """The policy as a plain model, its adapter merged into a copy of the weights; without adapters, itself."""
+    return replace(policy, model=plain_model(policy), adapter=None)
+
+
+def export_policy(policy: Policy, directory: Path) -> None:
+    """Write the policy as a plain full model, its adapter merged. The policy itself stays as it is."""
+    save_policy(merged(policy), directory)
+
+
+def _load_adapted(name: str, directory: Path, device: str, dtype: str) -> Policy:
+    """The adapter of a directory over its base, under the name that it had when it was saved."""
+    adapter, base = adapter_name(directory), base_name(directory)
+    try:
+        policy = load_policy(base, device=device, dtype=dtype)
+    except PolicyError as error:
+        raise PolicyError(
+            f"the adapter in '{directory}' needs its base '{base}', which could not be loaded. If it was moved, write "
+            f"its new place into base_model_name_or_path of {directory / CONFIG}. The error was: {error}"
+        ) from error
+    if (directory / "tokenizer_config.json").is_file():
+        with quietly():
+            policy.tokenizer = _load_tokenizer(str(directory))
+    return replace(load_adapter(policy, adapter, directory), name=name)
 
 
 def _load_model(source: str, dtype: str) -> PreTrainedModel:
@@ -98,6 +139,10 @@ def _load_model(source: str, dtype: str) -> PreTrainedModel:
     model, report = cast("tuple[PreTrainedModel, dict[str, set[str]]]", loaded)
     if missing := sorted(report["missing_keys"]):
         raise ValueError(f"{len(missing)} of the model's weights are not in the files, {missing[0]} for one")
+    if has_adapters(model):  # of a repository on the hub, which might be pickled
+        raise ValueError(
+            "it is an adapter; download it (hf download NAME --local-dir DIRECTORY) and give the directory"
+        )
     return model
 
 
@@ -127,10 +172,10 @@ def _check_directory(source: str) -> None:
             f"got '{source}' as the policy, but there is no such directory. Expected a directory written by "
             "save_pretrained or the name of a model on the Hugging Face hub. Check the path."
         )
-    if path.is_dir() and not (path / "config.json").is_file():
+    if path.is_dir() and not (path / "config.json").is_file() and not is_adapter(path):
         raise PolicyError(
             f"got the directory '{source}' as the policy, but it has no config.json. Expected a directory written by "
-            "save_pretrained (config.json, safetensors weights, tokenizer). Check the path."
+            "save_pretrained (config.json, safetensors weights, tokenizer), or an adapter's. Check the path."
         )
 
 
@@ -146,7 +191,7 @@ def _check_hub(source: str) -> None:
 
 
 @contextmanager
-def _quietly() -> Generator[None]:
+def quietly() -> Generator[None]:
     """Keep the bars and reports of the libraries off the terminal, where a run's own progress is shown."""
     bars, level, hub_level = logging.is_progress_bar_enabled(), logging.get_verbosity(), hub_logging.get_verbosity()
     logging.disable_progress_bar()

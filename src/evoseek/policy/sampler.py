@@ -20,8 +20,8 @@ import torch
 
 from evoseek.errors import SamplerError
 from evoseek.policy.draw import draw_tokens
-from evoseek.policy.load import Policy
 from evoseek.policy.packed import Span, packed_logits
+from evoseek.policy.policy import Policy
 from evoseek.policy.random_streams import turn_uniforms
 from evoseek.policy.slots import SlotCache
 from evoseek.policy.stops import StopRule, StopRules
@@ -91,7 +91,7 @@ class TorchSampler:
         self.policy_version = 0
         self.stats = SamplerStats()
         self.max_length = max_length or int(policy.model.config.get_text_config().max_position_embeddings)
-        self._model = policy.model
+        self._policy = policy
         self._vocabulary = policy.model.config.get_text_config().vocab_size
         on_cpu = policy.model.device.type == "cpu"
         self._prefill_tokens = prefill_tokens or (CPU_PREFILL_TOKENS if on_cpu else GPU_PREFILL_TOKENS)
@@ -179,7 +179,7 @@ class TorchSampler:
 
     async def _drive(self) -> None:
         """Serve requests until there are none."""
-        self._model.eval()
+        self._policy.model.eval()
         try:
             while True:
                 started = perf_counter()
@@ -218,7 +218,8 @@ class TorchSampler:
         spans = self._spans(busy)
         rows = [row for span in spans if (row := self._slots[span.slot]) is not None]
         turns = [row.turn for row in rows if row.turn is not None]
-        logits = packed_logits(self._model, self._cache, spans)
+        with self._policy.active():
+            logits = packed_logits(self._policy.model, self._cache, spans)
         ids, logprobs = draw_tokens(
             logits,
             torch.tensor([turn.request.temperature for turn in turns], device=logits.device),

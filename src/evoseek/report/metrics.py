@@ -34,6 +34,13 @@ class JsonlMetrics:
             ) from error
 
 
+class NoMetrics:
+    """A MetricSink for processes whose numbers another one writes."""
+
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Nothing."""
+
+
 def read_metrics(path: Path) -> list[dict[str, float | None]]:
     """The rows of a metrics file; none if it is not there. Raises DataError if a row is damaged."""
     if not path.exists():

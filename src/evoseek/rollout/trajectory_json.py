@@ -19,6 +19,7 @@ from evoseek.types import (
     ToolCall,
     ToolResult,
     Trajectory,
+    TrajectoryGroup,
 )
 
 
@@ -76,6 +77,27 @@ def outcome_from_json(data: Mapping[str, Any]) -> Outcome:
     if "invalid" in data:
         return Invalid(StopReason(data["invalid"]), data["detail"])
     return Scored(data["reward"], data["parts"])
+
+
+def group_to_json(group: TrajectoryGroup) -> dict[str, Any]:
+    """The object of a group, as processes of one run hand it to each other."""
+
+    def pair(trajectory: Trajectory, outcome: Outcome) -> list[Any]:
+        return [trajectory_to_json(trajectory, lambda _: ""), outcome_to_json(outcome)]
+
+    members = [pair(*member) for member in zip(group.trajectories, group.outcomes, strict=True)]
+    return {"key": group.key, "members": members, "replaced": [pair(*failed) for failed in group.replaced]}
+
+
+def group_from_json(data: Mapping[str, Any]) -> TrajectoryGroup:
+    """The group of an object."""
+    replaced = ((trajectory_from_json(t), outcome_from_json(o)) for t, o in data["replaced"])
+    return TrajectoryGroup(
+        data["key"],
+        tuple(trajectory_from_json(trajectory) for trajectory, _ in data["members"]),
+        tuple(outcome_from_json(outcome) for _, outcome in data["members"]),
+        tuple((trajectory, outcome) for trajectory, outcome in replaced if isinstance(outcome, Invalid)),
+    )
 
 
 def _segment_to_json(segment: Segment, text: str) -> dict[str, Any]:

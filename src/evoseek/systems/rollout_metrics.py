@@ -17,6 +17,7 @@ def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
     frac_reward_zero_std      share of groups whose rewards are all equal: they teach nothing
     completions/mean_length   action tokens a rollout
     tools/call_frequency      tool calls a rollout
+    rollout/num               rollouts
     rollout/invalid_frac      share of rollouts that failed outside the policy
     rollout/stop/<reason>     share of rollouts that ended so; for an invalid one, why it is invalid
     rollout/refilled          failed attempts that were rolled out again, per rollout
@@ -37,6 +38,7 @@ def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
         metrics["frac_reward_zero_std"] = fmean(pstdev(group) == 0.0 for group in compared)
     metrics["completions/mean_length"] = fmean(trajectory.num_action_tokens for trajectory in trajectories)
     metrics["tools/call_frequency"] = fmean(len(trajectory.tool_results) for trajectory in trajectories)
+    metrics["rollout/num"] = float(len(outcomes))
     metrics["rollout/invalid_frac"] = fmean(isinstance(outcome, Invalid) for outcome in outcomes)
     ends = Counter(
         outcome.reason if isinstance(outcome, Invalid) else trajectory.stop_reason

@@ -2,47 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from evoseek.learner.checkpoint import Checkpoint, save_checkpoint
-from evoseek.learner.learner import Learner
-from evoseek.policy.load import Policy, save_policy
+from evoseek.learner.checkpoint import Checkpoint, Part, save_checkpoint
+from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.runs import RunDirectory
 
 
-def resume(run: RunDirectory, learner: Learner, checkpoint: Checkpoint | None) -> int:
+def resume(run: RunDirectory, checkpoint: Checkpoint | None, parts: Mapping[str, Part], ranks: Ranks = ALONE) -> int:
     """Take a run up where `checkpoint` left it, or begin it (None); returns the step it stands at.
 
-    `learner` was made for the checkpoint's policy. Optimizer and counters are restored and the logs cut back to where
+    `parts` were made for the checkpoint's weights. Optimizers and counters are restored and the logs cut back to where
     they were; everything random is a function of the seed and the step, so nothing else has a state. Raises RunError
     if a log is shorter than it was.
     """
+    position = checkpoint.position if checkpoint else {}
+    logs = position.get("logs")
+    if ranks.is_first:
+        run.rewind(cast("dict[str, int]", logs) if isinstance(logs, dict) else {})
     if checkpoint is None:
-        run.rewind({})
         return 0
-    logs = checkpoint.position.get("logs")
-    run.rewind(cast("dict[str, int]", logs) if isinstance(logs, dict) else {})
-    checkpoint.restore(learner)
+    for name, part in parts.items():
+        checkpoint.restore(name, part.learner)
     return checkpoint.step
 
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """Writes a run's checkpoints, of which the last `keep_last` are kept."""
+    """Writes a run's checkpoints, of which the last `keep_last` are kept; one by all ranks together."""
 
     run: RunDirectory
-    policy: Policy
-    learner: Learner
+    parts: Mapping[str, Part]
     keep_last: int
+    ranks: Ranks = ALONE
 
     def save(self, step: int) -> None:
         """Write a checkpoint. Raises CheckpointError."""
         save_checkpoint(
             self.run.path,
             step=step,
-            policy_saver=lambda directory: save_policy(self.policy, directory),
-            learner=self.learner,
+            parts=self.parts,
             position={"logs": self.run.positions()},
             keep_last=self.keep_last,
+            ranks=self.ranks,
         )

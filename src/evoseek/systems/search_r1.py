@@ -1,83 +1,115 @@
-"""Search-R1 (arXiv 2503.09516) with GRPO (arXiv 2402.03300): a policy learns to search from questions with answers.
+"""Search-R1 (arXiv 2503.09516): a policy learns to search from questions with answers.
 
     for step = 1 .. steps:
         draw a batch of questions
         for every question, G rollouts of the policy with the search engine in the loop
         reward = exact match of the answer
-        advantage = (reward - mean of its group) / (std of its group + eps)
-        one optimizer step on the clipped objective, on the tokens that the policy wrote: passages are masked
+        advantages and optimizer steps: the update (GRPO by default; REINFORCE, PPO, ... are others), on the tokens
+        that the policy wrote: passages are masked
 
-Left out of the paper's recipe: the critic (PPO is the paper's other estimator) and the reference policy's KL term,
-which one on-policy step a batch does not need. It fails when no rollout of a question ever succeeds, or all do: such a
-group has no signal (`frac_reward_zero_std` counts them).
+It fails when no rollout of a question ever succeeds, or all do: for a group-relative update such a group has no signal
+(`frac_reward_zero_std` counts them).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Literal, Protocol
 
-from evoseek.credit.group import group_advantages
-from evoseek.learner.learner import Learner
+from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.protocols import Environment, Renderer, RewardFn, Sampler
 from evoseek.rollout.group import run_group
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.record import TrajectoryWriter
-from evoseek.rollout.samples import group_samples
+from evoseek.rollout.trajectory_json import group_from_json, group_to_json
 from evoseek.systems.question_order import questions_of_step
 from evoseek.systems.rollout_metrics import rollout_metrics, tool_latency_s
 from evoseek.systems.training import StepReport
-from evoseek.types import Invalid, Question, Scored, TrajectoryGroup
+from evoseek.systems.update import Update
+from evoseek.types import Invalid, Question, TrajectoryGroup
 
 
-class TrainedSampler(Sampler, Protocol):
-    """A sampler whose policy changes between steps."""
+@dataclass(frozen=True, slots=True)
+class Rollouts:
+    """The rollouts of a step: every group, and those of them that are trained on, with numbers about the choice."""
 
-    policy_version: int
+    groups: Sequence[TrajectoryGroup]
+    trained: Sequence[TrajectoryGroup]
+    metrics: Mapping[str, float]
 
-    def reset(self) -> None:
-        """Forget everything that was computed with the weights so far."""
-        ...
+
+@dataclass(frozen=True, slots=True)
+class QuestionRollouts:
+    """Rolls a policy out on questions: `group_size` times each, all at once, drawn at `temperature`.
+
+    With several `ranks` each takes a share of the questions, and all have all groups in the end (their tool latencies
+    aside). The groups are written to `trajectories` by the first.
+    """
+
+    env: Environment
+    renderer: Renderer
+    sampler: Sampler
+    limits: Limits
+    reward: RewardFn
+    trajectories: TrajectoryWriter
+    seed: int
+    group_size: int = 8
+    temperature: float = 1.0
+    ranks: Ranks = ALONE
+
+    async def __call__(self, questions: Sequence[Question], step: int) -> list[TrajectoryGroup]:
+        """One group a question, in the questions' order. No question is rolled out twice in a step."""
+        own = questions[self.ranks.rank :: self.ranks.size]
+        groups = await asyncio.gather(*(self._group(question, step) for question in own))
+        if self.ranks.size > 1:
+            shares = self.ranks.gather([group_to_json(group) for group in groups])
+            groups = [
+                group_from_json(shares[index % self.ranks.size][index // self.ranks.size])
+                for index in range(len(questions))
+            ]
+        if self.ranks.is_first:
+            self.trajectories.write(step, groups)
+        return groups
+
+    async def _group(self, question: Question, step: int) -> TrajectoryGroup:
+        return await run_group(
+            question,
+            size=self.group_size,
+            reward=self.reward,
+            key=f"step-{step:06d}/{question.id}",
+            env=self.env,
+            renderer=self.renderer,
+            sampler=self.sampler,
+            limits=self.limits,
+            temperature=self.temperature,
+            seed=self.seed,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class SearchR1:
     """One training step of Search-R1; `systems.training.TrainingLoop` repeats it.
 
-    `questions_per_step` x `group_size` rollouts a step, drawn at `temperature`, which must be the learner's too.
-    `scale` is the advantage's denominator: "std" as in GRPO, "none" for the difference to the mean alone.
+    `publish` hands the new weights to the sampler, as the policy of that step.
     """
 
     questions: Sequence[Question]
-    env: Environment
-    renderer: Renderer
-    sampler: TrainedSampler
-    limits: Limits
-    reward: RewardFn
-    learner: Learner
-    trajectories: TrajectoryWriter
-    seed: int
+    rollouts: QuestionRollouts
+    update: Update
+    publish: Callable[[int], None]
     questions_per_step: int = 20
-    group_size: int = 8
-    temperature: float = 1.0
-    scale: Literal["std", "none"] = "std"
 
     async def step(self, step: int) -> StepReport:
-        """Rollouts, rewards, advantages, one optimizer step."""
+        """Rollouts, rewards, advantages, optimizer steps."""
         started = perf_counter()
-        groups = await self.rollouts(step)
+        rollouts = await self.collect(step)
         rolled_out = perf_counter()
-        advantages = self.advantages(groups)
-        samples = [
-            sample for group, values in zip(groups, advantages, strict=True) for sample in group_samples(group, values)
-        ]
-        metrics = rollout_metrics(groups) | self.learner.update(samples)
-        self.sampler.policy_version = step
-        self.sampler.reset()
+        metrics = {**rollout_metrics(rollouts.groups), **rollouts.metrics, **self.update(step, rollouts.trained)}
+        self.publish(step)
         finished = perf_counter()
+        groups = rollouts.groups
         action_tokens = sum(trajectory.num_action_tokens for group in groups for trajectory in group.trajectories)
         return StepReport(
             metrics=metrics,
@@ -91,32 +123,8 @@ class SearchR1:
             num_rollouts=sum(len(group.outcomes) for group in groups),
         )
 
-    async def rollouts(self, step: int) -> list[TrajectoryGroup]:
-        """All groups of a step, concurrently; written to the trajectory file in the questions' order."""
-        batch = questions_of_step(self.questions, seed=self.seed, step=step, size=self.questions_per_step)
-        groups = await asyncio.gather(
-            *(
-                run_group(
-                    question,
-                    size=self.group_size,
-                    reward=self.reward,
-                    key=f"step-{step:06d}/{question.id}",
-                    env=self.env,
-                    renderer=self.renderer,
-                    sampler=self.sampler,
-                    limits=self.limits,
-                    temperature=self.temperature,
-                    seed=self.seed,
-                )
-                for question in batch
-            )
-        )
-        self.trajectories.write(step, groups)
-        return groups
-
-    def advantages(self, groups: Sequence[TrajectoryGroup]) -> list[list[float | None]]:
-        """An advantage for each rollout of each group; None for the invalid ones, which are no part of the baseline."""
-        rewards = [o.reward if isinstance(o, Scored) else None for group in groups for o in group.outcomes]
-        keys = [group.key for group in groups for _ in group.outcomes]
-        values = iter(group_advantages(rewards, keys, scale=self.scale))
-        return [[next(values) for _ in group.outcomes] for group in groups]
+    async def collect(self, step: int) -> Rollouts:
+        """The step's rollouts: all of them are trained on."""
+        batch = questions_of_step(self.questions, seed=self.rollouts.seed, step=step, size=self.questions_per_step)
+        groups = await self.rollouts(batch, step)
+        return Rollouts(groups, groups, {})

@@ -22,9 +22,11 @@ from tempfile import TemporaryDirectory
 from evoseek.corpus.world import World
 from evoseek.errors import ConfigError
 from evoseek.files import write_atomic
-from evoseek.learner.checkpoint import latest_checkpoint, save_checkpoint
+from evoseek.learner.checkpoint import Part, latest_checkpoint, save_checkpoint
 from evoseek.learner.learner import Learner
+from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.muon import MuonAdamW
+from evoseek.loss.base import LossInputs
 from evoseek.loss.cross_entropy import CrossEntropyLoss
 from evoseek.policy.load import Policy, limit_threads, load_policy, save_policy
 from evoseek.policy.tags import TagRenderer
@@ -100,8 +102,7 @@ def build(
             save_checkpoint(
                 work,
                 step=step,
-                policy_saver=lambda path: save_policy(policy, path),
-                learner=learner,
+                parts={"policy": Part(partial(save_policy, policy), learner)},
                 position={"losses": losses},
             )
     if step < recipe.steps:
@@ -144,7 +145,7 @@ def _claim(work: Path, recipe: TinyRecipe) -> None:
     write_atomic(path, recipe.fingerprint())
 
 
-def _begin(work: Path, recipe: TinyRecipe) -> tuple[Policy, Learner, int, list[float]]:
+def _begin(work: Path, recipe: TinyRecipe) -> tuple[Policy, Learner[LossInputs], int, list[float]]:
     """The policy, its learner, the step reached and the losses so far: new, or from the last checkpoint."""
     found = latest_checkpoint(work)
     if found is None:
@@ -153,10 +154,10 @@ def _begin(work: Path, recipe: TinyRecipe) -> tuple[Policy, Learner, int, list[f
         config = tiny_config(len(tokenizer), eos_token_id=end, pad_token_id=padding)
         policy = Policy(tiny_model(config, recipe.seed), tokenizer, "tiny")
     else:
-        policy = load_policy(str(found.policy))
+        policy = load_policy(str(found.part_directory("policy")))
     limit_threads(policy)
     learner = Learner(
-        policy.model,
+        LogprobModel(policy.model),
         loss=CrossEntropyLoss(),
         learning_rate=recipe.learning_rate,
         warmup_steps=recipe.warmup_steps,
@@ -167,7 +168,7 @@ def _begin(work: Path, recipe: TinyRecipe) -> tuple[Policy, Learner, int, list[f
     )
     if found is None:
         return policy, learner, 0, []
-    found.restore(learner)
+    found.restore("policy", learner)
     losses = found.position["losses"]
     return policy, learner, found.step, [float(loss) for loss in losses] if isinstance(losses, list) else []
 

@@ -67,6 +67,8 @@ class TrainingLoop:
     A step in which more than `max_invalid` of the rollouts are Invalid is no state to come back to, so it is not kept:
     what failed may be the policy itself, with weights that cannot be sampled from. After three such steps in a row, or
     one at the end, training stops with TrainingError.
+
+    `agree` turns one process's wish to stop into the decision of all processes of the run.
     """
 
     system: System
@@ -81,6 +83,7 @@ class TrainingLoop:
     max_invalid: float = 0.5
     max_seconds: float = math.inf
     should_stop: Callable[[], bool] = lambda: False
+    agree: Callable[[bool], bool] = lambda wish: wish
     progress: Callable[[Progress], None] = lambda _: None
 
     async def run(self) -> int:
@@ -89,7 +92,7 @@ class TrainingLoop:
         if step == 0 and self.evaluate is not None:
             self._log(0, await self.evaluate(0), {})
         failing, spent = 0, 0.0
-        stopping = self.should_stop()
+        stopping = self.agree(self.should_stop())
         while step < self.steps and not stopping:
             step += 1
             started = perf_counter()
@@ -103,7 +106,7 @@ class TrainingLoop:
             failing = failing + 1 if len(report.failures) > self.max_invalid * report.num_rollouts else 0
             if failing == _INVALID_STEPS or (failing and step == self.steps):
                 raise TrainingError(_too_many_failures(step, report, failing))
-            stopping = self.should_stop() or spent >= self.max_seconds
+            stopping = self.agree(self.should_stop() or spent >= self.max_seconds)
             if not failing and (stopping or self._is_due(step, self.checkpoint_every)):
                 self.checkpoints.save(step)
         return step

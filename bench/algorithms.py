@@ -1,0 +1,173 @@
+"""Six algorithms and what their papers claim, at the same number of rollouts: the table in recipes/algorithms.
+
+Every run trains the tiny policy on a generated world and is examined on another, whose names occur nowhere in training:
+500 questions, 1 to 4 hops in equal shares, answered at the training temperature; intervals are 95 %. A run ends with
+the step in which it reaches --rollouts, whatever it did with them: a filter's discarded rollouts count. All rewards are
+exact match. Seconds are of rollouts and optimizer steps, without evaluations.
+
+    python bench/algorithms.py --directory runs/algorithms --seeds 3
+
+Results are kept (result.json in each run's folder) and not computed again, so several processes may share the work with
+--only, and the table can be printed at any time with --table.
+"""
+
+import argparse
+import asyncio
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+
+from rich.console import Console
+from rich.table import Table
+
+from evoseek.assemble import Agent, open_index, read_questions
+from evoseek.assemble_training import training_loop
+from evoseek.config import Config, load_config
+from evoseek.demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
+from evoseek.errors import EvoseekError
+from evoseek.eval.evaluate import Evaluation
+from evoseek.files import write_atomic
+from evoseek.learner.checkpoint import latest_checkpoint
+from evoseek.report.metrics import read_metrics
+from evoseek.runs import RunDirectory
+
+RECIPES = Path(__file__).parents[1] / "recipes" / "algorithms"
+QUESTIONS = 500
+UNMASKED = "algorithm.mask_observations=false"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A recipe, and what is set otherwise."""
+
+    recipe: str
+    sets: tuple[str, ...] = ()
+
+
+VARIANTS = {
+    **{name: Variant(name) for name in ("reinforce", "grpo", "ppo", "dapo", "gspo", "dspo")},
+    "dspo, no filter": Variant("dspo", ("algorithm.filter_limit=0",)),
+    "dspo, token ratio": Variant("dspo", ("algorithm.loss=clipped", "algorithm.clip_low=0.2", "algorithm.clip_high=0.28")),
+    "dspo, no masking": Variant("dspo", (UNMASKED,)),
+    "grpo, no masking": Variant("grpo", (UNMASKED,)),
+}
+
+
+def make_config(directory: Path, variant: Variant, seed: int, sets: list[str]) -> Config:
+    worlds = directory / f"worlds-{seed}"
+    make_world(worlds / "train", "train", seed, TRAINING_QUESTIONS, TRAINING_HOPS)
+    make_world(worlds / "evaluation", "evaluation", seed, QUESTIONS, EVALUATION_HOPS)
+    return load_config(
+        RECIPES / f"{variant.recipe}.toml",
+        options={
+            "search.index": str(worlds / "train" / "index"),
+            "questions.path": str(worlds / "train" / "questions.jsonl"),
+            "evaluation.index": str(worlds / "evaluation" / "index"),
+            "evaluation.path": str(worlds / "evaluation" / "questions.jsonl"),
+            "evaluation.limit": 200,
+            "evaluation.every": 10,
+            "run.seed": seed,
+            "run.steps": 100_000,
+        },
+        sets=(*variant.sets, *sets),
+    )
+
+
+def examine(agent: Agent) -> Evaluation:
+    settings = agent.config.evaluation
+    questions = read_questions(settings.path, setting="evaluation.path")
+    solver = agent.solver(open_index(settings.index, setting="evaluation.index"))
+    return asyncio.run(solver.evaluate(questions, temperature=agent.config.rollout.temperature))
+
+
+def train(config: Config, run: RunDirectory, rollouts: int) -> dict[str, object]:
+    """Train until that many rollouts are made; what it came to. A policy that diverges is a result, too."""
+    diverged = ""
+    with run.locked():
+        loop = training_loop(config, run, notify=lambda _: None)
+        loop.should_stop = lambda: count_rollouts(run) >= rollouts
+        try:
+            asyncio.run(loop.run())
+        except EvoseekError as error:
+            diverged = str(error)
+    checkpoint = latest_checkpoint(run.path)
+    evaluation = examine(Agent.load(config, checkpoint=checkpoint))
+    timings = read_metrics(run.timings)
+    rows = read_metrics(run.metrics)
+    return {
+        "em": evaluation.score.mean,
+        "interval": [evaluation.score.interval.low, evaluation.score.interval.high],
+        "by_hops": {str(hops): score.mean for hops, score in evaluation.by_hops().items()},
+        "steps": checkpoint.step if checkpoint else 0,
+        "rollouts": count_rollouts(run),
+        "seconds": sum((row.get("rollout/seconds") or 0) + (row.get("learner/seconds") or 0) for row in timings),
+        "curve": [(row["step"], row["eval/reward"]) for row in rows if "eval/reward" in row],
+        "diverged": diverged,
+    }
+
+
+def count_rollouts(run: RunDirectory) -> int:
+    return int(sum(row.get("rollout/num") or 0 for row in read_metrics(run.metrics)))
+
+
+def show(results: dict[str, dict[int, dict]], console: Console) -> None:
+    table = Table("algorithm", "held-out EM", "by seed, with 95 % intervals", "lowest on a curve after its best")
+    for column in ("3-4 hops", "steps", "rollouts", "seconds"):
+        table.add_column(column, justify="right")
+    for name, by_seed in results.items():
+        found = [by_seed[seed] for seed in sorted(by_seed)]
+        table.add_row(
+            name + " *" * any(result["diverged"] for result in found),
+            f"{mean(result['em'] for result in found):.3f}",
+            "  ".join(f"{r['em']:.3f} [{r['interval'][0]:.2f}, {r['interval'][1]:.2f}]" for r in found),
+            "  ".join(f"{fall(result['curve']):.2f}" for result in found),
+            f"{mean((result['by_hops']['3'] + result['by_hops']['4']) / 2 for result in found):.3f}",
+            f"{mean(result['steps'] for result in found):.0f}",
+            f"{mean(result['rollouts'] for result in found):.0f}",
+            f"{mean(result['seconds'] for result in found):.0f}",
+        )
+    console.print(table)
+    console.print(f"n = {QUESTIONS} a seed. *: a run ended because its policy diverged.")
+
+
+def fall(curve: list[tuple[int, float]]) -> float:
+    """How far the held-out reward falls below what it had reached before."""
+    best, deepest = -math.inf, 0.0
+    for _, value in curve:
+        best = max(best, value)
+        deepest = min(deepest, value - best)
+    return deepest
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--directory", type=Path, default=Path("runs/algorithms"))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--rollouts", type=int, default=6400)
+    parser.add_argument("--only", nargs="+", default=list(VARIANTS), choices=list(VARIANTS), metavar="NAME")
+    parser.add_argument("--set", action="append", default=[], help="a setting for all runs")
+    parser.add_argument("--table", action="store_true", help="only print what there is")
+    options = parser.parse_args()
+    console = Console(width=180)
+    for seed in options.seeds:
+        for name in options.only:
+            folder = options.directory / f"{name.replace(', ', '-').replace(' ', '-')}-{seed}"
+            if options.table or (folder / "result.json").exists():
+                continue
+            config = make_config(options.directory, VARIANTS[name], seed, options.set)
+            result = train(config, RunDirectory(folder / "run"), options.rollouts)
+            write_atomic(folder / "result.json", json.dumps(result))
+            console.print(f"{name}, seed {seed}: {result['em']:.3f}, {result['steps']} steps, {result['seconds']:.0f} s")
+    results: dict[str, dict[int, dict]] = {}
+    for name in VARIANTS:
+        for seed in options.seeds:
+            path = options.directory / f"{name.replace(', ', '-').replace(' ', '-')}-{seed}" / "result.json"
+            if path.exists():
+                results.setdefault(name, {})[seed] = json.loads(path.read_text())
+    show(results, console)
+
+
+if __name__ == "__main__":
+    main()

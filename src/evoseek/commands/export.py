@@ -1,0 +1,35 @@
+"""Writing a trained policy as a plain model directory, for other programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from evoseek.errors import ConfigError, RunError
+from evoseek.learner.checkpoint import latest_checkpoint
+from evoseek.policy.load import export_policy, load_policy
+from evoseek.report.printable import say
+
+
+def export(run_or_policy: str, directory: Path, *, console: Console) -> None:
+    """Write the policy of a run's last checkpoint, or of a directory or name, as a plain full model in float32.
+
+    An adapter is merged into its base. Raises ConfigError if the directory is there and not empty, RunError or
+    CheckpointError if the run has no whole checkpoint, PolicyError if there is no such policy.
+    """
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise ConfigError(
+            f"{directory} is there already and is no empty folder; an export would replace it. Give a new folder."
+        )
+    checkpoint = latest_checkpoint(Path(run_or_policy))
+    if checkpoint is None and (Path(run_or_policy) / "lock").is_file():
+        raise RunError(
+            f"{run_or_policy} is a run that has saved no checkpoint yet, so there is nothing to export. Train on until "
+            "the first one (every run.checkpoint_every steps)."
+        )
+    policy = load_policy(str(checkpoint.part_directory("policy")) if checkpoint else run_or_policy)
+    export_policy(policy, directory)
+    whence = f"step {checkpoint.step} of {run_or_policy}" if checkpoint else run_or_policy
+    what = "its adapter merged into the base" if policy.adapter else "as it is"
+    say(console, f"Wrote the policy of {whence} to {directory}, {what}.")

@@ -1,0 +1,170 @@
+"""A micro-batch through a model's body in one row without padding, where no sample sees another.
+
+All of a model but its attention treats tokens one by one, so the row goes through it as a batch of one. Attention is
+ours, registered with transformers under a name of its own and switched on for the pass alone: each sample attends by
+itself, on torch's causal kernels, and to a prompt that it shares through that prompt's keys and values, whose gradient
+is then the sum over the samples. (On a CPU that is faster than groups of padded samples, or one row under a mask.)
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Protocol, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.attention.bias import causal_lower_right
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface, PreTrainedConfig
+
+from evoseek.learner.batch import MicroBatch
+from evoseek.learner.row import Family, Row, lay_out
+
+_NAME = "evoseek_packed_row"
+
+Piece = tuple[Tensor, Tensor, Tensor]  # queries [1, heads, n, size], keys and values [1, KV heads, n, size] of a span
+
+
+class Body(Protocol):
+    """What runs over all tokens: input_ids [B, T] to states [B, T, size]. Other arguments are for transformers."""
+
+    def __call__(self, *, input_ids: Tensor, **others: Any) -> Tensor:
+        """The states."""
+        ...
+
+
+@dataclass(slots=True)
+class _Pass:
+    """What attention needs to know of a forward pass, and how often it was called in it."""
+
+    row: Row
+    calls: int = 0
+
+
+def action_states(body: Body, config: PreTrainedConfig, batch: MicroBatch, limit: int) -> Tensor:
+    """The states [M, size] before each of the M action tokens, in the order of `batch.loss_mask`.
+
+    Packed if no sample is longer than `limit`, which is `packing_limit`'s; else in rows padded on the right, without
+    an attention mask: a causal model's real tokens never see the padding.
+    """
+    samples, positions = batch.loss_mask[:, 1:].nonzero(as_tuple=True)  # the position t before an action token t + 1
+    if batch.row.longest <= limit:
+        states = _run_packed(body, config, _Pass(batch.row))
+        return states.index_select(0, batch.row.index[samples, positions])
+    states = body(input_ids=batch.token_ids)
+    return states.flatten(0, 1).index_select(0, samples * batch.token_ids.shape[1] + positions)
+
+
+def at_actions(values: Tensor, loss_mask: Tensor) -> Tensor:
+    """`values` [M] of the M action tokens put where they belong in [B, T]; 0 off the mask."""
+    return values.new_zeros(loss_mask.shape).masked_scatter(loss_mask, values)
+
+
+def at_least_float32(values: Tensor) -> Tensor:
+    """The values in float32, or in float64 if they are that."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))
+
+
+@torch.no_grad()
+def packing_limit(body: Body, config: PreTrainedConfig, device: torch.device) -> int:
+    """The length of the longest sample that this model can have in a packed row; 0 if it cannot be packed at all.
+
+    Found by passing a row of three short samples, two of which share a prompt, and each sample by itself. Attention
+    that slides over a window is ordinary attention for samples no longer than the window. A model does not fit if its
+    attention is capped, has sinks or biases, or does not go through transformers' AttentionInterface.
+    """
+    prompt = [0, 1, 2, 3, 4]
+    samples = [[*prompt, 5, 6, 7], [*prompt, 8, 7, 6, 5], [6, 2, 8, 1, 3, 5]]
+    samples = [[token % config.vocab_size for token in sample] for sample in samples]
+    row = lay_out(samples, [Family((0, 1), shared=len(prompt)), Family((2,))], device)
+    trial = _Pass(row)
+    try:
+        packed = _run_packed(body, config, trial)
+    except Exception:  # what a model raises that takes no positions or arguments, or needs what `_attend` lacks
+        return 0
+    if trial.calls != config.num_hidden_layers:
+        return 0
+    for place, sample in zip(row.index, samples, strict=True):
+        alone = body(input_ids=torch.tensor([sample], device=device))[0]
+        tolerance = alone.abs().max() * (1e-4 if alone.dtype in (torch.float32, torch.float64) else 5e-2)
+        if not (packed[place[: len(sample)]] - alone).abs().max() <= tolerance:
+            return 0
+    return _window(config)
+
+
+def _window(config: Any) -> int:
+    """Within how many tokens every attention layer sees all before it."""
+    if set(getattr(config, "layer_types", None) or ("unknown",)) == {"full_attention"}:
+        return sys.maxsize
+    windows = (getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size"))
+    return min((window for window in windows if window), default=sys.maxsize)
+
+
+def _run_packed(body: Body, config: PreTrainedConfig, packed_pass: _Pass) -> Tensor:
+    """The states [N, size] of the row."""
+    row = packed_pass.row
+    with attention_named(config, _NAME):
+        return body(input_ids=row.token_ids[None], position_ids=row.positions[None], packed_pass=packed_pass)[0]
+
+
+@contextmanager
+def attention_named(config: PreTrainedConfig, name: str) -> Generator[None]:
+    """Let the model of this configuration use the attention registered under `name`, within the block."""
+    settings = cast("Any", config)
+    usual = settings._attn_implementation
+    settings._attn_implementation = name
+    try:
+        yield
+    finally:
+        settings._attn_implementation = usual
+
+
+def _attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    packed_pass: _Pass | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """Attention in the shape transformers asks for: queries [1, heads, N, head size] to outputs [1, N, heads, ...]."""
+    if packed_pass is None or any(others.get(name) is not None for name in ("softcap", "s_aux", "position_bias")):
+        raise TypeError(f"{type(module).__name__} has attention that cannot be packed")
+    packed_pass.calls += 1
+    row = packed_pass.row
+    sizes = row.sizes
+    pieces = zip(*(tensor.split(sizes, dim=2) for tensor in (query, key, value)), strict=True)
+    outputs: list[Tensor] = []
+    for shared, added in zip(row.shared, row.added, strict=True):
+        prompt = next(pieces) if shared else None
+        outputs += _attend_family(prompt, islice(pieces, len(added)), scaling)
+    return torch.cat(outputs, dim=2).transpose(1, 2), None
+
+
+def _attend_family(prompt: Piece | None, members: Iterator[Piece], scaling: float | None) -> Iterator[Tensor]:
+    """The outputs of the prompt, if one is shared, and of each member, which sees the prompt and itself."""
+    if prompt is not None:
+        yield _causal(*prompt, scaling)
+    for query, key, value in members:
+        if prompt is not None:
+            key, value = torch.cat([prompt[1], key], dim=2), torch.cat([prompt[2], value], dim=2)
+        yield _causal(query, key, value, scaling)
+
+
+def _causal(query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
+    """Causal attention of the last queries to all keys."""
+    grouped = query.shape[1] != key.shape[1]
+    lengths = query.shape[2], key.shape[2]
+    if lengths[0] == lengths[1]:
+        return scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=grouped)
+    bias = causal_lower_right(*lengths)
+    return scaled_dot_product_attention(query, key, value, attn_mask=bias, scale=scaling, enable_gqa=grouped)
+
+
+AttentionInterface.register(_NAME, _attend)

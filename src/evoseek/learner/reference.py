@@ -1,0 +1,103 @@
+"""What frozen models say about samples: a reference's logprobs, the learner's own before a step, a critic's values.
+
+No gradient is recorded and no weight is touched. The reference may be a model of its own, or the very model that is
+trained with its adapters off (`active=base_of(policy).active`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Literal, TypedDict, Unpack, cast
+
+import torch
+
+from evoseek.learner.batch import make_batch, split_by_tokens
+from evoseek.learner.distributed import ALONE, Ranks
+from evoseek.learner.learner import Forward
+from evoseek.loss.base import LossInputs, ValueInputs
+from evoseek.types import TrainingSample
+
+AnyForward = Forward[LossInputs] | Forward[ValueInputs]
+Rows = list[list[float]]
+
+
+class Scoring(TypedDict, total=False):
+    """How samples are scored.
+
+    token_budget: tokens of a micro-batch at most. bf16: matrix products in bfloat16, as the learner's. ranks: the
+    processes that share the work, of which each gets all the results. active: entered around the passes; the `active`
+    method of a policy that shares its model with others.
+    """
+
+    token_budget: int
+    bf16: bool
+    ranks: Ranks
+    active: Callable[[], AbstractContextManager[object]]
+
+
+def score(
+    forward: AnyForward,
+    samples: Sequence[TrainingSample],
+    *,
+    token_budget: int,
+    bf16: bool = False,
+    ranks: Ranks = ALONE,
+    active: Callable[[], AbstractContextManager[object]] = nullcontext,
+) -> list[tuple[float, ...]]:
+    """For each sample, in their order, what the model says at its T tokens: logprobs (of a policy, at the forward
+    pass's temperature) or values (of a critic); 0.0 off the mask. For the options see `Scoring`."""
+    parts = split_by_tokens(samples, token_budget)
+    own = parts[ranks.rank :: ranks.size]
+    passes = -(-len(parts) // ranks.size)  # ranks that share the weights take turns in every pass
+    with torch.no_grad(), active():
+        scored = [_score_part(forward, part, bf16) for part in own + parts[-1:] * (passes - len(own))]
+    found: dict[int, list[float]] = {}
+    for rank, rows in enumerate(cast("list[list[Rows]]", ranks.gather(scored[: len(own)]))):
+        for part, values in zip(parts[rank :: ranks.size], rows, strict=True):
+            found |= zip(map(id, part), values, strict=True)
+    return [_padded(found.get(id(sample), []), len(sample.token_ids)) for sample in samples]
+
+
+def with_ref_logprobs(
+    samples: Sequence[TrainingSample], forward: Forward[LossInputs], **how: Unpack[Scoring]
+) -> list[TrainingSample]:
+    """The samples with `ref_logprobs` by a frozen reference policy."""
+    return _with(samples, "ref_logprobs", forward, how)
+
+
+def with_old_logprobs(
+    samples: Sequence[TrainingSample], forward: Forward[LossInputs], **how: Unpack[Scoring]
+) -> list[TrainingSample]:
+    """The samples with `old_logprobs` by the learner's own policy, to be called before a batch's first step."""
+    return _with(samples, "old_logprobs", forward, how)
+
+
+def with_values(
+    samples: Sequence[TrainingSample], forward: Forward[ValueInputs], **how: Unpack[Scoring]
+) -> list[TrainingSample]:
+    """The samples with `values` by a critic, to be called before a batch's first step."""
+    return _with(samples, "values", forward, how)
+
+
+def _with(
+    samples: Sequence[TrainingSample],
+    field: Literal["ref_logprobs", "old_logprobs", "values"],
+    forward: AnyForward,
+    how: Scoring,
+) -> list[TrainingSample]:
+    rows = score(forward, samples, **how)
+    return [replace(sample, **{field: row}) for sample, row in zip(samples, rows, strict=True)]
+
+
+def _score_part(forward: AnyForward, part: Sequence[TrainingSample], bf16: bool) -> Rows:
+    device = next(forward.model.parameters()).device
+    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=bf16):
+        inputs = forward(make_batch(part, device))
+    return (inputs.logprobs if isinstance(inputs, LossInputs) else inputs.predictions).tolist()
+
+
+def _padded(row: Sequence[float], length: int) -> tuple[float, ...]:
+    """A micro-batch's row, as long as its longest sample up to the last action, as a row of `length`."""
+    return tuple(row[:length]) + (0.0,) * (length - len(row))

@@ -1,0 +1,88 @@
+"""A model spread over the ranks with FSDP2 (arXiv 2304.11277, torch's `fully_shard`): each holds a part of the rows of
+every parameter, gradient and optimizer tensor, and layers are put together only while they are computed with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor
+
+from evoseek.learner.distributed import Ranks
+
+
+def shard_module(module: nn.Module, ranks: Ranks) -> None:
+    """Spread a module's parameters over the ranks, in place; nothing where there is one rank.
+
+    Call it on what computes the loss's inputs (a LogprobModel or ValueModel with the same weights on every rank),
+    before an optimizer is made. Each element of an outermost ModuleList (a decoder layer) is put together for itself;
+    embeddings, head and norms belong to the root and stay together from its forward to the end of its backward pass,
+    so that a head recomputed in the backward pass finds them. Gradients are summed over the ranks, not averaged: the
+    loss is already a share of the whole batch. All ranks have to make the same forward and backward passes.
+    """
+    if ranks.size == 1:
+        return
+    mesh = init_device_mesh(ranks.device.type, (ranks.size,))
+    for layer in _layers(module):
+        fully_shard(layer, mesh=mesh)
+    fully_shard(module, mesh=mesh, reshard_after_forward=False)
+    for part in module.modules():
+        if isinstance(part, FSDPModule):
+            part.set_gradient_divide_factor(1.0)
+            part.set_force_sum_reduction_for_comms(True)  # else a factor is multiplied in by NCCL; gloo cannot
+    module.register_forward_hook(_reshard_without_gradient)
+
+
+def full_tensors(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """(name, whole tensor on the CPU) of every parameter and persistent buffer, one at a time; a tied one once.
+
+    A collective: every rank has to iterate to the end.
+    """
+    for name, tensor in _named_tensors(model):
+        yield name, _whole(tensor).cpu()
+
+
+def full_state_dict(model: nn.Module, ranks: Ranks) -> dict[str, torch.Tensor]:
+    """The whole model on the first rank's CPU, for `save_pretrained(state_dict=...)`; empty on the others.
+
+    A collective. Never more than one parameter is together on any other rank.
+    """
+    return {name: tensor for name, tensor in full_tensors(model) if ranks.is_first}
+
+
+def copy_weights(sharded: nn.Module, plain: nn.Module) -> None:
+    """Copy the trained parameters of a sharded model into this rank's whole copy of it, one at a time.
+
+    The two have the same architecture and began with the same weights; frozen parameters are left as they are. A
+    collective.
+    """
+    targets = dict(plain.named_parameters())
+    with torch.no_grad():
+        for name, parameter in sharded.named_parameters():
+            if parameter.requires_grad:
+                targets[name].copy_(_whole(parameter))
+
+
+def _layers(module: nn.Module) -> Iterator[nn.Module]:
+    for child in module.children():
+        yield from child.children() if isinstance(child, nn.ModuleList) else _layers(child)
+
+
+def _named_tensors(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    kept = model.state_dict(keep_vars=True).keys()
+    yield from model.named_parameters()
+    yield from ((name, buffer) for name, buffer in model.named_buffers() if name in kept)
+
+
+def _whole(tensor: torch.Tensor) -> torch.Tensor:
+    tensor = tensor.detach()
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def _reshard_without_gradient(module: nn.Module, _: object, __: object) -> None:
+    """What a backward pass does at its end: without one the root's parameters would stay together, and grow stale."""
+    if isinstance(module, FSDPModule) and not torch.is_grad_enabled():
+        module.reshard()

@@ -1,0 +1,56 @@
+"""REINFORCE (Williams 1992): the plain policy gradient.
+
+    loss = - aggregate of A_t logprob_t
+
+There is no ratio, so its gradient is right for tokens of the current policy alone: one optimizer step a batch (for a
+sampler that differs from the learner, see `importance`). There the clipped loss has the same gradient, but takes a
+ratio to the sampler's record, whose rounding this loss never sees. The default sums over a sequence's tokens, which is
+the gradient of the expected reward. The value of the loss says nothing about progress; look at the reward.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from evoseek.loss.aggregate import Aggregate, aggregate_tokens
+from evoseek.loss.base import Loss, LossInputs, Totals
+from evoseek.types import TrainingSample
+
+
+def reinforce_loss(
+    logprobs: torch.Tensor,
+    advantages: torch.Tensor,
+    loss_mask: torch.Tensor,
+    *,
+    aggregate: Aggregate = "sequence-sum",
+    totals: Totals | None = None,
+) -> Loss:
+    """Policy gradient loss of [B, T] tensors (advantages may be [B, 1]) over a bool mask [B, T].
+
+    `totals` counts the whole batch that this is a part of (default: this is all).
+    """
+    values = -torch.where(loss_mask, advantages, 0.0) * logprobs
+    return Loss(loss=aggregate_tokens(values, loss_mask, aggregate, totals), metrics={})
+
+
+@dataclass(frozen=True, slots=True)
+class ReinforceLoss:
+    """`reinforce_loss` as a LossFn. A sample's weight multiplies its advantages."""
+
+    aggregate: Aggregate = "sequence-sum"
+
+    def contributes(self, sample: TrainingSample) -> bool:
+        """False if every advantage is 0, as for a reward of 0."""
+        return sample.weight != 0.0 and any(sample.advantages)
+
+    def __call__(self, inputs: LossInputs, totals: Totals) -> Loss:
+        """The micro-batch's share of the loss."""
+        return reinforce_loss(
+            inputs.logprobs,
+            inputs.advantages * inputs.weights.unsqueeze(-1),
+            inputs.loss_mask,
+            aggregate=self.aggregate,
+            totals=totals,
+        )

@@ -1,0 +1,55 @@
+"""A critic: the body of a policy with a head that gives one number a token, as an ordinary model of transformers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import torch
+from transformers import AutoModelForTokenClassification, PreTrainedModel
+
+from evoseek.errors import PolicyError
+from evoseek.files import replace_directory
+from evoseek.policy.load import quietly, tiny_policy_dir
+
+_HEADS = ("score.", "classifier.")  # what transformers calls the head of a token classifier
+
+
+def load_critic(name_or_dir: str, *, device: str = "cpu") -> PreTrainedModel:
+    """The critic saved in a directory, or a new one with the body of a policy and a head that says 0 everywhere.
+
+    In float32 and in evaluation mode. Raises PolicyError.
+    """
+    source = str(tiny_policy_dir()) if name_or_dir == "tiny" else name_or_dir
+    try:
+        with quietly():
+            loaded = AutoModelForTokenClassification.from_pretrained(
+                source,
+                num_labels=1,
+                dtype=torch.float32,
+                attn_implementation="sdpa",
+                use_safetensors=True,
+                output_loading_info=True,
+            )
+        model, report = cast("tuple[PreTrainedModel, dict[str, set[str]]]", loaded)
+        missing = sorted(report["missing_keys"])
+        if foreign := [name for name in missing if not name.startswith(_HEADS)]:
+            raise ValueError(f"{len(foreign)} of the body's weights are not in the files, {foreign[0]} for one")
+        model.to(device)  # pyright: ignore[reportArgumentType]
+    except Exception as error:  # what a damaged directory or an unsupported model raises is not documented
+        raise PolicyError(
+            f"a critic could not be made of '{name_or_dir}': {type(error).__name__}: {error}. Expected a model that "
+            "transformers can load for token classification, such as Llama, Qwen2 or Qwen3. Choose another model, or "
+            "an algorithm without a critic (algorithm.advantage other than gae)."
+        ) from error
+    with torch.no_grad():
+        for name in missing:
+            model.get_parameter(name).zero_()
+    return model.eval()
+
+
+def save_critic(model: PreTrainedModel, directory: Path, state_dict: dict[str, torch.Tensor] | None = None) -> None:
+    """Write the critic so that `load_critic(directory)` loads it; whole or not at all. `state_dict` holds its weights
+    where the model itself has only a part of them."""
+    with replace_directory(directory) as partial, quietly():
+        model.save_pretrained(partial, state_dict=state_dict)

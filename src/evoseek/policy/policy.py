@@ -1,0 +1,120 @@
+"""A policy: a causal language model, its tokenizer, and which of the model's adapters is the policy's own.
+
+Several policies may share one model object (a proposer, a solver and their frozen reference: two adapters over one
+base, and the base itself). Which of them the model computes is a state of the model, so whoever runs it does so inside
+`Policy.active()`, without awaiting anything in there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from evoseek.errors import PolicyError
+
+if TYPE_CHECKING:
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+
+@dataclass(slots=True)
+class Policy:
+    """A model, its tokenizer, the name it was loaded by, and the model's adapter that is its own (None: no adapter)."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    name: str
+    adapter: str | None = None
+
+    @contextmanager
+    def active(self) -> Generator[None]:
+        """While the block runs, the model computes this policy: its adapter is on and every other is off.
+
+        Where gradients are recorded, this policy's parameters are then the only ones of all adapters that require
+        them. Afterwards everything is as before. A model without adapters is left alone. Raises PolicyError if the
+        model does not have the adapter.
+        """
+        if not has_adapters(self.model):
+            if self.adapter is not None:
+                raise self._lacks_adapter()
+            yield
+            return
+        if self.adapter is not None and self.adapter not in self.model.peft_config:
+            raise self._lacks_adapter()
+        layers = _layers(self.model)
+        before = _current(layers)
+        _switch(layers, before, self.adapter)
+        try:
+            yield
+        finally:
+            _switch(layers, self.adapter, before)
+
+    def _lacks_adapter(self) -> PolicyError:
+        return PolicyError(
+            f"the policy '{self.name}' names the adapter '{self.adapter}', which its model does not have. Make "
+            "policies with adapters by add_adapter, load_adapter or load_policy."
+        )
+
+
+def base_of(policy: Policy) -> Policy:
+    """The frozen base that a policy's adapter was put on, as a policy over the same model: no memory is needed for it.
+
+    Raises PolicyError for a policy without an adapter, which has no other base than itself.
+    """
+    if policy.adapter is None:
+        raise PolicyError(
+            f"the policy '{policy.name}' has no adapter, so there is no frozen base below what is trained. Train with "
+            "an adapter (lora.rank above 0), or load the policy a second time to have a frozen copy."
+        )
+    return replace(policy, adapter=None)
+
+
+def has_adapters(model: PreTrainedModel) -> bool:
+    """Whether any adapter was added to the model."""
+    return bool(model._hf_peft_config_loaded)  # pyright: ignore[reportPrivateUsage]
+
+
+def find_adapter_layers(model: PreTrainedModel) -> dict[str, BaseTunerLayer]:
+    """The model's layers that carry adapters, by where they are in it."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    return {path: module for path, module in model.named_modules() if isinstance(module, BaseTunerLayer)}
+
+
+_FOUND: WeakKeyDictionary[PreTrainedModel, tuple[tuple[str, ...], list[BaseTunerLayer]]] = WeakKeyDictionary()
+
+
+def _layers(model: PreTrainedModel) -> list[BaseTunerLayer]:
+    """Those layers, remembered until an adapter is added: to look for them takes longer than to switch them."""
+    names = tuple(model.peft_config)
+    known = _FOUND.get(model)
+    if known is None or known[0] != names:
+        known = _FOUND[model] = names, list(find_adapter_layers(model).values())
+    return known[1]
+
+
+def _current(layers: list[BaseTunerLayer]) -> str | None:
+    """The adapter that is on; layers are only ever switched all together, so the first one tells."""
+    active = layers[0]
+    return None if active.disable_adapters else active.active_adapters[0]
+
+
+def _switch(layers: list[BaseTunerLayer], before: str | None, after: str | None) -> None:
+    """Turn one adapter on and every other off (None: all).
+
+    What peft's own methods do besides, setting requires_grad on each weight, takes as long as a small forward pass:
+    that is left out where no gradient is recorded, as in sampling.
+    """
+    if before == after:
+        return
+    for layer in layers:
+        if after is not None:
+            layer._active_adapter = [after]  # pyright: ignore[reportPrivateUsage]
+        layer._disable_adapters = after is None  # pyright: ignore[reportPrivateUsage]
+        if torch.is_grad_enabled():
+            layer.enable_adapters(after is not None)

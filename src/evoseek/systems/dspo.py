@@ -1,0 +1,52 @@
+"""DSPO (arXiv 2510.09255): sequence-level policy optimisation on groups that were filtered for a signal.
+
+    for step = 1 .. steps:
+        until `questions_per_step` groups are kept, or `limit` times as many were rolled out:
+            draw as many questions as groups are missing; G rollouts of each
+            keep the groups with 0 < successes < G
+        advantage = (reward - mean of its group) / (std of its group + eps)
+        loss = - mean over sequences of min(s A, clip(s, 1 - eps_low, 1 + eps_high) A),
+               s = exp(mean over the sequence's action tokens of logprob - rollout_logprob)
+
+Without the filter it is GSPO (Search-R1 with this loss), without the sequence ratio DAPO (this with the clipped loss).
+When the policy gets nearly everything right or wrong, a step costs up to `limit` times the rollouts and still trains on
+few groups (`rollout/filter/kept` counts them); it never waits for more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evoseek.credit.filters import GroupSelection
+from evoseek.systems.question_order import questions_of_step
+from evoseek.systems.search_r1 import Rollouts, SearchR1
+from evoseek.types import Scored, TrajectoryGroup
+
+
+@dataclass(frozen=True, slots=True)
+class DSPO(SearchR1):
+    """One training step of DSPO: Search-R1 with a filter on its groups.
+
+    A step draws at most `limit` x `questions_per_step` questions, or all there are if these are fewer.
+    """
+
+    limit: int = 4
+
+    async def collect(self, step: int) -> Rollouts:
+        """Rounds of rollouts until enough groups carry a signal. Which questions may be drawn, and in which order,
+        follows from the step alone."""
+        size = min(self.limit * self.questions_per_step, len(self.questions))
+        pool = questions_of_step(self.questions, seed=self.rollouts.seed, step=step, size=size)
+        selection = GroupSelection(wanted=self.questions_per_step, max_draws=size)
+        drawn: list[TrajectoryGroup] = []
+        kept: list[TrajectoryGroup] = []
+        while selection.next_draw:
+            first = selection.drawn
+            groups = await self.rollouts(pool[first : first + selection.next_draw], step)
+            drawn += groups
+            kept += [group for group in groups if selection.add(group.key, _rewards(group))]
+        return Rollouts(drawn, kept, selection.metrics())
+
+
+def _rewards(group: TrajectoryGroup) -> list[float | None]:
+    return [outcome.reward if isinstance(outcome, Scored) else None for outcome in group.outcomes]

@@ -1,0 +1,140 @@
+"""From a step's scored groups to optimizer steps, without a critic: REINFORCE, RLOO, GRPO, DAPO, GSPO, DSPO.
+
+Which of them it is lies in the credit function and in the learner's loss alone:
+
+    credit      rewards and group keys to one advantage a rollout        (evoseek.credit)
+    loss        what the learner differentiates                          (evoseek.loss)
+    batches     `mini_batches` optimizer steps on every batch of rollouts; after the first, ratios leave 1
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Protocol
+
+from evoseek.learner.learner import Learner
+from evoseek.loss.base import LossInputs
+from evoseek.rollout.samples import group_samples
+from evoseek.types import Scored, TrainingSample, TrajectoryGroup
+
+Credit = Callable[[Sequence[float | None], Sequence[Hashable]], list[float | None]]
+Completion = Callable[[Sequence[TrainingSample]], list[TrainingSample]]
+
+
+class Update(Protocol):
+    """What a system does with the groups of a step."""
+
+    def __call__(self, step: int, groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
+        """Make the step's optimizer steps; returns their metrics."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class KLPenalty:
+    """A penalty in the reward: `coefficient` x the k1 estimate of KL(policy, reference), summed over a rollout."""
+
+    coefficient: float
+
+    def tokens(self, sample: TrainingSample) -> list[float]:
+        """What each token of a sample with `ref_logprobs` costs: [T], 0.0 off the mask."""
+        reference = sample.ref_logprobs or ()
+        pairs = zip(sample.rollout_logprobs, reference, strict=True)
+        return [self.coefficient * (logprob - ref_logprob) for logprob, ref_logprob in pairs]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupUpdate:
+    """One advantage for each rollout, the same on all of its tokens.
+
+    `completions` put into the samples what the loss needs besides the sampler's logprobs, in their order: the logprobs
+    of a reference policy, or the learner's own before the first optimizer step.
+    Without `mask_observations` the tokens of tool results are trained on as if the policy had written them: only there
+    to show what that does.
+    """
+
+    learner: Learner[LossInputs]
+    credit: Credit
+    seed: int
+    mini_batches: int = 1
+    completions: Sequence[Completion] = ()
+    penalty: KLPenalty | None = None
+    mask_observations: bool = True
+
+    def __call__(self, step: int, groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
+        """Advantages, mini-batches of whole groups, one optimizer step each."""
+        samples = scored_samples(groups, self.completions, mask_observations=self.mask_observations)
+        rewards = [reward for group in groups for reward in scored_rewards(group)]
+        if self.penalty is not None:
+            costs = (sum(self.penalty.tokens(sample)) for sample in samples)
+            rewards = [reward - cost for reward, cost in zip(rewards, costs, strict=True)]
+        advantages = self.credit(rewards, [sample.group for sample in samples])
+        samples = [
+            with_advantages(sample, [advantage] * len(sample.loss_mask))
+            for sample, advantage in zip(samples, advantages, strict=True)
+            if advantage is not None
+        ]
+        batches = split_groups(samples, self.mini_batches, random.Random(f"{self.seed}/mini-batches/{step}"))
+        return mean_metrics([self.learner.update(batch) for batch in batches])
+
+
+def scored_rewards(group: TrajectoryGroup) -> list[float]:
+    """Rewards of the members that `scored_samples` makes a sample of, in the same order."""
+    return [
+        outcome.reward
+        for trajectory, outcome in zip(group.trajectories, group.outcomes, strict=True)
+        if isinstance(outcome, Scored) and trajectory.num_action_tokens
+    ]
+
+
+def scored_samples(
+    groups: Sequence[TrajectoryGroup], completions: Sequence[Completion], *, mask_observations: bool
+) -> list[TrainingSample]:
+    """A sample for each scored rollout with an action, still without advantages; Invalid ones are left out."""
+    samples = [
+        sample
+        for group in groups
+        for sample in group_samples(group, [0.0 if isinstance(outcome, Scored) else None for outcome in group.outcomes])
+    ]
+    if not mask_observations:
+        samples = [_unmask(sample) for sample in samples]
+    for complete in completions:
+        samples = complete(samples)
+    return samples
+
+
+def with_advantages(sample: TrainingSample, advantages: Sequence[float]) -> TrainingSample:
+    """The sample with these advantages on its action tokens, 0.0 elsewhere."""
+    values = (value if acts else 0.0 for value, acts in zip(advantages, sample.loss_mask, strict=True))
+    return replace(sample, advantages=tuple(values))
+
+
+def split_groups(samples: Sequence[TrainingSample], parts: int, rng: random.Random) -> list[list[TrainingSample]]:
+    """Mini-batches of whole groups, as equal in number as they can be, drawn at random; without a cut, as they came."""
+    if parts == 1:
+        return [list(samples)]
+    groups: dict[str, list[TrainingSample]] = {}
+    for sample in samples:
+        groups.setdefault(sample.group, []).append(sample)
+    keys = list(groups)
+    rng.shuffle(keys)
+    return [[sample for key in keys[part::parts] for sample in groups[key]] for part in range(parts)]
+
+
+def mean_metrics(updates: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Each metric's mean over the updates that have it; of a count that runs through a run, the last value."""
+    names = {name: None for update in updates for name in update}
+    last = updates[-1]
+    return {
+        name: last[name]
+        if name.startswith("learner/skipped")
+        else fmean(update[name] for update in updates if name in update)
+        for name in names
+    }
+
+
+def _unmask(sample: TrainingSample) -> TrainingSample:
+    first = sample.loss_mask.index(True)
+    return replace(sample, loss_mask=tuple(position >= first for position in range(len(sample.loss_mask))))

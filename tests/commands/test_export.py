@@ -1,0 +1,83 @@
+"""`evoseek export`: of a run, of an adapter, and what it refuses."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+from evoseek.commands.export import export
+from evoseek.errors import ConfigError, PolicyError, RunError
+from evoseek.learner.checkpoint import Part, save_checkpoint
+from evoseek.learner.learner import Learner
+from evoseek.learner.logprobs import LogprobModel
+from evoseek.loss.cross_entropy import CrossEntropyLoss
+from evoseek.policy.load import load_policy, save_policy
+from evoseek.policy.lora import add_adapter
+from evoseek.policy.policy import Policy
+
+IDS = torch.arange(3, 23)[None]
+
+
+def logits(policy: Policy) -> torch.Tensor:
+    with torch.no_grad(), policy.active():
+        return policy.model(IDS).logits
+
+
+def say(console: Console) -> str:
+    return " ".join(console.export_text().split())
+
+
+def adapted() -> Policy:
+    policy = add_adapter(load_policy("tiny"), "solver", rank=2, alpha=4.0)
+    for name, parameter in policy.model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, std=0.02, generator=torch.Generator().manual_seed(0))
+    return policy
+
+
+def checkpoint(run: Path, policy: Policy, step: int) -> None:
+    with policy.active():
+        learner = Learner(LogprobModel(policy.model), loss=CrossEntropyLoss(), learning_rate=0.0)
+    part = Part(lambda directory: save_policy(policy, directory), learner)
+    save_checkpoint(run, step=step, parts={"policy": part}, position={})
+
+
+def test_a_runs_last_checkpoint_is_exported_with_its_adapter_merged(tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    run, console = tmp_path / "run", Console(record=True, quiet=False)
+    policy = adapted()
+    checkpoint(run, policy, 1)
+    for parameter in policy.model.parameters():
+        if parameter.requires_grad:
+            parameter.data *= 1.5
+    checkpoint(run, policy, 2)
+    export(str(run), tmp_path / "out", console=console)
+    plain = load_policy(str(tmp_path / "out"))
+    assert plain.adapter is None
+    torch.testing.assert_close(logits(plain), logits(policy), atol=1e-4, rtol=1e-5)  # logits of up to 40
+    assert "step 2" in say(console)
+
+
+def test_a_policy_without_an_adapter_is_copied(tmp_path: Path) -> None:
+    export("tiny", tmp_path / "out", console=Console(quiet=True))
+    assert torch.equal(logits(load_policy(str(tmp_path / "out"))), logits(load_policy("tiny")))
+
+
+def test_a_folder_that_holds_something_is_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").touch()
+    with pytest.raises(ConfigError, match="Give a new folder"):
+        export("tiny", tmp_path, console=Console(quiet=True))
+    with pytest.raises(ConfigError, match="no empty folder"):
+        export("tiny", tmp_path / "thesis.txt", console=Console(quiet=True))
+    assert (tmp_path / "thesis.txt").exists()
+
+
+def test_what_cannot_be_exported_is_said(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "lock").touch()
+    with pytest.raises(RunError, match="saved no checkpoint yet"):
+        export(str(tmp_path / "run"), tmp_path / "out", console=Console(quiet=True))
+    with pytest.raises(PolicyError, match="no such directory"):
+        export(str(tmp_path / "nothing"), tmp_path / "out", console=Console(quiet=True))
+    assert not (tmp_path / "out").exists()

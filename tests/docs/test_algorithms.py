@@ -1,0 +1,47 @@
+"""docs/algorithms.md names what exists, and all that is public in credit and loss."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs" / "algorithms.md").read_text()
+REFERENCES = sorted(set(re.findall(r"`([\w/.]+\.py)::(\w+)`", TEXT)))
+SEAM = {"base.py"}  # of loss: what goes in and comes out, no algorithm
+
+
+def names_in(path: Path) -> set[str]:
+    """Functions and classes that a file defines at its top."""
+    body = ast.parse(path.read_text()).body
+    return {node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+
+
+@pytest.mark.parametrize(("path", "name"), REFERENCES, ids="::".join)
+def test_what_the_tables_name_exists(path: str, name: str) -> None:
+    assert name in names_in(ROOT / path)
+
+
+def test_every_path_is_one_that_was_checked_and_every_row_has_a_function_and_a_test() -> None:
+    assert len(REFERENCES) > 40
+    for path in re.findall(r"`((?:src|tests)/[\w/.]+)", TEXT):
+        assert (ROOT / path).exists(), path
+    rows = [line for line in TEXT.splitlines() if line.startswith("|") and "::" in line]
+    assert all("`src/" in row and "`tests/" in row for row in rows)
+
+
+@pytest.mark.parametrize("package", ["credit", "loss"])
+def test_no_algorithm_is_missing(package: str) -> None:
+    """Every public function, and every class that is more than a record of names."""
+    named = {name for _, name in REFERENCES}
+    for path in (ROOT / "src" / "evoseek" / package).glob("*.py"):
+        if path.name not in SEAM:
+            missing = {name for name in names_in(path) if not name.startswith("_")} - named - {"Signal"}
+            assert not missing, f"{path.name}: {missing}"
+
+
+def test_short_names_in_the_tables_are_those_of_the_long_ones() -> None:
+    """`raw_advantages` and its like, without a path, stand for something that a path was given for."""
+    section = TEXT.split("## What makes up an algorithm")[1].split("## ")[0]
+    assert set(re.findall(r"`(\w+)`", section)) <= {name for _, name in REFERENCES}

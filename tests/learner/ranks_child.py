@@ -1,0 +1,268 @@
+"""A fork server that runs scenarios in one or several ranks: `python ranks_child.py`, a JSON order a line on stdin.
+
+    {"size": 2, "scenario": "collectives", "options": {}}
+    {"statuses": [0, 0], "results": [..., ...], "output": ""}      the answer
+
+For each order `size` children are forked (everything is imported already, so this is cheap) with the variables that
+torchrun would set. Each calls the scenario, a function below, with its ranks. One that hangs is ended by an alarm.
+"""
+
+import json
+import os
+import random
+import resource
+import signal
+import socket
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from torch import nn
+from torch.distributed.tensor import DTensor
+from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
+
+from evoseek.errors import EvoseekError
+from evoseek.learner import checkpoint as checkpoint_module
+from evoseek.learner.batch import make_batch
+from evoseek.learner.checkpoint import Part, latest_checkpoint, save_checkpoint
+from evoseek.learner.checkpointing import checkpoint_activations
+from evoseek.learner.distributed import Ranks, join_ranks, leave_ranks
+from evoseek.learner.learner import Learner
+from evoseek.learner.logprobs import LogprobModel
+from evoseek.learner.sharding import copy_weights, full_state_dict, full_tensors, shard_module
+from evoseek.loss.base import Totals
+from evoseek.loss.clipped import ClippedLoss
+from evoseek.policy.load import load_policy, save_policy
+from evoseek.types import TrainingSample
+
+SECONDS = 60  # until a scenario counts as hanging
+
+
+def collectives(ranks: Ranks) -> dict:
+    return {
+        "gather": ranks.gather({"rank": ranks.rank, "text": "é" * 9 * ranks.rank, "pair": (1, 2)}),
+        "sum": ranks.sum({"a": 0.1 + ranks.rank, "b": 1e30 if ranks.rank else 1.0}),
+        "any": [ranks.any(ranks.rank == ranks.size - 1), ranks.any(False)],
+        "barrier": ranks.barrier(),
+        "first": ranks.is_first,
+    }
+
+
+def gone(ranks: Ranks) -> None:
+    """The last rank ends in the midst of things."""
+    if ranks.rank == ranks.size - 1:
+        os._exit(3)
+    ranks.barrier()
+
+
+def gradient(ranks: Ranks, model: str, output: str, count: int = 7) -> dict:
+    """The gradient of one batch, whole, in a file; nothing where a parameter has none."""
+    learner = make_learner(make_model(model), ranks)
+    samples = make_samples(count, seed=0)
+    learner.optimizer.zero_grad()
+    metrics = learner.accumulate(samples, Totals(sum(sum(s.loss_mask) for s in samples), len(samples)))
+    gradients = {name: p.grad for name, p in learner.model.named_parameters() if p.grad is not None}
+    keep({name: whole(value) for name, value in gradients.items()}, output, ranks)
+    return metrics
+
+
+def train(ranks: Ranks, output: str, steps: int = 4, rate: float = 1e-4, count: int = 7) -> list:
+    learner = make_learner(load_policy("tiny").model, ranks, rate)
+    metrics = [learner.update(make_samples(count, seed=step)) for step in range(steps)]
+    keep(full_state_dict(learner.model, ranks), output, ranks)
+    return metrics
+
+
+def save(ranks: Ranks, run: str, step: int = 2, kill: int | None = None, moment: str = "", full: int | None = None):
+    """Train `step` steps and save; rank `kill` dies at the moment given, rank `full` has a full disk."""
+    policy = load_policy("tiny")
+    learner = make_learner(policy.model, ranks)
+    for number in range(step):
+        learner.update(make_samples(7, seed=number))
+    if ranks.rank == kill:
+        die_at(moment)
+    if ranks.rank == full:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, resource.RLIM_INFINITY))
+
+    def save_model(directory: Path) -> None:
+        weights = full_state_dict(policy.model, ranks)
+        if ranks.is_first:
+            save_policy(policy, directory, state_dict=weights)
+
+    parts = {"policy": Part(save_model, learner), "critic": Part(save_model, learner)}
+    save_checkpoint(Path(run), step=step, parts=parts, position={"rank": ranks.rank}, ranks=ranks)
+    keep(whole_state(learner), str(Path(run) / f"state-{step}.safetensors"), ranks)
+
+
+def resume(ranks: Ranks, run: str, output: str, part: str = "policy", steps: int = 1) -> dict:
+    """Restore the latest checkpoint; its optimizer state, then the weights after more steps, whole, in files."""
+    checkpoint = latest_checkpoint(Path(run), ranks)
+    learner = make_learner(load_policy(str(checkpoint.part_directory(part))).model, ranks)
+    checkpoint.restore(part, learner)
+    keep(whole_state(learner), f"{output}.state", ranks)
+    begun = learner.step
+    for step in range(begun, begun + steps):
+        learner.update(make_samples(7, seed=step))
+    keep(full_state_dict(learner.model, ranks), f"{output}.weights", ranks)
+    return {"step": checkpoint.step, "position": checkpoint.position, "begun": begun}
+
+
+def publish(ranks: Ranks) -> dict:
+    """Whether the sampler's copy equals the trained weights after steps, and what a pass without gradient leaves."""
+    plain, trained = make_model("frozen"), make_model("frozen")
+    learner = make_learner(trained, ranks)
+    before = {name: p.detach().clone() for name, p in plain.named_parameters()}
+    learner.update(make_samples(7, seed=0))
+    with torch.no_grad():
+        learner.forward(make_batch(make_samples(3, seed=1), torch.device("cpu")))
+    spread = [isinstance(p, DTensor) for p in learner.model.parameters()]
+    names = sorted({name.split("/")[0] for name in learner.state_dict()[0]})
+    copy_weights(learner.model, plain)
+    now = dict(plain.named_parameters())
+    return {
+        "spread": all(spread),
+        "names": names,
+        "trained": sorted(name for name, p in plain.named_parameters() if p.requires_grad),
+        "equal": all(torch.equal(now[name], tensor) for name, tensor in full_tensors(trained) if name in now),
+        "moved": sorted(name for name in before if not torch.equal(before[name], now[name])),
+    }
+
+
+def export(ranks: Ranks, directory: str) -> dict:
+    """A tied model, spread, written with save_pretrained and loaded again."""
+    model = make_model("tied")
+    expected = {name: value.clone() for name, value in model.state_dict().items()}
+    shard_module(LogprobModel(model), ranks)
+    weights = full_state_dict(model, ranks)
+    names = sorted(weights)
+    if not ranks.is_first:
+        return {"names": names}
+    model.save_pretrained(directory, state_dict=weights)
+    loaded = AutoModelForCausalLM.from_pretrained(directory).state_dict()
+    same = loaded.keys() == expected.keys() and all(torch.equal(loaded[name], expected[name]) for name in loaded)
+    return {"names": names, "same": same, "missing": sorted(expected.keys() - set(names))}
+
+
+def make_model(kind: str) -> nn.Module:
+    """A Qwen2 of two layers; in its variants tied, half frozen or with activations recomputed."""
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=23,
+        hidden_size=15,  # parts of unequal length
+        head_dim=8,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=64,
+        initializer_range=0.3,
+        tie_word_embeddings=kind == "tied",
+    )
+    model = Qwen2ForCausalLM(config).eval()
+    if kind == "frozen":
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_("q_proj" in name)
+    if kind == "recomputed":
+        checkpoint_activations(model)
+    return model
+
+
+def make_learner(model: nn.Module, ranks: Ranks, rate: float = 1e-4) -> Learner:
+    forward = LogprobModel(model)
+    shard_module(forward, ranks)
+    return Learner(forward, loss=ClippedLoss(), learning_rate=rate, token_budget=40, ranks=ranks)
+
+
+def make_samples(n: int, seed: int) -> list[TrainingSample]:
+    rng = random.Random(seed)
+    samples = []
+    for _ in range(n):
+        mask = [False] * rng.randint(1, 5) + [True] * rng.randint(1, 6) + [False] * 2 + [True] * rng.randint(1, 6)
+        advantage = rng.choice([-1.0, 0.5, 1.5])
+        samples.append(
+            TrainingSample(
+                token_ids=tuple(rng.randrange(23) for _ in mask),
+                loss_mask=tuple(mask),
+                rollout_logprobs=tuple(rng.uniform(-4.0, -2.0) if on else 0.0 for on in mask),
+                advantages=tuple(advantage if on else 0.0 for on in mask),
+            )
+        )
+    return samples
+
+
+def whole(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor.clone()
+
+
+def whole_state(learner: Learner) -> dict[str, torch.Tensor]:
+    tensors, _ = learner.state_dict()
+    return {name: whole(tensor) for name, tensor in tensors.items()}
+
+
+def keep(tensors: dict[str, torch.Tensor], path: str, ranks: Ranks) -> None:
+    if ranks.is_first:
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+
+
+def die_at(moment: str) -> None:
+    """Kill this process with SIGKILL when the save calls a function of that name."""
+
+    def die(*_, **__):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    setattr(checkpoint_module, moment, die)
+
+
+def run(order: dict, rank: int, port: int, output: Path) -> None:
+    log = os.open(output / f"{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(SECONDS)
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(order["size"])}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    try:
+        result = SCENARIOS[order["scenario"]](join_ranks("cpu"), **order["options"])
+        leave_ranks()
+        (output / f"{rank}.json").write_text(json.dumps(result))
+        os._exit(0)
+    except EvoseekError as error:
+        (output / f"{rank}.json").write_text(json.dumps(f"{type(error).__name__}: {error}"))
+        os._exit(2)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+
+
+def serve() -> None:
+    torch.set_num_threads(1)
+    for line in sys.stdin:
+        order = json.loads(line)
+        with socket.socket() as free, tempfile.TemporaryDirectory() as folder:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+            free.close()
+            output, children = Path(folder), []
+            for rank in range(order["size"]):
+                children.append(os.fork())
+                if children[-1] == 0:
+                    run(order, rank, port, output)
+            statuses = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+            files = [output / f"{rank}.json" for rank in range(order["size"])]
+            answer = {
+                "statuses": statuses,
+                "results": [json.loads(file.read_text()) if file.exists() else None for file in files],
+                "output": "".join(file.read_text() for file in sorted(output.glob("*.log"))),
+            }
+        print(json.dumps(answer), flush=True)
+
+
+SCENARIOS = {
+    scenario.__name__: scenario for scenario in (collectives, gone, gradient, train, save, resume, publish, export)
+}
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,60 @@
+"""Two and three ranks against one. Each case forks processes that have everything imported: see ranks_child.py."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from evoseek.policy.load import load_policy
+
+RunRanks = Callable[..., dict]
+
+
+def largest_difference(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
+    assert one.keys() == other.keys()
+    return max(float((tensor - other[name]).abs().max()) for name, tensor in one.items())
+
+
+@pytest.mark.parametrize("model", ["plain", "tied", "frozen", "recomputed"])
+@pytest.mark.parametrize(("size", "count"), [(2, 7), (3, 1)])  # with one sample, two of three ranks have none
+def test_the_gradient_is_that_of_one_process(
+    run_ranks: RunRanks, tmp_path: Path, model: str, size: int, count: int
+) -> None:
+    alone = run_ranks(1, "gradient", model=model, count=count, output=str(tmp_path / "alone"))["results"][0]
+    results = run_ranks(size, "gradient", model=model, count=count, output=str(tmp_path / "spread"))["results"]
+    expected, got = (load_file(tmp_path / name) for name in ("alone", "spread"))
+    assert max(float(tensor.abs().max()) for tensor in expected.values()) > 0.01
+    assert largest_difference(expected, got) < 1e-6
+    for metrics in results:  # every rank reports the whole batch
+        assert metrics == pytest.approx(alone, abs=1e-6)
+
+
+def test_four_adamw_steps_of_the_tiny_policy_on_two_ranks_and_on_one(run_ranks: RunRanks, tmp_path: Path) -> None:
+    """At ten times the rate the key biases part by 3e-5: attention does not depend on them, so that their gradient is
+    rounding noise, which AdamW scales up to its step."""
+    metrics = [run_ranks(size, "train", output=str(tmp_path / str(size)))["results"][0] for size in (1, 2)]
+    one, two = load_file(tmp_path / "1"), load_file(tmp_path / "2")
+    before = load_policy("tiny").model.state_dict()
+    assert largest_difference(dict(before), one) > 3e-4
+    assert largest_difference(one, two) < 1e-5
+    for alone, spread in zip(*metrics, strict=True):
+        assert spread == pytest.approx(alone, rel=1e-4)
+
+
+def test_publishing_copies_what_is_trained_and_a_pass_without_gradient_leaves_parameters_spread(
+    run_ranks: RunRanks,
+) -> None:
+    for result in run_ranks(2, "publish")["results"]:
+        assert len(result["trained"]) == 4
+        assert result["spread"]
+        assert result["names"] == result["trained"] == result["moved"]
+        assert result["equal"]
+
+
+def test_a_spread_model_is_saved_whole_by_the_first_rank_alone(run_ranks: RunRanks, tmp_path: Path) -> None:
+    first, second = run_ranks(2, "export", directory=str(tmp_path / "policy"))["results"]
+    assert first["same"]
+    assert first["missing"] == ["lm_head.weight"]  # tied to the embeddings, which are there
+    assert second["names"] == []

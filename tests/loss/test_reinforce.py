@@ -1,0 +1,51 @@
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from evoseek.loss.base import LossInputs, Totals
+from evoseek.loss.clipped import clipped_loss
+from evoseek.loss.reinforce import ReinforceLoss, reinforce_loss
+from evoseek.types import TrainingSample
+
+LOGPROBS = torch.tensor([[-1.0, -2.0, -9.0], [-4.0, -0.5, -0.25]], dtype=torch.float64)
+ADVANTAGES = torch.tensor([[1.0], [-2.0]], dtype=torch.float64)
+MASK = torch.tensor([[True, True, False], [True, False, True]])
+
+
+def test_sum_over_a_sequences_tokens_by_hand() -> None:
+    """-(1 * (-1 - 2) - 2 * (-4 - 0.25)) / 2"""
+    assert reinforce_loss(LOGPROBS, ADVANTAGES, MASK).loss.item() == pytest.approx(-(-3.0 + 8.5) / 2)
+    assert reinforce_loss(LOGPROBS, ADVANTAGES, MASK, aggregate="token-mean").loss.item() == pytest.approx(-5.5 / 4)
+
+
+def test_on_policy_the_clipped_loss_has_the_same_gradient() -> None:
+    logprobs = LOGPROBS.clone().requires_grad_()
+    options = {"aggregate": "sequence-sum"}
+    (plain,) = torch.autograd.grad(reinforce_loss(logprobs, ADVANTAGES, MASK, **options).loss, logprobs)
+    clipped = clipped_loss(logprobs, LOGPROBS, ADVANTAGES, MASK, clip_low=0.2, clip_high=0.2, **options)
+    (expected,) = torch.autograd.grad(clipped.loss, logprobs)
+    assert torch.equal(plain, expected)
+    assert plain.tolist() == [[-0.5, -0.5, 0.0], [1.0, 0.0, 1.0]]
+
+
+def test_off_the_mask_anything_may_stand() -> None:
+    junk = LOGPROBS.masked_fill(~MASK, torch.inf).requires_grad_()
+    loss = reinforce_loss(junk, ADVANTAGES.expand(2, 3).masked_fill(~MASK, torch.nan), MASK).loss
+    loss.backward()
+    assert loss.item() == pytest.approx(-2.75)
+    assert torch.equal(junk.grad[~MASK], torch.zeros(2, dtype=torch.float64))
+
+
+def test_as_a_loss_function(make_inputs: Callable[..., LossInputs]) -> None:
+    """It ignores what the sampler recorded; weight 0.5 halves the second sample."""
+    inputs = make_inputs(
+        LOGPROBS,
+        MASK,
+        rollout_logprobs=LOGPROBS - 5.0,
+        advantages=ADVANTAGES.expand(2, 3),
+        weights=torch.tensor([1.0, 0.5]),
+    )
+    assert ReinforceLoss()(inputs, Totals(tokens=8, sequences=4)).loss.item() == pytest.approx(-(-3.0 + 4.25) / 4)
+    assert ReinforceLoss().contributes(TrainingSample((1, 2), (False, True), (0.0, -1.0), (0.0, 1.0)))
+    assert not ReinforceLoss().contributes(TrainingSample((1, 2), (False, True), (0.0, -1.0), (0.0, 0.0)))

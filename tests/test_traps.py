@@ -1,0 +1,232 @@
+"""Mistakes that published training code makes, each with a test by its name. `test_trap_...` elsewhere are such too."""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
+
+from evoseek.credit.filters import Signal, group_signal
+from evoseek.credit.gae import gae
+from evoseek.credit.group import group_advantages
+from evoseek.credit.reinforce import raw_advantages, whitened_advantages
+from evoseek.credit.rloo import leave_one_out_advantages
+from evoseek.credit.whiten import whiten
+from evoseek.env.prompts import load_prompts
+from evoseek.env.solver import SolverEnv
+from evoseek.errors import ToolError
+from evoseek.learner.learner import Learner
+from evoseek.learner.logprobs import LogprobModel
+from evoseek.loss.base import LossFn
+from evoseek.loss.clipped import ClippedLoss
+from evoseek.loss.reinforce import ReinforceLoss
+from evoseek.loss.sequence import SequenceLoss
+from evoseek.policy.scripted import ScriptedSampler
+from evoseek.policy.tags import TagRenderer
+from evoseek.policy.tiny_tokenizer import tiny_tokenizer
+from evoseek.protocols import RewardFn
+from evoseek.rollout.group import run_group
+from evoseek.rollout.limits import Limits
+from evoseek.rollout.samples import group_samples
+from evoseek.types import (
+    Completion,
+    Invalid,
+    Question,
+    SampleRequest,
+    Scored,
+    Segment,
+    StopReason,
+    TrainingSample,
+    Trajectory,
+    TrajectoryGroup,
+)
+
+QUESTION = Question("q", "who is the mayor of Kalo ?", ("Meri",))
+DOWN = Invalid(StopReason.TOOL_FAILED, "the engine is down")
+
+
+def group_of(key: str, *outcomes: Scored | Invalid) -> TrajectoryGroup:
+    """Trajectories of two action tokens, whose ids tell the members apart."""
+    trajectories = tuple(
+        Trajectory(
+            id=f"{key}/{index}",
+            question=QUESTION,
+            role="solver",
+            segments=(Segment("prompt", (1, 2)), Segment("action", (3, 10 + index), (-0.5, -0.25))),
+            actions=(),
+            tool_results=(),
+            stop_reason=outcome.reason if isinstance(outcome, Invalid) else StopReason.ANSWERED,
+        )
+        for index, outcome in enumerate(outcomes)
+    )
+    return TrajectoryGroup(key, trajectories, outcomes)
+
+
+def rewards_of(group: TrajectoryGroup) -> list[float | None]:
+    return [outcome.reward if isinstance(outcome, Scored) else None for outcome in group.outcomes]
+
+
+def samples_of(group: TrajectoryGroup, **options: str) -> list[TrainingSample]:
+    return group_samples(group, group_advantages(rewards_of(group), [group.key] * len(group.outcomes), **options))
+
+
+class TestTrap1AFailureIsNoReward:
+    """A failed search, judge or engine that counts as reward 0 pays, in self-play, whoever profits from an outage."""
+
+    GROUP = group_of("q", Scored(1.0), DOWN, Scored(0.0), Scored(0.0))
+
+    def test_out_of_the_baseline(self) -> None:
+        """Rewards 1, 1, 0, 0 whose second is invalid; with the 1 it would be 1/2, with a 0 for it 3/4 and -1/4."""
+        advantages = group_advantages(rewards_of(self.GROUP), ["q"] * 4, scale="none")
+        assert advantages == [pytest.approx(2 / 3), None, pytest.approx(-1 / 3), pytest.approx(-1 / 3)]
+
+    def test_out_of_the_loss(self) -> None:
+        samples = samples_of(self.GROUP, scale="none")
+        assert [sample.token_ids[-1] for sample in samples] == [10, 12, 13]
+        assert [sample.advantages[-1] for sample in samples] == pytest.approx([2 / 3, -1 / 3, -1 / 3])
+
+    def test_in_every_credit_function(self) -> None:
+        rewards = rewards_of(self.GROUP)
+        for advantages in (
+            leave_one_out_advantages(rewards, ["q"] * 4),
+            raw_advantages(rewards),
+            whitened_advantages(rewards),
+        ):
+            assert [advantage is None for advantage in advantages] == [False, True, False, False]
+        assert group_signal([1.0, None, 1.0]) is Signal.ALL_RIGHT
+        assert group_signal([1.0, None, None]) is Signal.TOO_FEW_VALID
+
+
+class TestTrap4NoVerdictIsNoWrongAnswer:
+    """A judge that cannot be reached or understood has not said `wrong`: the rollout is Invalid, not a reward of 0."""
+
+    def test_a_reward_that_cannot_be_had_is_invalid_and_leaves_the_group(self) -> None:
+        async def judge(trajectory: Trajectory) -> Scored:
+            if trajectory.id.startswith("k/1"):
+                raise ToolError("expected `correct` or `incorrect`, got `Well, hm.`")
+            return Scored(float(trajectory.id == "k/0"))
+
+        group = roll_out(Slow(lambda _: 0), judge)
+        assert group.outcomes[1] == Invalid(
+            StopReason.REWARD_FAILED, "expected `correct` or `incorrect`, got `Well, hm.`"
+        )
+        advantages = group_advantages(rewards_of(group), ["k"] * 4, scale="none")
+        assert advantages == [pytest.approx(2 / 3), None, pytest.approx(-1 / 3), pytest.approx(-1 / 3)]
+
+
+class Slow(ScriptedSampler):
+    """Answers after as many turns of the event loop as `delay` says for the trajectory."""
+
+    def __init__(self, delay: Callable[[str], int]) -> None:
+        super().__init__(lambda _: "<answer> Meri </answer>", tiny_tokenizer())
+        self.delay = delay
+        self.finished: list[str] = []
+
+    async def sample(self, request: SampleRequest) -> Completion:
+        for _ in range(self.delay(request.trajectory_id)):
+            await asyncio.sleep(0)
+        self.finished.append(request.trajectory_id)
+        return await super().sample(request)
+
+
+def roll_out(sampler: Slow, reward: RewardFn) -> TrajectoryGroup:
+    renderer = TagRenderer(tiny_tokenizer())
+    return asyncio.run(
+        run_group(
+            QUESTION,
+            size=4,
+            reward=reward,
+            key="k",
+            env=SolverEnv([], load_prompts("tiny"), renderer.format),
+            renderer=renderer,
+            sampler=sampler,
+            limits=Limits(),
+            temperature=1.0,
+            seed=0,
+            refills=0,
+        )
+    )
+
+
+class TestTrap8GroupsAreBoundByIdNotByPosition:
+    """A batch that was sorted, interleaved or finished out of order still compares each rollout with its own group."""
+
+    REWARDS = (("a/0", 1.0), ("a/1", 0.0), ("a/2", 0.5), ("b/0", 3.0), ("b/1", 1.0), ("c/0", 7.0))
+
+    @pytest.mark.parametrize("credit", [group_advantages, leave_one_out_advantages])
+    def test_shuffled_and_interleaved_members_keep_their_advantage(self, credit: Callable) -> None:
+        def by_id(members: Sequence[tuple[str, float]]) -> dict[str, float]:
+            ids, rewards = zip(*members, strict=True)
+            return dict(zip(ids, credit(rewards, [name[0] for name in ids]), strict=True))
+
+        expected = by_id(self.REWARDS)
+        for seed in range(20):
+            assert by_id(random.Random(seed).sample(self.REWARDS, len(self.REWARDS))) == expected
+
+    @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)])
+    def test_members_that_finish_in_any_order_keep_their_outcome(self, order: tuple[int, ...]) -> None:
+        async def reward(trajectory: Trajectory) -> Scored:
+            return Scored(float(trajectory.id.rpartition("/")[2]))
+
+        sampler = Slow(lambda trajectory_id: 3 * order.index(int(trajectory_id[-1])))
+        group = roll_out(sampler, reward)
+        assert sampler.finished == [f"k/{index}" for index in order]
+        assert [trajectory.id for trajectory in group.trajectories] == ["k/0", "k/1", "k/2", "k/3"]
+        assert group.outcomes == (Scored(0.0), Scored(1.0), Scored(2.0), Scored(3.0))
+
+
+@pytest.fixture
+def model() -> PreTrainedModel:
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=23,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=64,
+    )
+    return Qwen2ForCausalLM(config).eval()
+
+
+class TestTrap9AStepWithoutVariance:
+    """All groups of a step agree within themselves: the step is skipped and counted. No hang, no division by zero."""
+
+    GROUPS = (
+        group_of("right", *[Scored(1.0)] * 3),
+        group_of("wrong", *[Scored(0.0)] * 3),
+        group_of("tenths", *[Scored(0.1)] * 3),
+        group_of("failed", Scored(1.0), DOWN, DOWN),
+    )
+
+    def test_advantages_are_exactly_zero(self) -> None:
+        for group in self.GROUPS:
+            for scale in ("std", "none"):
+                for sample in samples_of(group, scale=scale):
+                    assert sample.advantages == (0.0,) * 4
+        assert whiten([[0.1, 0.1], [0.1]]) == [[0.0, 0.0], [0.0]]
+        assert gae([0.0, 0.0], [0.0, 0.0], gamma=1.0, lam=1.0) == ([0.0, 0.0], [0.0, 0.0])
+
+    @pytest.mark.parametrize("loss", [ClippedLoss(), SequenceLoss(), ReinforceLoss()], ids=lambda loss: str(loss))
+    def test_the_learner_skips_and_counts_the_step(self, model: PreTrainedModel, loss: LossFn) -> None:
+        before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        learner = Learner(LogprobModel(model), loss=loss, learning_rate=0.1)
+        samples = [sample for group in self.GROUPS for sample in samples_of(group)]
+        for skipped in (1, 2):
+            metrics = learner.update(samples)
+            assert metrics["learner/skipped_no_signal"] == skipped
+            assert metrics["learner/samples_without_gradient"] == len(samples) == 10
+            assert "loss" not in metrics
+        assert learner.step == 0
+        assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+
+    def test_one_group_with_a_signal_is_enough_for_a_step(self, model: PreTrainedModel) -> None:
+        learner = Learner(LogprobModel(model), loss=SequenceLoss(), learning_rate=0.1)
+        groups = (*self.GROUPS, group_of("mixed", Scored(1.0), Scored(0.0)))
+        metrics = learner.update([sample for group in groups for sample in samples_of(group)])
+        assert learner.step == 1
+        assert metrics["learner/skipped_no_signal"] == 0
+        assert metrics["grad_norm"] > 0.0
