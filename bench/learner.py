@@ -216,7 +216,7 @@ def measure_prefix(quick: bool) -> None:
             prompt = [rng.randrange(vocabulary) for _ in range(prompt_length)]
             samples = [make_sample(rng, vocabulary, prompt, [256]) for _ in range(8)]
             shared, apart = take_turns(
-                [lambda s=samples, n=n: run_sharing(forward, s, n) for n in (1, sys.maxsize)],
+                [lambda f=forward, s=samples, n=n: run_sharing(f, s, n) for n in (1, sys.maxsize)],
                 model,
                 3 if quick else repeats,
             )

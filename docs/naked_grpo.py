@@ -22,7 +22,6 @@ SearchR1, with its batched sampler, rollout loop and learner, beside it: after t
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import random
 import re
@@ -42,10 +41,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from evoseek.corpus.world import World
 from evoseek.search.lexical import LexicalIndex
 
+SEED, STEPS = 2, 3
 QUESTIONS, GROUP = 6, 8  # a step plays 6 questions, 8 times each
 MAX_TURNS, MAX_TURN_TOKENS = 5, 96  # with what is found in between, this stays below the model's 2048 tokens
 TOP_K = 3  # passages that a search shows
-CLIP, MAX_GRAD_NORM = 0.2, 0.05
+CLIP, MAX_GRAD_NORM = 0.2, 0.1
 LEARNING_RATE, WEIGHT_DECAY, BETAS = 1e-4, 0.1, (0.9, 0.999)
 
 
@@ -141,7 +141,7 @@ def clipped_loss(model, rollout: Rollout, advantage: float) -> Tensor:
     following = model(ids[None, :-1]).logits[0].log_softmax(dim=-1)  # at each place, of the token that comes next
     new = following.gather(1, ids[1:, None]).squeeze(1)[written]
     old = torch.tensor(rollout.logprobs)[1:][written]
-    ratio = (new - old).exp()  # 1 in the first step after playing, so only its gradient matters here
+    ratio = (new - old).exp()  # 1: the weights are still those that played. What counts is its gradient
     return -torch.minimum(ratio * advantage, ratio.clamp(1 - CLIP, 1 + CLIP) * advantage).sum()
 
 
@@ -155,11 +155,11 @@ def make_optimizer(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.AdamW([decayed, others], lr=LEARNING_RATE, betas=BETAS, weight_decay=WEIGHT_DECAY)
 
 
-def train(model, tokenizer, index: LexicalIndex, questions: Sequence, *, seed: int, steps: int) -> None:
-    """Train the model in place. There must be questions for all steps, as none is played in two."""
+def train(model, tokenizer, index: LexicalIndex, questions: Sequence, *, seed: int, steps: int) -> list[float]:
+    """Train the model in place; the gradient's norm of each step. No question is played in two steps."""
     order = list(range(len(questions)))
     random.Random(f"{seed}/questions/0").shuffle(order)
-    optimizer = make_optimizer(model)
+    optimizer, norms = make_optimizer(model), []
     for step in range(1, steps + 1):
         rollouts, rewards, weights = [], [], []
         for question in (questions[place] for place in order[(step - 1) * QUESTIONS : step * QUESTIONS]):
@@ -171,28 +171,23 @@ def train(model, tokenizer, index: LexicalIndex, questions: Sequence, *, seed: i
         for rollout, advantage in zip(rollouts, weights, strict=True):
             if advantage:
                 (clipped_loss(model, rollout, advantage) / tokens).backward()  # a mean over the step's tokens
+        norms.append(float(nn.utils.clip_grad_norm_(model.parameters(), MAX_GRAD_NORM)))
         if any(weights):
-            nn.utils.clip_grad_norm_(model.parameters(), MAX_GRAD_NORM)
             optimizer.step()
             optimizer.zero_grad()
         print(f"step {step}: reward {mean(rewards):.3f}, {tokens / len(rollouts):.1f} tokens written a rollout")
+    return norms
 
 
 def main() -> None:
-    """Train the tiny policy for some steps and say how it does."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--policy", type=Path, default=resources.files("evoseek.policy") / "tiny", help="its directory")
-    parser.add_argument("--steps", type=int, default=3)
-    parser.add_argument("--seed", type=int, default=2)
-    options = parser.parse_args()
+    """Train the tiny policy that evoseek carries."""
     torch.set_num_threads(1)  # a model so small gains nothing from more
-    model = AutoModelForCausalLM.from_pretrained(options.policy)
-    tokenizer = AutoTokenizer.from_pretrained(options.policy)
-    world = World.generate(options.seed, 1000, "train")
-    questions = world.questions(QUESTIONS * options.steps, seed=1)
+    policy = resources.files("evoseek.policy") / "tiny"
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(policy), AutoTokenizer.from_pretrained(policy)
+    world = World.generate(SEED, 1000, "train")
     with tempfile.TemporaryDirectory() as folder:
         index = LexicalIndex.build(Path(folder), world.passages())
-        train(model, tokenizer, index, questions, seed=options.seed, steps=options.steps)
+        train(model, tokenizer, index, world.questions(STEPS * QUESTIONS, seed=1), seed=SEED, steps=STEPS)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,8 @@ def test_resolved_config_is_a_config_file(tmp_path):
     [
         ("learner.learning_rat", "did you mean learner.learning_rate?"),
         ("learnr.learning_rate", "did you mean learner?"),
-        ("learning_rate", "did you mean learner.learning_rate?"),
+        ("learning_rate", "did you mean critic.learning_rate or learner.learning_rate?"),
+        ("token_budget", "did you mean learner.token_budget?"),
     ],
 )
 def test_unknown_keys_name_the_nearest(key, hint):

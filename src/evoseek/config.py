@@ -297,11 +297,12 @@ def _describe(location: tuple[int | str, ...], kind: str, problem: Mapping[str, 
 
 
 def _nearest(key: str) -> str:
-    """A hint: a setting whose whole key, or whose own name, is spelt almost so."""
+    """A hint: settings of that very name in other tables, or else one that is spelt almost so."""
     known = [*flatten(Config().resolved()), *Config.model_fields]
+    names = {setting: setting.rsplit(".", 1)[-1] for setting in known}
     name = key.rsplit(".", 1)[-1]
-    matches = get_close_matches(key, known, n=1, cutoff=0.75)
+    matches = [setting for setting in known if names[setting] == name] or get_close_matches(key, known, 1, 0.75)
     if not matches:
-        names = get_close_matches(name, {setting.rsplit(".", 1)[-1] for setting in known}, n=1, cutoff=0.75)
-        matches = [setting for setting in known if setting.rsplit(".", 1)[-1] in names]
+        close = get_close_matches(name, set(names.values()), 1, 0.75)
+        matches = [setting for setting in known if names[setting] in close]
     return f" (did you mean {' or '.join(matches)}?)" if matches else ""

@@ -8,6 +8,7 @@ the few weights whose gradient is nearly nothing; they set the tolerance.
 
 import ast
 import asyncio
+import sys
 from pathlib import Path
 from runpy import run_path
 
@@ -34,7 +35,7 @@ from evoseek.systems.update import GroupUpdate
 
 FILE = Path(__file__).parents[2] / "docs" / "naked_grpo.py"
 NAKED = run_path(str(FILE))
-SEED, STEPS, TOLERANCE = 2, 3, 1e-5
+SEED, STEPS, TOLERANCE = NAKED["SEED"], NAKED["STEPS"], 1e-5
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,7 @@ def questions(world):
 
 @pytest.fixture(scope="module")
 def naked(index, questions):
-    """The policy after the naked loop, and its rollouts."""
+    """The policy after the naked loop, its rollouts, and the norms of its gradients."""
     policy, rollouts = load_policy("tiny"), {}
     module = NAKED["train"].__globals__
 
@@ -63,8 +64,8 @@ def naked(index, questions):
         return rollouts[name]
 
     module["play"] = play
-    NAKED["train"](policy.model, policy.tokenizer, index, questions, seed=SEED, steps=STEPS)
-    return policy.model, rollouts
+    norms = NAKED["train"](policy.model, policy.tokenizer, index, questions, seed=SEED, steps=STEPS)
+    return policy.model, rollouts, norms
 
 
 @pytest.fixture(scope="module")
@@ -119,14 +120,19 @@ def differences(one, other):
 
 
 def test_weights_are_the_same_after_three_steps(naked, library):
-    """Within 1e-5, where training moved weights by 3e-4. Measured: 3e-6 at most, three of the 777,600 beyond 1e-6; the
-    distance between the two policies is 3e-5 of the distance that they went."""
+    """Within 1e-5, where training moved weights by 3e-4. Measured: 3e-6 at most, a few of the 777,600 beyond 1e-6; the
+    distance between the two policies is 4e-5 of the distance that they went."""
     moved, parted = differences(naked[0], load_policy("tiny").model), differences(naked[0], library[0])
     assert all(report.metrics["learner/skipped_no_signal"] == 0 for report in library[2])
-    assert all(report.metrics["grad_norm"] > NAKED["MAX_GRAD_NORM"] for report in library[2])  # the clipping matters
     assert moved.max() > 20 * TOLERANCE
     assert parted.max() < TOLERANCE
     assert parted.norm() < 1e-3 * moved.norm()
+
+
+def test_gradients_are_the_same(naked, library):
+    """Their norms before clipping, which some need and some do not."""
+    assert naked[2] == pytest.approx([report.metrics["grad_norm"] for report in library[2]], rel=1e-4)
+    assert min(naked[2]) < NAKED["MAX_GRAD_NORM"] < max(naked[2])
 
 
 def test_rollouts_are_the_same_token_by_token(naked, library):
@@ -152,8 +158,5 @@ def test_it_is_short_and_stands_alone():
             imported |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             imported.add(node.module)
-    assert {name for name in imported if name.startswith("evoseek")} == {
-        "evoseek.corpus.world",
-        "evoseek.search.lexical",
-    }
-    assert not {name.split(".")[0] for name in imported} & {"trl", "peft", "accelerate"}
+    others = {name for name in imported if name.split(".")[0] not in sys.stdlib_module_names}
+    assert others == {"evoseek.corpus.world", "evoseek.search.lexical", "numpy", "torch", "transformers"}

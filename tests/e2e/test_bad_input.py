@@ -237,7 +237,11 @@ def test_disk_full_while_saving_loses_nothing(setting, tmp_path, cli, monkeypatc
     names = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
     assert names == ["step-000001", "step-000002"]
     assert cli(*setting.train(tmp_path / "run"))[0] == 0
-    for name in ("metrics.jsonl", "trajectories.jsonl", "checkpoints/step-000004/optimizer.safetensors"):
+    for name in (
+        "metrics.jsonl",
+        "trajectories.jsonl",
+        "checkpoints/step-000004/policy.optimizer/rank-00000-of-00001.safetensors",
+    ):
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 

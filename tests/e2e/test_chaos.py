@@ -16,7 +16,7 @@ POINTS = int(os.environ.get("EVOSEEK_CHAOS", "20"))
 FILES = (
     "metrics.jsonl",
     "trajectories.jsonl",
-    "checkpoints/step-000004/optimizer.safetensors",
+    "checkpoints/step-000004/policy.optimizer/rank-00000-of-00001.safetensors",
     "checkpoints/step-000004/policy/model.safetensors",
 )
 
@@ -66,7 +66,7 @@ def whole(server, tmp_path_factory) -> tuple[dict[str, bytes], int]:
 
 def contents(run_dir: Path) -> dict[str, bytes]:
     state = json.loads((run_dir / "checkpoints/step-000004/state.json").read_text())["body"]
-    counters = json.dumps(state["learner"], sort_keys=True).encode()
+    counters = json.dumps(state["learners"], sort_keys=True).encode()
     return {name: (run_dir / name).read_bytes() for name in FILES} | {"counters": counters}
 
 

@@ -36,23 +36,27 @@ def model() -> PreTrainedModel:
 
 @pytest.fixture
 def make_samples() -> Callable[..., list[TrainingSample]]:
-    """`make_samples(n, seed)`: prompt, action, observation, action of random lengths; some end in an observation."""
+    """`make_samples(n, seed)`: prompt, action, observation, action of random lengths; some end in an observation.
 
-    def sample(rng: random.Random) -> TrainingSample:
-        mask = [False] * rng.randint(1, 5)
+    With `shared`, every other sample begins with the same prompt of so many tokens.
+    """
+
+    def sample(rng: random.Random, prompt: list[int]) -> TrainingSample:
+        mask = [False] * (len(prompt) or rng.randint(1, 5))
         for action in (True, False, True, False)[: rng.randint(1, 4)]:
             mask += [action] * rng.randint(1, 6)
         advantage = rng.choice([-1.0, 0.5, 1.5])
         return TrainingSample(
-            token_ids=tuple(rng.randrange(VOCABULARY) for _ in mask),
+            token_ids=(*prompt, *(rng.randrange(VOCABULARY) for _ in mask[len(prompt) :])),
             loss_mask=tuple(mask),
             rollout_logprobs=tuple(rng.uniform(-4.0, -2.0) if on else 0.0 for on in mask),
             advantages=tuple(advantage if on else 0.0 for on in mask),
         )
 
-    def make(n: int, seed: int = 0) -> list[TrainingSample]:
+    def make(n: int, seed: int = 0, shared: int = 0) -> list[TrainingSample]:
         rng = random.Random(seed)
-        return [sample(rng) for _ in range(n)]
+        prompt = [rng.randrange(VOCABULARY) for _ in range(shared)]
+        return [sample(rng, prompt if number % 2 else []) for number in range(n)]
 
     return make
 

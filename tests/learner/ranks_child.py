@@ -7,6 +7,7 @@ For each order `size` children are forked (everything is imported already, so th
 torchrun would set. Each calls the scenario, a function below, with its ranks. One that hangs is ended by an alarm.
 """
 
+import importlib
 import json
 import os
 import random
@@ -29,13 +30,13 @@ from evoseek.learner import checkpoint as checkpoint_module
 from evoseek.learner.batch import make_batch
 from evoseek.learner.checkpoint import Part, latest_checkpoint, save_checkpoint
 from evoseek.learner.checkpointing import checkpoint_activations
-from evoseek.learner.distributed import Ranks, join_ranks, leave_ranks
+from evoseek.learner.distributed import ALONE, Ranks, join_ranks, leave_ranks
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.sharding import copy_weights, full_state_dict, full_tensors, shard_module
 from evoseek.loss.base import Totals
 from evoseek.loss.clipped import ClippedLoss
-from evoseek.policy.load import load_policy, save_policy
+from evoseek.policy.load import load_policy
 from evoseek.types import TrainingSample
 
 SECONDS = 60  # until a scenario counts as hanging
@@ -69,8 +70,8 @@ def gradient(ranks: Ranks, model: str, output: str, count: int = 7) -> dict:
     return metrics
 
 
-def train(ranks: Ranks, output: str, steps: int = 4, rate: float = 1e-4, count: int = 7) -> list:
-    learner = make_learner(load_policy("tiny").model, ranks, rate)
+def train(ranks: Ranks, output: str, tiny: bool = True, steps: int = 4, count: int = 7) -> list:
+    learner = make_learner(load_policy("tiny").model if tiny else make_model("plain"), ranks)
     metrics = [learner.update(make_samples(count, seed=step)) for step in range(steps)]
     keep(full_state_dict(learner.model, ranks), output, ranks)
     return metrics
@@ -78,19 +79,19 @@ def train(ranks: Ranks, output: str, steps: int = 4, rate: float = 1e-4, count: 
 
 def save(ranks: Ranks, run: str, step: int = 2, kill: int | None = None, moment: str = "", full: int | None = None):
     """Train `step` steps and save; rank `kill` dies at the moment given, rank `full` has a full disk."""
-    policy = load_policy("tiny")
-    learner = make_learner(policy.model, ranks)
+    model = make_model("plain")
+    learner = make_learner(model, ranks)
     for number in range(step):
-        learner.update(make_samples(7, seed=number))
+        learner.update(make_samples(3, seed=number))
     if ranks.rank == kill:
         die_at(moment)
     if ranks.rank == full:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (3000, resource.RLIM_INFINITY))
 
     def save_model(directory: Path) -> None:
-        weights = full_state_dict(policy.model, ranks)
+        weights = full_state_dict(model, ranks)
         if ranks.is_first:
-            save_policy(policy, directory, state_dict=weights)
+            model.save_pretrained(directory, state_dict=weights)
 
     parts = {"policy": Part(save_model, learner), "critic": Part(save_model, learner)}
     save_checkpoint(Path(run), step=step, parts=parts, position={"rank": ranks.rank}, ranks=ranks)
@@ -100,12 +101,12 @@ def save(ranks: Ranks, run: str, step: int = 2, kill: int | None = None, moment:
 def resume(ranks: Ranks, run: str, output: str, part: str = "policy", steps: int = 1) -> dict:
     """Restore the latest checkpoint; its optimizer state, then the weights after more steps, whole, in files."""
     checkpoint = latest_checkpoint(Path(run), ranks)
-    learner = make_learner(load_policy(str(checkpoint.part_directory(part))).model, ranks)
+    learner = make_learner(AutoModelForCausalLM.from_pretrained(checkpoint.part_directory(part)), ranks)
     checkpoint.restore(part, learner)
     keep(whole_state(learner), f"{output}.state", ranks)
     begun = learner.step
     for step in range(begun, begun + steps):
-        learner.update(make_samples(7, seed=step))
+        learner.update(make_samples(3, seed=step))
     keep(full_state_dict(learner.model, ranks), f"{output}.weights", ranks)
     return {"step": checkpoint.step, "position": checkpoint.position, "begun": begun}
 
@@ -170,10 +171,10 @@ def make_model(kind: str) -> nn.Module:
     return model
 
 
-def make_learner(model: nn.Module, ranks: Ranks, rate: float = 1e-4) -> Learner:
+def make_learner(model: nn.Module, ranks: Ranks) -> Learner:
     forward = LogprobModel(model)
     shard_module(forward, ranks)
-    return Learner(forward, loss=ClippedLoss(), learning_rate=rate, token_budget=40, ranks=ranks)
+    return Learner(forward, loss=ClippedLoss(), learning_rate=1e-4, token_budget=40, ranks=ranks)
 
 
 def make_samples(n: int, seed: int) -> list[TrainingSample]:
@@ -237,8 +238,19 @@ def run(order: dict, rank: int, port: int, output: Path) -> None:
         os._exit(1)
 
 
+def warm_up() -> None:
+    """Fill what libraries keep after their first use, which each child would else do for itself."""
+    importlib.import_module("torch._dynamo")
+    model = make_model("plain")
+    with tempfile.TemporaryDirectory() as directory:
+        model.save_pretrained(directory)
+        AutoModelForCausalLM.from_pretrained(directory)
+    make_learner(model, ALONE).update(make_samples(3, seed=0))
+
+
 def serve() -> None:
     torch.set_num_threads(1)
+    warm_up()
     for line in sys.stdin:
         order = json.loads(line)
         with socket.socket() as free, tempfile.TemporaryDirectory() as folder:

@@ -4,11 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evoseek.errors import TrainingError
-from evoseek.learner.batch import pad, split_by_tokens, trained_length
+from evoseek.learner.batch import make_batch, split_by_tokens, trained_length
 from evoseek.types import TrainingSample
 
+CPU = torch.device("cpu")
 
-def sample(mask: str, first_id: int = 1, **options: float) -> TrainingSample:
+
+def sample(mask: str, first_id: int = 1, **options: object) -> TrainingSample:
     """A sample from a mask such as `..aa.a`: ids count up from `first_id`, logprobs and advantages differ by token."""
     on = [letter == "a" for letter in mask]
     return TrainingSample(
@@ -25,12 +27,31 @@ def test_what_follows_the_last_action_is_cut() -> None:
 
 
 def test_a_micro_batch_by_hand() -> None:
-    batch = pad([sample(".aa", 1), sample(".a..", 10, weight=0.5)], torch.device("cpu"))
+    batch = make_batch([sample(".aa", 1), sample(".a..", 10, weight=0.5)], CPU)
     assert batch.token_ids.tolist() == [[1, 2, 3], [10, 11, 0]]
     assert batch.loss_mask.tolist() == [[False, True, True], [False, True, False]]
     assert batch.rollout_logprobs.tolist() == [[0.0, -0.5, -1.0], [0.0, -0.5, 0.0]]
     assert batch.advantages.tolist() == [[0.0, 1.0, 2.0], [0.0, 1.0, 0.0]]
     assert batch.weights.tolist() == [1.0, 0.5]
+    assert batch.row.token_ids.tolist() == [1, 2, 3, 10, 11]
+
+
+def test_what_a_sample_lacks_falls_back() -> None:
+    """Old logprobs to the sampler's, values and returns to 0; reference logprobs are there for all or for none."""
+    bare = sample(".aa")
+    full = sample(
+        ".a",
+        old_logprobs=(0.0, -7.0),
+        values=(0.0, 0.25),
+        returns=(0.0, 0.75),
+        ref_logprobs=(0.0, -8.0),
+    )
+    batch = make_batch([bare, full], CPU)
+    assert batch.old_logprobs.tolist() == [[0.0, -0.5, -1.0], [0.0, -7.0, 0.0]]
+    assert batch.values.tolist() == [[0.0, 0.0, 0.0], [0.0, 0.25, 0.0]]
+    assert batch.returns.tolist() == [[0.0, 0.0, 0.0], [0.0, 0.75, 0.0]]
+    assert batch.ref_logprobs is None
+    assert make_batch([full, full], CPU).ref_logprobs.tolist() == [[0.0, -8.0]] * 2
 
 
 def test_a_first_token_that_is_an_action_is_refused() -> None:
@@ -38,16 +59,36 @@ def test_a_first_token_that_is_an_action_is_refused() -> None:
         trained_length(sample("aa"))
 
 
-@given(st.lists(st.integers(2, 40), max_size=30), st.integers(1, 120))
-def test_micro_batches_hold_each_sample_once_within_the_budget(lengths: list[int], budget: int) -> None:
-    samples = [sample("." + "a" * (length - 1), first_id=1000 * i) for i, length in enumerate(lengths)]
+samples_with_and_without_shared_prompts = st.lists(
+    st.tuples(st.integers(1, 40), st.integers(1, 40), st.booleans()), max_size=30
+).map(
+    lambda triples: [
+        sample("." * prompt + "a" * completion, first_id=1 if shared else 100 * i)
+        for i, (prompt, completion, shared) in enumerate(triples, start=1)
+    ]
+)
+
+
+@given(samples_with_and_without_shared_prompts, st.integers(1, 200))
+def test_micro_batches_hold_each_sample_once_within_the_budget_of_true_tokens(
+    samples: list[TrainingSample], budget: int
+) -> None:
     batches = split_by_tokens(samples, budget)
-    assert sorted(s.token_ids[0] for batch in batches for s in batch) == [1000 * i for i in range(len(samples))]
+    assert sorted(map(id, samples)) == sorted(id(s) for batch in batches for s in batch)
     for batch in batches:
-        padded = len(batch) * max(len(s.token_ids) for s in batch)
-        assert padded <= budget or len(batch) == 1
+        assert len(make_batch(batch, CPU).row.token_ids) <= budget or len(batch) == 1
+    assert batches == split_by_tokens(list(samples), budget)
 
 
 def test_samples_of_like_length_come_together() -> None:
-    batches = split_by_tokens([sample(mask) for mask in (".aaaa", ".a", ".aaaaa", ".aa")], token_budget=12)
+    batches = split_by_tokens([sample(mask) for mask in (".aaaa", ".a", ".aaaaa", ".aa")], token_budget=11)
     assert [[len(s.token_ids) for s in batch] for batch in batches] == [[6, 5], [3, 2]]
+
+
+def test_samples_that_share_a_prompt_stay_together_and_pay_for_it_once() -> None:
+    prompt = "." * 20
+    family = [sample(prompt + "a" * size) for size in (3, 1, 2)]  # 20 + 6 tokens together
+    other = sample("." * 21 + "a", first_id=100)  # 22 tokens, longer than two of the family
+    assert split_by_tokens([other, *family], token_budget=26) == [family, [other]]
+    assert split_by_tokens([other, *family], token_budget=48) == [[*family, other]]
+    assert split_by_tokens(family, token_budget=24) == [family[:2], family[2:]]  # 20 + 4, 20 + 2

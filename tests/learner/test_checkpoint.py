@@ -18,7 +18,6 @@ from evoseek.learner.checkpoint import Part, latest_checkpoint, load_checkpoint,
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.clipped import ClippedLoss
-from evoseek.policy.load import load_policy
 from evoseek.types import TrainingSample
 
 Make = Callable[..., list[TrainingSample]]
@@ -49,6 +48,11 @@ def disk_with_room_for(size: int) -> Iterator[None]:
 
 def contents(directory: Path) -> dict[str, bytes]:
     return {str(p.relative_to(directory)): p.read_bytes() for p in directory.rglob("*") if p.is_file()}
+
+
+def checked_files(directory: Path) -> set[str]:
+    """The files that state.json has a checksum of."""
+    return set(json.loads((directory / "state.json").read_text())["body"]["files"])
 
 
 def test_a_resumed_run_equals_the_uninterrupted_one_bit_for_bit(
@@ -226,7 +230,9 @@ def test_several_parts_are_kept_side_by_side(model: PreTrainedModel, make_sample
         assert resumed.step == learner.step
         expected = learner.state_dict()[0]
         assert all(torch.equal(tensor, expected[key]) for key, tensor in resumed.state_dict()[0].items())
-        assert all(torch.equal(a, b) for a, b in zip(learner.model.parameters(), resumed.model.parameters()))
+        assert all(
+            torch.equal(a, b) for a, b in zip(learner.model.parameters(), resumed.model.parameters(), strict=True)
+        )
 
 
 def test_a_part_that_was_not_trained_is_asked_for_in_vain(model: PreTrainedModel, tmp_path: Path) -> None:
@@ -243,7 +249,7 @@ def test_any_number_of_ranks_resumes_what_any_number_has_written(
     (directory,) = (tmp_path / "checkpoints").iterdir()
     files = [f"rank-{rank:05d}-of-{written_by:05d}.safetensors" for rank in range(written_by)]
     assert sorted(path.name for path in (directory / "policy.optimizer").iterdir()) == files
-    assert sorted(load_file(directory / "policy/model.safetensors")) == sorted(load_policy("tiny").model.state_dict())
+    assert checked_files(directory) == contents(directory).keys() - {"state.json"}
     expected = load_file(tmp_path / "state-2.safetensors")
     weights = []
     for read_by in (1, 2, 3):
@@ -260,16 +266,14 @@ def test_any_number_of_ranks_resumes_what_any_number_has_written(
 
 
 def test_two_ranks_go_on_bit_for_bit(run_ranks: RunRanks, tmp_path: Path) -> None:
-    run_ranks(2, "train", output=str(tmp_path / "straight"), steps=4)
+    run_ranks(2, "train", output=str(tmp_path / "straight"), tiny=False, count=3)
     run_ranks(2, "save", run=str(tmp_path), step=2)
     run_ranks(2, "resume", run=str(tmp_path), output=str(tmp_path / "resumed"), steps=2, part="critic")
     straight, resumed = load_file(tmp_path / "straight"), load_file(tmp_path / "resumed.weights")
     assert all(torch.equal(resumed[name], tensor) for name, tensor in straight.items())
 
 
-@pytest.mark.parametrize(
-    ("rank", "moment"), [(0, "_finish"), (0, "write_shards"), (1, "write_shards"), (1, "_checksum")]
-)
+@pytest.mark.parametrize(("rank", "moment"), [(0, "_finish"), (1, "write_shards")])
 def test_killed_on_two_ranks_while_saving_the_run_goes_on_from_the_checkpoint_before(
     run_ranks: RunRanks, tmp_path: Path, rank: int, moment: str
 ) -> None:

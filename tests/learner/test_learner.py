@@ -1,13 +1,18 @@
+import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from transformers import PreTrainedModel
 
 from evoseek.errors import TrainingError
+from evoseek.learner.batch import MicroBatch, split_by_tokens
 from evoseek.learner.learner import Learner
+from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.aggregate import FixedLength
 from evoseek.loss.base import Loss, LossInputs, Totals
 from evoseek.loss.clipped import ClippedLoss
@@ -24,13 +29,18 @@ def totals_of(samples: list[TrainingSample]) -> Totals:
 def gradient(model: PreTrainedModel, samples: list[TrainingSample], **options: object) -> list[torch.Tensor]:
     """The gradient that the learner accumulates for the samples, one tensor for each parameter."""
     model.zero_grad()
-    learner = Learner(model, **{"loss": ClippedLoss(), "learning_rate": 0.1, **options})
+    forward = LogprobModel(model, temperature=options.pop("temperature", 1.0))
+    learner = Learner(forward, **{"loss": ClippedLoss(), "learning_rate": 0.1, **options})
     learner.accumulate(samples, totals_of(samples))
     return [parameter.grad.clone() for parameter in model.parameters()]
 
 
 def weights(model: PreTrainedModel) -> list[torch.Tensor]:
     return [parameter.detach().clone() for parameter in model.parameters()]
+
+
+def sgd(model: PreTrainedModel, *, learning_rate: float, **_: object) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=learning_rate)
 
 
 class BrokenLoss(CrossEntropyLoss):
@@ -61,16 +71,20 @@ def test_the_gradient_is_exactly_zero_at_every_position_that_predicts_a_prompt_o
 
     model.model.norm.register_forward_hook(keep)
     samples = make_samples(8)
-    learner = Learner(model, loss=ClippedLoss(clip_low=9, clip_high=9), learning_rate=0.1, token_budget=10**6)
+    learner = Learner(
+        LogprobModel(model), loss=ClippedLoss(clip_low=9, clip_high=9), learning_rate=0.1, token_budget=10**6
+    )
     learner.accumulate(samples, totals_of(samples))
-    (states,) = kept
-    ordered = sorted(samples, key=lambda s: -max(t for t, on in enumerate(s.loss_mask) if on))  # as in the micro-batch
-    for row, sample in enumerate(ordered):
-        for position in range(states.shape[1]):
-            predicted = position + 1
-            is_action = predicted < len(sample.loss_mask) and sample.loss_mask[predicted]
-            norm = states.grad[row, position].abs().max().item()
-            assert (norm > 0.0) if is_action else (norm == 0.0), (row, position)
+    (states,) = kept  # one row, the samples one after the other, each cut after its last action token
+    ordered = split_by_tokens(samples, 10**6)[0]
+    predicts = []
+    for sample in ordered:
+        last = max(t for t, on in enumerate(sample.loss_mask) if on)
+        predicts += [*sample.loss_mask[1 : last + 1], False]
+    norms = states.grad[0].abs().amax(dim=-1).tolist()
+    assert len(norms) == len(predicts)
+    assert [norm > 0.0 for norm in norms] == predicts
+    assert {norm for norm, on in zip(norms, predicts, strict=True) if not on} == {0.0}
 
 
 def test_what_stands_beside_prompt_and_observation_tokens_changes_no_bit_of_the_gradient(
@@ -130,8 +144,8 @@ def test_samples_without_advantage_are_counted_in_the_denominator_but_not_comput
     samples = make_samples(4)
     silent = replace(samples[0], advantages=(0.0,) * len(samples[0].token_ids))
     rows: list[int] = []
-    learner = Learner(model, loss=ClippedLoss(9, 9), learning_rate=0.0, max_grad_norm=math.inf)
-    model.model.register_forward_hook(lambda _, inputs, output: rows.append(len(output.last_hidden_state)))
+    learner = Learner(LogprobModel(model), loss=ClippedLoss(9, 9), learning_rate=0.0, max_grad_norm=math.inf)
+    learner.forward.register_forward_hook(lambda _, inputs, output: rows.append(len(inputs[0].weights)))
     alone = learner.update(samples)
     both = learner.update([*samples, silent])
     assert rows == [4, 4]
@@ -147,7 +161,7 @@ def test_trap_a_step_without_signal_is_skipped_and_counted_and_divides_by_nothin
     model: PreTrainedModel, make_samples: Make, samples: str
 ) -> None:
     batch = [] if samples == "none" else [replace(s, advantages=(0.0,) * len(s.token_ids)) for s in make_samples(3)]
-    learner = Learner(model, loss=ClippedLoss(), learning_rate=0.1, weight_decay=0.5)
+    learner = Learner(LogprobModel(model), loss=ClippedLoss(), learning_rate=0.1, weight_decay=0.5)
     before = weights(model)
     for count in (1.0, 2.0):
         metrics = learner.update(batch)
@@ -161,7 +175,7 @@ def test_a_non_finite_step_leaves_the_weights_and_three_in_a_row_stop_training(
     model: PreTrainedModel, make_samples: Make
 ) -> None:
     samples = make_samples(3)
-    learner = Learner(model, loss=BrokenLoss(2), learning_rate=0.1, token_budget=10**6)
+    learner = Learner(LogprobModel(model), loss=BrokenLoss(2), learning_rate=0.1, token_budget=10**6)
     before = weights(model)
     for count in (1.0, 2.0):
         metrics = learner.update(samples)
@@ -180,7 +194,9 @@ def test_a_non_finite_step_leaves_the_weights_and_three_in_a_row_stop_training(
 
 def test_supervised_learning_memorises(model: PreTrainedModel, make_samples: Make) -> None:
     samples = make_samples(4)
-    learner = Learner(model, loss=CrossEntropyLoss(), learning_rate=0.01, warmup_steps=5, weight_decay=0.0)
+    learner = Learner(
+        LogprobModel(model), loss=CrossEntropyLoss(), learning_rate=0.01, warmup_steps=5, weight_decay=0.0
+    )
     losses = [learner.update(samples)["loss"] for _ in range(60)]
     assert losses[0] > 2.0
     assert losses[-1] < 0.1
@@ -188,7 +204,7 @@ def test_supervised_learning_memorises(model: PreTrainedModel, make_samples: Mak
 
 def test_metrics_and_warmup(model: PreTrainedModel, make_samples: Make) -> None:
     samples = make_samples(6)
-    learner = Learner(model, loss=ClippedLoss(), learning_rate=0.001, warmup_steps=4, token_budget=40)
+    learner = Learner(LogprobModel(model), loss=ClippedLoss(), learning_rate=0.001, warmup_steps=4, token_budget=40)
     metrics = learner.update(samples)
     assert {"loss", "grad_norm", "entropy", "clip_ratio/low_mean", "clip_ratio/high_mean"} <= metrics.keys()
     assert 0.0 < metrics["entropy"] <= math.log(23)
@@ -198,11 +214,7 @@ def test_metrics_and_warmup(model: PreTrainedModel, make_samples: Make) -> None:
 
 def test_the_gradient_norm_is_clipped(model: PreTrainedModel, make_samples: Make) -> None:
     """With SGD of rate 1 the weights move by the clipped gradient."""
-
-    def sgd(model: PreTrainedModel, *, learning_rate: float, **_: object) -> torch.optim.Optimizer:
-        return torch.optim.SGD(model.parameters(), lr=learning_rate)
-
-    learner = Learner(model, loss=ClippedLoss(), learning_rate=1.0, max_grad_norm=0.01, optimizer=sgd)
+    learner = Learner(LogprobModel(model), loss=ClippedLoss(), learning_rate=1.0, max_grad_norm=0.01, optimizer=sgd)
     before = weights(model)
     metrics = learner.update(make_samples(6))
     moved = math.sqrt(sum(((a - b) ** 2).sum().item() for a, b in zip(before, weights(model), strict=True)))
@@ -212,8 +224,8 @@ def test_the_gradient_norm_is_clipped(model: PreTrainedModel, make_samples: Make
 
 def test_bfloat16_autocast_stays_near(model: PreTrainedModel, make_samples: Make) -> None:
     samples = make_samples(6)
-    exact = Learner(model, loss=CrossEntropyLoss(), learning_rate=0.0).update(samples)
-    rough = Learner(model, loss=CrossEntropyLoss(), learning_rate=0.0, bf16=True).update(samples)
+    exact = Learner(LogprobModel(model), loss=CrossEntropyLoss(), learning_rate=0.0).update(samples)
+    rough = Learner(LogprobModel(model), loss=CrossEntropyLoss(), learning_rate=0.0, bf16=True).update(samples)
     assert rough["loss"] == pytest.approx(exact["loss"], rel=0.02)
     assert rough["loss"] != exact["loss"]
 
@@ -222,6 +234,70 @@ def test_trap_a_step_that_leaves_weights_that_are_not_finite_stops_training(
     model: PreTrainedModel, make_samples: Make
 ) -> None:
     """Loss and gradient are finite; it is the step itself that overflows."""
-    learner = Learner(model, loss=ClippedLoss(), learning_rate=1e39)
+    learner = Learner(LogprobModel(model), loss=ClippedLoss(), learning_rate=1e39)
     with pytest.raises(TrainingError, match=r"step 1 \(learning rate 1e\+39\).*not finite.*Lower the learning rate"):
         learner.update(make_samples(3))
+
+
+class LittleMemory(LogprobModel):
+    """Runs out of memory, as a GPU does, for micro-batches of more than `most` samples; half of the time only in the
+    backward pass, when a part of the gradient is there already."""
+
+    most = 2
+    passes = 0
+
+    def forward(self, batch: MicroBatch) -> LossInputs:
+        inputs = super().forward(batch)
+        self.passes += 1
+        if len(batch.weights) > self.most and self.passes % 2:
+            raise torch.OutOfMemoryError("out of memory")
+        if len(batch.weights) > self.most:
+            inputs.logprobs.register_hook(self.fail)
+        return inputs
+
+    def fail(self, gradient: torch.Tensor) -> None:
+        raise torch.OutOfMemoryError("out of memory")
+
+
+def test_out_of_memory_halves_the_micro_batches_and_repeats_the_step_with_the_same_gradient(
+    model: PreTrainedModel, make_samples: Make
+) -> None:
+    samples = make_samples(9)
+    start = weights(model)
+    Learner(LogprobModel(model), loss=ClippedLoss(), learning_rate=0.1, optimizer=sgd).update(samples)
+    expected = weights(model)
+    with torch.no_grad():
+        for parameter, value in zip(model.parameters(), start, strict=True):
+            parameter.copy_(value)
+    learner = Learner(LittleMemory(model), loss=ClippedLoss(), learning_rate=0.1, optimizer=sgd, token_budget=256)
+    learner.update(samples)
+    assert learner.token_budget < 256
+    assert learner.step == 1
+    for want, have in zip(expected, weights(model), strict=True):
+        torch.testing.assert_close(have, want, atol=1e-6, rtol=1e-5)
+
+
+def test_a_sample_that_does_not_fit_into_memory_ends_training_with_the_remedy(
+    model: PreTrainedModel, make_samples: Make
+) -> None:
+    forward = LittleMemory(model)
+    forward.most = 0
+    before = weights(model)
+    with pytest.raises(TrainingError, match=r"Memory ran out.*Lower learner.token_budget"):
+        Learner(forward, loss=ClippedLoss(), learning_rate=0.1).update(make_samples(3))
+    assert all(torch.equal(a, b) for a, b in zip(before, weights(model), strict=True))
+
+
+def test_the_last_batch_of_a_run_that_is_not_finite_is_dumped(
+    model: PreTrainedModel, make_samples: Make, tmp_path: Path
+) -> None:
+    samples, dump = make_samples(2), tmp_path / "non_finite.json"
+    learner = Learner(LogprobModel(model), loss=BrokenLoss(99), learning_rate=0.1, dump=dump)
+    learner.update(samples)
+    learner.update(samples)
+    assert not dump.exists()
+    with pytest.raises(TrainingError, match=re.escape(str(dump))):
+        learner.update(samples)
+    found = json.loads(dump.read_text())
+    assert [tuple(sample["token_ids"]) for sample in found["samples"]] == [sample.token_ids for sample in samples]
+    assert math.isnan(found["loss"])

@@ -18,7 +18,7 @@ from transformers import (
 
 from evoseek.errors import PolicyError
 from evoseek.learner import logprobs as logprobs_module
-from evoseek.learner.batch import pad
+from evoseek.learner.batch import make_batch
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.types import TrainingSample
 
@@ -61,15 +61,15 @@ def plain(model: PreTrainedModel, sample: TrainingSample, temperature: float) ->
 
 @pytest.mark.parametrize("architecture", ["llama", "gpt2", "gemma2", "cohere"])
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_logprobs_in_a_padded_batch_equal_a_plain_forward_of_each_sample(
+def test_logprobs_of_a_batch_equal_a_plain_forward_of_each_sample(
     architecture: str, temperature: float, make_samples: Callable[..., list[TrainingSample]]
 ) -> None:
     model, samples = build(architecture), make_samples(6)
-    batch = pad(samples, model.device)
-    logprobs, entropies = LogprobModel(model, temperature=temperature)(batch.token_ids, batch.loss_mask)
+    batch = make_batch(samples, model.device)
+    inputs = LogprobModel(model, temperature=temperature)(batch)
     for row, sample in enumerate(samples):
         expected = [values[: batch.token_ids.shape[1]] for values in plain(model, sample, temperature)]
-        for got, want in zip((logprobs[row], entropies[row]), expected, strict=True):
+        for got, want in zip((inputs.logprobs[row], inputs.entropies[row]), expected, strict=True):
             torch.testing.assert_close(got[: len(want)], want, atol=1e-5, rtol=0)
             assert not got[len(want) :].any()
 
@@ -78,8 +78,7 @@ def test_logprobs_in_a_padded_batch_equal_a_plain_forward_of_each_sample(
     ("architecture", "fits"), [("llama", True), ("gpt2", True), ("gemma2", False), ("cohere", False)]
 )
 def test_the_start_up_check_finds_models_whose_logits_are_more_than_their_head(architecture: str, fits: bool) -> None:
-    model = build(architecture)
-    assert (LogprobModel(model).head is model.get_output_embeddings()) == fits
+    assert LogprobModel(build(architecture)).applies_head == fits
 
 
 def test_a_model_that_sees_the_future_is_refused() -> None:
@@ -96,21 +95,72 @@ def test_the_head_never_sees_positions_that_predict_no_action(
     seen: list[int] = []
     score = LogprobModel(model)
     model.get_output_embeddings().register_forward_hook(lambda _, inputs, __: seen.append(inputs[0].shape[:-1].numel()))
-    batch = pad(make_samples(6), model.device)
-    score(batch.token_ids, batch.loss_mask)
+    seen.clear()
+    batch = make_batch(make_samples(6), model.device)
+    score(batch)
     assert seen == [int(batch.loss_mask.sum())]
 
 
+@pytest.mark.parametrize("entropy_gradient", [False, True])
 def test_chunks_give_the_same_logprobs_and_gradient(
-    model: PreTrainedModel, make_samples: Callable[..., list[TrainingSample]], monkeypatch: pytest.MonkeyPatch
+    model: PreTrainedModel,
+    make_samples: Callable[..., list[TrainingSample]],
+    monkeypatch: pytest.MonkeyPatch,
+    entropy_gradient: bool,
 ) -> None:
-    batch = pad(make_samples(6), model.device)
+    batch = make_batch(make_samples(6), model.device)
     results = []
     for limit in (1 << 24, 23 * 4):  # all at once; four positions at a time
-        monkeypatch.setattr(logprobs_module, "MAX_LOGITS", limit)
+        monkeypatch.setitem(logprobs_module.MAX_LOGITS, "cpu", limit)
         model.zero_grad()
-        logprobs, entropies = LogprobModel(model)(batch.token_ids, batch.loss_mask)
-        (logprobs**2).sum().backward()
-        results.append([logprobs.detach(), entropies, *(p.grad.clone() for p in model.parameters())])
+        inputs = LogprobModel(model, entropy_gradient=entropy_gradient)(batch)
+        ((inputs.logprobs**2).sum() + inputs.entropies.sum()).backward()
+        results.append([inputs.logprobs.detach(), inputs.entropies.detach(), *(p.grad for p in model.parameters())])
+        results[-1] = [tensor.clone() for tensor in results[-1]]
     for whole, chunked in zip(*results, strict=True):
         torch.testing.assert_close(whole, chunked, atol=1e-4, rtol=1e-5)
+
+
+def test_entropies_carry_a_gradient_only_if_asked(
+    model: PreTrainedModel, make_samples: Callable[..., list[TrainingSample]]
+) -> None:
+    """The gradient is that of the formula, written out for each sample."""
+    samples = make_samples(4)
+    batch = make_batch(samples, model.device)
+    assert not LogprobModel(model)(batch).entropies.requires_grad
+    LogprobModel(model, temperature=0.7, entropy_gradient=True)(batch).entropies.sum().backward()
+    got = [parameter.grad.clone() for parameter in model.parameters()]
+    model.zero_grad()
+    for sample in samples:
+        plain(model, sample, 0.7)[1].sum().backward()
+    for have, parameter in zip(got, model.parameters(), strict=True):
+        torch.testing.assert_close(have, parameter.grad, atol=1e-5, rtol=1e-4)
+
+
+def test_the_pass_keeps_far_less_than_the_logits_of_all_tokens(model: PreTrainedModel) -> None:
+    """Bytes kept for the backward pass of 512 tokens with a vocabulary of 4,096, chunks of 16 positions."""
+    vocabulary, length = 4096, 512
+    model.resize_token_embeddings(vocabulary)
+    ones = (1.0,) * length
+    sample = TrainingSample((1,) * length, (False, *(True,) * (length - 1)), ones, ones)
+    batch = make_batch([sample], model.device)
+    kept: dict[int, int] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    forward = LogprobModel(model)
+    with pytest.MonkeyPatch.context() as patch, torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        patch.setitem(logprobs_module.MAX_LOGITS, "cpu", 16 * vocabulary)
+        forward(batch)
+    assert sum(kept.values()) < length * vocabulary * 4 / 2
+
+
+def test_the_rest_of_the_inputs_is_the_batch_s(
+    model: PreTrainedModel, make_samples: Callable[..., list[TrainingSample]]
+) -> None:
+    batch = make_batch(make_samples(3), model.device)
+    inputs = LogprobModel(model)(batch)
+    names = ("rollout_logprobs", "old_logprobs", "advantages", "loss_mask", "weights", "ref_logprobs")
+    assert all(getattr(inputs, name) is getattr(batch, name) for name in names)

@@ -115,7 +115,7 @@ def test_the_policy_is_active_in_every_pass_and_no_longer(model: PreTrainedModel
         yield
         events.append("off")
 
-    model.model.register_forward_hook(lambda *_: events.append("pass"))
+    model.model.register_forward_hook(lambda *_: events.append("recorded" if torch.is_grad_enabled() else "pass"))
     forward = LogprobModel(model)
     events.clear()
     score(forward, make_samples(3), token_budget=1, active=active)

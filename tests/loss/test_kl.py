@@ -54,7 +54,7 @@ def test_both_estimate_the_same_divergence_without_bias(first: list, second: lis
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_added_to_a_loss(make_inputs: Callable[..., LossInputs], name: str) -> None:
     """A mask keeps infinities out; the weight multiplies the penalty and not the metric."""
-    logprobs = torch.tensor([[-1.0, -2.0, math.inf]], dtype=torch.float64, requires_grad=True)
+    logprobs = torch.tensor([[-1.0, -2.0, -math.inf]], dtype=torch.float64, requires_grad=True)
     mask = torch.tensor([[True, True, False]])
     inputs = make_inputs(
         logprobs,

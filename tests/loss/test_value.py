@@ -42,13 +42,14 @@ def test_an_infinite_clip_is_the_plain_squared_error() -> None:
     assert result.metrics["value/clip_frac"].item() == 0.0
 
 
-def test_before_the_first_step_nothing_is_clipped() -> None:
-    """Predictions equal to the old values: the gradient is v - R, also where rounding splits hairs."""
-    values = torch.linspace(-3.0, 3.0, 50).unsqueeze(0)
-    predictions, mask = values.clone().requires_grad_(), torch.ones(1, 50, dtype=torch.bool)
-    result = value_loss(predictions, values, torch.ones(1, 50), mask, clip=0.2)
+def test_within_the_clip_nothing_is_clipped() -> None:
+    """The gradient is v - R, and rounding of V + (v - V) is not taken for a clip."""
+    random = torch.Generator().manual_seed(0)
+    values, predictions = 0.3 * torch.randn(2, 1, 500, generator=random)
+    predictions.requires_grad_()
+    result = value_loss(predictions, values, torch.ones(1, 500), torch.ones(1, 500, dtype=torch.bool), clip=9.0)
     result.loss.backward()
-    torch.testing.assert_close(predictions.grad, (values - 1.0) / 50)
+    torch.testing.assert_close(predictions.grad, (predictions.detach() - 1.0) / 500)
     assert result.metrics["value/clip_frac"].item() == 0.0
 
 

@@ -15,8 +15,9 @@ from evoseek.errors import PolicyError
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.cross_entropy import CrossEntropyLoss
+from evoseek.policy.adapter_files import load_adapter
 from evoseek.policy.load import export_policy, load_policy, merged, save_policy
-from evoseek.policy.lora import add_adapter, load_adapter
+from evoseek.policy.lora import add_adapter
 from evoseek.policy.policy import Policy, base_of
 from evoseek.policy.sampler import TorchSampler
 from evoseek.policy.tiny_tokenizer import tiny_tokenizer
@@ -132,6 +133,18 @@ def test_only_the_active_adapter_requires_gradients(base: Policy) -> None:
             assert all("q_proj" in name or "down_proj" in name for name in names)
         assert trained(base) == set(weights(base, ".solver."))
     assert trained(base) == outside
+
+
+def test_an_adapter_added_later_on_other_layers_is_switched_too(base: Policy) -> None:
+    first = add_adapter(base, "first", rank=2, alpha=8.0, targets="q_proj")
+    before = logits(first)
+    second = add_adapter(base, "second", rank=2, alpha=8.0, targets="up_proj")
+    change(base)
+    for policy in (second, base):
+        with policy.active():
+            assert trained(base) == (set(weights(base, ".second.")) if policy is second else set())
+    assert torch.equal(logits(base), before)
+    assert (logits(second) - before).abs().max() > 0.1
 
 
 def test_an_error_inside_switches_back(base: Policy) -> None:
@@ -274,6 +287,8 @@ def test_saving_twice_gives_the_same_bytes(base: Policy, tmp_path: Path) -> None
     solver = pair(base)[1]
     save_policy(solver, tmp_path / "one")
     save_policy(load_policy(str(tmp_path / "one")), tmp_path / "two")
+    targets = json.loads((tmp_path / "one" / "adapter_config.json").read_text())["target_modules"]
+    assert targets == sorted(targets)  # not in the order of a set, which differs from process to process
     for path in (tmp_path / "one").iterdir():
         assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
 
@@ -417,6 +432,17 @@ def test_an_adapter_directory_that_cannot_be_used(
         load_policy(str(tmp_path))
 
 
+def test_an_adapter_on_the_output_head_is_refused(base: Policy, tmp_path: Path) -> None:
+    save_policy(add_adapter(base, "a", rank=2, alpha=4.0, targets="q_proj"), tmp_path)
+    edit(tmp_path, target_modules=["q_proj", "lm_head"])
+    head = "base_model.model.lm_head.lora_"
+    vocabulary = len(base.tokenizer)
+    parts = {f"{head}A.weight": torch.zeros(2, 32), f"{head}B.weight": torch.zeros(vocabulary, 2)}
+    rewrite(tmp_path, lambda tensors: tensors.update(parts))
+    with pytest.raises(PolicyError, match="changes the output head"):
+        load_policy(str(tmp_path))
+
+
 def test_an_adapter_of_another_program_has_pefts_usual_name(base: Policy, tmp_path: Path) -> None:
     solver = pair(base)[1]
     save_policy(solver, tmp_path)
@@ -461,6 +487,7 @@ def test_a_failed_load_leaves_the_base_as_it_was(base: Policy, tmp_path: Path) -
     with pytest.raises(PolicyError, match="does not fit"):
         load_adapter(plain, "b", tmp_path)
     assert set(plain.model.state_dict()) == names
+    assert trained(plain) == set(weights(plain, ""))
     assert torch.equal(logits(plain), logits(base))
     add_adapter(plain, "b", rank=2, alpha=4.0, targets=TARGETS)
     assert torch.equal(logits(plain), logits(base))

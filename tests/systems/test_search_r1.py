@@ -1,107 +1,77 @@
-"""The algorithm with scripted rollouts and a learner that records what it is given."""
+"""The loop with scripted rollouts and an update that records what it is given."""
 
 import asyncio
-import math
+import json
+from dataclasses import replace
 
 import pytest
 
-from evoseek.env.prompts import load_prompts
-from evoseek.env.solver import SolverEnv
-from evoseek.policy.scripted import ScriptedSampler
-from evoseek.policy.tags import TagRenderer
-from evoseek.policy.tiny_tokenizer import tiny_tokenizer
-from evoseek.reward.functions import AnswerReward
-from evoseek.rollout.limits import Limits
-from evoseek.rollout.record import TrajectoryWriter, read_trajectories
+from evoseek.rollout.trajectory_json import group_to_json
 from evoseek.systems.search_r1 import SearchR1
-from evoseek.types import Question
 
-TOKENIZER = tiny_tokenizer()
-QUESTIONS = [Question("q0", "what is kalo?", ("meri",)), Question("q1", "what is meri?", ("kalo",))]
+ONE_RIGHT = {"q0/0": "meri", "q0/1": "kalo", "q1/0": "kalo", "q1/1": "kalo"}
 
 
-class Sampler(ScriptedSampler):
-    resets = 0
-
-    def reset(self):
-        self.resets += 1
-
-
-class Recorder:
-    def update(self, samples):
-        self.samples = samples
+class Update:
+    def __call__(self, step, groups):
+        self.step, self.groups = step, groups
         return {"loss": 0.25}
 
 
-def step(tmp_path, texts, number=1, **options):
-    script = {f"step-{number:06d}/{key}": [f"<answer> {text} </answer>"] for key, text in texts.items()}
-    sampler, learner = Sampler(script, TOKENIZER, logprob=-0.5), Recorder()
-    path = tmp_path / "trajectories.jsonl"
-    system = SearchR1(
-        questions=QUESTIONS,
-        env=SolverEnv([], load_prompts("tiny")),
-        renderer=TagRenderer(TOKENIZER),
-        sampler=sampler,
-        limits=Limits(),
-        reward=AnswerReward(),
-        learner=learner,
-        trajectories=TrajectoryWriter(path, TOKENIZER.decode),
-        seed=0,
-        questions_per_step=2,
-        group_size=options.pop("group_size", 2),
-        **options,
-    )
-    return asyncio.run(system.step(number)), sampler, learner, list(read_trajectories(path))
+@pytest.fixture
+def step(scripted, questions):
+    def run(texts, number=1, group_size=2):
+        rollouts, update, published = scripted(texts, number=number, group_size=group_size), Update(), []
+        system = SearchR1(questions[:2], rollouts, update, published.append, questions_per_step=2)
+        return asyncio.run(system.step(number)), update, published
+
+    return run
 
 
-ONE_RIGHT = {"q0/0": "meri", "q0/1": "kalo", "q1/0": "meri", "q1/1": "meri"}
-
-
-def test_advantages_are_group_relative(tmp_path):
-    """Rewards 1, 0 (mean 0.5, std 0.7071): +-0.7071; rewards 0, 0: no signal."""
-    report, _, learner, _ = step(tmp_path, ONE_RIGHT)
-    found = {}
-    for sample in learner.samples:
-        found.setdefault(sample.group.rsplit("/", 1)[1], []).append({a for a in sample.advantages if a} or {0.0})
-    assert found["q1"] == [{0.0}, {0.0}]
-    assert [values.pop() for values in found["q0"]] == pytest.approx([math.sqrt(0.5), -math.sqrt(0.5)], abs=1e-5)
+def test_rollouts_are_scored_and_handed_to_the_update_and_then_the_new_policy_is_published(step):
+    report, update, published = step(ONE_RIGHT, number=7)
+    assert update.step == 7
+    rewards = {group.key: [outcome.reward for outcome in group.outcomes] for group in update.groups}
+    assert rewards == {"step-000007/q0": [1.0, 0.0], "step-000007/q1": [0.0, 0.0]}
+    assert published == [7]
     assert report.metrics["reward"] == 0.25
     assert report.metrics["loss"] == 0.25
+    assert report.metrics["rollout/num"] == 4
     assert report.num_rollouts == 4
 
 
-def test_scale_none_leaves_the_std_out(tmp_path):
-    _, _, learner, _ = step(tmp_path, ONE_RIGHT, scale="none")
-    assert {abs(value) for sample in learner.samples for value in sample.advantages} == {0.0, 0.5}
-
-
-def test_trap_failed_rollouts_leave_the_loss_and_the_baseline(tmp_path):
-    """Rewards [1, invalid, 0, 0] without std: 2/3, -, -1/3, -1/3."""
+def test_failed_rollouts_are_reported(step):
     texts = {"q0/0": "meri", "q0/2": "kalo", "q0/3": "kalo"} | {f"q1/{n}": "meri" for n in range(4)}
-    report, _, learner, _ = step(tmp_path, texts, scale="none", group_size=4)
-    values = [max(s.advantages, key=abs) for s in learner.samples if s.group.endswith("q0")]
-    assert values == pytest.approx([2 / 3, -1 / 3, -1 / 3])
+    report, _, _ = step(texts, group_size=4)
     assert len(report.failures) == 1
     assert report.metrics["rollout/invalid_frac"] == 1 / 8
 
 
-def test_what_was_sampled_is_what_is_trained_on(tmp_path):
-    _, sampler, learner, _ = step(tmp_path, ONE_RIGHT)
-    given = {tuple(completion.token_ids) for completion in sampler.completions}
-    for sample in learner.samples:
-        actions = tuple(t for t, acts in zip(sample.token_ids, sample.loss_mask, strict=True) if acts)
-        assert actions in given
-        assert {p for p, acts in zip(sample.rollout_logprobs, sample.loss_mask, strict=True) if acts} == {-0.5}
+def test_every_rollout_is_recorded_under_its_id(step, records):
+    step(ONE_RIGHT, number=12)
+    assert sorted(record.trajectory.id for record in records()) == [f"step-000012/{key}" for key in sorted(ONE_RIGHT)]
+    assert {record.step for record in records()} == {12}
 
 
-def test_the_new_policy_is_published(tmp_path):
-    report, sampler, _, _ = step(tmp_path, dict.fromkeys(ONE_RIGHT, "meri"), number=7)
-    assert sampler.policy_version == 7
-    assert sampler.resets == 1
-    assert report.metrics["frac_reward_zero_std"] == 1.0
+class TwoRanks:
+    """The first of two ranks; `other` is what the second one has."""
+
+    rank, size, is_first = 0, 2, True
+
+    def __init__(self, other):
+        self.other = other
+
+    def gather(self, value):
+        return [value, self.other]
 
 
-def test_every_rollout_is_recorded_under_its_id(tmp_path):
-    _, _, _, records = step(tmp_path, ONE_RIGHT, number=12)
-    assert sorted(record.trajectory.id for record in records) == [f"step-000012/{key}" for key in sorted(ONE_RIGHT)]
-    assert {record.step for record in records} == {12}
+def test_several_ranks_take_a_share_each_and_all_have_all_groups_in_order(scripted, groups_of, questions):
+    alone = groups_of(ONE_RIGHT)
+    second = json.loads(json.dumps([group_to_json(alone[1])]))
+    shared = replace(scripted(ONE_RIGHT), ranks=TwoRanks(second))
+    together = asyncio.run(shared(questions[:2], 1))
+    assert [group.key for group in together] == [group.key for group in alone]
+    for mine, theirs in zip(together, alone, strict=True):
+        assert mine.outcomes == theirs.outcomes
+        assert [t.segments for t in mine.trajectories] == [t.segments for t in theirs.trajectories]
+    assert len(shared.sampler.completions) == 2  # q0's alone

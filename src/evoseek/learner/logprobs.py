@@ -15,7 +15,9 @@ from evoseek.learner.batch import MicroBatch
 from evoseek.learner.packing import action_states, at_actions, at_least_float32, packing_limit
 from evoseek.loss.base import LossInputs
 
-MAX_LOGITS = 1 << 24  # logits alive at once (64 MiB in float32); beyond, they are recomputed in the backward pass
+# Logits alive at once (64 MiB, 512 MiB in float32); beyond, they are recomputed in the backward pass. Each chunk adds
+# to the whole gradient of the head: on a GPU that takes longer than the products themselves if a chunk has few rows.
+MAX_LOGITS = {"cpu": 1 << 24, "cuda": 1 << 27}
 
 
 class LogprobModel(nn.Module):
@@ -64,7 +66,7 @@ class LogprobModel(nn.Module):
 
     def _score(self, states: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Logprobs and entropies [M] at M positions, in chunks when their logits would be too large to keep."""
-        rows = max(1, MAX_LOGITS // self.config.vocab_size)
+        rows = max(1, MAX_LOGITS.get(states.device.type, 1 << 24) // self.config.vocab_size)
         if len(states) <= rows:
             return self._score_chunk(states, targets)
         chunks = [
@@ -79,10 +81,16 @@ class LogprobModel(nn.Module):
 
     def _score_chunk(self, states: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         logits = cast("nn.Module", self.model.get_output_embeddings())(states) if self.applies_head else states
-        log_p = (at_least_float32(logits) / self.temperature).log_softmax(dim=-1)
-        with torch.set_grad_enabled(self.entropy_gradient and torch.is_grad_enabled()):
-            entropies = -(log_p.exp() * log_p).sum(dim=-1)
-        return log_p.gather(-1, targets.unsqueeze(-1)).squeeze(-1), entropies
+        scaled = at_least_float32(logits)
+        if self.temperature != 1.0:
+            scaled = scaled / self.temperature
+        log_p = scaled.log_softmax(dim=-1)
+        del logits, scaled  # the last references: only log_p is needed from here on
+        logprobs = log_p.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+        if self.entropy_gradient:
+            return logprobs, -(log_p.exp() * log_p).sum(dim=-1)
+        with torch.no_grad():
+            return logprobs, -log_p.exp().mul_(log_p).sum(dim=-1)
 
 
 @torch.no_grad()

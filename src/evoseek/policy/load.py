@@ -24,15 +24,8 @@ from transformers.utils import logging
 
 from evoseek.errors import PolicyError
 from evoseek.files import replace_directory
-from evoseek.policy.lora import (
-    CONFIG,
-    adapter_name,
-    base_name,
-    is_adapter,
-    load_adapter,
-    plain_model,
-    save_adapter,
-)
+from evoseek.policy.adapter_files import CONFIG, adapter_name, base_name, is_adapter, load_adapter, save_adapter
+from evoseek.policy.lora import plain_model
 from evoseek.policy.policy import Policy, has_adapters
 
 _PLAIN_TOKENIZERS = ("PreTrainedTokenizerFast", "TokenizersBackend")
@@ -48,9 +41,9 @@ def tiny_policy_dir() -> Path:
 def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32") -> Policy:
     """Load a policy by directory, by Hugging Face name, or `tiny` for the one that the package carries.
 
-    A directory may hold a model, or an adapter (see policy.lora), whose base is then loaded too. Weights are read from
-    safetensors only (nothing is unpickled, no code of the model's is run). The model is in evaluation mode. Raises
-    PolicyError.
+    A directory may hold a model or an adapter (policy.adapter_files), whose base is then loaded too. Weights are read
+    from safetensors only (nothing is unpickled, no code of the model's is run). The model is in evaluation mode.
+    Raises PolicyError.
     """
     if dtype not in _DTYPES:
         raise PolicyError(f"got dtype '{dtype}' for policy '{name_or_dir}', expected one of {', '.join(_DTYPES)}.")
@@ -75,8 +68,6 @@ def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32"
             "safetensors weights and a tokenizer. Check the name and the network, or download the model and give its "
             "directory."
         ) from error
-    if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token
     return Policy(model, tokenizer, name_or_dir)
 
 
@@ -160,6 +151,8 @@ def _load_tokenizer(source: str) -> PreTrainedTokenizerBase:
     path = Path(source).expanduser()
     if path.is_dir() and not any((path / name).is_file() for name in names):
         raise OSError(f"the directory has no tokenizer ({' or '.join(names)})")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
 
 

@@ -1,29 +1,21 @@
-"""LoRA (arXiv 2106.09685): a policy that is a low-rank change of a frozen base, made and kept with peft.
+"""LoRA (arXiv 2106.09685): a policy that is a low-rank change of a frozen base, made with peft.
 
     W x  becomes  W x + (alpha / rank) B A x        A: [rank, in], random;  B: [out, rank], zero at first
 
 for the linear layers of a model's body. The output head and the embeddings are never adapted: the learner and the
-sampler use them on their own. Adapters are kept in peft's own layout, so that transformers and peft load them too:
-
-    adapter_config.json          rank, alpha, targets, and the name or place of the base
-    adapter_model.safetensors    A and B of every layer
-    evoseek.json                 the adapter's name, and the base's fingerprint, by which another base is told
+sampler use them on their own.
 """
 
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
@@ -34,12 +26,7 @@ from evoseek.policy.policy import Policy, find_adapter_layers, has_adapters
 if TYPE_CHECKING:
     from peft import LoraConfig
 
-CONFIG, WEIGHTS, NOTES = "adapter_config.json", "adapter_model.safetensors", "evoseek.json"
 ALL_LINEAR = "all-linear"
-
-_PREFIX = "base_model.model."  # peft's, in files
-_PLAIN = re.compile(rf"{re.escape(_PREFIX)}.+\.lora_[AB]\.weight")
-_PROBED = 64  # values of each of the base's tensors that its fingerprint looks at
 
 
 def add_adapter(
@@ -52,7 +39,7 @@ def add_adapter(
     device. The adapter's weights are float32 whatever the base's are. Raises PolicyError if peft is not installed, the
     name is taken or no name, or a target is no linear layer of the model's body.
     """
-    _check_free(policy.model, name)
+    check_free(policy.model, name)
     if rank < 1 or not alpha > 0:
         raise PolicyError(f"got an adapter of rank {rank} and alpha {alpha}; expected a rank of 1 or more, alpha > 0.")
     config = _lora_config(
@@ -60,81 +47,8 @@ def add_adapter(
     )
     with torch.random.fork_rng(devices=[]):  # peft draws on the CPU
         torch.manual_seed(seed)
-        _inject(policy.model, name, config)
+        inject_adapter(policy.model, name, config)
     return replace(policy, adapter=name)
-
-
-def load_adapter(policy: Policy, name: str, directory: Path) -> Policy:
-    """A policy that is `policy`'s model with the adapter of a directory over it; see `add_adapter`.
-
-    Raises PolicyError also if the directory cannot be read, holds more than plain LoRA, or was made for another base.
-    """
-    _check_free(policy.model, name)
-    config, tensors = _read(directory)
-    expected = _read_notes(directory).get("base_fingerprint")
-    comparable = policy.model.dtype in (torch.float32, torch.bfloat16)
-    if expected and comparable and expected != fingerprint(policy.model, policy.model.state_dict()):
-        raise _does_not_fit(directory, policy, "its base had other weights")
-    try:
-        _inject(policy.model, name, config)
-        parameters = {_file_key(key, name): value for key, value in _adapter_parameters(policy.model, name).items()}
-        if parameters.keys() != tensors.keys():
-            raise ValueError(f"{min(parameters.keys() ^ tensors.keys())} is only in one of them")
-        with torch.no_grad():
-            for key, parameter in parameters.items():
-                parameter.copy_(tensors[key])
-    except (ValueError, RuntimeError) as error:  # of peft, that finds no such layers; of torch, for a wrong shape
-        _remove(policy.model, name)
-        raise _does_not_fit(directory, policy, str(error)) from error
-    return replace(policy, adapter=name)
-
-
-def save_adapter(policy: Policy, directory: Path, state_dict: Mapping[str, torch.Tensor] | None = None) -> None:
-    """Write the policy's adapter into an existing directory. `state_dict` is the model's whole state where the model
-    itself holds only a part of it.
-
-    Raises PolicyError if the base was never loaded from anywhere, so that nothing could be named to load it from.
-    """
-    name, model = str(policy.adapter), policy.model
-    state = model.state_dict() if state_dict is None else state_dict
-    config = cast("LoraConfig", copy.copy(model.peft_config[name]))
-    config.inference_mode = True
-    config.target_modules = sorted(cast("set[str]", config.target_modules))  # pyright: ignore[reportAttributeAccessIssue]
-    config.base_model_name_or_path = str(model.name_or_path)
-    if not config.base_model_name_or_path:
-        raise PolicyError(
-            f"the adapter '{name}' cannot be saved: its base was made in memory, and an adapter only says where its "
-            "base is. Save the base with save_policy, load it with load_policy, and put the adapter on that."
-        )
-    config.save_pretrained(str(directory))
-    names = set(_adapter_parameters(model, name))
-    tensors = {_file_key(key, name): value.detach().contiguous() for key, value in state.items() if key in names}
-    save_file(tensors, directory / WEIGHTS, metadata={"format": "pt"})
-    notes = {"adapter": name, "base_fingerprint": fingerprint(model, state)}
-    (directory / NOTES).write_text(json.dumps(notes, indent=2) + "\n", encoding="utf-8")
-
-
-def is_adapter(directory: Path) -> bool:
-    """Whether a directory holds an adapter."""
-    return (directory / CONFIG).is_file()
-
-
-def base_name(directory: Path) -> str:
-    """The name or place of the base that an adapter directory's adapter goes on. Raises PolicyError."""
-    try:
-        name = json.loads((directory / CONFIG).read_text(encoding="utf-8"))["base_model_name_or_path"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _unreadable(directory, f"{CONFIG}: {type(error).__name__}: {error}") from error
-    if not isinstance(name, str) or not name:
-        raise _unreadable(directory, f"{CONFIG} names no base (base_model_name_or_path is {name!r})")
-    if is_adapter(Path(name).expanduser()):
-        raise _unreadable(directory, f"its base '{name}' is itself an adapter; merge that first (evoseek export)")
-    return name
-
-
-def adapter_name(directory: Path) -> str:
-    """The name that the adapter of a directory had when it was saved; peft's usual one if that was not noted."""
-    return str(_read_notes(directory).get("adapter", "default"))
 
 
 def plain_model(policy: Policy) -> PreTrainedModel:
@@ -155,22 +69,57 @@ def plain_model(policy: Policy) -> PreTrainedModel:
                     "earlier checkpoint."
                 ) from error
     _strip(model)
-    return model.requires_grad_(True)
+    return model
 
 
-def fingerprint(model: PreTrainedModel, state: Mapping[str, torch.Tensor]) -> str:
-    """A short text that tells bases apart: of every weight tensor of the base, name, shape and some values.
+def inject_adapter(model: PreTrainedModel, name: str, config: LoraConfig) -> None:
+    """Add an adapter to a model; it is on afterwards, and trained with float32 weights."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that there is another adapter: here that is meant
+        model.add_adapter(config, name)
+    for parameter in adapter_parameters(model, name).values():
+        parameter.data = parameter.data.float()
+    model.train(model.training)  # the new modules too
 
-    The values are rounded to bfloat16, so that a base loaded in float32 and in bfloat16 is the same one. A change that
-    spares all of the values looked at, or stays below the rounding, is not seen. `state` holds the model's weights.
-    """
-    digest = hashlib.sha256()
-    for name in sorted(name for name, _ in model.named_parameters() if ".lora_" not in name):
-        values = state[name].detach().flatten()
-        probed = values[torch.arange(_PROBED, device=values.device) * (len(values) - 1) // (_PROBED - 1)]
-        digest.update(f"{name.replace('.base_layer.', '.')} {tuple(state[name].shape)}".encode())
-        digest.update(probed.to(torch.bfloat16).view(torch.int16).cpu().numpy().tobytes())
-    return digest.hexdigest()
+
+def remove_adapter(model: PreTrainedModel, name: str) -> None:
+    """Take away what is there of an adapter whose making failed."""
+    configs: dict[str, Any] = getattr(model, "peft_config", {})
+    configs.pop(name, None)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"Adapter .* was active")
+        for layer in find_adapter_layers(model).values():
+            layer.delete_adapter(name)
+    if not configs:
+        _strip(model)
+
+
+def adapter_parameters(model: PreTrainedModel, name: str) -> dict[str, nn.Parameter]:
+    """The model's parameters that belong to an adapter, by name."""
+    ending = re.compile(rf"\.lora_[AB]\.{name}\.weight")
+    return {key: parameter for key, parameter in model.named_parameters() if ending.search(key)}
+
+
+def check_free(model: PreTrainedModel, name: str) -> None:
+    """Raise PolicyError unless an adapter of this name can be added."""
+    check_peft()
+    if not name.isidentifier() or "lora_" in name:
+        raise PolicyError(f"got {name!r} as an adapter's name; expected letters, digits and _, without 'lora_'.")
+    if has_adapters(model) and name in model.peft_config:
+        raise PolicyError(
+            f"the model has an adapter '{name}' already (it has {', '.join(model.peft_config)}). Choose another name."
+        )
+
+
+def check_peft() -> None:
+    """Raise PolicyError if peft is not installed."""
+    try:
+        import peft  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    except ImportError as error:
+        raise PolicyError(
+            "Adapters need peft, which is not installed. Install it with `pip install 'evoseek[lora]'`, or train all "
+            "weights (lora.rank = 0)."
+        ) from error
 
 
 def _targets(model: PreTrainedModel, targets: str | Sequence[str]) -> list[str]:
@@ -197,110 +146,16 @@ def _targets(model: PreTrainedModel, targets: str | Sequence[str]) -> list[str]:
     return sorted(asked)
 
 
-def _inject(model: PreTrainedModel, name: str, config: LoraConfig) -> None:
-    """Add an adapter to a model; it is on afterwards, and trained with float32 weights."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Already found a `peft_config`")
-        model.add_adapter(config, name)
-    for parameter in _adapter_parameters(model, name).values():
-        parameter.data = parameter.data.float()
-    model.train(model.training)  # the new modules too
-
-
-def _remove(model: PreTrainedModel, name: str) -> None:
-    """Take away what is there of an adapter whose making failed."""
-    configs: dict[str, Any] = getattr(model, "peft_config", {})
-    configs.pop(name, None)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=r"Adapter .* was active")
-        for layer in find_adapter_layers(model).values():
-            layer.delete_adapter(name)
-    if not configs:
-        _strip(model)
-
-
 def _strip(model: PreTrainedModel) -> None:
-    """Put the base's own layers back in the place of those that carry adapters."""
+    """Put the base's own layers back in the place of those that carry adapters; its weights may be trained again."""
     for path, layer in find_adapter_layers(model).items():
         model.set_submodule(path, layer.get_base_layer())
     model.__dict__.pop("peft_config", None)
     model._hf_peft_config_loaded = False  # pyright: ignore[reportPrivateUsage]
-
-
-def _adapter_parameters(model: PreTrainedModel, name: str) -> dict[str, nn.Parameter]:
-    ending = re.compile(rf"\.lora_[AB]\.{name}\.weight")
-    return {key: parameter for key, parameter in model.named_parameters() if ending.search(key)}
-
-
-def _file_key(key: str, adapter: str) -> str:
-    return _PREFIX + key.replace(f".{adapter}.weight", ".weight")
-
-
-def _read(directory: Path) -> tuple[LoraConfig, dict[str, torch.Tensor]]:
-    """Settings and tensors of an adapter directory. Raises PolicyError."""
-    _check_peft()
-    from peft import LoraConfig, PeftConfig
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            config = PeftConfig.from_pretrained(str(directory))
-        tensors = load_file(directory / WEIGHTS)
-    except Exception as error:  # what damaged files raise is not documented
-        raise _unreadable(directory, f"{type(error).__name__}: {error}") from error
-    foreign = [key for key in tensors if not _PLAIN.fullmatch(key)]
-    if not isinstance(config, LoraConfig) or foreign or not isinstance(config.init_lora_weights, bool):
-        kind = config.peft_type if not isinstance(config, LoraConfig) else foreign[0] if foreign else "its own init"
-        raise _unreadable(directory, f"it holds more or other than plain LoRA on linear layers ({kind})")
-    return config, tensors
-
-
-def _read_notes(directory: Path) -> dict[str, object]:
-    """What was noted besides; nothing of an adapter that another program wrote."""
-    path = directory / NOTES
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
-    except (OSError, ValueError, TypeError) as error:
-        raise _unreadable(directory, f"{NOTES}: {error}") from error
+    model.requires_grad_(True)
 
 
 def _lora_config(**settings: Any) -> LoraConfig:
     from peft import LoraConfig
 
     return LoraConfig(**settings)
-
-
-def _check_free(model: PreTrainedModel, name: str) -> None:
-    """Raise PolicyError unless an adapter of this name can be added."""
-    _check_peft()
-    if not name.isidentifier() or "lora_" in name:
-        raise PolicyError(f"got {name!r} as an adapter's name; expected letters, digits and _, without 'lora_'.")
-    if has_adapters(model) and name in model.peft_config:
-        raise PolicyError(
-            f"the model has an adapter '{name}' already (it has {', '.join(model.peft_config)}). Choose another name."
-        )
-
-
-def _check_peft() -> None:
-    try:
-        import peft  # noqa: F401  # pyright: ignore[reportUnusedImport]
-    except ImportError as error:
-        raise PolicyError(
-            "Adapters need peft, which is not installed. Install it with `pip install 'evoseek[lora]'`, or train all "
-            "weights (lora.rank = 0)."
-        ) from error
-
-
-def _unreadable(directory: Path, why: str) -> PolicyError:
-    return PolicyError(
-        f"the adapter in '{directory}' cannot be used: {why}. Expected a directory written by evoseek or peft with a "
-        f"plain LoRA adapter ({CONFIG}, {WEIGHTS}). Restore it from a copy, or merge the adapter with the tool that "
-        "made it and give the merged model."
-    )
-
-
-def _does_not_fit(directory: Path, policy: Policy, why: str) -> PolicyError:
-    return PolicyError(
-        f"the adapter in '{directory}' does not fit the base '{policy.name}': {why}. Give the base that the adapter "
-        f"was trained on (base_model_name_or_path in its {CONFIG})."
-    )

@@ -1,0 +1,111 @@
+"""Training by several processes that torchrun starts: one policy, one run, resumable by any number of them."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+pytestmark = pytest.mark.slow
+
+LOGS = ("metrics.jsonl", "trajectories.jsonl")
+WEIGHTS = "checkpoints/step-000004/policy/model.safetensors"
+
+
+def start(setting, run_dir, ranks, *more):
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    return subprocess.Popen(
+        [*launcher, "-m", "evoseek", *setting.train(run_dir, *more)],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def train(setting, run_dir, ranks, *more):
+    process = start(setting, run_dir, ranks, *more)
+    try:
+        output, _ = process.communicate(timeout=240)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 0, output
+    return output
+
+
+@pytest.fixture(scope="module")
+def whole(setting, tmp_path_factory):
+    """A run of two ranks that nothing interrupted."""
+    run = tmp_path_factory.mktemp("ranks") / "whole"
+    output = train(setting, run, 2)
+    assert output.count("step 4/4") == 1  # one of the two speaks
+    return run
+
+
+@pytest.fixture(scope="module")
+def killed(setting, tmp_path_factory):
+    """The same, killed some time after its second checkpoint."""
+    run = tmp_path_factory.mktemp("ranks") / "killed"
+    process = start(setting, run, 2)
+    deadline = time.monotonic() + 240
+    while not (run / "checkpoints/step-000002/state.json").exists():
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    return run
+
+
+def copy_of(run, place):
+    shutil.copytree(run, place)
+    return place
+
+
+def test_a_run_of_two_ranks_is_a_complete_run(whole):
+    rows = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows] == [0, 1, 2, 3, 4]
+    assert rows[4]["eval/n"] == 6
+    assert rows[1]["rollout/num"] == 12
+    assert len((whole / "trajectories.jsonl").read_text().splitlines()) == 4 * 12
+    model = AutoModelForCausalLM.from_pretrained(whole / "checkpoints/step-000004/policy")
+    assert all(torch.isfinite(parameter).all() for parameter in model.parameters())
+
+
+def test_one_rank_learns_the_same(setting, whole, tmp_path):
+    """Not the same bits (sums are in another order), but the same rollouts and nearly the same weights."""
+    train(setting, tmp_path / "one", 1)
+    assert_alike(tmp_path / "one", whole)
+
+
+def test_killed_on_two_ranks_and_resumed_on_two_gives_the_same_bits(setting, whole, killed, tmp_path):
+    run = copy_of(killed, tmp_path / "run")
+    assert "Resuming" in train(setting, run, 2)
+    for name in (*LOGS, WEIGHTS):
+        assert (run / name).read_bytes() == (whole / name).read_bytes(), name
+
+
+def test_killed_on_two_ranks_and_resumed_on_one(setting, whole, killed, tmp_path):
+    run = copy_of(killed, tmp_path / "run")
+    assert "Resuming" in train(setting, run, 1)
+    assert_alike(run, whole)
+
+
+def assert_alike(run, other):
+    ids = [
+        [json.loads(line)["segments"][-1]["ids"] for line in (path / "trajectories.jsonl").read_text().splitlines()]
+        for path in (run, other)
+    ]
+    assert ids[0] == ids[1]
+    mine, theirs = load_file(run / WEIGHTS), load_file(other / WEIGHTS)
+    for name, value in mine.items():
+        torch.testing.assert_close(value, theirs[name], atol=1e-4, rtol=1e-3)

@@ -1,0 +1,202 @@
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from transformers import (
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    PreTrainedModel,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+from evoseek.learner import row
+from evoseek.learner.batch import make_batch, split_by_tokens
+from evoseek.learner.logprobs import LogprobModel
+from evoseek.types import TrainingSample
+
+Make = Callable[..., list[TrainingSample]]
+SIZES = {
+    "vocab_size": 23,
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "initializer_range": 0.3,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+WINDOW = 20
+
+
+def build(architecture: str, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
+    torch.manual_seed(0)
+    match architecture:
+        case "qwen2":
+            model = Qwen2ForCausalLM(Qwen2Config(**SIZES))
+        case "llama":
+            model = LlamaForCausalLM(LlamaConfig(**SIZES))
+        case "qwen3":
+            model = Qwen3ForCausalLM(Qwen3Config(**SIZES, head_dim=8))
+        case "gpt2":  # has no operation that rounds to float32
+            config = GPT2Config(
+                vocab_size=23, n_embd=16, n_layer=2, n_head=2, bos_token_id=1, eos_token_id=2, initializer_range=0.3
+            )
+            model = GPT2LMHeadModel(config)
+        case "mistral":  # slides over a window
+            model = MistralForCausalLM(MistralConfig(**SIZES, sliding_window=WINDOW))
+        case _:  # caps its attention softly
+            model = Gemma2ForCausalLM(
+                Gemma2Config(**SIZES, head_dim=8, attn_logit_softcapping=5.0, attn_implementation="eager")
+            )
+    return model.eval().to(dtype)
+
+
+def gradients(model: PreTrainedModel) -> list[torch.Tensor]:
+    result = [parameter.grad.clone() for parameter in model.parameters()]
+    model.zero_grad()
+    return result
+
+
+def each_by_itself(model: PreTrainedModel, samples: list[TrainingSample]) -> list[torch.Tensor]:
+    """The logprobs of each sample's actions from the model's own logits; leaves the gradient of their squares' sum."""
+    results = []
+    for sample in samples:
+        ids = torch.tensor(sample.token_ids)
+        log_p = model(ids[None], use_cache=False).logits[0, :-1].log_softmax(-1)
+        logprobs = log_p.gather(-1, ids[1:, None])[:, 0][torch.tensor(sample.loss_mask)[1:]]
+        (logprobs**2).sum().backward()
+        results.append(logprobs.detach())
+    return results
+
+
+def together(forward: LogprobModel, samples: list[TrainingSample]) -> list[torch.Tensor]:
+    """The same from one micro-batch."""
+    inputs = forward(make_batch(samples, torch.device("cpu")))
+    (inputs.logprobs**2).sum().backward()
+    return [row[mask].detach() for row, mask in zip(inputs.logprobs, inputs.loss_mask, strict=True)]
+
+
+def largest_difference(ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> float:
+    """Relative to the largest number."""
+    scale = max(tensor.abs().max().item() for tensor in theirs)
+    return max((a - b).abs().max().item() for a, b in zip(ours, theirs, strict=True)) / scale
+
+
+@pytest.mark.parametrize(
+    ("architecture", "dtype", "packs", "tolerance"),
+    [
+        ("qwen2", torch.float32, True, 1e-5),
+        ("llama", torch.float32, True, 1e-5),
+        ("qwen3", torch.float32, True, 1e-5),
+        ("gpt2", torch.float32, True, 1e-5),
+        ("gpt2", torch.float64, True, 1e-10),
+        ("gemma2", torch.float32, False, 1e-5),
+    ],
+)
+def test_a_packed_row_with_shared_prompts_equals_each_sample_by_itself(
+    architecture: str, dtype: torch.dtype, packs: bool, tolerance: float, make_samples: Make
+) -> None:
+    model, samples = build(architecture, dtype), make_samples(8, shared=18)
+    forward = LogprobModel(model)
+    assert (forward.packing_limit > 0) == packs
+    assert any(make_batch(samples, torch.device("cpu")).row.shared)
+    expected = each_by_itself(model, samples)
+    expected_gradients = gradients(model)
+    assert largest_difference(together(forward, samples), expected) < tolerance
+    assert largest_difference(gradients(model), expected_gradients) < tolerance
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(1, 9), st.integers(0, 1000), st.sampled_from([0, 3, 16, 25]), st.integers(1, 200))
+def test_any_split_into_micro_batches_gives_the_same_gradient(
+    make_samples: Make, count: int, seed: int, shared: int, budget: int
+) -> None:
+    model, samples = build("gpt2", torch.float64), make_samples(count, seed, shared)
+    each_by_itself(model, samples)
+    expected = gradients(model)
+    forward = LogprobModel(model)
+    for part in split_by_tokens(samples, budget):
+        together(forward, part)
+    assert largest_difference(gradients(model), expected) < 1e-10
+
+
+@pytest.mark.parametrize("shared", [0, 18])
+def test_no_sample_sees_another(model: PreTrainedModel, make_samples: Make, shared: int) -> None:
+    """Other tokens in one sample, behind the prompt that it shares, change no bit of the others' logprobs."""
+    samples, forward = make_samples(8, shared=shared), LogprobModel(model)
+    for number in (0, 3):
+        changed = list(samples)
+        prompt = samples[number].loss_mask.index(True)
+        ids = [*samples[number].token_ids[:prompt], *((t + 1) % 23 for t in samples[number].token_ids[prompt:])]
+        changed[number] = replace(samples[number], token_ids=tuple(ids))
+        before, after = together(forward, samples), together(forward, changed)
+        for other, (one, two) in enumerate(zip(before, after, strict=True)):
+            assert torch.equal(one, two) == (other != number)
+
+
+def test_a_prompt_that_is_shared_is_computed_once(model: PreTrainedModel, make_samples: Make) -> None:
+    seen: list[int] = []
+    model.model.norm.register_forward_hook(lambda _, inputs, __: seen.append(inputs[0].shape[:-1].numel()))
+    samples, forward = make_samples(8, shared=18), LogprobModel(model)
+    seen.clear()
+    together(forward, samples)
+    assert seen == [sum(row.trained_length(sample) for sample in samples) - 3 * 18]
+
+
+def test_samples_longer_than_a_sliding_window_get_padded_rows(make_samples: Make) -> None:
+    """Both ways are right; which one it was shows in the shape of what goes through the model."""
+    model = build("mistral")
+    forward = LogprobModel(model)
+    assert forward.packing_limit == WINDOW
+    shapes: list[int] = []
+    model.model.norm.register_forward_hook(lambda _, inputs, __: shapes.append(len(inputs[0])))
+    for samples, rows in ((make_samples(6), {1}), (make_samples(6, shared=22), {6})):
+        expected = each_by_itself(model, samples)
+        expected_gradients = gradients(model)
+        shapes.clear()
+        assert largest_difference(together(forward, samples), expected) < 1e-5
+        assert largest_difference(gradients(model), expected_gradients) < 1e-5
+        assert set(shapes) == rows
+
+
+def test_attention_that_is_capped_is_never_packed_however_little_it_shows() -> None:
+    config = Gemma2Config(**SIZES, head_dim=8, attn_logit_softcapping=1e4, attn_implementation="eager")
+    assert LogprobModel(Gemma2ForCausalLM(config).eval()).packing_limit == 0
+
+
+def test_a_model_with_a_layer_that_attends_in_a_way_of_its_own_is_not_packed(model: PreTrainedModel) -> None:
+    class Silent(torch.nn.Module):
+        def forward(self, hidden_states: torch.Tensor, **_: object) -> tuple[torch.Tensor, None]:
+            return torch.zeros_like(hidden_states), None
+
+    model.model.layers[1].self_attn = Silent()
+    assert LogprobModel(model).packing_limit == 0
+
+
+def test_a_window_that_no_layer_uses_limits_nothing() -> None:
+    unused = Qwen2ForCausalLM(Qwen2Config(**SIZES, sliding_window=WINDOW, use_sliding_window=False)).eval()
+    used = Qwen2ForCausalLM(
+        Qwen2Config(**SIZES, sliding_window=WINDOW, use_sliding_window=True, max_window_layers=1)
+    ).eval()
+    assert LogprobModel(unused).packing_limit > 1 << 40
+    assert LogprobModel(used).packing_limit == WINDOW
+
+
+def test_the_model_has_its_own_attention_back_after_a_pass(model: PreTrainedModel, make_samples: Make) -> None:
+    usual = model.config._attn_implementation
+    together(LogprobModel(model), make_samples(2))
+    assert model.config._attn_implementation == usual

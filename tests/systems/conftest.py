@@ -1,0 +1,77 @@
+"""Scripted rollouts, and a learner that records what it is given."""
+
+import asyncio
+from functools import partial
+
+import pytest
+
+from evoseek.env.prompts import load_prompts
+from evoseek.env.solver import SolverEnv
+from evoseek.policy.scripted import ScriptedSampler
+from evoseek.policy.tags import TagRenderer
+from evoseek.policy.tiny_tokenizer import tiny_tokenizer
+from evoseek.reward.functions import AnswerReward
+from evoseek.rollout.limits import Limits
+from evoseek.rollout.record import TrajectoryWriter, read_trajectories
+from evoseek.systems.search_r1 import QuestionRollouts
+from evoseek.types import Question
+
+TOKENIZER = tiny_tokenizer()
+
+
+def make_rollouts(path, texts, *, number=1, group_size=2):
+    script = {f"step-{number:06d}/{key}": [f"<answer> {text} </answer>"] for key, text in texts.items()}
+    return QuestionRollouts(
+        env=SolverEnv([], load_prompts("tiny")),
+        renderer=TagRenderer(TOKENIZER),
+        sampler=ScriptedSampler(script, TOKENIZER, logprob=-0.5),
+        limits=Limits(),
+        reward=AnswerReward(),
+        trajectories=TrajectoryWriter(path / "trajectories.jsonl", TOKENIZER.decode),
+        seed=0,
+        group_size=group_size,
+    )
+
+
+class Recorder:
+    """A learner that keeps the batches it is given; its loss is 0.25 in the first update, 0.5 in the second, ..."""
+
+    def __init__(self):
+        self.batches = []
+
+    def update(self, samples):
+        self.batches.append(list(samples))
+        return {"loss": len(self.batches) / 4, "learner/skipped_no_signal": float(len(self.batches))}
+
+
+@pytest.fixture
+def questions():
+    return [Question(f"q{n}", f"what is {name}?", ("meri",)) for n, name in enumerate(("kalo", "vesu", "tora", "lina"))]
+
+
+@pytest.fixture
+def scripted(tmp_path):
+    """`scripted({"q0/0": "meri", ...}, number=1, group_size=2)`: rollouts that give one answer each, by question and
+    index, all with logprob -0.5; one that is not scripted fails. "meri" is right."""
+    return partial(make_rollouts, tmp_path)
+
+
+@pytest.fixture
+def groups_of(scripted, questions):
+    """The scored groups of such rollouts, of the first `n` questions."""
+
+    def groups(texts, *, n=2, **options):
+        return asyncio.run(scripted(texts, **options)(questions[:n], 1))
+
+    return groups
+
+
+@pytest.fixture
+def records(tmp_path):
+    """What was written of them."""
+    return lambda: list(read_trajectories(tmp_path / "trajectories.jsonl"))
+
+
+@pytest.fixture
+def recorder():
+    return Recorder()

@@ -1,0 +1,66 @@
+"""The filter and its bounded refill, with scripted rollouts."""
+
+import asyncio
+
+import pytest
+
+from evoseek.systems.dspo import DSPO
+from evoseek.systems.question_order import questions_of_step
+
+
+class Update:
+    def __call__(self, step, groups):
+        self.groups = groups
+        return {}
+
+
+@pytest.fixture
+def step(scripted, questions):
+    def run(right, *, per_step=2, limit=2, number=1):
+        """`right[id]` of a question's two rollouts succeed."""
+        texts = {f"{q.id}/{n}": "meri" if n < right[q.id] else "kalo" for q in questions for n in range(2)}
+        rollouts, update = scripted(texts, number=number), Update()
+        system = DSPO(questions, rollouts, update, lambda _: None, per_step, limit=limit)
+        return asyncio.run(system.step(number)), update
+
+    return run
+
+
+def order(questions, number=1):
+    return [question.id for question in questions_of_step(questions, seed=0, step=number, size=4)]
+
+
+def test_groups_without_a_signal_are_replaced_by_the_next_questions(step, questions):
+    first, second, third, fourth = order(questions)
+    report, update = step({first: 0, second: 1, third: 1, fourth: 1})
+    assert [group.key.split("/")[1] for group in update.groups] == [second, third]
+    assert report.num_rollouts == 6  # two questions, then one: the fourth is not needed
+    assert report.metrics["rollout/filter/kept"] == 2
+    assert report.metrics["rollout/filter/drawn"] == 3
+    assert report.metrics["rollout/filter/all_wrong"] == 1
+
+
+def test_the_bound_ends_it_with_a_smaller_batch(step, questions):
+    first, *rest = order(questions)
+    report, update = step({first: 1} | dict.fromkeys(rest, 2))
+    assert len(update.groups) == 1
+    assert report.num_rollouts == 8
+    assert report.metrics["rollout/filter/missing"] == 1
+
+
+def test_trap_nothing_has_a_signal_and_nothing_hangs(step, questions):
+    report, update = step(dict.fromkeys(order(questions), 0))
+    assert list(update.groups) == []
+    assert report.metrics["frac_reward_zero_std"] == 1.0
+    assert report.num_rollouts == 8
+
+
+def test_no_more_questions_are_drawn_than_there_are(step, questions):
+    report, _ = step(dict.fromkeys(order(questions), 2), per_step=3, limit=4)
+    assert report.num_rollouts == 8
+
+
+def test_a_batch_that_is_full_at_once_costs_nothing_more(step, questions):
+    report, update = step(dict.fromkeys(order(questions, 5), 1), number=5)
+    assert report.num_rollouts == 4
+    assert [group.key.split("/")[1] for group in update.groups] == order(questions, 5)[:2]

@@ -1,0 +1,195 @@
+"""Every setting reaches the object that it is for."""
+
+import asyncio
+
+import pytest
+
+from evoseek.assemble_training import make_loss, training_loop
+from evoseek.config import load_config
+from evoseek.corpus.questions import save_questions
+from evoseek.credit.rloo import leave_one_out_advantages
+from evoseek.errors import ConfigError
+from evoseek.loss.clipped import ClippedLoss
+from evoseek.loss.entropy import WithEntropy
+from evoseek.loss.importance import WithImportance
+from evoseek.loss.kl import WithKL
+from evoseek.loss.reinforce import ReinforceLoss
+from evoseek.loss.sequence import SequenceLoss
+from evoseek.loss.value import ValueLoss
+from evoseek.rollout.limits import Limits
+from evoseek.runs import RunDirectory
+from evoseek.search.lexical import LexicalIndex
+from evoseek.systems.dspo import DSPO
+from evoseek.systems.ppo import PPOUpdate
+from evoseek.types import Passage, Question, ToolCall
+
+OPTIONS = {
+    "search.top_k": 2,
+    "questions.per_step": 3,
+    "rollout.group_size": 5,
+    "rollout.temperature": 0.75,
+    "rollout.slots": 7,
+    "rollout.max_turns": 4,
+    "rollout.max_tool_calls": 3,
+    "rollout.max_tokens_per_turn": 6,
+    "rollout.max_total_tokens": 90,
+    "rollout.deadline_s": 50.0,
+    "reward.metric": "f1",
+    "algorithm.scale": "none",
+    "algorithm.clip_low": 0.15,
+    "algorithm.clip_high": 0.35,
+    "algorithm.aggregate": "sequence-sum",
+    "learner.learning_rate": 1e-5,
+    "learner.warmup_steps": 9,
+    "learner.weight_decay": 0.07,
+    "learner.betas": [0.8, 0.95],
+    "learner.max_grad_norm": 0.4,
+    "learner.token_budget": 333,
+    "learner.bf16": True,
+    "evaluation.every": 6,
+    "evaluation.limit": 2,
+    "evaluation.temperature": 0.25,
+    "run.seed": 11,
+    "run.steps": 8,
+    "run.checkpoint_every": 3,
+    "run.keep_checkpoints": 4,
+    "run.max_invalid": 0.2,
+}
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    root = tmp_path_factory.mktemp("places")
+    passages = [Passage(f"{n}#0", str(n), "kiwi", f"kiwi {'kiwi ' * n}") for n in range(4)]
+    LexicalIndex.build(root / "index", passages)
+    save_questions(root / "q.jsonl", [Question(str(n), "kiwi", ("kiwi",)) for n in range(6)])
+    questions = str(root / "q.jsonl")
+    return {"search.index": str(root / "index"), "questions.path": questions, "evaluation.path": questions}
+
+
+def test_every_option_differs_from_its_default():
+    defaults = load_config()
+    for key, value in OPTIONS.items():
+        section, name = key.split(".")
+        assert getattr(getattr(defaults, section), name) != value
+
+
+def test_every_option_reaches_its_object(places, tmp_path, monkeypatch):
+    asked = []
+
+    async def note(questions, **options):
+        asked.append((len(questions), options))
+        return type("Nothing", (), {"metrics": lambda self: {}})()
+
+    monkeypatch.setattr("evoseek.assemble.evaluate", note)
+    loop = training_loop(load_config(options=places | OPTIONS), RunDirectory(tmp_path), notify=print)
+    system, rollouts, update = loop.system, loop.system.rollouts, loop.system.update
+    learner = update.learner
+    limits = Limits(max_turns=4, max_tool_calls=3, max_tokens_per_turn=6, max_total_tokens=90, deadline_s=50.0)
+
+    assert rollouts.limits == limits
+    assert (system.questions_per_step, rollouts.group_size, rollouts.temperature, rollouts.seed) == (3, 5, 0.75, 11)
+    assert (rollouts.reward.metric, update.seed, update.mini_batches) == ("f1", 11, 1)
+    assert update.credit([1.0, 0.0], ["a", "a"]) == [0.5, -0.5]  # without the std
+    assert rollouts.sampler.max_length == 90
+    assert len(rollouts.sampler._slots) == 7
+    found = asyncio.run(rollouts.env.tools["search"](ToolCall("search", {"query": "kiwi"})))
+    assert len(found.passages) == 2
+
+    assert learner.loss == ClippedLoss(0.15, 0.35, "sequence-sum")
+    groups = learner.optimizer.param_groups
+    assert {(group["lr"], tuple(group["betas"])) for group in groups} == {(1e-5, (0.8, 0.95))}
+    assert {group["weight_decay"] for group in groups} == {0.07, 0.0}
+    assert (learner.warmup_steps, learner.max_grad_norm, learner.token_budget) == (9, 0.4, 333)
+    assert (learner.bf16, learner.forward.temperature) == (True, 0.75)
+
+    assert (loop.steps, loop.checkpoint_every, loop.evaluate_every, loop.max_invalid) == (8, 3, 6, 0.2)
+    assert loop.checkpoints.keep_last == 4
+    asyncio.run(loop.evaluate(0))
+    [(number, options)] = asked
+    assert (number, options["temperature"], options["seed"], options["limits"]) == (2, 0.25, 11, limits)
+    assert (options["metric"], options["reward"].metric) == ("f1", "f1")
+
+
+def loop_of(places, tmp_path, **options):
+    options = {key.replace("__", "."): value for key, value in options.items()}
+    config, run = load_config(options=places | options), RunDirectory(tmp_path)
+    with run.locked():
+        return training_loop(config, run, notify=print)
+
+
+def test_the_surrogate_and_what_is_around_it():
+    def loss(**options):
+        return make_loss(load_config(options={f"algorithm.{key}": value for key, value in options.items()}))
+
+    assert loss(loss="sequence", clip_low=0.1, clip_high=0.3) == SequenceLoss(0.1, 0.3)
+    assert loss(loss="reinforce", aggregate="sequence-sum") == ReinforceLoss("sequence-sum")
+    token, clipped = ClippedLoss(), "token-mean"
+    assert loss(importance="truncate", importance_cap=3) == WithImportance(token, "token", "truncate", 0.0, 3.0)
+    assert loss(importance="mask", importance_cap=4) == WithImportance(token, "token", "mask", 0.25, 4.0)
+    assert loss(importance="mask", loss="sequence").level == "sequence"
+    assert loss(kl_coefficient=0.01) == WithKL(token, 0.01, "k3", clipped)
+    assert loss(kl_coefficient=0.01, kl_estimator="k1").estimator == "k1"
+    assert loss(kl_coefficient=0.01, kl_in="reward") == token
+    assert loss(entropy_coefficient=0.02) == WithEntropy(token, 0.02, clipped)
+
+
+def test_credit(places, tmp_path):
+    credit = {
+        name: loop_of(places, tmp_path / name, questions__per_step=2, algorithm__advantage=name).system.update.credit
+        for name in ("leave-one-out", "raw", "whitened")
+    }
+    assert credit["leave-one-out"] is leave_one_out_advantages
+    rewards, groups = [1.0, 0.0, None, 0.0], ["a", "a", "b", "b"]
+    assert credit["raw"](rewards, groups) == rewards
+    assert credit["whitened"](rewards, groups)[0] == pytest.approx(2 / 3 / (1 / 3) ** 0.5)
+
+
+def test_ppo_gets_a_critic_of_its_own(places, tmp_path):
+    options = {"questions__per_step": 2, "algorithm__advantage": "gae", "algorithm__mini_batches": 3}
+    critic = {"learning_rate": 7e-4, "warmup_steps": 5, "gamma": 0.9, "lam": 0.8, "clip": 0.3, "policy_after": 2}
+    loop = loop_of(places, tmp_path, **options, **{f"critic__{key}": value for key, value in critic.items()})
+    update = loop.system.update
+    assert isinstance(update, PPOUpdate)
+    assert (update.gamma, update.lam, update.policy_after, update.mini_batches) == (0.9, 0.8, 2, 3)
+    assert update.critic.loss == ValueLoss(0.3)
+    assert (update.critic.base_rates[0], update.critic.warmup_steps) == (7e-4, 5)
+    assert update.learner.base_rates[0] == load_config().learner.learning_rate
+    assert update.critic.model is not update.learner.model
+    assert loop.checkpoints.parts.keys() == {"policy", "critic"}
+
+
+def test_a_filter_makes_it_dspo(places, tmp_path):
+    loop = loop_of(places, tmp_path, questions__per_step=2, algorithm__filter_limit=3)
+    assert isinstance(loop.system, DSPO)
+    assert loop.system.limit == 3
+
+
+def test_the_reference_is_a_frozen_copy_or_with_an_adapter_the_base(places, tmp_path):
+    common = {"questions__per_step": 2, "algorithm__kl_coefficient": 0.01}
+    loop = loop_of(places, tmp_path / "full", **common)
+    (complete,) = loop.system.update.completions
+    reference = complete.keywords["forward"]
+    assert reference.model is not loop.system.update.learner.model
+    assert not any(parameter.requires_grad for parameter in reference.model.parameters())
+    loop = loop_of(places, tmp_path / "lora", **common, lora__rank=2)
+    (complete,) = loop.system.update.completions
+    assert complete.keywords["forward"] is loop.system.update.learner.forward
+    assert complete.keywords["active"].__self__.adapter is None
+    trained = loop.system.update.learner.trained
+    assert 0 < sum(parameter.numel() for parameter in trained) < 100_000
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"advantage": "gae", "filter_limit": 2}, "a critic must see the others too"),
+        ({"mask_observations": False, "kl_in": "reward", "kl_coefficient": 0.1}, "no logprobs of tool results"),
+        ({"loss": "reinforce", "mini_batches": 2}, "mini_batches is 2"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(places, tmp_path, options, words):
+    config = load_config(options=places | {f"algorithm.{key}": value for key, value in options.items()})
+    with pytest.raises(ConfigError, match=words):
+        training_loop(config, RunDirectory(tmp_path / "run"), notify=print)
+    assert not (tmp_path / "run").exists()
