@@ -49,7 +49,9 @@ class Variant:
 VARIANTS = {
     **{name: Variant(name) for name in ("reinforce", "grpo", "ppo", "dapo", "gspo", "dspo")},
     "dspo, no filter": Variant("dspo", ("algorithm.filter_limit=0",)),
-    "dspo, token ratio": Variant("dspo", ("algorithm.loss=clipped", "algorithm.clip_low=0.2", "algorithm.clip_high=0.28")),
+    "dspo, token ratio": Variant(
+        "dspo", ("algorithm.loss=clipped", "algorithm.clip_low=0.2", "algorithm.clip_high=0.28")
+    ),
     "dspo, no masking": Variant("dspo", (UNMASKED,)),
     "grpo, no masking": Variant("grpo", (UNMASKED,)),
 }
@@ -159,7 +161,9 @@ def main() -> None:
             config = make_config(options.directory, VARIANTS[name], seed, options.set)
             result = train(config, RunDirectory(folder / "run"), options.rollouts)
             write_atomic(folder / "result.json", json.dumps(result))
-            console.print(f"{name}, seed {seed}: {result['em']:.3f}, {result['steps']} steps, {result['seconds']:.0f} s")
+            console.print(
+                f"{name}, seed {seed}: {result['em']:.3f}, {result['steps']} steps, {result['seconds']:.0f} s"
+            )
     results: dict[str, dict[int, dict]] = {}
     for name in VARIANTS:
         for seed in options.seeds:

@@ -163,9 +163,12 @@ def peak_memory() -> float:
 
 def measure_speed(quick: bool) -> None:
     tiny = load_policy("tiny").model
-    report_speed("tiny policy", tiny, make_searches(339, 40, 1), make_equal(339, 40, 140), 3 if quick else 15)
+    report_speed("tiny policy", tiny, make_searches(339, 40, 1), make_equal(339, 40, 140), 5 if quick else 15)
     middle = make_model(512, 8, 8, 2, 4096)
-    report_speed("8 layers of 512", middle, make_searches(4096, 10, 4), make_equal(4096, 10, 600), 1 if quick else 5)
+    count = 5 if quick else 10
+    report_speed(
+        "8 layers of 512", middle, make_searches(4096, count, 4), make_equal(4096, count, 600), 1 if quick else 5
+    )
 
 
 def make_equal(vocabulary: int, count: int, length: int) -> list[TrainingSample]:
@@ -207,7 +210,7 @@ def measure_padding() -> None:
 def measure_prefix(quick: bool) -> None:
     models = [
         ("tiny policy", load_policy("tiny").model, 339, 7),
-        ("8 layers of 512", make_model(512, 8, 8, 2, 4096), 4096, 3),
+        ("8 layers of 512", make_model(512, 8, 8, 2, 4096), 4096, 1),
     ]
     for name, model, vocabulary, repeats in models[: 1 if quick else 2]:
         forward = LogprobModel(model)

@@ -9,6 +9,7 @@ from evoseek.config import load_config
 from evoseek.corpus.questions import save_questions
 from evoseek.credit.rloo import leave_one_out_advantages
 from evoseek.errors import ConfigError
+from evoseek.loss.aggregate import FixedLength
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.entropy import WithEntropy
 from evoseek.loss.importance import WithImportance
@@ -128,6 +129,7 @@ def test_the_surrogate_and_what_is_around_it():
     assert loss(importance="truncate", importance_cap=3) == WithImportance(token, "token", "truncate", 0.0, 3.0)
     assert loss(importance="mask", importance_cap=4) == WithImportance(token, "token", "mask", 0.25, 4.0)
     assert loss(importance="mask", loss="sequence").level == "sequence"
+    assert loss(aggregate=512) == ClippedLoss(0.2, 0.2, FixedLength(512))
     assert loss(kl_coefficient=0.01) == WithKL(token, 0.01, "k3", clipped)
     assert loss(kl_coefficient=0.01, kl_estimator="k1").estimator == "k1"
     assert loss(kl_coefficient=0.01, kl_in="reward") == token

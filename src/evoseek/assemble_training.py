@@ -33,6 +33,7 @@ from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.reference import Scoring, with_old_logprobs, with_ref_logprobs, with_values
 from evoseek.learner.sharding import copy_weights, full_state_dict, shard_module
 from evoseek.learner.values import ValueModel
+from evoseek.loss.aggregate import FixedLength
 from evoseek.loss.base import LossFn, LossInputs, ValueInputs
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.entropy import WithEntropy
@@ -73,7 +74,7 @@ def training_loop(
     caller holds the run's lock. `notify` is told what the model's chat template can do. Every one of `ranks` makes its
     own loop of the same config; they work as one.
     """
-    _check(config)
+    _check(config, ranks)
     checkpoint = latest_checkpoint(run.path, ranks=ranks)
     agent = Agent.load(config, checkpoint=checkpoint, device=str(ranks.device))
     if notice := agent.template_notice():
@@ -255,23 +256,25 @@ def make_critic_learner(
 def make_loss(config: Config) -> LossFn[LossInputs]:
     """The policy's loss: a surrogate, and around it what is switched on."""
     algorithm = config.algorithm
+    given = algorithm.aggregate
+    aggregate = FixedLength(given) if isinstance(given, int) else given
     loss: LossFn[LossInputs]
     match algorithm.loss:
         case "clipped":
-            loss = ClippedLoss(algorithm.clip_low, algorithm.clip_high, algorithm.aggregate)
+            loss = ClippedLoss(algorithm.clip_low, algorithm.clip_high, aggregate)
         case "sequence":
             loss = SequenceLoss(algorithm.clip_low, algorithm.clip_high)
         case "reinforce":
-            loss = ReinforceLoss(algorithm.aggregate)
+            loss = ReinforceLoss(aggregate)
     if algorithm.importance != "none":
         cap = algorithm.importance_cap
         level = "sequence" if algorithm.loss == "sequence" else "token"
         low = 1.0 / cap if algorithm.importance == "mask" else 0.0
         loss = WithImportance(loss, level=level, outside=algorithm.importance, low=low, high=cap)
     if algorithm.kl_in == "loss" and algorithm.kl_coefficient > 0:
-        loss = WithKL(loss, algorithm.kl_coefficient, algorithm.kl_estimator, algorithm.aggregate)
+        loss = WithKL(loss, algorithm.kl_coefficient, algorithm.kl_estimator, aggregate)
     if algorithm.entropy_coefficient > 0:
-        loss = WithEntropy(loss, algorithm.entropy_coefficient, algorithm.aggregate)
+        loss = WithEntropy(loss, algorithm.entropy_coefficient, aggregate)
     return loss
 
 
@@ -326,7 +329,7 @@ def _together(evaluation: Evaluation, ranks: Ranks) -> Evaluation:
     return replace(evaluation, results=tuple(Result(t.question, t, outcome) for t, outcome in results))
 
 
-def _check(config: Config) -> None:
+def _check(config: Config, ranks: Ranks) -> None:
     """Settings that are each possible, but not together. Raises ConfigError."""
     algorithm = config.algorithm
     if config.policy.dtype != "float32" and not config.lora.rank:
@@ -334,6 +337,11 @@ def _check(config: Config) -> None:
             f"policy.dtype is {config.policy.dtype}, but weights are trained in float32: in {config.policy.dtype} the "
             "small updates of a usual learning rate round to nothing. Set policy.dtype to float32, and learner.bf16 "
             "to true to compute in bfloat16; or train an adapter (lora.rank above 0), which is always in float32."
+        )
+    if config.policy.dtype != "float32" and ranks.size > 1:
+        raise ConfigError(
+            f"policy.dtype is {config.policy.dtype}, but {ranks.size} processes share the weights in float32 only: "
+            "adapters are kept in it, and both must be of one kind. Set policy.dtype to float32, or train in one process."
         )
     if algorithm.advantage == "gae" and algorithm.filter_limit:
         raise ConfigError(

@@ -99,7 +99,9 @@ class AlgorithmConfig(Section):
     )
     clip_low: float = Field(default=0.2, gt=0, le=1)
     clip_high: float = Field(default=0.2, gt=0, le=100)
-    aggregate: Literal["token-mean", "sequence-mean-token-mean", "sequence-sum"] = "token-mean"
+    aggregate: Literal["token-mean", "sequence-mean-token-mean", "sequence-sum"] | Count = Field(
+        default="token-mean", description="tokens to one number; a number: sums over that constant length (Dr. GRPO)"
+    )
     mini_batches: int = Field(default=1, ge=1, le=1000, description="optimizer steps on every batch of rollouts")
     filter_limit: int = Field(
         default=0,
