@@ -13,7 +13,7 @@ BENCH_INSTALLED := $(VENV)/.bench-installed
 export OMP_WAIT_POLICY ?= PASSIVE
 export GOMP_SPINCOUNT ?= 0
 
-.PHONY: demo test lint bench chaos
+.PHONY: demo test lint bench science chaos
 
 demo: $(INSTALLED)
 	$(BIN)/evoseek demo
@@ -33,6 +33,12 @@ chaos: $(INSTALLED)
 bench: $(BENCH_INSTALLED)
 	$(BIN)/python bench/sampler.py
 	$(BIN)/python bench/rl_step.py
+	$(BIN)/python bench/learner.py
+	$(BIN)/python -m pytest tests/extra
+
+science: $(INSTALLED)
+	$(BIN)/python bench/learning.py
+	$(BIN)/python bench/algorithms.py
 
 $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "evoseek needs Python 3.11 or later; give one with PYTHON=...")'

@@ -341,7 +341,8 @@ def _check(config: Config, ranks: Ranks) -> None:
     if config.policy.dtype != "float32" and ranks.size > 1:
         raise ConfigError(
             f"policy.dtype is {config.policy.dtype}, but {ranks.size} processes share the weights in float32 only: "
-            "adapters are kept in it, and both must be of one kind. Set policy.dtype to float32, or train in one process."
+            "adapters are kept in it, and both must be of one kind. Set policy.dtype to float32, or train in one "
+            "process."
         )
     if algorithm.advantage == "gae" and algorithm.filter_limit:
         raise ConfigError(

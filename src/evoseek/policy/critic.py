@@ -10,7 +10,7 @@ from transformers import AutoModelForTokenClassification, PreTrainedModel
 
 from evoseek.errors import PolicyError
 from evoseek.files import replace_directory
-from evoseek.policy.load import quietly, tiny_policy_dir
+from evoseek.policy.load import first_line, place, quietly, tiny_policy_dir
 
 _HEADS = ("score.", "classifier.")  # what transformers calls the head of a token classifier
 
@@ -35,17 +35,17 @@ def load_critic(name_or_dir: str, *, device: str = "cpu") -> PreTrainedModel:
         missing = sorted(report["missing_keys"])
         if foreign := [name for name in missing if not name.startswith(_HEADS)]:
             raise ValueError(f"{len(foreign)} of the body's weights are not in the files, {foreign[0]} for one")
-        model.to(device)  # pyright: ignore[reportArgumentType]
+        place(model, device)
     except Exception as error:  # what a damaged directory or an unsupported model raises is not documented
         raise PolicyError(
-            f"a critic could not be made of '{name_or_dir}': {type(error).__name__}: {error}. Expected a model that "
+            f"a critic could not be made of '{name_or_dir}': {first_line(error)} Expected a model that "
             "transformers can load for token classification, such as Llama, Qwen2 or Qwen3. Choose another model, or "
             "an algorithm without a critic (algorithm.advantage other than gae)."
         ) from error
     with torch.no_grad():
         for name in missing:
             model.get_parameter(name).zero_()
-    return model.eval()
+    return model
 
 
 def save_critic(model: PreTrainedModel, directory: Path, state_dict: dict[str, torch.Tensor] | None = None) -> None:

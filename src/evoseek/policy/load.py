@@ -59,16 +59,27 @@ def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32"
             _check_hub(source)
             tokenizer = _load_tokenizer(source)
             model = _load_model(source, dtype)
-        model.to(device)  # pyright: ignore[reportArgumentType]
-        model.eval()
+        place(model, device)
     except Exception as error:  # what a damaged directory or a missing device raises is not documented
         raise PolicyError(
-            f"the policy '{name_or_dir}' could not be loaded on '{device}': {_first_line(error)} Expected the name of "
+            f"the policy '{name_or_dir}' could not be loaded on '{device}': {first_line(error)} Expected the name of "
             "a causal language model on the Hugging Face hub or a directory written by save_pretrained, with "
             "safetensors weights and a tokenizer. Check the name and the network, or download the model and give its "
             "directory."
         ) from error
     return Policy(model, tokenizer, name_or_dir)
+
+
+def place(model: PreTrainedModel, device: str) -> None:
+    """Put a model that was read from files on a device, in evaluation mode, with each weight in memory of its own.
+
+    As they are read, weights lie in the mapped file, at addresses that follow from the length of its header; and on a
+    CPU the last bits of a matrix product follow from where its operands begin.
+    """
+    model.to(device)  # pyright: ignore[reportArgumentType]
+    for parameter in model.parameters():
+        parameter.data = parameter.data.clone()
+    model.eval()
 
 
 def limit_threads(policy: Policy) -> None:
@@ -199,6 +210,6 @@ def quietly() -> Generator[None]:
         hub_logging.set_verbosity(hub_level)
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0].rstrip('.') if lines else 'no message'}."

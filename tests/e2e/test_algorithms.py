@@ -1,0 +1,88 @@
+"""Every recipe of an algorithm, and what can be switched on, through the command line; each resumes to the same bits."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from transformers import AutoModelForCausalLM
+
+from evoseek.runs import flatten
+
+RECIPES = sorted((Path(__file__).parents[2] / "recipes" / "algorithms").glob("*.toml"))
+SETTINGS = {
+    **{path.stem: flatten(tomllib.loads(path.read_text())) for path in RECIPES},
+    "adapter with its base as reference": {"lora.rank": 2, "algorithm.kl_coefficient": 0.01},
+    "ppo with all it has": {
+        "algorithm.advantage": "gae",
+        "algorithm.kl_coefficient": 0.01,
+        "algorithm.kl_in": "reward",
+        "critic.lam": 0.9,
+        "critic.policy_after": 1,
+    },
+    "the rest": {
+        "algorithm.advantage": "leave-one-out",
+        "algorithm.kl_coefficient": 0.01,
+        "algorithm.entropy_coefficient": 0.01,
+        "algorithm.importance": "truncate",
+        "learner.gradient_checkpointing": "true",
+    },
+    "unmasked": {"algorithm.mask_observations": "false"},
+}
+
+
+def words(settings):
+    return [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+
+
+def rows(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_it_trains_and_resumes_to_the_same_bits(setting, tmp_path, cli, name):
+    more = [*words(SETTINGS[name]), "--set", "evaluation.path="]
+    status, _, error = cli(*setting.train(tmp_path / "whole", "--steps", 3, *more))
+    assert status == 0, error
+    cli(*setting.train(tmp_path / "parts", "--steps", 1, *more))
+    status, out, _ = cli(*setting.train(tmp_path / "parts", "--steps", 3, *more))
+    assert "Resuming" in out
+    assert (tmp_path / "whole/metrics.jsonl").read_bytes() == (tmp_path / "parts/metrics.jsonl").read_bytes()
+    last = Path("checkpoints/step-000003")
+    files = sorted(path.relative_to(tmp_path / "whole") for path in (tmp_path / "whole" / last).rglob("*.safetensors"))
+    assert len(files) >= 2
+    for file in files:
+        assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "parts" / file).read_bytes(), file
+    assert any(row.get("grad_norm") for row in rows(tmp_path / "whole/metrics.jsonl"))
+
+
+def test_an_adapter_is_saved_as_such_and_exported_as_a_plain_model(setting, tmp_path, cli):
+    cli(*setting.train(tmp_path / "run", "--steps", 1, "--set", "lora.rank=2", "--set", "evaluation.path="))
+    policy = tmp_path / "run/checkpoints/step-000001/policy"
+    assert (policy / "adapter_config.json").is_file()
+    assert AutoModelForCausalLM.from_pretrained(policy)
+    status, out, error = cli("export", tmp_path / "run", tmp_path / "plain")
+    assert status == 0, error
+    assert not (tmp_path / "plain/adapter_config.json").exists()
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "plain")
+    status, _, error = cli("export", tmp_path / "run", tmp_path / "plain")
+    assert (status, "Give a new folder" in error) == (2, True)
+
+
+def test_another_system_is_refused_by_name(setting, tmp_path, cli):
+    command = setting.train(tmp_path / "run")
+    command[1] = "grpo2"
+    status, _, error = cli(*command)
+    assert status == 2
+    assert "The systems are: search-r1, dspo" in error
+
+
+def test_dspo_is_a_system_with_settings_of_its_own(setting, tmp_path, cli):
+    command = setting.train(tmp_path / "run", "--steps", 1, "--set", "evaluation.path=")
+    command[1] = "dspo"
+    status, _, error = cli(*command)
+    assert status == 0, error
+    config = json.loads((tmp_path / "run/config.json").read_text())
+    assert (config["algorithm"]["loss"], config["algorithm"]["filter_limit"]) == ("sequence", 4)
+    assert config["reward"]["metric"] == "f1"  # the file's word goes before the system's
+    assert "rollout/filter/kept" in rows(tmp_path / "run/metrics.jsonl")[-1]
