@@ -1,4 +1,4 @@
-"""Every recipe of an algorithm, and what can be switched on, through the command line; each resumes to the same bits."""
+"""Every recipe of an algorithm, and what can be switched on, by the command line; each resumes to the same bits."""
 
 import json
 import tomllib
@@ -61,7 +61,7 @@ def test_an_adapter_is_saved_as_such_and_exported_as_a_plain_model(setting, tmp_
     policy = tmp_path / "run/checkpoints/step-000001/policy"
     assert (policy / "adapter_config.json").is_file()
     assert AutoModelForCausalLM.from_pretrained(policy)
-    status, out, error = cli("export", tmp_path / "run", tmp_path / "plain")
+    status, _, error = cli("export", tmp_path / "run", tmp_path / "plain")
     assert status == 0, error
     assert not (tmp_path / "plain/adapter_config.json").exists()
     assert AutoModelForCausalLM.from_pretrained(tmp_path / "plain")

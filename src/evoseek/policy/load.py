@@ -211,5 +211,6 @@ def quietly() -> Generator[None]:
 
 
 def first_line(error: Exception) -> str:
+    """The kind of an error and the first line of what it says, as a sentence."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0].rstrip('.') if lines else 'no message'}."
