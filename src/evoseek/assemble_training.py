@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import TypedDict, cast
 
 from transformers import PreTrainedModel
 
@@ -109,6 +109,16 @@ def training_loop(
     )
 
 
+class Optimization(TypedDict):
+    """What a policy's learner and a critic's have in common."""
+
+    weight_decay: float
+    betas: tuple[float, float]
+    max_grad_norm: float
+    token_budget: int
+    bf16: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Trained:
     """What a run trains: a policy, and for PPO its critic."""
@@ -204,28 +214,21 @@ def make_learner(
     config: Config, policy: Policy, *, dump: Path | None = None, ranks: Ranks = ALONE
 ) -> Learner[LossInputs]:
     """The learner of a policy, with the algorithm's loss."""
-    settings = config.learner
     forward = LogprobModel(
         policy.model,
         temperature=config.rollout.temperature,
         entropy_gradient=config.algorithm.entropy_coefficient > 0,
     )
-    if settings.gradient_checkpointing:
-        checkpoint_activations(policy.model)
-    shard_module(forward, ranks)
+    _prepare(config, forward, policy.model, ranks)
     return Learner(
         forward,
         loss=make_loss(config),
-        learning_rate=settings.learning_rate,
-        warmup_steps=settings.warmup_steps,
-        weight_decay=settings.weight_decay,
-        betas=settings.betas,
-        max_grad_norm=settings.max_grad_norm,
-        token_budget=settings.token_budget,
-        bf16=settings.bf16,
-        ranks=ranks,
-        dump=dump,
+        learning_rate=config.learner.learning_rate,
+        warmup_steps=config.learner.warmup_steps,
         active=policy.active,
+        dump=dump,
+        ranks=ranks,
+        **_optimization(config),
     )
 
 
@@ -233,24 +236,35 @@ def make_critic_learner(
     config: Config, model: PreTrainedModel, *, dump: Path | None = None, ranks: Ranks = ALONE
 ) -> Learner[ValueInputs]:
     """The learner of PPO's critic. It has a learning rate of its own; all else is as the policy's."""
-    settings, critic = config.learner, config.critic
     forward = ValueModel(model)
-    if settings.gradient_checkpointing:
-        checkpoint_activations(model)
-    shard_module(forward, ranks)
+    _prepare(config, forward, model, ranks)
     return Learner(
         forward,
-        loss=ValueLoss(critic.clip),
-        learning_rate=critic.learning_rate,
-        warmup_steps=critic.warmup_steps,
-        weight_decay=settings.weight_decay,
-        betas=settings.betas,
-        max_grad_norm=settings.max_grad_norm,
-        token_budget=settings.token_budget,
-        bf16=settings.bf16,
-        ranks=ranks,
+        loss=ValueLoss(config.critic.clip),
+        learning_rate=config.critic.learning_rate,
+        warmup_steps=config.critic.warmup_steps,
         dump=dump,
+        ranks=ranks,
+        **_optimization(config),
     )
+
+
+def _prepare(config: Config, forward: LogprobModel | ValueModel, model: PreTrainedModel, ranks: Ranks) -> None:
+    """What is done to a model in place, before an optimizer is made."""
+    if config.learner.gradient_checkpointing:
+        checkpoint_activations(model)
+    shard_module(forward, ranks)
+
+
+def _optimization(config: Config) -> Optimization:
+    settings = config.learner
+    return {
+        "weight_decay": settings.weight_decay,
+        "betas": settings.betas,
+        "max_grad_norm": settings.max_grad_norm,
+        "token_budget": settings.token_budget,
+        "bf16": settings.bf16,
+    }
 
 
 def make_loss(config: Config) -> LossFn[LossInputs]:

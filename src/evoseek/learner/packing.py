@@ -9,11 +9,10 @@ is then the sum over the samples. (On a CPU that is faster than groups of padded
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +22,7 @@ from transformers import AttentionInterface, PreTrainedConfig
 
 from evoseek.learner.batch import MicroBatch
 from evoseek.learner.row import Family, Row, lay_out
+from evoseek.policy.attention import attention_named
 
 _NAME = "evoseek_packed_row"
 
@@ -109,18 +109,6 @@ def _run_packed(body: Body, config: PreTrainedConfig, packed_pass: _Pass) -> Ten
     row = packed_pass.row
     with attention_named(config, _NAME):
         return body(input_ids=row.token_ids[None], position_ids=row.positions[None], packed_pass=packed_pass)[0]
-
-
-@contextmanager
-def attention_named(config: PreTrainedConfig, name: str) -> Generator[None]:
-    """Let the model of this configuration use the attention registered under `name`, within the block."""
-    settings = cast("Any", config)
-    usual = settings._attn_implementation
-    settings._attn_implementation = name
-    try:
-        yield
-    finally:
-        settings._attn_implementation = usual
 
 
 def _attend(

@@ -18,6 +18,7 @@ from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from evoseek.errors import PolicyError
+from evoseek.policy.attention import attention_named
 from evoseek.policy.slots import SlotCache
 
 _NAME = "evoseek_slots"
@@ -73,10 +74,7 @@ def packed_logits(model: PreTrainedModel, cache: SlotCache, spans: Sequence[Span
     positions = torch.arange(len(ids)) + (starts - ends + sizes).repeat_interleave(sizes)
     positions = positions.to(device)
     cache.aim(slots.repeat_interleave(sizes).to(device), positions, max(span.end for span in spans))
-    config: Any = model.config.get_text_config()
-    usual = config._attn_implementation
-    config._attn_implementation = _NAME
-    try:
+    with attention_named(model.config.get_text_config(), _NAME):
         return model(
             input_ids=ids[None],
             position_ids=positions[None],
@@ -85,8 +83,6 @@ def packed_logits(model: PreTrainedModel, cache: SlotCache, spans: Sequence[Span
             logits_to_keep=(ends - 1).to(device),
             slot_pass=_Pass(cache, _groups(spans, model.dtype, device)),
         ).logits[0]
-    finally:
-        config._attn_implementation = usual
 
 
 def _groups(spans: Sequence[Span], dtype: torch.dtype, device: torch.device) -> list[_Group]:
