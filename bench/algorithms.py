@@ -24,8 +24,8 @@ from statistics import mean
 from rich.console import Console
 from rich.table import Table
 
-from evoseek.assemble import Agent, open_index, read_questions
-from evoseek.assemble_training import training_loop
+from evoseek.assemble.agent import Agent, open_index, read_questions
+from evoseek.assemble.training import training_loop
 from evoseek.config import Config, load_config
 from evoseek.demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
 from evoseek.errors import EvoseekError

@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "evoseek"
 FOUNDATION = ("types", "protocols", "errors", "files", "runs")
 LAYERS = (
     *("corpus", "search", "policy", "env", "rollout", "reward", "credit", "loss", "learner", "selfplay", "systems"),
-    *("eval", "report", "serve", "config", "assemble", "assemble_training", "commands"),
+    *("eval", "report", "serve", "config", "assemble", "commands"),
     *("demo", "cli", "__main__"),
 )
 STRANGERS = {"reward", "credit", "loss"}

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from evoseek.assemble import Agent, open_index, read_questions
+from evoseek.assemble.agent import Agent, open_index, read_questions
 from evoseek.commands.train import draw, train
 from evoseek.config import Config, load_config
 from evoseek.corpus.questions import save_questions

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from evoseek.assemble import Agent, evaluation_temperature, open_index, read_questions
+from evoseek.assemble.agent import Agent, evaluation_temperature, open_index, read_questions
 from evoseek.config import load_config
 from evoseek.errors import ConfigError, EvoseekError, RunError
 from evoseek.eval.evaluate import Evaluation

@@ -8,7 +8,7 @@ from functools import partial
 
 from rich.console import Console
 
-from evoseek.assemble_training import training_loop
+from evoseek.assemble.training import training_loop
 from evoseek.config import Config
 from evoseek.errors import ConfigError
 from evoseek.learner.distributed import ALONE, Ranks, join_ranks, leave_ranks

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from evoseek.assemble import Agent, evaluation_setting
+from evoseek.assemble.agent import Agent, evaluation_setting
 from evoseek.commands.ask import answer_text
 from evoseek.config import load_config
 from evoseek.corpus.questions import save_questions

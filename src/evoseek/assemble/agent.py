@@ -1,4 +1,4 @@
-"""From a Config to an agent at work: which setting goes where, for all but training (`assemble_training`)."""
+"""From a config to an agent at work."""
 
 from __future__ import annotations
 

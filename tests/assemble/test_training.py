@@ -4,18 +4,12 @@ import asyncio
 
 import pytest
 
-from evoseek.assemble_training import make_loss, training_loop
+from evoseek.assemble.training import training_loop
 from evoseek.config import load_config
 from evoseek.corpus.questions import save_questions
 from evoseek.credit.rloo import leave_one_out_advantages
 from evoseek.errors import ConfigError
-from evoseek.loss.aggregate import FixedLength
 from evoseek.loss.clipped import ClippedLoss
-from evoseek.loss.entropy import WithEntropy
-from evoseek.loss.importance import WithImportance
-from evoseek.loss.kl import WithKL
-from evoseek.loss.reinforce import ReinforceLoss
-from evoseek.loss.sequence import SequenceLoss
 from evoseek.loss.value import ValueLoss
 from evoseek.rollout.limits import Limits
 from evoseek.runs import RunDirectory
@@ -82,7 +76,7 @@ def test_every_option_reaches_its_object(places, tmp_path, monkeypatch):
         asked.append((len(questions), options))
         return type("Nothing", (), {"metrics": lambda self: {}})()
 
-    monkeypatch.setattr("evoseek.assemble.evaluate", note)
+    monkeypatch.setattr("evoseek.assemble.agent.evaluate", note)
     loop = training_loop(load_config(options=places | OPTIONS), RunDirectory(tmp_path), notify=print)
     system, rollouts, update = loop.system, loop.system.rollouts, loop.system.update
     learner = update.learner
@@ -117,23 +111,6 @@ def loop_of(places, tmp_path, **options):
     config, run = load_config(options=places | options), RunDirectory(tmp_path)
     with run.locked():
         return training_loop(config, run, notify=print)
-
-
-def test_the_surrogate_and_what_is_around_it():
-    def loss(**options):
-        return make_loss(load_config(options={f"algorithm.{key}": value for key, value in options.items()}))
-
-    assert loss(loss="sequence", clip_low=0.1, clip_high=0.3) == SequenceLoss(0.1, 0.3)
-    assert loss(loss="reinforce", aggregate="sequence-sum") == ReinforceLoss("sequence-sum")
-    token, clipped = ClippedLoss(), "token-mean"
-    assert loss(importance="truncate", importance_cap=3) == WithImportance(token, "token", "truncate", 0.0, 3.0)
-    assert loss(importance="mask", importance_cap=4) == WithImportance(token, "token", "mask", 0.25, 4.0)
-    assert loss(importance="mask", loss="sequence").level == "sequence"
-    assert loss(aggregate=512) == ClippedLoss(0.2, 0.2, FixedLength(512))
-    assert loss(kl_coefficient=0.01) == WithKL(token, 0.01, "k3", clipped)
-    assert loss(kl_coefficient=0.01, kl_estimator="k1").estimator == "k1"
-    assert loss(kl_coefficient=0.01, kl_in="reward") == token
-    assert loss(entropy_coefficient=0.02) == WithEntropy(token, 0.02, clipped)
 
 
 def test_credit(places, tmp_path):

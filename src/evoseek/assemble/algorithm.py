@@ -1,0 +1,91 @@
+"""From a config to an algorithm: its loss and its credit."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from evoseek.config import Config
+from evoseek.credit.group import group_advantages
+from evoseek.credit.reinforce import raw_advantages, whitened_advantages
+from evoseek.credit.rloo import leave_one_out_advantages
+from evoseek.errors import ConfigError
+from evoseek.learner.distributed import Ranks
+from evoseek.loss.aggregate import FixedLength
+from evoseek.loss.base import LossFn, LossInputs
+from evoseek.loss.clipped import ClippedLoss
+from evoseek.loss.entropy import WithEntropy
+from evoseek.loss.importance import WithImportance
+from evoseek.loss.kl import WithKL
+from evoseek.loss.reinforce import ReinforceLoss
+from evoseek.loss.sequence import SequenceLoss
+from evoseek.systems.update import Credit
+
+
+def check_settings(config: Config, ranks: Ranks) -> None:
+    """Settings that are each possible, but not together. Raises ConfigError."""
+    algorithm = config.algorithm
+    if config.policy.dtype != "float32" and not config.lora.rank:
+        raise ConfigError(
+            f"policy.dtype is {config.policy.dtype}, but weights are trained in float32: in {config.policy.dtype} the "
+            "small updates of a usual learning rate round to nothing. Set policy.dtype to float32, and learner.bf16 "
+            "to true to compute in bfloat16; or train an adapter (lora.rank above 0), which is always in float32."
+        )
+    if config.policy.dtype != "float32" and ranks.size > 1:
+        raise ConfigError(
+            f"policy.dtype is {config.policy.dtype}, but {ranks.size} processes share the weights in float32 only: "
+            "adapters are kept in it, and both must be of one kind. Set policy.dtype to float32, or train in one "
+            "process."
+        )
+    if algorithm.advantage == "gae" and algorithm.filter_limit:
+        raise ConfigError(
+            f"algorithm.filter_limit is {algorithm.filter_limit}, which keeps only groups whose rewards differ, but "
+            "algorithm.advantage is gae: a critic must see the others too. Set algorithm.filter_limit to 0."
+        )
+    if not algorithm.mask_observations and algorithm.kl_in == "reward" and algorithm.kl_coefficient > 0:
+        raise ConfigError(
+            "algorithm.mask_observations is false and algorithm.kl_in is reward, but the sampler knows no logprobs of "
+            "tool results to take a KL from. Set algorithm.kl_in to loss, or mask the observations."
+        )
+    if algorithm.loss == "reinforce" and algorithm.mini_batches > 1:
+        raise ConfigError(
+            f"algorithm.loss is reinforce, whose gradient is right for tokens of the current policy alone, but "
+            f"algorithm.mini_batches is {algorithm.mini_batches}. Set it to 1, or algorithm.loss to clipped."
+        )
+
+
+def make_loss(config: Config) -> LossFn[LossInputs]:
+    """The policy's loss: a surrogate, and around it what is switched on."""
+    algorithm = config.algorithm
+    given = algorithm.aggregate
+    aggregate = FixedLength(given) if isinstance(given, int) else given
+    loss: LossFn[LossInputs]
+    match algorithm.loss:
+        case "clipped":
+            loss = ClippedLoss(algorithm.clip_low, algorithm.clip_high, aggregate)
+        case "sequence":
+            loss = SequenceLoss(algorithm.clip_low, algorithm.clip_high)
+        case "reinforce":
+            loss = ReinforceLoss(aggregate)
+    if algorithm.importance != "none":
+        cap = algorithm.importance_cap
+        level = "sequence" if algorithm.loss == "sequence" else "token"
+        low = 1.0 / cap if algorithm.importance == "mask" else 0.0
+        loss = WithImportance(loss, level=level, outside=algorithm.importance, low=low, high=cap)
+    if algorithm.kl_in == "loss" and algorithm.kl_coefficient > 0:
+        loss = WithKL(loss, algorithm.kl_coefficient, algorithm.kl_estimator, aggregate)
+    if algorithm.entropy_coefficient > 0:
+        loss = WithEntropy(loss, algorithm.entropy_coefficient, aggregate)
+    return loss
+
+
+def make_credit(config: Config) -> Credit:
+    """The credit function of an algorithm without a critic."""
+    match config.algorithm.advantage:
+        case "leave-one-out":
+            return leave_one_out_advantages
+        case "raw":
+            return lambda rewards, _: raw_advantages(rewards)
+        case "whitened":
+            return lambda rewards, _: whitened_advantages(rewards)
+        case _:
+            return partial(group_advantages, scale=config.algorithm.scale)

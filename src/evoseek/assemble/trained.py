@@ -1,0 +1,190 @@
+"""From a config to what is trained: a policy, for PPO its critic, and what is done with a step's rollouts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypedDict, cast
+
+from transformers import PreTrainedModel
+
+from evoseek.assemble.agent import (
+    load_trainable,
+)
+from evoseek.assemble.algorithm import make_credit, make_loss
+from evoseek.config import Config
+from evoseek.learner.checkpoint import Checkpoint, Part
+from evoseek.learner.checkpointing import checkpoint_activations
+from evoseek.learner.distributed import ALONE, Ranks
+from evoseek.learner.learner import Learner
+from evoseek.learner.logprobs import LogprobModel
+from evoseek.learner.reference import Scoring, with_old_logprobs, with_ref_logprobs, with_values
+from evoseek.learner.sharding import full_state_dict, shard_module
+from evoseek.learner.values import ValueModel
+from evoseek.loss.base import LossInputs, ValueInputs
+from evoseek.loss.value import ValueLoss
+from evoseek.policy.critic import load_critic, save_critic
+from evoseek.policy.load import load_policy, save_policy
+from evoseek.policy.policy import Policy, base_of
+from evoseek.runs import RunDirectory
+from evoseek.systems.ppo import PPOUpdate
+from evoseek.systems.update import Completion, GroupUpdate, KLPenalty, Update
+
+
+class Optimization(TypedDict):
+    """What a policy's learner and a critic's have in common."""
+
+    weight_decay: float
+    betas: tuple[float, float]
+    max_grad_norm: float
+    token_budget: int
+    bf16: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What a run trains: a policy, and for PPO its critic."""
+
+    config: Config
+    policy: Policy
+    learner: Learner[LossInputs]
+    critic: Learner[ValueInputs] | None
+    ranks: Ranks
+
+    @classmethod
+    def load(
+        cls, config: Config, sampled: Policy, run: RunDirectory, checkpoint: Checkpoint | None, ranks: Ranks
+    ) -> Trained:
+        """Learners for the sampler's policy itself or, where several ranks share the weights, for another copy."""
+        policy = sampled if ranks.size == 1 else load_trainable(config, checkpoint, device=str(ranks.device))
+        critic = None
+        if config.algorithm.advantage == "gae":
+            source = str(checkpoint.part_directory("critic")) if checkpoint else config.policy.model
+            model = load_critic(source, device=str(ranks.device))
+            critic = make_critic_learner(config, model, dump=run.dump, ranks=ranks)
+        return cls(config, policy, make_learner(config, policy, dump=run.dump, ranks=ranks), critic, ranks)
+
+    @property
+    def parts(self) -> dict[str, Part]:
+        """What a checkpoint is made of."""
+        parts = {"policy": Part(self._save_policy, self.learner)}
+        return parts | ({"critic": Part(self._save_critic, self.critic)} if self.critic else {})
+
+    def update(self) -> Update:
+        """What is done with the groups of a step."""
+        algorithm, seed = self.config.algorithm, self.config.run.seed
+        in_reward = algorithm.kl_in == "reward" and algorithm.kl_coefficient > 0
+        penalty = KLPenalty(algorithm.kl_coefficient) if in_reward else None
+        completions = self._completions()
+        if self.critic is None:
+            return GroupUpdate(
+                learner=self.learner,
+                credit=make_credit(self.config),
+                seed=seed,
+                mini_batches=algorithm.mini_batches,
+                completions=completions,
+                penalty=penalty,
+                mask_observations=algorithm.mask_observations,
+            )
+        critic = self.config.critic
+        return PPOUpdate(
+            learner=self.learner,
+            critic=self.critic,
+            predict=partial(with_values, forward=self.critic.forward, **self._scoring(self.policy)),
+            seed=seed,
+            gamma=critic.gamma,
+            lam=critic.lam,
+            mini_batches=algorithm.mini_batches,
+            policy_after=critic.policy_after,
+            completions=completions,
+            penalty=penalty,
+            mask_observations=algorithm.mask_observations,
+        )
+
+    def _completions(self) -> list[Completion]:
+        """What the loss needs besides the sampler's logprobs."""
+        algorithm, own = self.config.algorithm, self.learner.forward
+        completions: list[Completion] = []
+        if algorithm.importance != "none" or not algorithm.mask_observations:
+            completions.append(partial(with_old_logprobs, forward=own, **self._scoring(self.policy)))
+        if algorithm.kl_coefficient > 0 and self.policy.adapter is not None:
+            completions.append(partial(with_ref_logprobs, forward=own, **self._scoring(base_of(self.policy))))
+        elif algorithm.kl_coefficient > 0:
+            settings = self.config.policy
+            frozen = load_policy(settings.model, device=str(self.ranks.device), dtype=settings.dtype)
+            forward = LogprobModel(frozen.model.requires_grad_(False), temperature=self.config.rollout.temperature)
+            completions.append(partial(with_ref_logprobs, forward=forward, **self._scoring(frozen)))
+        return completions
+
+    def _scoring(self, policy: Policy) -> Scoring:
+        settings, ranks = self.config.learner, self.ranks
+        return {"token_budget": settings.token_budget, "bf16": settings.bf16, "ranks": ranks, "active": policy.active}
+
+    def _save_policy(self, directory: Path) -> None:
+        weights = full_state_dict(self.policy.model, self.ranks) if self.ranks.size > 1 else None
+        if self.ranks.is_first:
+            save_policy(self.policy, directory, state_dict=weights)
+
+    def _save_critic(self, directory: Path) -> None:
+        model = cast("Learner[ValueInputs]", self.critic).model
+        weights = full_state_dict(model, self.ranks) if self.ranks.size > 1 else None
+        if self.ranks.is_first:
+            save_critic(cast("PreTrainedModel", model), directory, state_dict=weights)
+
+
+def make_learner(
+    config: Config, policy: Policy, *, dump: Path | None = None, ranks: Ranks = ALONE
+) -> Learner[LossInputs]:
+    """The learner of a policy, with the algorithm's loss."""
+    forward = LogprobModel(
+        policy.model,
+        temperature=config.rollout.temperature,
+        entropy_gradient=config.algorithm.entropy_coefficient > 0,
+    )
+    _prepare(config, forward, policy.model, ranks)
+    return Learner(
+        forward,
+        loss=make_loss(config),
+        learning_rate=config.learner.learning_rate,
+        warmup_steps=config.learner.warmup_steps,
+        active=policy.active,
+        dump=dump,
+        ranks=ranks,
+        **_optimization(config),
+    )
+
+
+def make_critic_learner(
+    config: Config, model: PreTrainedModel, *, dump: Path | None = None, ranks: Ranks = ALONE
+) -> Learner[ValueInputs]:
+    """The learner of PPO's critic. It has a learning rate of its own; all else is as the policy's."""
+    forward = ValueModel(model)
+    _prepare(config, forward, model, ranks)
+    return Learner(
+        forward,
+        loss=ValueLoss(config.critic.clip),
+        learning_rate=config.critic.learning_rate,
+        warmup_steps=config.critic.warmup_steps,
+        dump=dump,
+        ranks=ranks,
+        **_optimization(config),
+    )
+
+
+def _prepare(config: Config, forward: LogprobModel | ValueModel, model: PreTrainedModel, ranks: Ranks) -> None:
+    """What is done to a model in place, before an optimizer is made."""
+    if config.learner.gradient_checkpointing:
+        checkpoint_activations(model)
+    shard_module(forward, ranks)
+
+
+def _optimization(config: Config) -> Optimization:
+    settings = config.learner
+    return {
+        "weight_decay": settings.weight_decay,
+        "betas": settings.betas,
+        "max_grad_norm": settings.max_grad_norm,
+        "token_budget": settings.token_budget,
+        "bf16": settings.bf16,
+    }

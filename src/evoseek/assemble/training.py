@@ -1,0 +1,133 @@
+"""From a config to a training run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+
+from evoseek.assemble.agent import (
+    Agent,
+    Solver,
+    evaluation_setting,
+    evaluation_temperature,
+    open_index,
+    read_questions,
+)
+from evoseek.assemble.algorithm import check_settings
+from evoseek.assemble.trained import Trained
+from evoseek.config import MAY_DIFFER_ON_RESUME, Config
+from evoseek.errors import ConfigError
+from evoseek.eval.evaluate import Evaluation, Result
+from evoseek.learner.checkpoint import latest_checkpoint
+from evoseek.learner.distributed import ALONE, Ranks
+from evoseek.learner.sharding import copy_weights
+from evoseek.report.metrics import JsonlMetrics, NoMetrics
+from evoseek.reward.functions import AnswerReward
+from evoseek.rollout.record import TrajectoryWriter
+from evoseek.rollout.trajectory_json import (
+    outcome_from_json,
+    outcome_to_json,
+    trajectory_from_json,
+    trajectory_to_json,
+)
+from evoseek.runs import RunDirectory
+from evoseek.systems.dspo import DSPO
+from evoseek.systems.question_order import questions_of_step
+from evoseek.systems.run_state import RunState, resume
+from evoseek.systems.search_r1 import QuestionRollouts, SearchR1
+from evoseek.systems.training import Evaluate, TrainingLoop
+from evoseek.types import Question
+
+
+def training_loop(
+    config: Config, run: RunDirectory, *, notify: Callable[[str], None], ranks: Ranks = ALONE
+) -> TrainingLoop:
+    """A training loop ready to run; it goes on from the run's last checkpoint if it has one.
+
+    Everything is opened and checked before the config is claimed for the directory, so a mistake leaves no trace. The
+    caller holds the run's lock. `notify` is told what the model's chat template can do. Every one of `ranks` makes its
+    own loop of the same config; they work as one.
+    """
+    check_settings(config, ranks)
+    checkpoint = latest_checkpoint(run.path, ranks=ranks)
+    agent = Agent.load(config, checkpoint=checkpoint, device=str(ranks.device))
+    if notice := agent.template_notice():
+        notify(notice)
+    solver = agent.solver(open_index(config.search.index, setting="search.index"))
+    questions = read_questions(config.questions.path, setting="questions.path")
+    _check_prompt(solver, questions_of_step(questions, seed=config.run.seed, step=1, size=config.questions.per_step)[0])
+    held_out = evaluation_setting(config, agent)
+    if ranks.is_first:
+        run.claim(config.resolved(), may_differ=MAY_DIFFER_ON_RESUME)
+    trained = Trained.load(config, agent.policy, run, checkpoint, ranks)
+    start = resume(run, checkpoint, trained.parts, ranks)
+    agent.sampler.policy_version = start
+    rollouts, publish = _rollouts(config, solver, run, ranks), partial(_publish, trained, agent)
+    per_step, limit = config.questions.per_step, config.algorithm.filter_limit
+    if limit:
+        system = DSPO(questions, rollouts, trained.update(), publish, per_step, limit=limit)
+    else:
+        system = SearchR1(questions, rollouts, trained.update(), publish, per_step)
+    return TrainingLoop(
+        system=system,
+        checkpoints=RunState(run, trained.parts, keep_last=config.run.keep_checkpoints, ranks=ranks),
+        metrics=JsonlMetrics(run.metrics) if ranks.is_first else NoMetrics(),
+        timings=JsonlMetrics(run.timings) if ranks.is_first else NoMetrics(),
+        start=start,
+        steps=config.run.steps,
+        checkpoint_every=config.run.checkpoint_every,
+        evaluate=held_out and _evaluate_with(*held_out, temperature=evaluation_temperature(config), ranks=ranks),
+        evaluate_every=config.evaluation.every,
+        max_invalid=config.run.max_invalid,
+        agree=ranks.any,
+    )
+
+
+def _rollouts(config: Config, solver: Solver, run: RunDirectory, ranks: Ranks) -> QuestionRollouts:
+    return QuestionRollouts(
+        env=solver.env,
+        renderer=solver.renderer,
+        sampler=solver.agent.sampler,
+        limits=solver.agent.limits,
+        reward=AnswerReward(config.reward.metric),
+        trajectories=TrajectoryWriter(run.trajectories, solver.agent.decode),
+        seed=config.run.seed,
+        group_size=config.rollout.group_size,
+        temperature=config.rollout.temperature,
+        ranks=ranks,
+    )
+
+
+def _publish(trained: Trained, agent: Agent, step: int) -> None:
+    """Let the sampler go on with the weights of a step."""
+    if trained.policy.model is not agent.policy.model:
+        copy_weights(trained.policy.model, agent.policy.model)
+    agent.sampler.policy_version = step
+    agent.sampler.reset()
+
+
+def _evaluate_with(solver: Solver, questions: list[Question], *, temperature: float, ranks: Ranks) -> Evaluate:
+    async def evaluate_now(step: int) -> Mapping[str, float]:
+        own = await solver.evaluate(questions[ranks.rank :: ranks.size], temperature=temperature)
+        return (own if ranks.size == 1 else _together(own, ranks)).metrics()
+
+    return evaluate_now
+
+
+def _together(evaluation: Evaluation, ranks: Ranks) -> Evaluation:
+    """All of the results, on every rank, from each one's share."""
+    own = [(trajectory_to_json(r.trajectory, lambda _: ""), outcome_to_json(r.outcome)) for r in evaluation.results]
+    pairs = (pair for share in ranks.gather(own) for pair in share)
+    results = ((trajectory_from_json(trajectory), outcome_from_json(outcome)) for trajectory, outcome in pairs)
+    return replace(evaluation, results=tuple(Result(t.question, t, outcome) for t, outcome in results))
+
+
+def _check_prompt(solver: Solver, question: Question) -> None:
+    length = len(solver.renderer.render_prompt(solver.env.messages(question)))
+    longest = solver.agent.limits.max_total_tokens
+    if length >= longest:
+        raise ConfigError(
+            f"The prompt of question {question.id} has {length} tokens, but rollout.max_total_tokens is {longest}: no "
+            "room is left to answer. Raise rollout.max_total_tokens, or shorten the prompt or the question."
+        )
