@@ -98,3 +98,9 @@ def test_a_file_that_holds_no_settings(tmp_path, name, text, phrase):
 def test_defaults_are_valid_and_frozen():
     with pytest.raises(Exception, match="frozen"):
         Config().run.steps = 3
+
+
+def test_one_of_several_kinds_of_value_is_asked_for_by_the_settings_own_name():
+    with pytest.raises(ConfigError, match=r"algorithm\.aggregate is 0: .*algorithm\.aggregate is 0: ") as caught:
+        load_config(sets=["algorithm.aggregate=0"])
+    assert "literal[" not in str(caught.value)

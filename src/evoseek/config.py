@@ -116,7 +116,7 @@ class AlgorithmConfig(Section):
     importance: Literal["none", "truncate", "mask"] = Field(
         default="none", description="correct for differences between sampler and learner"
     )
-    importance_cap: float = Field(default=2.0, ge=1, le=1e6)
+    importance_cap: float = Field(default=2.0, gt=1, le=1e6)
     mask_observations: bool = Field(default=True, description="false trains on tool results too: an ablation")
 
 
@@ -202,6 +202,7 @@ SYSTEMS: Mapping[str, Mapping[str, object]] = {
         "algorithm.loss": "sequence",
         "algorithm.clip_low": 3e-4,
         "algorithm.clip_high": 4e-4,
+        "algorithm.mini_batches": 4,
         "algorithm.filter_limit": 4,
     },
 }
@@ -292,7 +293,7 @@ def _put(tree: Tree, dotted: str, value: object) -> None:
 
 
 def _describe(location: tuple[int | str, ...], kind: str, problem: Mapping[str, Any]) -> str:
-    key = ".".join(map(str, location))
+    key = ".".join(str(part) for part in location if isinstance(part, int) or part.isidentifier())
     if kind == "extra_forbidden":
         return f"unknown setting {key}{_nearest(key)}"
     return f"{key} is {problem['input']!r}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"

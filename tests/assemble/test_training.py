@@ -3,20 +3,24 @@
 import asyncio
 
 import pytest
+import torch
 
 from evoseek.assemble.training import training_loop
 from evoseek.config import load_config
 from evoseek.corpus.questions import save_questions
 from evoseek.credit.rloo import leave_one_out_advantages
 from evoseek.errors import ConfigError
+from evoseek.learner.reference import score, with_old_logprobs, with_ref_logprobs
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.value import ValueLoss
+from evoseek.policy.load import load_policy, save_policy
+from evoseek.policy.lora import add_adapter
 from evoseek.rollout.limits import Limits
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
 from evoseek.systems.dspo import DSPO
 from evoseek.systems.ppo import PPOUpdate
-from evoseek.types import Passage, Question, ToolCall
+from evoseek.types import Passage, Question, ToolCall, TrainingSample
 
 OPTIONS = {
     "search.top_k": 2,
@@ -145,10 +149,12 @@ def test_a_filter_makes_it_dspo(places, tmp_path):
 
 
 def test_the_reference_is_a_frozen_copy_or_with_an_adapter_the_base(places, tmp_path):
-    common = {"questions__per_step": 2, "algorithm__kl_coefficient": 0.01}
+    common = {"questions__per_step": 2, "algorithm__kl_coefficient": 0.01, "rollout__temperature": 0.75}
     loop = loop_of(places, tmp_path / "full", **common)
     (complete,) = loop.system.update.completions
     reference = complete.keywords["forward"]
+    assert complete.func is with_ref_logprobs
+    assert reference.temperature == 0.75
     assert reference.model is not loop.system.update.learner.model
     assert not any(parameter.requires_grad for parameter in reference.model.parameters())
     loop = loop_of(places, tmp_path / "lora", **common, lora__rank=2)
@@ -157,6 +163,43 @@ def test_the_reference_is_a_frozen_copy_or_with_an_adapter_the_base(places, tmp_
     assert complete.keywords["active"].__self__.adapter is None
     trained = loop.system.update.learner.trained
     assert 0 < sum(parameter.numel() for parameter in trained) < 100_000
+
+
+def test_an_adapter_that_is_trained_on_is_measured_against_itself_and_not_its_base(places, tmp_path):
+    base = load_policy("tiny")
+    adapted = add_adapter(base, "mine", rank=2, alpha=4)
+    with torch.no_grad(), adapted.active():
+        for name, parameter in adapted.model.named_parameters():
+            if "lora_B" in name:
+                parameter.fill_(0.05)
+    save_policy(adapted, tmp_path / "adapter")
+    options = {"policy__model": str(tmp_path / "adapter"), "questions__per_step": 2}
+    loop = loop_of(places, tmp_path / "run", **options, algorithm__kl_coefficient=0.01)
+    (complete,) = loop.system.update.completions
+    mask = (False, True, True, True)
+    sample = TrainingSample((5, 9, 11, 12), mask, (0.0,) * 4, (0.0,) * 4)
+    own = loop.system.update.learner
+    with own.active():
+        (expected,) = score(own.forward, [sample], token_budget=99)
+    assert complete([sample])[0].ref_logprobs == pytest.approx(expected, abs=1e-6)
+    with pytest.raises(ConfigError, match="is one already"):
+        loop_of(places, tmp_path / "other", **options, lora__rank=2)
+
+
+def test_the_critic_of_an_adapter_has_its_bases_body(places, tmp_path):
+    save_policy(add_adapter(load_policy("tiny"), "mine", rank=2, alpha=4), tmp_path / "adapter")
+    options = {"policy__model": str(tmp_path / "adapter"), "questions__per_step": 2}
+    loop = loop_of(places, tmp_path / "run", **options, algorithm__advantage="gae")
+    critic = loop.system.update.critic.model
+    assert all(parameter.requires_grad for parameter in critic.parameters())
+    assert not any("lora" in name for name, _ in critic.named_parameters())
+
+
+def test_without_masking_the_learner_computes_what_the_sampler_has_no_record_of(places, tmp_path):
+    loop = loop_of(places, tmp_path, questions__per_step=2, algorithm__mask_observations=False)
+    (complete,) = loop.system.update.completions
+    assert complete.func is with_old_logprobs
+    assert complete.keywords["forward"] is loop.system.update.learner.forward
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from transformers import (
 from evoseek.learner import row
 from evoseek.learner.batch import make_batch, split_by_tokens
 from evoseek.learner.logprobs import LogprobModel
+from evoseek.learner.packing import packing_limit
 from evoseek.types import TrainingSample
 
 Make = Callable[..., list[TrainingSample]]
@@ -185,6 +186,15 @@ def test_a_model_with_a_layer_that_attends_in_a_way_of_its_own_is_not_packed(mod
 
     model.model.layers[1].self_attn = Silent()
     assert LogprobModel(model).packing_limit == 0
+
+
+def test_a_model_that_does_not_look_at_the_positions_it_is_given_is_not_packed(model: PreTrainedModel) -> None:
+    """Nothing is raised and attention is ours; only the numbers tell."""
+
+    def body(*, input_ids: torch.Tensor, position_ids: torch.Tensor | None = None, **others: object) -> torch.Tensor:
+        return model.base_model(input_ids=input_ids, use_cache=False, **others).last_hidden_state
+
+    assert packing_limit(body, model.config, model.device) == 0
 
 
 def test_a_window_that_no_layer_uses_limits_nothing() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from evoseek.credit.group import group_advantages
 from evoseek.systems.update import GroupUpdate, KLPenalty, mean_metrics, split_groups
+from evoseek.types import Question, Scored, Segment, StopReason, Trajectory, TrajectoryGroup
 
 ONE_RIGHT = {"q0/0": "meri", "q0/1": "kalo", "q1/0": "kalo", "q1/1": "kalo"}
 GRPO = partial(group_advantages, scale="std")
@@ -87,6 +88,39 @@ def test_without_masking_everything_after_the_prompt_is_trained_on(groups_of, re
     assert recorder.batches[0][0].loss_mask.index(True) == prompt
 
 
+def test_unmasked_tokens_that_the_sampler_did_not_write_have_the_learners_own_record(scripted, recorder):
+    """So that no ratio, weight or difference is taken to a logprob of 0 that nobody computed."""
+    written = Segment("action", (5, 6), (-0.5, -0.25))
+    segments = (Segment("prompt", (1, 2)), written, Segment("observation", (7, 8, 9)), written)
+    question = Question("q", "?", ())
+    made = Trajectory("t", question, "solver", segments, (), (), StopReason.ANSWERED)
+    group = TrajectoryGroup("g", (made, made), (Scored(1.0), Scored(0.0)))
+
+    def complete(samples):
+        return [replace(s, old_logprobs=tuple(-9.0 if acts else 0.0 for acts in s.loss_mask)) for s in samples]
+
+    GroupUpdate(recorder, GRPO, seed=0, completions=[complete], mask_observations=False)(1, [group])
+    assert recorder.batches[0][0].rollout_logprobs == (0.0, 0.0, -0.5, -0.25, -9.0, -9.0, -9.0, -0.5, -0.25)
+
+
+def test_there_are_no_more_mini_batches_than_groups_and_always_one(groups_of, recorder):
+    GroupUpdate(recorder, GRPO, seed=0, mini_batches=5)(1, groups_of(ONE_RIGHT))
+    assert [len(batch) for batch in recorder.batches] == [2, 2]
+    GroupUpdate(recorder, GRPO, seed=0, mini_batches=5)(2, [])
+    assert recorder.batches[2:] == [[]]
+
+
+def test_the_order_of_mini_batches_is_another_in_every_step(groups_of, recorder):
+    texts = {f"q{q}/{n}": "meri" if n else "kalo" for q in range(4) for n in range(2)}
+    groups = groups_of(texts, n=4)
+    orders = set()
+    for step in range(8):
+        recorder.batches.clear()
+        GroupUpdate(recorder, GRPO, seed=0, mini_batches=2)(step, groups)
+        orders.add(tuple(sample.group for batch in recorder.batches for sample in batch))
+    assert len(orders) > 2
+
+
 def test_mini_batches_are_of_whole_groups_and_drawn_by_seed_and_step(groups_of, recorder):
     texts = {f"q{q}/{n}": "meri" if n else "kalo" for q in range(4) for n in range(2)}
     groups = groups_of(texts, n=4)
@@ -112,6 +146,7 @@ def test_a_cut_into_one_keeps_the_order(groups_of, recorder):
 
 
 def test_metrics_of_several_updates():
-    """A mean over the updates that have the number; the last of what is counted through a run."""
-    found = mean_metrics([{"loss": 1.0, "learner/skipped_no_signal": 1.0}, {"learner/skipped_no_signal": 2.0}])
-    assert found == {"loss": 1.0, "learner/skipped_no_signal": 2.0}
+    """A mean over the updates that have the number; sums of samples; the last of what is counted through a run."""
+    first = {"loss": 1.0, "learner/skipped_no_signal": 1.0, "learner/samples": 4.0}
+    second = {"learner/skipped_no_signal": 2.0, "learner/samples": 3.0}
+    assert mean_metrics([first, second]) == {"loss": 1.0, "learner/skipped_no_signal": 2.0, "learner/samples": 7.0}

@@ -140,6 +140,11 @@ def load_trainable(config: Config, checkpoint: Checkpoint | None, *, device: str
     policy, lora = load_policy(config.policy.model, device=device, dtype=config.policy.dtype), config.lora
     if lora.rank == 0:
         return policy
+    if policy.adapter is not None:
+        raise ConfigError(
+            f"lora.rank is {lora.rank}, which asks for a new adapter, but {config.policy.model} is one already. Leave "
+            "lora.rank at 0 to train it on, or merge it (evoseek export) and give the merged model."
+        )
     return add_adapter(policy, "policy", rank=lora.rank, alpha=lora.alpha, targets=lora.targets, seed=config.run.seed)
 
 

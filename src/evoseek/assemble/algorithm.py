@@ -9,7 +9,6 @@ from evoseek.credit.group import group_advantages
 from evoseek.credit.reinforce import raw_advantages, whitened_advantages
 from evoseek.credit.rloo import leave_one_out_advantages
 from evoseek.errors import ConfigError
-from evoseek.learner.distributed import Ranks
 from evoseek.loss.aggregate import FixedLength
 from evoseek.loss.base import LossFn, LossInputs
 from evoseek.loss.clipped import ClippedLoss
@@ -21,21 +20,9 @@ from evoseek.loss.sequence import SequenceLoss
 from evoseek.systems.update import Credit
 
 
-def check_settings(config: Config, ranks: Ranks) -> None:
+def check_settings(config: Config) -> None:
     """Settings that are each possible, but not together. Raises ConfigError."""
     algorithm = config.algorithm
-    if config.policy.dtype != "float32" and not config.lora.rank:
-        raise ConfigError(
-            f"policy.dtype is {config.policy.dtype}, but weights are trained in float32: in {config.policy.dtype} the "
-            "small updates of a usual learning rate round to nothing. Set policy.dtype to float32, and learner.bf16 "
-            "to true to compute in bfloat16; or train an adapter (lora.rank above 0), which is always in float32."
-        )
-    if config.policy.dtype != "float32" and ranks.size > 1:
-        raise ConfigError(
-            f"policy.dtype is {config.policy.dtype}, but {ranks.size} processes share the weights in float32 only: "
-            "adapters are kept in it, and both must be of one kind. Set policy.dtype to float32, or train in one "
-            "process."
-        )
     if algorithm.advantage == "gae" and algorithm.filter_limit:
         raise ConfigError(
             f"algorithm.filter_limit is {algorithm.filter_limit}, which keeps only groups whose rewards differ, but "

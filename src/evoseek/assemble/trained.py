@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -91,7 +93,7 @@ class Trained:
         return PPOUpdate(
             learner=self.learner,
             critic=self.critic,
-            predict=partial(with_values, forward=self.critic.forward, **self._scoring(self.policy)),
+            predict=partial(with_values, forward=self.critic.forward, **self._scoring()),
             seed=seed,
             gamma=critic.gamma,
             lam=critic.lam,
@@ -107,19 +109,24 @@ class Trained:
         algorithm, own = self.config.algorithm, self.learner.forward
         completions: list[Completion] = []
         if algorithm.importance != "none" or not algorithm.mask_observations:
-            completions.append(partial(with_old_logprobs, forward=own, **self._scoring(self.policy)))
-        if algorithm.kl_coefficient > 0 and self.policy.adapter is not None:
-            completions.append(partial(with_ref_logprobs, forward=own, **self._scoring(base_of(self.policy))))
-        elif algorithm.kl_coefficient > 0:
-            settings = self.config.policy
-            frozen = load_policy(settings.model, device=str(self.ranks.device), dtype=settings.dtype)
-            forward = LogprobModel(frozen.model.requires_grad_(False), temperature=self.config.rollout.temperature)
-            completions.append(partial(with_ref_logprobs, forward=forward, **self._scoring(frozen)))
+            completions.append(partial(with_old_logprobs, forward=own, **self._scoring(self.policy.active)))
+        if algorithm.kl_coefficient > 0:
+            completions.append(self._reference())
         return completions
 
-    def _scoring(self, policy: Policy) -> Scoring:
+    def _reference(self) -> Completion:
+        """Logprobs of the policy that training began with: under a new adapter its base, else a frozen copy."""
+        if self.config.lora.rank > 0:
+            base = base_of(self.policy)
+            return partial(with_ref_logprobs, forward=self.learner.forward, **self._scoring(base.active))
+        settings = self.config.policy
+        frozen = load_policy(settings.model, device=str(self.ranks.device), dtype=settings.dtype)
+        forward = LogprobModel(frozen.model.requires_grad_(False), temperature=self.config.rollout.temperature)
+        return partial(with_ref_logprobs, forward=forward, **self._scoring())
+
+    def _scoring(self, active: Callable[[], AbstractContextManager[object]] = nullcontext) -> Scoring:
         settings, ranks = self.config.learner, self.ranks
-        return {"token_budget": settings.token_budget, "bf16": settings.bf16, "ranks": ranks, "active": policy.active}
+        return {"token_budget": settings.token_budget, "bf16": settings.bf16, "ranks": ranks, "active": active}
 
     def _save_policy(self, directory: Path) -> None:
         weights = full_state_dict(self.policy.model, self.ranks) if self.ranks.size > 1 else None

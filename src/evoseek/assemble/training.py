@@ -22,6 +22,7 @@ from evoseek.eval.evaluate import Evaluation, Result
 from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.learner.sharding import copy_weights
+from evoseek.policy.policy import Policy
 from evoseek.report.metrics import JsonlMetrics, NoMetrics
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.record import TrajectoryWriter
@@ -49,9 +50,10 @@ def training_loop(
     caller holds the run's lock. `notify` is told what the model's chat template can do. Every one of `ranks` makes its
     own loop of the same config; they work as one.
     """
-    check_settings(config, ranks)
+    check_settings(config)
     checkpoint = latest_checkpoint(run.path, ranks=ranks)
     agent = Agent.load(config, checkpoint=checkpoint, device=str(ranks.device))
+    _check_dtype(config, agent.policy, ranks)
     if notice := agent.template_notice():
         notify(notice)
     solver = agent.solver(open_index(config.search.index, setting="search.index"))
@@ -121,6 +123,21 @@ def _together(evaluation: Evaluation, ranks: Ranks) -> Evaluation:
     pairs = (pair for share in ranks.gather(own) for pair in share)
     results = ((trajectory_from_json(trajectory), outcome_from_json(outcome)) for trajectory, outcome in pairs)
     return replace(evaluation, results=tuple(Result(t.question, t, outcome) for t, outcome in results))
+
+
+def _check_dtype(config: Config, policy: Policy, ranks: Ranks) -> None:
+    if config.policy.dtype != "float32" and policy.adapter is None:
+        raise ConfigError(
+            f"policy.dtype is {config.policy.dtype}, but weights are trained in float32: in {config.policy.dtype} the "
+            "small updates of a usual learning rate round to nothing. Set policy.dtype to float32, and learner.bf16 "
+            "to true to compute in bfloat16; or train an adapter (lora.rank above 0), which is always in float32."
+        )
+    if config.policy.dtype != "float32" and ranks.size > 1:
+        raise ConfigError(
+            f"policy.dtype is {config.policy.dtype}, but {ranks.size} processes share the weights in float32 only: "
+            "adapters are kept in it, and both must be of one kind. Set policy.dtype to float32, or train in one "
+            "process."
+        )
 
 
 def _check_prompt(solver: Solver, question: Question) -> None:

@@ -103,7 +103,8 @@ class Learner(Generic[Inputs]):
         leave weights and optimizer untouched and are counted (`learner/skipped_*`); `loss`, `grad_norm` and `entropy`
         are then absent. When memory runs out, the micro-batches are halved, for good, and the step is made again with
         the same gradient. Raises TrainingError at the third non-finite step in a row, if a single sample does not fit
-        into memory, and if a step leaves weights that are not finite: no later step could repair them.
+        into memory or one of several ranks runs out of it, and if a step leaves weights that are not finite: no later
+        step could repair them.
         """
         trained = [sample for sample in samples if trained_length(sample) > 0]
         totals = Totals(tokens=sum(sum(sample.loss_mask) for sample in trained), sequences=len(trained))

@@ -10,6 +10,7 @@ from transformers import AutoModelForTokenClassification, PreTrainedModel
 
 from evoseek.errors import PolicyError
 from evoseek.files import replace_directory
+from evoseek.policy.adapter_files import base_name, is_adapter
 from evoseek.policy.load import first_line, place, quietly, tiny_policy_dir
 
 _HEADS = ("score.", "classifier.")  # what transformers calls the head of a token classifier
@@ -18,9 +19,11 @@ _HEADS = ("score.", "classifier.")  # what transformers calls the head of a toke
 def load_critic(name_or_dir: str, *, device: str = "cpu") -> PreTrainedModel:
     """The critic saved in a directory, or a new one with the body of a policy and a head that says 0 everywhere.
 
-    In float32 and in evaluation mode. Raises PolicyError.
+    The body of an adapter is its base's. In float32 and in evaluation mode. Raises PolicyError.
     """
     source = str(tiny_policy_dir()) if name_or_dir == "tiny" else name_or_dir
+    if is_adapter(Path(source).expanduser()):
+        source = base_name(Path(source).expanduser())
     try:
         with quietly():
             loaded = AutoModelForTokenClassification.from_pretrained(

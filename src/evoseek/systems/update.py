@@ -98,10 +98,13 @@ def scored_samples(
         for group in groups
         for sample in group_samples(group, [0.0 if isinstance(outcome, Scored) else None for outcome in group.outcomes])
     ]
+    written = [sample.loss_mask for sample in samples]
     if not mask_observations:
         samples = [_unmask(sample) for sample in samples]
     for complete in completions:
         samples = complete(samples)
+    if not mask_observations:
+        samples = [_record_own(sample, mask) for sample, mask in zip(samples, written, strict=True)]
     return samples
 
 
@@ -112,29 +115,40 @@ def with_advantages(sample: TrainingSample, advantages: Sequence[float]) -> Trai
 
 
 def split_groups(samples: Sequence[TrainingSample], parts: int, rng: random.Random) -> list[list[TrainingSample]]:
-    """Mini-batches of whole groups, as equal in number as they can be, drawn at random; without a cut, as they came."""
-    if parts == 1:
-        return [list(samples)]
+    """Mini-batches of whole groups, as equal in number as they can be, drawn at random; without a cut, as they came.
+
+    There are no more of them than groups, and always one, if only an empty one: a step without samples is counted.
+    """
     groups: dict[str, list[TrainingSample]] = {}
     for sample in samples:
         groups.setdefault(sample.group, []).append(sample)
-    keys = list(groups)
+    keys, parts = list(groups), min(parts, len(groups))
+    if parts <= 1:
+        return [list(samples)]
     rng.shuffle(keys)
     return [[sample for key in keys[part::parts] for sample in groups[key]] for part in range(parts)]
 
 
 def mean_metrics(updates: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Each metric's mean over the updates that have it; of a count that runs through a run, the last value."""
+    """Each metric's mean over the updates that have it; numbers of samples are summed, and of a count that runs through
+    a run the last value is taken."""
+
+    def total(name: str, values: list[float]) -> float:
+        if name.startswith("learner/skipped"):
+            return values[-1]
+        return sum(values) if name.startswith("learner/samples") else fmean(values)
+
     names = {name: None for update in updates for name in update}
-    last = updates[-1]
-    return {
-        name: last[name]
-        if name.startswith("learner/skipped")
-        else fmean(update[name] for update in updates if name in update)
-        for name in names
-    }
+    return {name: total(name, [update[name] for update in updates if name in update]) for name in names}
 
 
 def _unmask(sample: TrainingSample) -> TrainingSample:
     first = sample.loss_mask.index(True)
     return replace(sample, loss_mask=tuple(position >= first for position in range(len(sample.loss_mask))))
+
+
+def _record_own(sample: TrainingSample, written: Sequence[bool]) -> TrainingSample:
+    """Where the sampler wrote nothing, its record is the learner's own: there the two do not differ."""
+    own = sample.old_logprobs or sample.rollout_logprobs
+    rows = zip(sample.rollout_logprobs, own, written, strict=True)
+    return replace(sample, rollout_logprobs=tuple(record if acts else mine for record, mine, acts in rows))
