@@ -16,7 +16,6 @@ from evoseek.credit.rloo import leave_one_out_advantages
 from evoseek.credit.whiten import whiten
 from evoseek.env.prompts import load_prompts
 from evoseek.env.solver import SolverEnv
-from evoseek.errors import ToolError
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.base import LossFn
@@ -27,6 +26,7 @@ from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.policy.tiny_tokenizer import tiny_tokenizer
 from evoseek.protocols import RewardFn
+from evoseek.reward.verdict import parse_verdict
 from evoseek.rollout.group import run_group
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.samples import group_samples
@@ -99,19 +99,19 @@ class TestTrap1AFailureIsNoReward:
         assert group_signal([1.0, None, None]) is Signal.TOO_FEW_VALID
 
 
-class TestTrap4NoVerdictIsNoWrongAnswer:
+class TestTrap4IncorrectContainsCorrect:
     """A judge that cannot be reached or understood has not said `wrong`: the rollout is Invalid, not a reward of 0."""
 
-    def test_a_reward_that_cannot_be_had_is_invalid_and_leaves_the_group(self) -> None:
+    def test_a_verdict_is_read_strictly_and_what_cannot_be_read_leaves_the_group(self) -> None:
+        replies = {"k/0": "Verdict: correct", "k/1": "Not correct, or is it?", "k/2": "Incorrect.", "k/3": "incorrect"}
+
         async def judge(trajectory: Trajectory) -> Scored:
-            if trajectory.id.startswith("k/1"):
-                raise ToolError("expected `correct` or `incorrect`, got `Well, hm.`")
-            return Scored(float(trajectory.id == "k/0"))
+            return Scored(float(parse_verdict(replies[trajectory.id[:3]])))
 
         group = roll_out(Slow(lambda _: 0), judge)
-        assert group.outcomes[1] == Invalid(
-            StopReason.REWARD_FAILED, "expected `correct` or `incorrect`, got `Well, hm.`"
-        )
+        assert isinstance(group.outcomes[1], Invalid)
+        assert group.outcomes[1].reason is StopReason.REWARD_FAILED
+        assert rewards_of(group) == [1.0, None, 0.0, 0.0]
         advantages = group_advantages(rewards_of(group), ["k"] * 4, scale="none")
         assert advantages == [pytest.approx(2 / 3), None, pytest.approx(-1 / 3), pytest.approx(-1 / 3)]
 

@@ -214,8 +214,18 @@ def main() -> None:
 
 
 def _fail(message: str) -> None:
-    print(f"evoseek: {message}", file=sys.stderr)
+    if _speaks():
+        print(f"evoseek: {message}", file=sys.stderr, flush=True)
     sys.exit(2)
+
+
+def _speaks() -> bool:
+    """Of several processes of a run, of which one fails and with it the others, the first one tells."""
+    if "RANK" not in os.environ:
+        return True
+    from evoseek.learner.distributed import fails_first
+
+    return fails_first()
 
 
 def _show_warning(message: Warning | str, *_: object) -> None:

@@ -11,7 +11,9 @@
     ├── RunError             a run directory cannot be used
     │   └── RunLockedError   another process holds it
     ├── CheckpointError      a checkpoint is damaged or could not be written
+    │   └── OtherVersionError   it is whole, but of another version of evoseek
     └── TrainingError        training cannot go on (for example three non-finite steps in a row)
+        └── EndedElsewhereError   another process of the same run failed, and says why
 
 A message says what was got, what was expected and what to do, in one paragraph. The command line prints it without a
 traceback and exits with status 2.
@@ -62,5 +64,13 @@ class CheckpointError(EvoseekError):
     """A checkpoint is incomplete, damaged, or could not be written."""
 
 
+class OtherVersionError(CheckpointError):
+    """A checkpoint is whole, but of a format that this version does not read."""
+
+
 class TrainingError(EvoseekError):
     """Training cannot go on."""
+
+
+class EndedElsewhereError(TrainingError):
+    """Another rank failed, or ended without a word."""

@@ -1,5 +1,6 @@
 """`evoseek export`: of a run, of an adapter, and what it refuses."""
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -81,3 +82,23 @@ def test_what_cannot_be_exported_is_said(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match="no such directory"):
         export(str(tmp_path / "nothing"), tmp_path / "out", console=Console(quiet=True))
     assert not (tmp_path / "out").exists()
+
+
+def test_a_run_whose_name_was_mistyped_is_not_only_looked_for_on_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(PolicyError, match=r"no run and no directory runs/nothere; check the path"):
+        export("runs/nothere", Path("out"), console=Console(quiet=True))
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    for directory in (tmp_path / "file" / "x", tmp_path / "file" / "x" / "y"):
+        with pytest.raises(ConfigError, match="file is a file"):
+            export("tiny", directory, console=Console(quiet=True))
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("evoseek.commands.export.export_policy", full)
+    with pytest.raises(ConfigError, match=r"cannot be written \(No space left"):
+        export("tiny", tmp_path / "out", console=Console(quiet=True))

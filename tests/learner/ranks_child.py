@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import tempfile
+import time
 import traceback
 from pathlib import Path
 
@@ -25,12 +26,12 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
-from evoseek.errors import EvoseekError
+from evoseek.errors import ConfigError, EvoseekError
 from evoseek.learner import checkpoint as checkpoint_module
 from evoseek.learner.batch import make_batch
 from evoseek.learner.checkpoint import Part, latest_checkpoint, save_checkpoint
 from evoseek.learner.checkpointing import checkpoint_activations
-from evoseek.learner.distributed import ALONE, Ranks, join_ranks, leave_ranks
+from evoseek.learner.distributed import ALONE, Ranks, joined_ranks
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.sharding import copy_weights, full_state_dict, full_tensors, shard_module
@@ -57,6 +58,24 @@ def gone(ranks: Ranks) -> None:
     if ranks.rank == ranks.size - 1:
         os._exit(3)
     ranks.barrier()
+
+
+def one_fails(ranks: Ranks, rank: int, gathers: int) -> None:
+    """A rank fails while all set up, after so many of the three collectives of that."""
+    with ranks.setting_up():
+        for number in range(3):
+            if ranks.rank == rank and number == gathers:
+                raise ConfigError("the reason")
+            ranks.gather(number)
+        if ranks.rank == rank:
+            raise ConfigError("the reason")
+    raise AssertionError("the block ended well")
+
+
+def idle(ranks: Ranks) -> None:
+    """The first rank works for a while, the others have nothing to do. The answer: when each had left."""
+    if ranks.is_first:
+        time.sleep(1.0)
 
 
 def gradient(ranks: Ranks, model: str, output: str, count: int = 7) -> dict:
@@ -226,9 +245,10 @@ def run(order: dict, rank: int, port: int, output: Path) -> None:
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(order["size"])}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     try:
-        result = SCENARIOS[order["scenario"]](join_ranks("cpu"), **order["options"])
-        leave_ranks()
-        (output / f"{rank}.json").write_text(json.dumps(result))
+        with joined_ranks("cpu") as ranks:
+            result = SCENARIOS[order["scenario"]](ranks, **order["options"])
+        left = time.time()
+        (output / f"{rank}.json").write_text(json.dumps(left if order["scenario"] == "idle" else result))
         os._exit(0)
     except EvoseekError as error:
         (output / f"{rank}.json").write_text(json.dumps(f"{type(error).__name__}: {error}"))
@@ -273,7 +293,8 @@ def serve() -> None:
 
 
 SCENARIOS = {
-    scenario.__name__: scenario for scenario in (collectives, gone, gradient, train, save, resume, publish, export)
+    scenario.__name__: scenario
+    for scenario in (collectives, gone, one_fails, idle, gradient, train, save, resume, publish, export)
 }
 
 if __name__ == "__main__":

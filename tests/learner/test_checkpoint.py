@@ -186,12 +186,18 @@ def test_what_a_killed_save_left_is_cleared_by_the_next(model: PreTrainedModel, 
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000001"]
 
 
-def test_another_format_is_said_so(model: PreTrainedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evoseek.learner.checkpoint.FORMAT", 99)
-    directory = save(tmp_path, make_learner(model), 1)
+@pytest.mark.filterwarnings("error")
+def test_a_checkpoint_of_another_version_is_neither_called_damaged_nor_passed_over(
+    model: PreTrainedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path, make_learner(model), 1)
+    monkeypatch.setattr("evoseek.learner.checkpoint.FORMAT", 3)
+    save(tmp_path, make_learner(model), 2)
     monkeypatch.undo()
-    with pytest.raises(CheckpointError, match="its format is 99"):
-        load_checkpoint(directory)
+    before = contents(tmp_path)
+    with pytest.raises(CheckpointError, match=r"another version of evoseek \(format 3, .* reads 2\).*--run-dir"):
+        latest_checkpoint(tmp_path)
+    assert contents(tmp_path) == before
 
 
 def test_the_optimizer_of_another_model_is_refused(model: PreTrainedModel, make_samples: Make) -> None:

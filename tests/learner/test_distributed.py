@@ -1,14 +1,18 @@
 import os
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.errors import ConfigError
+from evoseek.errors import ConfigError, PolicyError
+from evoseek.learner import distributed
 from evoseek.learner.distributed import ALONE, join_ranks, leave_ranks
 
 RunRanks = Callable[..., dict]
@@ -41,8 +45,24 @@ def test_every_rank_hears_the_same(run_ranks: RunRanks, size: int) -> None:
 def test_ranks_that_wait_for_different_things_end_with_an_error_and_do_not_hang(run_ranks: RunRanks) -> None:
     answer = run_ranks(2, "gone", fails=True)
     assert answer["statuses"][1] == 3
-    assert answer["statuses"][0] == 1
-    assert "RuntimeError" in answer["output"]
+    assert answer["statuses"][0] == 2
+    assert answer["results"][0].startswith("EndedElsewhereError: Another process of this run ended")
+    assert answer["output"] == ""
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("gathers", [0, 2, 3])
+def test_what_fails_on_one_rank_while_setting_up_ends_all(run_ranks: RunRanks, rank: int, gathers: int) -> None:
+    answer = run_ranks(3, "one_fails", rank=rank, gathers=gathers, fails=True)
+    assert answer["statuses"] == [2, 2, 2], answer
+    for number, result in enumerate(answer["results"]):
+        other = f"EndedElsewhereError: Process {rank} of this run failed"
+        assert result.startswith("ConfigError: the reason" if number == rank else other)
+
+
+def test_no_rank_leaves_before_all_are_done(run_ranks: RunRanks) -> None:
+    left = run_ranks(2, "idle")["results"]
+    assert abs(left[0] - left[1]) < 0.5
 
 
 json_values = st.recursive(
@@ -89,6 +109,32 @@ def test_a_device_without_an_engine_is_refused(environment: Callable[..., None])
     environment(**TORCHRUN)
     with pytest.raises(ConfigError, match=r"'mps' for several processes, expected cpu or cuda"):
         join_ranks("mps")
+
+
+@pytest.mark.parametrize("device", ["banana", "cuda:99"])
+def test_a_device_that_is_not_there_is_refused_with_those_that_are(
+    environment: Callable[..., None], device: str
+) -> None:
+    environment()
+    with pytest.raises(
+        PolicyError, match=rf"got the device '{device}', but this machine.* has cpu.*policy\.device=cpu"
+    ):
+        join_ranks(device)
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_a_partner_that_never_comes_is_not_waited_for_for_long(
+    environment: Callable[..., None], monkeypatch: pytest.MonkeyPatch, rank: str
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment(**{**TORCHRUN, "RANK": rank, "LOCAL_RANK": rank, "MASTER_PORT": str(port)})
+    monkeypatch.setattr(distributed, "ARRIVAL", timedelta(seconds=1))
+    begun = time.monotonic()
+    with pytest.raises(ConfigError, match=rf"process {rank} of 2, but within 0:00:01 not all .* 127\.0\.0\.1:{port}"):
+        join_ranks("cpu")
+    assert time.monotonic() - begun < 15
 
 
 @pytest.mark.skipif(torch.cuda.device_count() > 7, reason="this machine has as many GPUs")

@@ -9,6 +9,8 @@ import pytest
 import torch
 from transformers import PreTrainedModel, Qwen2ForTokenClassification
 
+from evoseek.errors import TrainingError
+from evoseek.learner.batch import MicroBatch
 from evoseek.learner.distributed import Ranks
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.reference import score, with_old_logprobs, with_ref_logprobs, with_values
@@ -149,6 +151,38 @@ def test_ranks_share_the_work_and_make_equally_many_passes(model: PreTrainedMode
             assert rank == 1  # rank 0 had not spoken yet
         assert len(passes) == 3
     check(results[0], [plain(model, sample) for sample in samples])
+
+
+def memory_for(forward: LogprobModel, tokens: int) -> list[int]:
+    """Passes over more padded tokens than that run out of memory; the sizes of those tried."""
+    tried: list[int] = []
+
+    def check(_: object, arguments: tuple[MicroBatch]) -> None:
+        tried.append(arguments[0].token_ids.numel())
+        if tried[-1] > tokens:
+            raise torch.OutOfMemoryError("no room")
+
+    forward.register_forward_pre_hook(check)
+    return tried
+
+
+def test_when_memory_runs_out_smaller_parts_give_the_same_scores(model: PreTrainedModel, make_samples: Make) -> None:
+    samples = make_samples(9)
+    forward = LogprobModel(model)
+    expected = [plain(model, sample) for sample in samples]
+    tried = memory_for(forward, 40)
+    check(score(forward, samples, token_budget=160), expected)
+    assert tried[0] > 40 >= max(tried[-4:])
+
+
+def test_a_sample_too_large_for_memory_is_told_with_the_remedy(model: PreTrainedModel, make_samples: Make) -> None:
+    forward = LogprobModel(model)
+    tried = memory_for(forward, 0)
+    with pytest.raises(TrainingError, match=r"1 samples \(no room\)\. Lower learner\.token_budget"):
+        score(forward, make_samples(4), token_budget=200)
+    assert len(tried) > 1
+    with pytest.raises(TrainingError, match=r"no room"):
+        score(forward, make_samples(4), token_budget=200, ranks=Scripted(0, 2, torch.device("cpu")))
 
 
 def test_bfloat16_stays_near(model: PreTrainedModel, make_samples: Make) -> None:

@@ -474,6 +474,19 @@ def test_a_base_of_other_weights_is_told(base: Policy, base_dir: Path, tmp_path:
     assert load_policy(str(tmp_path / "solver"), dtype="bfloat16").adapter == "solver"  # the same base, rounded
 
 
+@pytest.mark.parametrize("saved", ["float16", "float32"])
+def test_a_base_is_the_same_one_in_float16(base: Policy, base_dir: Path, tmp_path: Path, saved: str) -> None:
+    """Though rounding to float16 and then to bfloat16 gives other values than rounding to bfloat16 at once."""
+    other = {"float16": "float32", "float32": "float16"}[saved]
+    policy = load_policy(str(base_dir), dtype=saved)
+    save_policy(add_adapter(policy, "a", rank=2, alpha=4.0), tmp_path / "a")
+    assert load_policy(str(tmp_path / "a"), dtype=other).adapter == "a"
+    again = load_policy(str(base_dir), dtype=saved)
+    again.model.model.norm.weight.data[0] += 0.1
+    with pytest.raises(PolicyError, match="had other weights"):  # two of one type can still be told apart
+        load_adapter(again, "a", tmp_path / "a")
+
+
 def test_a_failed_load_leaves_the_base_as_it_was(base: Policy, tmp_path: Path) -> None:
     policy = add_adapter(base, "a", rank=2, alpha=4.0)
     save_policy(policy, tmp_path)

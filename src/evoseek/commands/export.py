@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from evoseek.errors import ConfigError, RunError
+from evoseek.errors import ConfigError, PolicyError, RunError
 from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.policy.load import export_policy, load_policy
 from evoseek.report.printable import say
@@ -15,21 +15,37 @@ from evoseek.report.printable import say
 def export(run_or_policy: str, directory: Path, *, console: Console) -> None:
     """Write the policy of a run's last checkpoint, or of a directory or name, as a plain full model in float32.
 
-    An adapter is merged into its base. Raises ConfigError if the directory is there and not empty, RunError or
+    An adapter is merged into its base. Raises ConfigError if the directory is not empty or cannot be made, RunError or
     CheckpointError if the run has no whole checkpoint, PolicyError if there is no such policy.
     """
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise ConfigError(
             f"{directory} is there already and is no empty folder; an export would replace it. Give a new folder."
         )
+    blocking = next((parent for parent in directory.parents if parent.exists()), None)
+    if blocking is not None and not blocking.is_dir():
+        raise ConfigError(f"{directory} cannot be made: {blocking} is a file. Give a new folder.")
     checkpoint = latest_checkpoint(Path(run_or_policy))
     if checkpoint is None and (Path(run_or_policy) / "lock").is_file():
         raise RunError(
             f"{run_or_policy} is a run that has saved no checkpoint yet, so there is nothing to export. Train on until "
             "the first one (every run.checkpoint_every steps)."
         )
-    policy = load_policy(str(checkpoint.part_directory("policy")) if checkpoint else run_or_policy)
-    export_policy(policy, directory)
+    try:
+        policy = load_policy(str(checkpoint.part_directory("policy")) if checkpoint else run_or_policy)
+    except PolicyError as error:
+        if run_or_policy == "tiny" or Path(run_or_policy).expanduser().exists():
+            raise
+        raise PolicyError(
+            f"There is no run and no directory {run_or_policy}; check the path. Taken as a policy's name: {error}"
+        ) from error
+    try:
+        export_policy(policy, directory)
+    except OSError as error:
+        raise ConfigError(
+            f"{directory} cannot be written ({error.strerror or error}), and was not. Make room or give access, or "
+            "choose another folder."
+        ) from error
     whence = f"step {checkpoint.step} of {run_or_policy}" if checkpoint else run_or_policy
     what = "its adapter merged into the base" if policy.adapter else "as it is"
     say(console, f"Wrote the policy of {whence} to {directory}, {what}.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from contextlib import ExitStack
 from functools import partial
 
 from rich.console import Console
@@ -11,7 +12,7 @@ from rich.console import Console
 from evoseek.assemble.training import training_loop
 from evoseek.config import Config
 from evoseek.errors import ConfigError
-from evoseek.learner.distributed import ALONE, Ranks, join_ranks, leave_ranks
+from evoseek.learner.distributed import ALONE, Ranks, joined_ranks
 from evoseek.report.plots import plot_curves
 from evoseek.report.printable import say
 from evoseek.report.progress import STOPPING, TrainingProgress
@@ -30,20 +31,16 @@ def train(config: Config, run: RunDirectory, *, console: Console, max_seconds: f
 def train_together(config: Config, run: RunDirectory, *, console: Console) -> bool:
     """Train in each of the processes that torchrun started, or in the only one, and draw the curves.
 
-    They train one policy. The first of them holds the run's lock, writes and speaks.
+    They train one policy. The first of them holds the run's lock, writes and speaks. When one fails, all raise.
     """
-    ranks = join_ranks(config.policy.device)
-    try:
-        if not ranks.is_first:
-            ranks.barrier()
-            return _train(config, run, ranks, Console(quiet=True), math.inf)
-        with run.locked():
-            ranks.barrier()
-            finished = _train(config, run, ranks, console, math.inf)
+    with joined_ranks(config.policy.device) as ranks, ExitStack() as held:
+        with ranks.setting_up():
+            if ranks.is_first:
+                held.enter_context(run.locked())
+        finished = _train(config, run, ranks, console if ranks.is_first else Console(quiet=True), math.inf)
+        if ranks.is_first:
             draw(run, console)
-            return finished
-    finally:
-        leave_ranks()
+        return finished
 
 
 def _train(config: Config, run: RunDirectory, ranks: Ranks, console: Console, max_seconds: float) -> bool:
@@ -51,7 +48,8 @@ def _train(config: Config, run: RunDirectory, ranks: Ranks, console: Console, ma
         stop_on_interrupt(lambda: say(console, STOPPING)) as interrupted,
         TrainingProgress(console, max_seconds=max_seconds) as progress,
     ):
-        loop = training_loop(config, run, notify=partial(say, console), ranks=ranks)
+        with ranks.setting_up():
+            loop = training_loop(config, run, notify=partial(say, console), ranks=ranks)
         if loop.start:
             say(console, f"Resuming {run.path} after step {loop.start}.")
         loop.progress = progress

@@ -23,7 +23,7 @@ from typing import Protocol, TypeVar, cast
 import torch
 from torch import nn
 
-from evoseek.errors import CheckpointError
+from evoseek.errors import CheckpointError, OtherVersionError
 from evoseek.files import remove_directory, remove_leftovers, replace_directory
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.learner.shards import read_shards, write_shards
@@ -126,7 +126,8 @@ def save_checkpoint(
 
 
 def load_checkpoint(directory: Path) -> Checkpoint:
-    """Read and verify one checkpoint. Raises CheckpointError if anything in it is missing or altered."""
+    """Read and verify one checkpoint. Raises CheckpointError if anything in it is missing or altered, and
+    OtherVersionError, which is one too, if it is of another format."""
     checkpoint, files = _read(directory)
     for name, expected in files.items():
         try:
@@ -141,7 +142,8 @@ def load_checkpoint(directory: Path) -> Checkpoint:
 def latest_checkpoint(run_directory: Path, ranks: Ranks = ALONE) -> Checkpoint | None:
     """The newest checkpoint of a run that is whole, or None if the run has none. The first rank chooses for all.
 
-    A damaged one is passed over with a warning. Raises CheckpointError if there are checkpoints but all are damaged.
+    A damaged one is passed over with a warning. Raises CheckpointError if there are checkpoints but all are damaged, or
+    one was made by another version: that is no damage, and to go on would overwrite it.
     """
     found, failure = None, None
     if ranks.is_first:
@@ -160,6 +162,8 @@ def _latest(run_directory: Path) -> Checkpoint | None:
     for _, directory in found:
         try:
             return load_checkpoint(directory)
+        except OtherVersionError:
+            raise
         except CheckpointError as error:
             warnings.warn(f"{error} Going back to the checkpoint before it.", stacklevel=3)
     if found:
@@ -178,7 +182,10 @@ def _read(directory: Path) -> tuple[Checkpoint, Mapping[str, str]]:
         if checksum != _checksum_json(body):
             raise _damaged(directory, f"{_STATE} does not match its own checksum")
         if body["format"] != FORMAT:
-            raise _damaged(directory, f"its format is {body['format']}, this version of evoseek reads {FORMAT}")
+            raise OtherVersionError(
+                f"The checkpoint {directory} was made by another version of evoseek (format {body['format']}, this one "
+                f"reads {FORMAT}). Nothing was changed; use that version, or another --run-dir for a new run."
+            )
         return Checkpoint(directory, body["step"], body["position"], body["learners"]), body["files"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(directory, str(error)) from error

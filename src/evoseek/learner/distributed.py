@@ -8,21 +8,28 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import re
+import signal
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from evoseek.errors import ConfigError
+from evoseek.errors import ConfigError, EndedElsewhereError
+from evoseek.policy.load import check_device
 
-PATIENCE = timedelta(hours=1)  # how long a rank waits for the others, whose rollouts may take far longer than its own
+ARRIVAL = timedelta(minutes=5)  # how long a rank waits for the others to start
+PATIENCE = timedelta(hours=1)  # how long it waits for them later; their rollouts may take far longer than its own
 
 _BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 _NUMBERS = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 _MASTER = ("MASTER_ADDR", "MASTER_PORT")
+_LOST = re.compile(r"gloo|NCCL|[Cc]onnection (closed|reset|refused)|Broken pipe")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +47,31 @@ class Ranks:
 
     def gather(self, value: object) -> list[Any]:
         """Every rank's value, in rank order, on every rank. Any JSON, as it is read back: lists for tuples."""
-        data = json.dumps(value).encode()
+        everyone = self._exchange([value])
+        if [] in everyone:
+            raise EndedElsewhereError(f"Process {everyone.index([])} of this run failed, and says why. Begin there.")
+        return [value for (value,) in everyone]
+
+    @contextmanager
+    def setting_up(self) -> Generator[None]:
+        """A block that ends well on all ranks or on none. Where it fails on one, the others raise EndedElsewhereError
+        in their next collective, at the latest at the block's end. It may hold no passes of a sharded model, which
+        communicate past these methods."""
+        try:
+            yield
+        except EndedElsewhereError:
+            raise
+        except Exception:
+            if self.size > 1:
+                fails_first()  # before the others hear of it
+                with suppress(RuntimeError):  # another one may have died
+                    self._exchange([])
+            raise
+        self.barrier()
+
+    def _exchange(self, message: list[object]) -> list[list[Any]]:
+        """Every rank's message: [value], or [] from one that failed."""
+        data = json.dumps(message).encode()
         if self.size == 1:
             return [json.loads(data)]
         lengths = [int(length) for length in self._all_gather(torch.tensor([len(data)]))]
@@ -76,11 +107,12 @@ def join_ranks(device: str) -> Ranks:
     """Join the other processes that torchrun has started; alone where it has not, or has started one.
 
     `device` is a kind: "cpu" (gloo) or "cuda" (NCCL), where each process of a machine takes the GPU of its local rank.
-    Raises ConfigError if only a part of torchrun's variables is set, or the machine has too few GPUs.
+    Raises ConfigError if only a part of torchrun's variables is set, the machine has too few GPUs, or the others do not
+    come; PolicyError for a device that the machine does not have.
     """
     found = {name: os.environ[name] for name in (*_NUMBERS, *_MASTER) if os.environ.get(name)}
     if not any(name in found for name in _NUMBERS) or found.get("WORLD_SIZE") == "1":
-        return Ranks(0, 1, torch.device(device))
+        return Ranks(0, 1, check_device(device))
     if any(name not in found for name in (*_NUMBERS, *_MASTER)) or any(not found[n].isdecimal() for n in _NUMBERS):
         raise ConfigError(
             f"Got only a part of what several processes need from the environment: {found or 'nothing'}; expected the "
@@ -88,9 +120,14 @@ def join_ranks(device: str) -> Ranks:
             "evoseek train ...`, which sets them all, or unset them to train in one process."
         )
     rank, local_rank, size = (int(found[name]) for name in _NUMBERS)
-    own = _own_device(torch.device(device).type, local_rank)
+    own = _own_device(device, local_rank)
     dist.init_process_group(
-        _BACKENDS[own.type], timeout=PATIENCE, device_id=own if own.type == "cuda" else None, rank=rank, world_size=size
+        _BACKENDS[own.type],
+        store=_meet(rank, size),
+        timeout=PATIENCE,
+        device_id=own if own.type == "cuda" else None,
+        rank=rank,
+        world_size=size,
     )
     return Ranks(rank, size, own)
 
@@ -101,9 +138,77 @@ def leave_ranks() -> None:
         dist.destroy_process_group()
 
 
-def _own_device(kind: str, local_rank: int) -> torch.device:
+@contextmanager
+def joined_ranks(device: str) -> Generator[Ranks]:
+    """`join_ranks` for a block, at whose end all wait for each other before they leave.
+
+    Raises EndedElsewhereError, in place of what the network says, if another process ended in the midst of things.
+    """
+    ranks = join_ranks(device)
+    try:
+        yield ranks
+        ranks.barrier()  # one that leaves early tears down what others still use
+    except RuntimeError as error:
+        if ranks.size == 1 or not (isinstance(error, dist.DistError) or _LOST.search(str(error))):
+            raise
+        raise EndedElsewhereError(
+            f"Another process of this run ended, or could not be reached for {PATIENCE}, so this one cannot go on. "
+            "Look for what that one said last (the system may have ended it for want of memory), and give the same "
+            "command again: it resumes from the last checkpoint."
+        ) from error
+    finally:
+        leave_ranks()
+
+
+@cache
+def fails_first() -> bool:
+    """Whether this is the first process of its run to fail: the one that says why.
+
+    Others follow it, with the same error or for want of its answer. torchrun ends all when it sees that one has ended;
+    from here on this process does not listen to that, so that it can say its word. Not a collective. Without torchrun,
+    whose store outlives the processes, every process counts as the first.
+    """
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True" or os.environ.get("WORLD_SIZE", "1") == "1":
+        return True
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        return _store().add("evoseek/failures", 1) == 1
+    except (RuntimeError, ValueError):  # the store is gone, and all that knew of each other with it
+        return True
+
+
+def _meet(rank: int, size: int) -> dist.Store:
+    """Wait until all ranks are there, so that one that never starts is told soon, and not after `PATIENCE`."""
+    names = [f"evoseek/rank-{number}" for number in range(size)]
+    try:
+        store = _store()
+        store.set(names[rank], "here")
+        store.wait(names, ARRIVAL)
+    except (RuntimeError, ValueError) as error:
+        place = ":".join(os.environ[name] for name in _MASTER)
+        raise ConfigError(
+            f"This is process {rank} of {size}, but within {ARRIVAL} not all of them met at {place}. Expected "
+            f"{size} processes with the same MASTER_ADDR, MASTER_PORT and WORLD_SIZE that can reach each other. Start "
+            "them all with `torchrun --nproc-per-node N -m evoseek train ...`, or unset its variables "
+            f"({', '.join(_NUMBERS)}) to train in one process."
+        ) from error
+    store.set_timeout(PATIENCE)
+    return dist.PrefixStore("evoseek/collectives", store)
+
+
+@cache
+def _store() -> dist.Store:
+    """Where processes find each other: at MASTER_ADDR and MASTER_PORT, kept by torchrun or else by the first rank."""
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    return next(dist.rendezvous("env://", rank, size, timeout=ARRIVAL))[0]
+
+
+def _own_device(device: str, local_rank: int) -> torch.device:
+    kind = device.partition(":")[0]
     if kind not in _BACKENDS:
-        raise ConfigError(f"Got the device {kind!r} for several processes, expected cpu or cuda.")
+        raise ConfigError(
+            f"Got the device {device!r} for several processes, expected cpu or cuda. Set policy.device to one of them."
+        )
     if kind == "cpu":
         return torch.device("cpu")
     if local_rank >= torch.cuda.device_count():

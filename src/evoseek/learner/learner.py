@@ -19,6 +19,7 @@ from evoseek.errors import TrainingError
 from evoseek.files import write_atomic
 from evoseek.learner.batch import MicroBatch, make_batch, split_by_tokens, trained_length
 from evoseek.learner.distributed import ALONE, Ranks
+from evoseek.learner.memory import smaller_budget
 from evoseek.learner.optim import adamw, schedule_factor
 from evoseek.loss.base import Loss, LossFn, LossInputs, Totals, ValueInputs
 from evoseek.types import TrainingSample
@@ -139,18 +140,9 @@ class Learner(Generic[Inputs]):
             try:
                 return self.accumulate(samples, totals)
             except torch.OutOfMemoryError as error:
-                self._halve_micro_batches(samples, str(error))
+                remedy = "turn learner.gradient_checkpointing on, "
+                self.token_budget = smaller_budget(self.token_budget, samples, self.ranks, str(error), remedy=remedy)
             torch.cuda.empty_cache()  # here the error, and with it the failed pass, is forgotten
-
-    def _halve_micro_batches(self, samples: Sequence[TrainingSample], message: str) -> None:
-        largest = max(len(part) for part in split_by_tokens(samples, self.token_budget))
-        if largest == 1 or self.ranks.size > 1:  # the other ranks are in the midst of the same pass
-            raise TrainingError(
-                f"Memory ran out in a micro-batch of at most {self.token_budget} tokens and {largest} samples "
-                f"({message}). Lower learner.token_budget, turn learner.gradient_checkpointing on, or limit the length "
-                "of rollouts, and resume from the last checkpoint."
-            ) from None
-        self.token_budget //= 2
 
     def accumulate(self, samples: Sequence[TrainingSample], totals: Totals) -> dict[str, float]:
         """Add the samples' gradient to the parameters' `.grad`, as a share of `totals`; return loss and metrics."""

@@ -16,6 +16,7 @@ import torch
 from evoseek.learner.batch import make_batch, split_by_tokens
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.learner.learner import Forward
+from evoseek.learner.memory import smaller_budget
 from evoseek.loss.base import LossInputs, ValueInputs
 from evoseek.types import TrainingSample
 
@@ -47,7 +48,27 @@ def score(
     active: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> list[tuple[float, ...]]:
     """For each sample, in their order, what the model says at its T tokens: logprobs (of a policy, at the forward
-    pass's temperature) or values (of a critic); 0.0 off the mask. For the options see `Scoring`."""
+    pass's temperature) or values (of a critic); 0.0 off the mask. For the options see `Scoring`.
+
+    When memory runs out, the micro-batches are halved and all is scored again. Raises TrainingError if a single sample
+    does not fit into memory, or memory runs out on one of several ranks.
+    """
+    while True:
+        try:
+            return _score(forward, samples, token_budget, bf16, ranks, active)
+        except torch.OutOfMemoryError as error:
+            token_budget = smaller_budget(token_budget, samples, ranks, str(error))
+        torch.cuda.empty_cache()  # here the error, and with it the failed pass, is forgotten
+
+
+def _score(
+    forward: AnyForward,
+    samples: Sequence[TrainingSample],
+    token_budget: int,
+    bf16: bool,
+    ranks: Ranks,
+    active: Callable[[], AbstractContextManager[object]],
+) -> list[tuple[float, ...]]:
     parts = split_by_tokens(samples, token_budget)
     own = parts[ranks.rank :: ranks.size]
     passes = -(-len(parts) // ranks.size)  # ranks that share the weights take turns in every pass

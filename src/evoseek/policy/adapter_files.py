@@ -2,7 +2,8 @@
 
 adapter_config.json          rank, alpha, targets, and the name or place of the base
 adapter_model.safetensors    A and B of every layer
-evoseek.json                 the adapter's name, and the base's fingerprint, by which another base is told
+evoseek.json                 the adapter's name, and the base's fingerprint, by which another base is told, with the
+                             type of number that it was taken of
 """
 
 from __future__ import annotations
@@ -42,9 +43,13 @@ def load_adapter(policy: Policy, name: str, directory: Path) -> Policy:
     """
     check_free(policy.model, name)
     config, tensors = _read(directory)
-    expected = _read_notes(directory).get("base_fingerprint")
-    comparable = policy.model.dtype in (torch.float32, torch.bfloat16)
-    if expected and comparable and expected != fingerprint(policy.model, policy.model.state_dict()):
+    notes = _read_notes(directory)
+    expected = notes.get("base_fingerprint")
+    if (
+        expected
+        and _comparable(str(notes.get("base_dtype")), _dtype(policy.model))
+        and expected != fingerprint(policy.model, policy.model.state_dict())
+    ):
         raise _does_not_fit(directory, policy, "its base had other weights")
     try:
         inject_adapter(policy.model, name, config)
@@ -83,7 +88,7 @@ def save_adapter(policy: Policy, directory: Path, state_dict: Mapping[str, torch
     names = set(adapter_parameters(model, name))
     tensors = {_file_key(key, name): value.detach().contiguous() for key, value in state.items() if key in names}
     save_file(tensors, directory / WEIGHTS, metadata={"format": "pt"})
-    notes = {"adapter": name, "base_fingerprint": fingerprint(model, state)}
+    notes = {"adapter": name, "base_fingerprint": fingerprint(model, state), "base_dtype": _dtype(model)}
     (directory / NOTES).write_text(json.dumps(notes, indent=2) + "\n", encoding="utf-8")
 
 
@@ -123,6 +128,16 @@ def fingerprint(model: PreTrainedModel, state: Mapping[str, torch.Tensor]) -> st
         digest.update(f"{name.replace('.base_layer.', '.')} {tuple(state[name].shape)}".encode())
         digest.update(probed.to(torch.bfloat16).view(torch.int16).cpu().numpy().tobytes())
     return digest.hexdigest()
+
+
+def _comparable(one: str, other: str) -> bool:
+    """Whether a base has one fingerprint in both types of number. Not where one is float16: a value that is rounded to
+    it and then to bfloat16 may end elsewhere than one that is rounded to bfloat16 at once."""
+    return one == other or {one, other} == {"float32", "bfloat16"}
+
+
+def _dtype(model: PreTrainedModel) -> str:
+    return str(model.dtype).removeprefix("torch.")
 
 
 def _read(directory: Path) -> tuple[LoraConfig, dict[str, torch.Tensor]]:

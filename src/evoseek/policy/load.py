@@ -48,6 +48,7 @@ def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32"
     if dtype not in _DTYPES:
         raise PolicyError(f"got dtype '{dtype}' for policy '{name_or_dir}', expected one of {', '.join(_DTYPES)}.")
     source = str(tiny_policy_dir()) if name_or_dir == "tiny" else name_or_dir
+    check_device(device)
     path = Path(source).expanduser()
     if path.is_dir():
         source = str(path.absolute())  # an adapter notes it, and may be loaded from elsewhere
@@ -60,14 +61,29 @@ def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32"
             tokenizer = _load_tokenizer(source)
             model = _load_model(source, dtype)
         place(model, device)
-    except Exception as error:  # what a damaged directory or a missing device raises is not documented
+    except Exception as error:  # what a damaged directory or a full device raises is not documented
+        absent = "" if path.is_dir() else "There is no such directory here, so it was looked for on the hub. "
         raise PolicyError(
-            f"the policy '{name_or_dir}' could not be loaded on '{device}': {first_line(error)} Expected the name of "
-            "a causal language model on the Hugging Face hub or a directory written by save_pretrained, with "
-            "safetensors weights and a tokenizer. Check the name and the network, or download the model and give its "
-            "directory."
+            f"the policy '{name_or_dir}' could not be loaded on '{device}': {first_line(error)} {absent}Expected a "
+            "directory written by save_pretrained, with safetensors weights and a tokenizer, or the name of a causal "
+            "language model on the Hugging Face hub. Check the name and the network, or download the model and give "
+            "its directory."
         ) from error
     return Policy(model, tokenizer, name_or_dir)
+
+
+def check_device(name: str) -> torch.device:
+    """The device of that name. Raises PolicyError, naming those there are, if this machine has none such."""
+    kind = torch.accelerator.current_accelerator(check_available=True)
+    count = torch.accelerator.device_count() if kind else 0
+    found = ["cpu", *([kind.type] if kind else []), *(f"{kind}:{number}" for number in range(count))]
+    if name not in found:
+        raise PolicyError(
+            f"got the device '{name}', but this machine, with this installation of torch, has {', '.join(found)}. Set "
+            "policy.device to one of these (policy.device=cpu works everywhere), or install a torch that was built "
+            "for the device, and its driver."
+        )
+    return torch.device(name)
 
 
 def place(model: PreTrainedModel, device: str) -> None:

@@ -1,0 +1,1 @@
+"""Self-play: where questions and their difficulty come from."""

@@ -1,0 +1,75 @@
+"""`evoseek train` in several processes: what goes wrong is told once, in one paragraph."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evoseek.runs import RunDirectory
+from evoseek.search.lexical import LexicalIndex
+from evoseek.types import Passage
+
+pytestmark = pytest.mark.slow
+
+
+def said_by_two(run: Path, *words: object) -> tuple[list[str], str]:
+    """What evoseek says when two processes train, and all of the output, with torchrun's own."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    result = subprocess.run(
+        [*launcher, "-m", "evoseek", "train", "--run-dir", str(run), *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"},
+        check=False,
+    )
+    output = result.stdout + result.stderr
+    assert result.returncode != 0, output
+    return [line for line in output.splitlines() if line.startswith("evoseek: ")], output
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> list[object]:
+    """An index and questions for the tiny policy, as options."""
+    LexicalIndex.build(tmp_path / "index", [Passage("p", "Kalo", "Kalo", "Kalo is a river")])
+    questions = tmp_path / "questions.jsonl"
+    questions.write_text(json.dumps({"id": "q", "question": "What is Kalo?", "golden_answers": ["a river"]}) + "\n")
+    return ["--model", "tiny", "--index", tmp_path / "index", "--questions", questions]
+
+
+def check(lines: list[str], output: str, expected: str) -> None:
+    assert len(lines) == 1, output
+    assert expected in lines[0]
+    assert "bug" not in lines[0]
+    assert "gloo" not in output
+    assert "exitcode  : 2" in output  # torchrun's own report of who failed
+    assert "exitcode  : -" not in output
+
+
+def test_a_run_that_another_process_holds(tmp_path: Path, sources: list[object]) -> None:
+    with RunDirectory(tmp_path / "run").locked():
+        check(*said_by_two(tmp_path / "run", *sources), "is in use by another process")
+
+
+def test_a_run_of_another_config(tmp_path: Path, sources: list[object]) -> None:
+    run = RunDirectory(tmp_path / "run")
+    with run.locked():
+        run.claim({"run": {"seed": 7}})
+    check(*said_by_two(run.path, *sources, "--set", "questions.per_step=1"), "begun with another config")
+
+
+def test_a_mistake_that_all_find(tmp_path: Path) -> None:
+    check(*said_by_two(tmp_path / "run", "--set", "learner.banana=1"), "banana")
+
+
+def test_logs_that_cannot_be_written_in_the_midst_of_training(tmp_path: Path, sources: list[object]) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "lock").touch()
+    (run / "trajectories.jsonl").symlink_to("/dev/full")
+    lines, output = said_by_two(run, *sources, "--set", "questions.per_step=1", "--steps", "1")
+    assert len(lines) == 1, output
+    assert "trajectories.jsonl cannot be written" in lines[0]
