@@ -41,7 +41,9 @@ from transformers.utils import logging as transformers_logging
 from trl import GRPOConfig, GRPOTrainer
 from trl.chat_template_utils import qwen2_5_chat_template
 
+from evoseek.credit.group import group_advantages
 from evoseek.learner.learner import Learner
+from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.policy.load import load_policy
 from evoseek.policy.sampler import TorchSampler
@@ -51,7 +53,8 @@ from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.systems.question_order import questions_of_step
-from evoseek.systems.search_r1 import SearchR1
+from evoseek.systems.search_r1 import QuestionRollouts, SearchR1
+from evoseek.systems.update import GroupUpdate
 from search_task import SEED, SearchTask, teach
 
 LIMITS = Limits(max_turns=5, max_tool_calls=64, max_tokens_per_turn=64, max_total_tokens=1536)
@@ -74,26 +77,27 @@ class Work:
 
 def our_side(work: Work) -> SearchR1:
     policy = load_policy(str(work.policy))
-    return SearchR1(
-        questions=work.task.questions,
+    sampler = TorchSampler(policy, slots=work.questions * work.rollouts, max_length=LIMITS.max_total_tokens)
+    rollouts = QuestionRollouts(
         env=work.task.env,
         renderer=ToolCallRenderer(policy.tokenizer, [work.task.tool.schema]),
-        sampler=TorchSampler(policy, slots=work.questions * work.rollouts, max_length=LIMITS.max_total_tokens),
+        sampler=sampler,
         limits=LIMITS,
         reward=AnswerReward("exact_match"),
-        learner=Learner(
-            policy.model,
-            loss=ClippedLoss(CLIP, CLIP, "token-mean"),
-            learning_rate=LEARNING_RATE,
-            weight_decay=WEIGHT_DECAY,
-            token_budget=OUR_TOKEN_BUDGET,
-            bf16=work.bf16,
-        ),
         trajectories=TrajectoryWriter(work.policy.parent / "trajectories.jsonl", policy.tokenizer.decode),
         seed=SEED,
-        questions_per_step=work.questions,
         group_size=work.rollouts,
     )
+    learner = Learner(
+        LogprobModel(policy.model),
+        loss=ClippedLoss(CLIP, CLIP, "token-mean"),
+        learning_rate=LEARNING_RATE,
+        weight_decay=WEIGHT_DECAY,
+        token_budget=OUR_TOKEN_BUDGET,
+        bf16=work.bf16,
+    )
+    update = GroupUpdate(learner, group_advantages, seed=SEED)
+    return SearchR1(work.task.questions, rollouts, update, lambda _: sampler.reset(), work.questions)
 
 
 def trl_side(work: Work, ours: SearchR1) -> GRPOTrainer:
@@ -103,9 +107,9 @@ def trl_side(work: Work, ours: SearchR1) -> GRPOTrainer:
     questions = [question for batch in drawn for question in batch]
     prompts = [[{"role": "user", "content": f"solve : {question.text}"}] for question in questions]
     options = {"tools": [work.task.search], "add_generation_prompt": True, "return_dict": False}
-    if list(ours.renderer.render_prompt(ours.env.messages(questions[0]))) != policy.tokenizer.apply_chat_template(
-        prompts[0], **options
-    ):
+    if list(
+        ours.rollouts.renderer.render_prompt(ours.rollouts.env.messages(questions[0]))
+    ) != policy.tokenizer.apply_chat_template(prompts[0], **options):
         raise SystemExit("The two sides do not have the same prompt, so this would be no comparison.")
     trainer = GRPOTrainer(
         model=policy.model,

@@ -18,6 +18,7 @@ from evoseek.env.prompts import load_prompts
 from evoseek.env.solver import SolverEnv
 from evoseek.env.tools import SearchTool
 from evoseek.learner.learner import Learner
+from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.muon import MuonAdamW
 from evoseek.loss.cross_entropy import CrossEntropyLoss
 from evoseek.policy.load import Policy, save_policy
@@ -104,7 +105,7 @@ def teach(directory: Path, task: SearchTask, chat_template: str) -> None:
     renderer = ToolCallRenderer(tokenizer, [task.tool.schema])
     samples = [demonstration(question, task, renderer, policy) for question in task.taught]
     schedule = {"learning_rate": 0.02, "warmup_steps": 10, "total_steps": TEACHING_STEPS}
-    learner = Learner(policy.model, loss=CrossEntropyLoss(), optimizer=MuonAdamW, **schedule)
+    learner = Learner(LogprobModel(policy.model), loss=CrossEntropyLoss(), optimizer=MuonAdamW, **schedule)
     rng = random.Random(SEED)
     for step in range(1, TEACHING_STEPS + 1):
         loss = learner.update(rng.sample(samples, DEMONSTRATIONS_PER_STEP))["loss"]

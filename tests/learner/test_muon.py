@@ -4,6 +4,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 from evoseek.learner.learner import Learner
+from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.muon import MuonAdamW
 from evoseek.loss.cross_entropy import CrossEntropyLoss
 from evoseek.policy.tiny_model import tiny_config, tiny_model
@@ -17,7 +18,7 @@ def model() -> LlamaForCausalLM:
 
 
 def learner(policy: LlamaForCausalLM) -> Learner:
-    return Learner(policy, loss=CrossEntropyLoss(), learning_rate=0.02, optimizer=MuonAdamW)
+    return Learner(LogprobModel(policy), loss=CrossEntropyLoss(), learning_rate=0.02, optimizer=MuonAdamW)
 
 
 def test_hidden_matrices_belong_to_muon_and_all_else_to_adamw() -> None:
