@@ -195,28 +195,43 @@ def build(
 
 def main() -> None:
     """Entry point: an error becomes one paragraph and status 2, a warning one line, Ctrl-C status 130."""
+    status = _run()
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        # Torch's threads for talking to other processes outlive it when the interpreter is taken down, and about one
+        # time in ten they abort the process, with everything done and closed.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
+
+
+def _run() -> int:
+    """The command of the command line; returns its exit status."""
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             app()
+    except SystemExit as ended:  # how typer ends
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except EvoseekError as error:
-        _fail(str(error))
+        return _fail(str(error))
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        return INTERRUPTED
     except Exception as error:
         if os.environ.get("EVOSEEK_TRACEBACK") == "1":
             traceback.print_exc()
         message = textwrap.shorten(str(error), 1000) or "no message"
-        _fail(
+        return _fail(
             f"{type(error).__name__}: {message} (this is a bug or an unforeseen input; set EVOSEEK_TRACEBACK=1 for "
             "details)"
         )
+    return 0
 
 
-def _fail(message: str) -> None:
+def _fail(message: str) -> int:
     if _speaks():
         print(f"evoseek: {message}", file=sys.stderr, flush=True)
-    sys.exit(2)
+    return 2
 
 
 def _speaks() -> bool:
