@@ -4,11 +4,14 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from evoseek.config import Config
 from evoseek.runs import flatten
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+PAGES = sorted(path.relative_to(ROOT) for folder in ("docs", "recipes") for path in (ROOT / folder).rglob("*.md"))
 
 
 def test_map_lists_every_file_once():
@@ -48,3 +51,14 @@ def test_tiny_recipe_lists_every_setting_with_its_default():
 def test_recipes_are_valid():
     for path in (ROOT / "recipes").rglob("*.toml"):
         Config.model_validate(tomllib.loads(path.read_text()))
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *map(str, PAGES)])
+def test_files_that_a_page_names_are_there(page):
+    """From the root, beside the page, or in the package; runs and demo/ are made by commands."""
+    text = (ROOT / page).read_text()
+    for name in re.findall(r"[\w./-]+\.(?:py|toml|md)\b", text):
+        if name.startswith(("runs/", "demo/")) or not re.search(r"\w/\w", name):
+            continue
+        places = (ROOT / name, (ROOT / page).parent / name, ROOT / "src" / "evoseek" / name)
+        assert any(place.exists() for place in places), name
