@@ -129,6 +129,10 @@ def show(results: dict[str, dict[int, dict]], console: Console) -> None:
             f"{mean(result['seconds'] for result in found):.0f}",
         )
     console.print(table)
+    for name, by_seed in results.items():
+        for seed, result in sorted(by_seed.items()):
+            curve = "  ".join(f"{step}: {value:.2f}" for step, value in result["curve"])
+            console.print(f"{name}, seed {seed}, held-out by step: {curve}")
     console.print(f"n = {QUESTIONS} a seed. *: a run ended because its policy diverged.")
 
 

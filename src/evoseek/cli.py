@@ -197,8 +197,8 @@ def main() -> None:
     """Entry point: an error becomes one paragraph and status 2, a warning one line, Ctrl-C status 130."""
     status = _run()
     if os.environ.get("WORLD_SIZE", "1") != "1":
-        # Torch's threads for talking to other processes outlive it when the interpreter is taken down, and about one
-        # time in ten they abort the process, with everything done and closed.
+        # Torch's threads for talking to other processes may outlive it when the interpreter is taken down, and then
+        # abort the process, with everything done and closed.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)

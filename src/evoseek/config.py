@@ -149,7 +149,7 @@ class LearnerConfig(Section):
     max_grad_norm: float = Field(default=1.0, gt=0, le=1e6)
     token_budget: Count = Field(default=2048, description="tokens of a micro-batch")
     bf16: bool = Field(default=False, description="compute in bfloat16 (autocast); the weights stay in float32")
-    gradient_checkpointing: bool = Field(default=False, description="less memory, a third more time")
+    gradient_checkpointing: bool = Field(default=False, description="less memory, more time")
 
 
 class EvaluationConfig(Section):

@@ -3,7 +3,7 @@
 All of a model but its attention treats tokens one by one, so the row goes through it as a batch of one. Attention is
 ours, registered with transformers under a name of its own and switched on for the pass alone: each sample attends by
 itself, on torch's causal kernels, and to a prompt that it shares through that prompt's keys and values, whose gradient
-is then the sum over the samples. (On a CPU that is faster than groups of padded samples, or one row under a mask.)
+is then the sum over the samples.
 """
 
 from __future__ import annotations
