@@ -10,12 +10,12 @@ import json
 import os
 import re
 import signal
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -25,6 +25,8 @@ from evoseek.policy.load import check_device
 
 ARRIVAL = timedelta(minutes=5)  # how long a rank waits for the others to start
 PATIENCE = timedelta(hours=1)  # how long it waits for them later; their rollouts may take far longer than its own
+
+Part = TypeVar("Part")
 
 _BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 _NUMBERS = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
@@ -85,6 +87,13 @@ class Ranks:
         received = [torch.empty_like(own) for _ in range(self.size)]
         dist.all_gather(received, own)
         return [other.cpu() for other in received]
+
+    def deal(self, parts: Sequence[Part]) -> list[tuple[Part, bool]]:
+        """This rank's parts of the work, in order, each with True. Ranks that share weights take turns in every pass,
+        so one that has fewer repeats the last part, with False: what comes of that does not count."""
+        own = [(part, True) for part in parts[self.rank :: self.size]]
+        passes = -(-len(parts) // self.size)
+        return own + [(part, False) for part in parts[-1:]] * (passes - len(own))
 
     def sum(self, values: Mapping[str, float]) -> dict[str, float]:
         """Sums over the ranks, added up in rank order and so the same to the bit on all. Keys have to agree."""

@@ -147,7 +147,8 @@ class Learner(Generic[Inputs]):
     def accumulate(self, samples: Sequence[TrainingSample], totals: Totals) -> dict[str, float]:
         """Add the samples' gradient to the parameters' `.grad`, as a share of `totals`; return loss and metrics."""
         sums: dict[str, torch.Tensor] = {}
-        for part, weight in self._share(split_by_tokens(samples, self.token_budget)):
+        for part, counts in self.ranks.deal(split_by_tokens(samples, self.token_budget)):
+            weight = float(counts)
             batch = make_batch(part, next(self.model.parameters()).device)
             with self._precision():
                 inputs = self.forward(batch)
@@ -158,12 +159,6 @@ class Learner(Generic[Inputs]):
         values = self.ranks.sum({name: float(value) for name, value in sums.items()})
         tokens = values.pop("tokens")
         return {name: value / tokens if name in _TOKEN_SUMS else value for name, value in values.items()}
-
-    def _share(self, parts: list[list[TrainingSample]]) -> list[tuple[list[TrainingSample], float]]:
-        """This rank's micro-batches. Ranks take turns in every pass, so one without work repeats one with weight 0."""
-        own = [(part, 1.0) for part in parts[self.ranks.rank :: self.ranks.size]]
-        passes = -(-len(parts) // self.ranks.size)
-        return own + [(parts[-1], 0.0)] * (passes - len(own))
 
     def _precision(self) -> AbstractContextManager[object]:
         device = next(self.model.parameters()).device

@@ -70,12 +70,11 @@ def _score(
     active: Callable[[], AbstractContextManager[object]],
 ) -> list[tuple[float, ...]]:
     parts = split_by_tokens(samples, token_budget)
-    own = parts[ranks.rank :: ranks.size]
-    passes = -(-len(parts) // ranks.size)  # ranks that share the weights take turns in every pass
+    dealt = ranks.deal(parts)
     with torch.no_grad(), active():
-        scored = [_score_part(forward, part, bf16) for part in own + parts[-1:] * (passes - len(own))]
+        scored = [_score_part(forward, part, bf16) for part, _ in dealt]
     found: dict[int, list[float]] = {}
-    for rank, rows in enumerate(cast("list[list[Rows]]", ranks.gather(scored[: len(own)]))):
+    for rank, rows in enumerate(cast("list[list[Rows]]", ranks.gather(scored[: sum(counts for _, counts in dealt)]))):
         for part, values in zip(parts[rank :: ranks.size], rows, strict=True):
             found |= zip(map(id, part), values, strict=True)
     return [_padded(found.get(id(sample), []), len(sample.token_ids)) for sample in samples]
