@@ -31,6 +31,7 @@ def _greedy_or_drawn(temperature: float) -> float:
 
 
 Count = Annotated[int, Field(ge=1, le=MANY)]
+Share = Annotated[float, Field(ge=0, le=MANY)]
 Decay = Annotated[float, Field(ge=0, lt=1)]
 Temperature = Annotated[float, Field(ge=COLDEST, le=HOTTEST)]
 AnyTemperature = Annotated[float, AfterValidator(_greedy_or_drawn)]
@@ -59,6 +60,8 @@ class SearchConfig(Section):
 
     index: str = Field(default="", description="directory of a lexical index that `evoseek index` made")
     top_k: int = Field(default=3, ge=1, le=1000)
+    attempts: int = Field(default=4, ge=1, le=100, description="calls of a failing engine, before a rollout is Invalid")
+    wait_s: float = Field(default=0.5, ge=0, le=3600, description="before the second of them; doubles")
 
 
 class QuestionsConfig(Section):
@@ -152,6 +155,102 @@ class LearnerConfig(Section):
     gradient_checkpointing: bool = Field(default=False, description="less memory, more time")
 
 
+class ProposerConfig(Section):
+    """How questions are proposed in self-play, what a proposal is worth, and how the proposer learns from that."""
+
+    ratio: tuple[Share, ...] = Field(
+        default=(4.0, 3.0, 2.0, 1.0), min_length=1, description="shares of 1, 2, ... requested hops or searches"
+    )
+    temperature: Temperature = 1.0
+    attempts: int = Field(default=5, ge=1, le=10_000, description="of the solver at every question")
+    max_turns: int = Field(default=6, ge=1, le=10_000)
+    max_tokens_per_turn: Count = 160
+    show_source: bool = Field(default=True, description="false hides the source passage (dr-zero): an ablation")
+    max_source_tokens: Count = Field(default=256, description="where the source passage is cut")
+    difficulty: Literal["linear", "parabolic", "uncertainty", "between", "failure"] = Field(
+        default="linear", description="Dr. Zero, its ablation, R-Zero*, SQLM*, SSP"
+    )
+    format_weight: float = Field(default=0.5, ge=0, le=100, description="of Dr. Zero's format reward")
+    rejected_reward: float = Field(default=0.0, ge=-100, le=100, description="of a rejected proposal; < 0 punishes")
+    frozen: bool = Field(default=False, description="only the solver learns")
+    per_task: int = Field(default=1, ge=1, le=1000, description="proposals from the same passage or answer")
+    group_by: Literal["requested", "task"] = Field(
+        default="requested", description="whose mean a reward is compared with: equal hops (HRPO), or the same task"
+    )
+    advantage: Literal["group", "raw"] = Field(default="group", description="group-relative, or REINFORCE")
+    scale: Literal["std", "none"] = "std"
+    singleton: Literal["raw", "zero", "drop"] = Field(default="zero", description="advantage in a group of one")
+    aggregate: Literal["token-mean", "sequence-mean-token-mean", "sequence-sum"] = "token-mean"
+    learning_rate: float | None = Field(default=None, gt=0, le=1, description="none: the learner's (dr-zero)")
+
+
+class FiltersConfig(Section):
+    """Which proposals are rejected by rule. An answer that stands in its question always is."""
+
+    min_words: int = Field(default=3, ge=1, le=MANY)
+    min_characters: int = Field(default=10, ge=1, le=MANY)
+    max_characters: Count = 1000
+    require_search: bool = Field(default=False, description="reject questions that were proposed without a search")
+    repeated_queries: bool = Field(default=False, description="reject where a query was repeated")
+    near_duplicates: float = Field(
+        default=1.0, ge=0, le=1, description="reject beyond this likeness (Jaccard, MinHash) to others; 0: never"
+    )
+
+
+class VerificationConfig(Section):
+    """Which questions are rejected because a reader's answers say so."""
+
+    from_passages: bool = Field(default=False, description="not answered from the proposer's passages")
+    passages: Literal["retrieved", "supporting"] = Field(
+        default="retrieved", description="which of the proposer's: all that it found, or those that it wrote about"
+    )
+    noise_passages: int = Field(default=4, ge=0, le=1000, description="of other proposals, mixed in")
+    closed_book: bool = Field(default=False, description="answered without any passage")
+    ambiguity: int = Field(
+        default=0, ge=0, le=1000, description="readings; another answer as frequent as the right one rejects. 0: off"
+    )
+    temperature: AnyTemperature = 0.0
+
+
+class SelfPlayConfig(Section):
+    """What the two self-play systems have in common."""
+
+    proposals_per_step: int = Field(default=32, ge=1, le=100_000)
+    label: Literal["proposer", "majority"] = Field(
+        default="proposer", description="the right answer: the proposer's, or the solver's most frequent one"
+    )
+    evidence_weight: float = Field(
+        default=0.0, ge=0, le=100, description="added to a solver's reward: share of the proposer's evidence it found"
+    )
+    distillation: float = Field(
+        default=0.0, ge=0, le=100, description="pull towards the policy that sees the proposer's path (reverse KL)"
+    )
+    world: str = Field(default="", description="world.json of a generated world, whose oracle then judges questions")
+
+
+class DrZeroConfig(Section):
+    """The phases of Dr. Zero, in each of its iterations."""
+
+    iterations: Count = 3
+    proposer_steps: int = Field(default=5, ge=0, le=MANY)
+    writing_steps: Count = 2
+    solver_steps: Count = 15
+    passages_per_writing_step: Count = 60
+    questions_per_passage: int = Field(default=5, ge=1, le=1000, description="of which the best one is kept")
+
+
+class SSPConfig(Section):
+    """What is special in Search Self-play."""
+
+    answers: str = Field(default="", description="JSON lines of answers; none: mined from the corpus")
+    train: Literal["both", "solver", "proposer"] = Field(default="both", description="which role learns")
+    fill: Literal["dummy", "resample", "replay", "replay-reset"] = Field(
+        default="replay-reset", description="what takes the place of rejected questions"
+    )
+    reset_every: Count = Field(default=10, description="steps after which replay-reset forgets its questions")
+    resample_limit: int = Field(default=4, ge=1, le=100, description="times proposals_per_step, at most (resample)")
+
+
 class EvaluationConfig(Section):
     """Held-out questions while training."""
 
@@ -165,10 +264,14 @@ class EvaluationConfig(Section):
 class RunConfig(Section):
     """The run as a whole."""
 
+    system: Literal["search-r1", "dspo", "dr-zero", "ssp"] = "search-r1"
     seed: int = Field(default=0, ge=-(2**63), lt=2**63)
     steps: Count = 120
     checkpoint_every: Count = 10
     keep_checkpoints: Count = 2
+    pause_s: float = Field(
+        default=10.0, ge=0, le=86_400, description="wait after a step with too many invalid rollouts; doubles"
+    )
     max_invalid: float = Field(
         default=0.5, ge=0, le=1, description="share of invalid rollouts; above it thrice, the run ends"
     )
@@ -186,6 +289,12 @@ class Config(Section):
     critic: CriticConfig = CriticConfig()
     lora: LoraConfig = LoraConfig()
     learner: LearnerConfig = LearnerConfig()
+    proposer: ProposerConfig = ProposerConfig()
+    filters: FiltersConfig = FiltersConfig()
+    verification: VerificationConfig = VerificationConfig()
+    selfplay: SelfPlayConfig = SelfPlayConfig()
+    dr_zero: DrZeroConfig = DrZeroConfig()
+    ssp: SSPConfig = SSPConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     run: RunConfig = RunConfig()
 
@@ -205,31 +314,48 @@ SYSTEMS: Mapping[str, Mapping[str, object]] = {
         "algorithm.mini_batches": 4,
         "algorithm.filter_limit": 4,
     },
+    "dr-zero": {},
+    "ssp": {
+        "policy.model": "tiny-reader",
+        "rollout.group_size": 5,
+        "proposer.ratio": [1.0, 1.0, 1.0],
+        "proposer.difficulty": "failure",
+        "proposer.format_weight": 0.0,
+        "proposer.advantage": "raw",
+        "proposer.aggregate": "sequence-sum",
+        "filters.require_search": True,
+        "filters.repeated_queries": True,
+        "proposer.group_by": "task",
+        "verification.from_passages": True,
+        "verification.passages": "supporting",
+    },
 }
 
 # What a resumed run may change: nothing of it reaches the weights of a given step.
-MAY_DIFFER_ON_RESUME = frozenset({"run.steps", "run.checkpoint_every", "run.keep_checkpoints", "run.max_invalid"})
+MAY_DIFFER_ON_RESUME = frozenset(
+    {"run.steps", "run.checkpoint_every", "run.keep_checkpoints", "run.max_invalid", "run.pause_s"}
+)
 
 
 def load_config(
     file: Path | None = None,
     *,
-    system: str = "search-r1",
+    system: str | None = None,
     options: Mapping[str, object] | None = None,
     sets: Iterable[str] = (),
 ) -> Config:
     """The config of a file, the command's options (dotted keys; None means not given) and `key=value` texts, over the
-    defaults of a system.
+    defaults of a system: the one that is named here, or else in the file, or else search-r1.
 
     Raises ConfigError.
     """
-    if system not in SYSTEMS:
-        raise ConfigError(f"There is no system {system!r}. The systems are: {', '.join(SYSTEMS)}.")
+    given = read_tree(file) if file else {}
+    system = _choose_system(system, given, file)
     tree: Tree = {}
     for key, value in SYSTEMS[system].items():
         _put(tree, key, value)
-    if file:
-        tree = _merge(tree, read_tree(file))
+    tree = _merge(tree, given)
+    _put(tree, "run.system", system)
     for key, value in (options or {}).items():
         if value is not None:
             _put(tree, key, value)
@@ -247,6 +373,20 @@ def load_config(
             f"The settings{where} are not valid: {problems}. Every setting with its default is in "
             "recipes/search_r1/tiny.toml."
         ) from error
+
+
+def _choose_system(named: str | None, tree: Tree, file: Path | None) -> str:
+    run = cast("object", tree.get("run"))
+    stated = cast(Tree, run).get("system") if isinstance(run, dict) else None
+    if named is not None and stated is not None and named != stated:
+        raise ConfigError(
+            f"The system {named!r} was asked for, but {file} holds settings for {stated!r} (run.system). Name the same "
+            "system in both, or take run.system out of the file."
+        )
+    system = named or stated or "search-r1"
+    if system not in SYSTEMS:
+        raise ConfigError(f"There is no system {system!r}. The systems are: {', '.join(SYSTEMS)}.")
+    return str(system)
 
 
 def read_tree(file: Path) -> Tree:

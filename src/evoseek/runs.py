@@ -5,12 +5,13 @@
       metrics.jsonl       a row a step: numbers that follow from the config alone
       timings.jsonl       a row a step: seconds and rates
       trajectories.jsonl  every rollout
+      questions.jsonl     the questions that self-play wrote
       checkpoints/        step-000010/, ...: complete or absent
       curves.png          the picture
       non_finite.json     the last batch of a run that ended for losses or gradients that were not finite
       lock                held by the process that writes here
 
-The three .jsonl files only ever grow. A checkpoint records their lengths; going back to it cuts them to those lengths.
+The .jsonl files only ever grow. A checkpoint records their lengths; going back to it cuts them to those lengths.
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ class RunDirectory:
         self.metrics = path / "metrics.jsonl"
         self.timings = path / "timings.jsonl"
         self.trajectories = path / "trajectories.jsonl"
+        self.questions = path / "questions.jsonl"
         self.curves = path / "curves.png"
         self.dump = path / "non_finite.json"
-        self._logs = (self.metrics, self.timings, self.trajectories)
+        self._logs = (self.metrics, self.timings, self.trajectories, self.questions)
 
     @contextmanager
     def locked(self) -> Generator[None]:

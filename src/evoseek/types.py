@@ -241,12 +241,21 @@ class TrajectoryGroup:
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """A proposer's trajectory, the question that came of it (None if rejected) and its solvers' group."""
+    """One round of self-play: a proposal and all that came of it.
+
+    `proposer.question` is the task, that from which a question was to be made. `outcome` is the proposer's: Invalid
+    whenever a failure outside of the policies stands between the proposal and its reward. `question` is what may be
+    asked: None if the proposal was rejected, and `rejected` then names the reason. `checks` are the rollouts that
+    verified it, `solvers` the attempts to answer it, `replaced` failed attempts at the proposal itself.
+    """
 
     proposer: Trajectory
-    question: Question | None
-    solvers: TrajectoryGroup | None
+    outcome: Outcome
+    question: Question | None = None
     rejected: str | None = None
+    checks: tuple[Trajectory, ...] = ()
+    solvers: TrajectoryGroup | None = None
+    replaced: tuple[tuple[Trajectory, Invalid], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,3 +49,29 @@ def test_a_set_that_does_not_fit_is_refused_in_words(tmp_path):
     (tmp_path / "solver.jinja").write_text("{% if %}")
     with pytest.raises(ConfigError, match="not valid Jinja"):
         load_prompts(tmp_path)["solver"]
+
+
+def test_examples_come_from_the_file_beside_the_template_if_there_is_one(tmp_path):
+    prompts = load_prompts(tmp_path)
+    assert prompts.examples("proposer_answer") == []
+    (tmp_path / "proposer_answer.examples.json").write_text('[{"question": "wer ißt?"}]', encoding="utf-8")
+    assert prompts.examples("proposer_answer") == [{"question": "wer ißt?"}]
+    assert prompts.examples("proposer_passage") == []
+
+
+@pytest.mark.parametrize(
+    ("content", "phrase"),
+    [
+        (b"[{", "cannot be read"),
+        (b"\xff\xfe\x00", "cannot be read"),
+        (b"[" * 100_000, "cannot be read"),
+        (b'{"question": "who?"}', "not a list of JSON objects"),
+        (b'["who?"]', "not a list of JSON objects"),
+    ],
+)
+def test_examples_that_cannot_be_used_are_refused_with_the_remedy(tmp_path, content, phrase):
+    path = tmp_path / "proposer_answer.examples.json"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=f"{phrase}.*remove the file") as caught:
+        load_prompts(tmp_path).examples("proposer_answer")
+    assert str(path) in str(caught.value)

@@ -37,6 +37,7 @@ from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.sharding import copy_weights, full_state_dict, full_tensors, shard_module
 from evoseek.loss.base import Totals
 from evoseek.loss.clipped import ClippedLoss
+from evoseek.loss.reinforce import ReinforceLoss
 from evoseek.policy.load import load_policy
 from evoseek.types import TrainingSample
 
@@ -86,6 +87,15 @@ def gradient(ranks: Ranks, model: str, output: str, count: int = 7) -> dict:
     metrics = learner.accumulate(samples, Totals(sum(sum(s.loss_mask) for s in samples), len(samples)))
     gradients = {name: p.grad for name, p in learner.model.named_parameters() if p.grad is not None}
     keep({name: whole(value) for name, value in gradients.items()}, output, ranks)
+    return metrics
+
+
+def together(ranks: Ranks, output: str) -> list:
+    """The weights after a step on two terms; of the second there are fewer micro-batches than ranks."""
+    learner = make_learner(make_model("plain"), ranks)
+    terms = [(make_samples(7, seed=0), learner.loss), (make_samples(1, seed=1), ReinforceLoss())]
+    metrics = learner.update_together(terms)
+    keep(full_state_dict(learner.model, ranks), output, ranks)
     return metrics
 
 
@@ -294,7 +304,7 @@ def serve() -> None:
 
 SCENARIOS = {
     scenario.__name__: scenario
-    for scenario in (collectives, gone, one_fails, idle, gradient, train, save, resume, publish, export)
+    for scenario in (collectives, gone, one_fails, idle, gradient, together, train, save, resume, publish, export)
 }
 
 if __name__ == "__main__":

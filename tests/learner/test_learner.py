@@ -10,13 +10,14 @@ import torch
 from transformers import PreTrainedModel
 
 from evoseek.errors import TrainingError
-from evoseek.learner.batch import MicroBatch, split_by_tokens
+from evoseek.learner.batch import MicroBatch, make_batch, split_by_tokens
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.aggregate import FixedLength
 from evoseek.loss.base import Loss, LossInputs, Totals
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.cross_entropy import CrossEntropyLoss
+from evoseek.loss.reinforce import ReinforceLoss
 from evoseek.types import TrainingSample
 
 Make = Callable[..., list[TrainingSample]]
@@ -56,6 +57,14 @@ class BrokenLoss(CrossEntropyLoss):
             return result
         object.__setattr__(self, "left", self.left - 1)
         return Loss(result.loss * math.nan, result.metrics)
+
+
+class InfiniteLoss(CrossEntropyLoss):
+    """Its gradient is finite."""
+
+    def __call__(self, inputs: LossInputs, totals: Totals) -> Loss:
+        result = super().__call__(inputs, totals)
+        return Loss(result.loss + math.inf, result.metrics)
 
 
 def test_the_gradient_is_exactly_zero_at_every_position_that_predicts_a_prompt_or_observation_token(
@@ -230,6 +239,16 @@ def test_bfloat16_autocast_stays_near(model: PreTrainedModel, make_samples: Make
     assert rough["loss"] != exact["loss"]
 
 
+def test_bfloat16_autocast_reaches_samples_that_share_a_prompt(model: PreTrainedModel, make_samples: Make) -> None:
+    """Rotary positions are in float32, and attention to a shared prompt takes a path that autocast does not."""
+    samples = make_samples(6, shared=20)
+    assert any(make_batch(samples, torch.device("cpu")).row.shared)
+    exact = Learner(LogprobModel(model), loss=CrossEntropyLoss(), learning_rate=0.0).update(samples)
+    rough = Learner(LogprobModel(model), loss=CrossEntropyLoss(), learning_rate=0.0, bf16=True).update(samples)
+    assert rough["loss"] == pytest.approx(exact["loss"], rel=0.02)
+    assert rough["grad_norm"] == pytest.approx(exact["grad_norm"], rel=0.1)
+
+
 def test_trap_a_step_that_leaves_weights_that_are_not_finite_stops_training(
     model: PreTrainedModel, make_samples: Make
 ) -> None:
@@ -301,3 +320,123 @@ def test_the_last_batch_of_a_run_that_is_not_finite_is_dumped(
     found = json.loads(dump.read_text())
     assert [tuple(sample["token_ids"]) for sample in found["samples"]] == [sample.token_ids for sample in samples]
     assert math.isnan(found["loss"])
+
+
+# Several terms in one step
+
+
+def terms_of(make_samples: Make) -> list[tuple[list[TrainingSample], object]]:
+    return [(make_samples(9, seed=1), ClippedLoss()), (make_samples(5, seed=2), ReinforceLoss())]
+
+
+def reset(model: PreTrainedModel, values: list[torch.Tensor]) -> None:
+    with torch.no_grad():
+        for parameter, value in zip(model.parameters(), values, strict=True):
+            parameter.copy_(value)
+
+
+def plain(forward: LogprobModel, **options: object) -> Learner:
+    """Moves the weights by minus the gradient."""
+    settings = {"loss": None, "learning_rate": 1.0, "max_grad_norm": math.inf, "optimizer": sgd, **options}
+    return Learner(forward, **settings)
+
+
+def test_the_gradient_of_several_terms_is_the_sum_of_theirs_each_divided_by_its_own_counts(
+    model: PreTrainedModel, make_samples: Make
+) -> None:
+    terms, start = terms_of(make_samples), weights(model)
+    alone = [gradient(model, samples, loss=loss) for samples, loss in terms]
+    model.zero_grad()
+    learner = plain(LogprobModel(model), token_budget=60)
+    step, (first, second) = learner.update_together(terms)
+    for before, after, one, other in zip(start, weights(model), *alone, strict=True):
+        torch.testing.assert_close(before - after, one + other, atol=1e-5, rtol=1e-5)
+    norm = math.sqrt(sum(((one + other) ** 2).sum().item() for one, other in zip(*alone, strict=True)))
+    assert step["grad_norm"] == pytest.approx(norm, rel=1e-5)
+    assert step.keys() == {"grad_norm", "learning_rate", "learner/skipped_no_signal", "learner/skipped_non_finite"}
+    for number, (own, (samples, loss)) in enumerate(zip((first, second), terms, strict=True)):
+        reset(model, start)
+        expected = plain(LogprobModel(model), loss=loss, token_budget=60).update(samples)
+        assert own == {name: value for name, value in expected.items() if name not in step}, number
+    assert learner.step == 1
+
+
+def test_a_term_without_gradient_is_left_out_and_without_any_the_step_is_skipped(
+    model: PreTrainedModel, make_samples: Make
+) -> None:
+    (samples, loss), (others, other_loss) = terms_of(make_samples)
+    silent = [replace(sample, advantages=(0.0,) * len(sample.token_ids)) for sample in others]
+    start = weights(model)
+    expected = plain(LogprobModel(model), loss=loss).update(samples)
+    alone = weights(model)
+    reset(model, start)
+    learner = plain(LogprobModel(model))
+    step, (own, left_out) = learner.update_together([(samples, loss), (silent, other_loss)])
+    assert own | step == expected
+    assert all(torch.equal(a, b) for a, b in zip(alone, weights(model), strict=True))
+    assert left_out == {"learner/samples": 5.0, "learner/samples_without_gradient": 5.0}
+    for count, terms in enumerate(([(silent, other_loss), (silent, loss)], []), start=1):
+        step, owns = learner.update_together(terms)
+        assert step == {"learner/skipped_no_signal": float(count), "learner/skipped_non_finite": 0.0}
+        assert owns == [left_out] * len(terms)
+    assert learner.step == 1
+
+
+@pytest.mark.parametrize("broken", [0, 1])
+def test_one_term_that_is_not_finite_skips_the_step_for_all(
+    model: PreTrainedModel, make_samples: Make, tmp_path: Path, broken: int
+) -> None:
+    terms, before = terms_of(make_samples), weights(model)
+    terms[broken] = (terms[broken][0], InfiniteLoss())
+    learner = plain(LogprobModel(model), dump=tmp_path / "dump.json")
+    step, owns = learner.update_together(terms)
+    assert step == {"learning_rate": 1.0, "learner/skipped_no_signal": 0.0, "learner/skipped_non_finite": 1.0}
+    assert [set(own) for own in owns] == [{"learner/samples", "learner/samples_without_gradient"}] * 2
+    assert all(torch.equal(a, b) for a, b in zip(before, weights(model), strict=True))
+    learner.update_together(terms)
+    with pytest.raises(TrainingError, match="3 optimizer steps in a row"):
+        learner.update_together(terms)
+    assert len(json.loads((tmp_path / "dump.json").read_text())["samples"]) == 9 + 5
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_out_of_memory_in_any_term_repeats_all_of_them(model: PreTrainedModel, make_samples: Make, order: int) -> None:
+    """The first run of it leaves a part of the gradient, which must not count twice."""
+    terms, start = terms_of(make_samples)[::order], weights(model)
+    terms[0] = (terms[0][0][:2], terms[0][1])  # fits
+    plain(LogprobModel(model)).update_together(terms)
+    expected = weights(model)
+    reset(model, start)
+    learner = plain(LittleMemory(model), token_budget=256)
+    learner.update_together(terms)
+    assert learner.token_budget < 256
+    for want, have in zip(expected, weights(model), strict=True):
+        torch.testing.assert_close(have, want, atol=1e-5, rtol=1e-5)
+    learner.forward.most = 0
+    with pytest.raises(TrainingError, match="Memory ran out"):
+        learner.update_together(terms)
+
+
+# A fresh start
+
+
+def test_restart_is_a_new_learner_for_the_same_weights_whose_counts_run_on(
+    model: PreTrainedModel, make_samples: Make
+) -> None:
+    def make() -> Learner:
+        return Learner(LogprobModel(model), loss=ClippedLoss(), learning_rate=0.01, warmup_steps=4)
+
+    samples, learner = make_samples(6), make()
+    learner.update([])
+    for _ in range(3):
+        learner.update(samples)
+    start = weights(model)
+    learner.restart()
+    metrics = [learner.update(samples) for _ in range(2)]
+    found = weights(model)
+    reset(model, start)
+    fresh = make()
+    expected = [fresh.update(samples) for _ in range(2)]
+    assert all(torch.equal(a, b) for a, b in zip(found, weights(model), strict=True))
+    assert metrics == [row | {"learner/skipped_no_signal": 1.0} for row in expected]
+    assert learner.step == 2

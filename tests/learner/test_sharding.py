@@ -31,6 +31,16 @@ def test_the_gradient_is_that_of_one_process(
         assert metrics == pytest.approx(alone, abs=1e-6)
 
 
+def test_a_step_on_two_terms_is_that_of_one_process(run_ranks: RunRanks, tmp_path: Path) -> None:
+    results = [run_ranks(size, "together", output=str(tmp_path / str(size)))["results"] for size in (1, 2)]
+    one, two = load_file(tmp_path / "1"), load_file(tmp_path / "2")
+    assert largest_difference(one, two) < 1e-5
+    (step, terms), spread = results[0][0], results[1]
+    for found, own in spread:
+        assert found == pytest.approx(step, abs=1e-5)
+        assert all(metrics == pytest.approx(alone, abs=1e-5) for metrics, alone in zip(own, terms, strict=True))
+
+
 def test_four_adamw_steps_of_the_tiny_policy_on_two_ranks_and_on_one(run_ranks: RunRanks, tmp_path: Path) -> None:
     """At ten times the rate the key biases part by 3e-5: attention does not depend on them, so that their gradient is
     rounding noise, which AdamW scales up to its step."""

@@ -93,3 +93,14 @@ def test_plain_progress_lines():
     assert first == "step 0/10  held-out 0.125"
     expected = "step 1/10  reward 0.500  held-out 0.125  invalid 25.0%  rollout 1234 tok/s  tool 0.0100 s  left 18 s"
     assert second == expected
+
+
+def test_self_play_shows_both_roles():
+    console = Console(file=StringIO(), width=200)
+    metrics = {"solver/reward": 0.25, "proposer/reward": 0.75, "selfplay/valid_rate": 0.5}
+    with TrainingProgress(console) as progress:
+        progress(Progress(0, 10, {"eval/reward": 0.125}, {}))
+        progress(Progress(1, 10, metrics, {}))
+    assert console.file.getvalue().splitlines()[1] == (
+        "step 1/10  solver 0.250  held-out 0.125  proposer 0.750  valid 50.0%"
+    )

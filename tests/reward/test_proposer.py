@@ -2,10 +2,38 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from evoseek.reward.proposer import difficulty
+from evoseek.errors import ConfigError
+from evoseek.reward.proposer import (
+    DIFFICULTIES,
+    ProposerReward,
+    between,
+    difficulty,
+    failure,
+    parabolic,
+    uncertainty,
+)
+from evoseek.types import (
+    Action,
+    Invalid,
+    Outcome,
+    Question,
+    Scored,
+    StopReason,
+    ToolCall,
+    ToolResult,
+    Trajectory,
+    TrajectoryGroup,
+)
 
 CASES = json.loads((Path(__file__).parents[1] / "fixtures" / "difficulty.json").read_text())["cases"]
+RIGHT, WRONG = Scored(1.0, {"exact_match": 1.0}), Scored(0.0, {"exact_match": 0.0})
+DOWN = Invalid(StopReason.TOOL_FAILED, "the engine is down")
+LATE = Invalid(StopReason.DEADLINE, "too slow")
+
+counts = st.integers(0, 12).flatmap(lambda attempts: st.tuples(st.integers(0, attempts), st.just(attempts)))
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -18,6 +46,136 @@ def test_without_two_attempts_nothing_is_between():
 
 
 @pytest.mark.parametrize("wrong", [(-1, 5), (6, 5)])
-def test_more_right_than_attempted_is_refused(wrong):
+@pytest.mark.parametrize("function", DIFFICULTIES.values())
+def test_more_right_than_attempted_is_refused(function, wrong):
     with pytest.raises(ValueError, match="cannot be right"):
-        difficulty(*wrong)
+        function(*wrong)
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),  # for 0, 1, 2, 3, 4 of 4
+    [
+        (difficulty, [0, 3 / 3, 2 / 3, 1 / 3, 0]),
+        (parabolic, [0, 3 / 4, 1, 3 / 4, 0]),  # 4 * 1/4 * 3/4
+        (uncertainty, [0, 1 / 2, 1, 1 / 2, 0]),  # 1 - 2 * 1/4
+        (between, [0, 1, 1, 1, 0]),
+        (failure, [1, 3 / 4, 1 / 2, 1 / 4, 0]),
+    ],
+)
+def test_difficulties_by_hand(function, expected):
+    assert [function(correct, 4) for correct in range(5)] == pytest.approx(expected)
+    assert function(0, 0) == 0.0
+
+
+@given(counts)
+def test_all_difficulties_are_in_range_and_all_but_failure_pay_nothing_for_what_is_always_or_never_right(count):
+    correct, attempts = count
+    for name, function in DIFFICULTIES.items():
+        assert 0.0 <= function(correct, attempts) <= 1.0
+        if correct in (0, attempts) and name != "failure":
+            assert function(correct, attempts) == 0.0
+
+
+def proposal(*, hops: int = 2, searches: int = 1, from_passage: bool = True) -> Trajectory:
+    """A proposal with reasoning in both turns and an answer of the source: f = (1 + 1 + tool + 1) / 4."""
+    call = ToolCall("search", {"query": "Kalo"})
+    metadata = {"requested": hops} | ({"passage_id": "p"} if from_passage else {})
+    thought = Action("<think> yes </think>")
+    return Trajectory(
+        id="t/0",
+        question=Question("t", "Kalo\nKalo's mayor is Meri.", (), metadata),
+        role="proposer",
+        segments=(),
+        actions=(*(thought,) * searches, Action(thought.text, answer="Meri", question="who is mayor there ?")),
+        tool_results=(ToolResult(call, ""),) * searches,
+        stop_reason=StopReason.ANSWERED,
+        answer="Meri",
+    )
+
+
+def solvers(*outcomes: Outcome) -> TrajectoryGroup:
+    attempt = Trajectory("q/0", Question("q", "who ?", ("Meri",)), "solver", (), (), (), StopReason.ANSWERED)
+    return TrajectoryGroup("q", (attempt,) * len(outcomes), outcomes)
+
+
+def test_the_default_is_dr_zeros_reward_from_0_to_3_halves():
+    outcome = ProposerReward()(proposal(), rejected=None, solvers=solvers(RIGHT, WRONG, WRONG, WRONG, WRONG))
+    assert outcome == Scored(
+        1.5, {"difficulty": 1.0, "format": 1.0, "solver/mean": 0.2, "solver/valid": 5.0, "solver/invalid": 0.0}
+    )
+    # linear (4 - 3) / 3; tool (1 + 1) / 4, f = 3.5 / 4
+    outcome = ProposerReward()(proposal(hops=4), rejected=None, solvers=solvers(RIGHT, RIGHT, WRONG, RIGHT))
+    assert outcome.reward == pytest.approx(1 / 3 + 0.5 * 3.5 / 4)
+    assert outcome.parts["difficulty"] == pytest.approx(1 / 3)
+    assert outcome.parts["format"] == pytest.approx(3.5 / 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("linear", 2 / 3), ("parabolic", 1), ("uncertainty", 1), ("between", 1), ("failure", 0.5)]
+)
+def test_the_difficulty_and_the_weight_are_settable(name, expected):
+    group = solvers(RIGHT, WRONG, RIGHT, WRONG)
+    assert ProposerReward(name, format_weight=0.0)(proposal(), solvers=group).reward == pytest.approx(expected)
+    assert ProposerReward(name, format_weight=2.0)(proposal(), solvers=group).reward == pytest.approx(expected + 2)
+
+
+def test_without_weight_or_source_passage_there_is_no_format():
+    group = solvers(RIGHT, WRONG)
+    assert "format" not in ProposerReward(format_weight=0.0)(proposal(), solvers=group).parts
+    outcome = ProposerReward(format_weight=0.5)(proposal(from_passage=False), solvers=group)
+    assert outcome.reward == 1.0
+    assert "format" not in outcome.parts
+
+
+def test_a_question_that_nobody_has_tried_is_worth_its_format():
+    assert ProposerReward()(proposal(hops=1)) == Scored(0.5, {"format": 1.0})
+    assert ProposerReward(format_weight=0.0)(proposal()) == Scored(0.0, {})
+
+
+@pytest.mark.parametrize("reward", [0.0, -0.1])
+def test_a_rejected_proposal_gets_the_rejected_reward_and_no_format(reward):
+    outcome = ProposerReward(rejected_reward=reward)(proposal(), rejected="too_short", solvers=None)
+    assert outcome == Scored(reward, {"rejected/too_short": 1.0})
+
+
+def test_the_part_that_is_a_success_is_settable_and_half_right_is_wrong():
+    half = [Scored(1.0, {"f1": value}) for value in (1.0, 0.9, 0.0, 0.0)]
+    outcome = ProposerReward("failure", success="f1")(proposal(from_passage=False), solvers=solvers(*half))
+    assert outcome.reward == 3 / 4
+
+
+@pytest.mark.parametrize("name", DIFFICULTIES)
+class TestTrap1AnOutageOfTheSolversEngineDoesNotPayTheProposer:
+    """Failed attempts that count as wrong would make every easy question look hard."""
+
+    def worth(self, name: str, *outcomes: Outcome) -> Outcome:
+        return ProposerReward(name, format_weight=0.5)(proposal(), rejected=None, solvers=solvers(*outcomes))
+
+    def test_failed_attempts_are_neither_right_nor_wrong(self, name):
+        for valid in ([RIGHT] * 4, [RIGHT, RIGHT, WRONG], [WRONG, WRONG], [RIGHT, WRONG]):
+            clean, failing = self.worth(name, *valid), self.worth(name, DOWN, *valid, LATE, DOWN)
+            assert failing.reward == clean.reward
+            assert failing.parts == {**clean.parts, "solver/invalid": 3.0}
+
+    def test_an_easy_question_stays_worth_nothing_but_its_format(self, name):
+        assert self.worth(name, RIGHT, RIGHT, RIGHT, DOWN, DOWN).reward == 0.5  # as wrong: 1/2, .96, .8, 1 or .4 more
+
+    def test_when_all_or_almost_all_fail_there_is_no_reward_at_all(self, name):
+        assert self.worth(name, LATE, DOWN, DOWN, LATE, DOWN) == Invalid(
+            StopReason.TOOL_FAILED, "5 of 5 of the solver's attempts failed: the engine is down"
+        )
+        alone = self.worth(name, DOWN, WRONG, LATE)
+        if name == "failure":
+            assert alone.reward == 1.0 + 0.5  # one attempt tells a share of failures; it cannot tell a difference
+        else:
+            assert alone == Invalid(
+                StopReason.TOOL_FAILED, "2 of 3 of the solver's attempts failed: the engine is down"
+            )
+
+    def test_a_single_attempt_that_was_meant_to_be_single_is_scored(self, name):
+        assert self.worth(name, RIGHT).parts["difficulty"] == 0.0
+
+
+def test_an_unknown_difficulty_is_a_config_error_that_lists_the_known_ones():
+    with pytest.raises(ConfigError, match=r"'hard'.*linear, parabolic, uncertainty, between, failure"):
+        ProposerReward("hard")

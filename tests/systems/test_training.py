@@ -1,8 +1,10 @@
 import asyncio
+from time import perf_counter
 
 import pytest
 
 from evoseek.errors import TrainingError
+from evoseek.systems import training
 from evoseek.systems.training import StepReport, TrainingLoop
 from evoseek.types import Invalid, StopReason
 
@@ -104,3 +106,39 @@ def test_a_time_limit_counts_steps_and_saves():
     last, _ = run(recorder, max_seconds=0.0)
     assert last == 1
     assert recorder.events == [("step", 1), ("save", 1)]
+
+
+def test_after_a_step_with_too_many_invalid_rollouts_it_waits_twice_as_long_each_time(monkeypatch):
+    now, said = [0.0], []
+
+    async def sleep(seconds):
+        now[0] += seconds
+
+    monkeypatch.setattr(training, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(training.asyncio, "sleep", sleep)
+    run(Recorder({1: 6, 2: 10, 4: 7}), pause_s=8.0, notify=said.append)
+    assert now[0] == pytest.approx(8 + 16 + 8)
+    assert [text.rsplit(" begins in ")[1] for text in said] == ["8 s.", "16 s.", "8 s."]
+    assert said[1].startswith(
+        "Step 2: 10 of 10 rollouts were invalid. The most frequent reason is tool_failed (10 rollouts): the engine is "
+        "down. Nothing of these rollouts was trained on."
+    )
+
+
+def test_a_run_that_ends_does_not_wait():
+    said = []
+    with pytest.raises(TrainingError):
+        run(Recorder({5: 6}), pause_s=60.0, notify=said.append)
+    assert run(Recorder({1: 6}), pause_s=60.0, notify=said.append, max_seconds=0.0)[0] == 1
+    assert (
+        run(Recorder({1: 6}), pause_s=60.0, notify=said.append, should_stop=iter([False, True, True]).__next__)[0] == 1
+    )
+    assert said == []
+
+
+def test_a_wish_to_stop_ends_the_wait_at_once():
+    started, wishes = perf_counter(), iter([False, False, False, True, True])
+    recorder = Recorder({1: 6})
+    assert run(recorder, pause_s=60.0, should_stop=wishes.__next__)[0] == 1
+    assert perf_counter() - started < 5.0
+    assert recorder.events == [("step", 1)]

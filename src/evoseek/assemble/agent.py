@@ -24,11 +24,14 @@ from evoseek.policy.sampler import TorchSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.policy.template_check import check_template
 from evoseek.policy.tool_calls import ToolCallRenderer
+from evoseek.protocols import Environment, Renderer, SearchEngine, Tool
 from evoseek.reward.answer import check_golden_answers
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.player import Player
 from evoseek.rollout.run import run_trajectory
 from evoseek.search.lexical import LexicalIndex
+from evoseek.search.retrying import RetryingEngine
 from evoseek.types import Question, Trajectory
 
 transformers_logging.disable_progress_bar()  # bars about a few files of weights; downloads keep theirs
@@ -50,7 +53,11 @@ class Agent:
 
         Raises PolicyError or ConfigError.
         """
-        policy = load_trainable(config, checkpoint, device=device or config.policy.device)
+        return cls.of(config, load_trainable(config, checkpoint, device=device or config.policy.device))
+
+    @classmethod
+    def of(cls, config: Config, policy: Policy) -> Agent:
+        """A policy that is loaded, with a sampler of its own. Raises ConfigError."""
         limit_threads(policy)
         prompts = config.policy.prompts
         if prompts == "auto":
@@ -71,14 +78,36 @@ class Agent:
             ),
         )
 
-    def solver(self, engine: LexicalIndex | None) -> Solver:
+    def solver(self, engine: SearchEngine | None) -> Solver:
         """The agent at work on an index; without one it has no tool and must answer by itself."""
-        template = self.prompts["observation"]
-        tools = [] if engine is None else [SearchTool(engine, self.config.search.top_k, template=template)]
-        schemas = [tool.schema for tool in tools]
-        renderer = make_renderer(self.policy.tokenizer, self.config.policy.format, schemas)
-        form = "tools" if isinstance(renderer, ToolCallRenderer) else "tags"
-        return Solver(self, renderer, SolverEnv(tools, self.prompts, form))
+        tools = self.tools(engine)
+        renderer = self.renderer(tools)
+        return Solver(self, renderer, SolverEnv(tools, self.prompts, renderer.format))
+
+    def tools(self, engine: SearchEngine | None) -> list[SearchTool]:
+        """What a role can use: a search tool that calls an engine again when it failed, or nothing."""
+        if engine is None:
+            return []
+        search = self.config.search
+        retrying = RetryingEngine(engine, attempts=search.attempts, wait_s=search.wait_s)
+        return [SearchTool(retrying, search.top_k, template=self.prompts["observation"])]
+
+    def renderer(self, tools: Sequence[Tool]) -> TagRenderer | ToolCallRenderer:
+        """How the model is spoken to, in the config's format."""
+        return make_renderer(self.policy.tokenizer, self.config.policy.format, [tool.schema for tool in tools])
+
+    def player(
+        self, env: Environment, renderer: Renderer, *, limits: Limits | None = None, temperature: float | None = None
+    ) -> Player:
+        """The agent in a role: with its own limits and temperature unless others are given."""
+        return Player(
+            env=env,
+            renderer=renderer,
+            sampler=self.sampler,
+            limits=limits or self.limits,
+            temperature=self.config.rollout.temperature if temperature is None else temperature,
+            seed=self.config.run.seed,
+        )
 
     def template_notice(self) -> str | None:
         """What the model's chat template can do, in words; None if it has none."""

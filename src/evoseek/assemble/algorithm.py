@@ -76,3 +76,16 @@ def make_credit(config: Config) -> Credit:
             return lambda rewards, _: whitened_advantages(rewards)
         case _:
             return partial(group_advantages, scale=config.algorithm.scale)
+
+
+def make_proposer_credit(config: Config) -> Credit:
+    """The proposer's credit function: HRPO or GRPO, by how its rollouts are grouped, or REINFORCE."""
+    settings = config.proposer
+    if settings.advantage == "raw":
+        return lambda rewards, _: raw_advantages(rewards)
+    return partial(group_advantages, scale=settings.scale, singleton=settings.singleton)
+
+
+def make_proposer_loss(config: Config) -> LossFn[LossInputs]:
+    """The proposer's loss: on-policy, without a ratio to clip."""
+    return ReinforceLoss(config.proposer.aggregate)

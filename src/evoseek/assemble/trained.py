@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from evoseek.assemble.agent import (
     load_trainable,
 )
-from evoseek.assemble.algorithm import make_credit, make_loss
+from evoseek.assemble.algorithm import make_credit, make_loss, make_proposer_loss
 from evoseek.config import Config
 from evoseek.learner.checkpoint import Checkpoint, Part
 from evoseek.learner.checkpointing import checkpoint_activations
@@ -31,7 +31,7 @@ from evoseek.policy.load import load_policy, save_policy
 from evoseek.policy.policy import Policy, base_of
 from evoseek.runs import RunDirectory
 from evoseek.systems.ppo import PPOUpdate
-from evoseek.systems.update import Completion, GroupUpdate, KLPenalty, Update
+from evoseek.systems.update import Completion, GroupUpdate, KLPenalty, TokenAdvantages, Update
 
 
 class Optimization(TypedDict):
@@ -75,34 +75,45 @@ class Trained:
 
     def update(self) -> Update:
         """What is done with the groups of a step."""
-        algorithm, seed = self.config.algorithm, self.config.run.seed
-        in_reward = algorithm.kl_in == "reward" and algorithm.kl_coefficient > 0
-        penalty = KLPenalty(algorithm.kl_coefficient) if in_reward else None
-        completions = self._completions()
         if self.critic is None:
-            return GroupUpdate(
-                learner=self.learner,
-                credit=make_credit(self.config),
-                seed=seed,
-                mini_batches=algorithm.mini_batches,
-                completions=completions,
-                penalty=penalty,
-                mask_observations=algorithm.mask_observations,
-            )
-        critic = self.config.critic
+            return self.group_update()
+        algorithm, critic = self.config.algorithm, self.config.critic
         return PPOUpdate(
             learner=self.learner,
             critic=self.critic,
             predict=partial(with_values, forward=self.critic.forward, **self._scoring()),
-            seed=seed,
+            seed=self.config.run.seed,
             gamma=critic.gamma,
             lam=critic.lam,
             mini_batches=algorithm.mini_batches,
             policy_after=critic.policy_after,
-            completions=completions,
-            penalty=penalty,
+            completions=self._completions(),
+            penalty=self._penalty(),
             mask_observations=algorithm.mask_observations,
         )
+
+    def group_update(self, distillation: TokenAdvantages | None = None) -> GroupUpdate:
+        """The same for an algorithm without a critic, as self-play has it."""
+        algorithm = self.config.algorithm
+        return GroupUpdate(
+            learner=self.learner,
+            credit=make_credit(self.config),
+            seed=self.config.run.seed,
+            mini_batches=algorithm.mini_batches,
+            completions=self._completions(),
+            penalty=self._penalty(),
+            mask_observations=algorithm.mask_observations,
+            distillation=distillation,
+        )
+
+    def own_logprobs(self) -> Completion:
+        """Puts the logprobs of the policy as it is now into `ref_logprobs`."""
+        return partial(with_ref_logprobs, forward=self.learner.forward, **self._scoring(self.policy.active))
+
+    def _penalty(self) -> KLPenalty | None:
+        algorithm = self.config.algorithm
+        in_reward = algorithm.kl_in == "reward" and algorithm.kl_coefficient > 0
+        return KLPenalty(algorithm.kl_coefficient) if in_reward else None
 
     def _completions(self) -> list[Completion]:
         """What the loss needs besides the sampler's logprobs."""
@@ -138,6 +149,21 @@ class Trained:
         weights = full_state_dict(model, self.ranks) if self.ranks.size > 1 else None
         if self.ranks.is_first:
             save_critic(cast("PreTrainedModel", model), directory, state_dict=weights)
+
+
+def make_proposer_learner(config: Config, policy: Policy, *, dump: Path | None = None) -> Learner[LossInputs]:
+    """The learner of Dr. Zero's proposer."""
+    forward = LogprobModel(policy.model, temperature=config.proposer.temperature)
+    _prepare(config, forward, policy.model, ALONE)
+    return Learner(
+        forward,
+        loss=make_proposer_loss(config),
+        learning_rate=config.proposer.learning_rate or config.learner.learning_rate,
+        warmup_steps=config.learner.warmup_steps,
+        active=policy.active,
+        dump=dump,
+        **_optimization(config),
+    )
 
 
 def make_learner(

@@ -15,6 +15,7 @@ from evoseek.assemble.agent import (
     read_questions,
 )
 from evoseek.assemble.algorithm import check_settings
+from evoseek.assemble.selfplay import selfplay_loop
 from evoseek.assemble.trained import Trained
 from evoseek.config import MAY_DIFFER_ON_RESUME, Config
 from evoseek.errors import ConfigError
@@ -50,6 +51,12 @@ def training_loop(
     caller holds the run's lock. `notify` is told what the model's chat template can do. Every one of `ranks` makes its
     own loop of the same config; they work as one.
     """
+    if config.run.system in ("dr-zero", "ssp"):
+        if ranks.size > 1:
+            raise ConfigError(
+                f"{config.run.system} trains in one process, but {ranks.size} were started. Start it without torchrun."
+            )
+        return selfplay_loop(config, run, notify=notify)
     check_settings(config)
     checkpoint = latest_checkpoint(run.path, ranks=ranks)
     agent = Agent.load(config, checkpoint=checkpoint, device=str(ranks.device))
@@ -82,6 +89,8 @@ def training_loop(
         evaluate=held_out and _evaluate_with(*held_out, temperature=evaluation_temperature(config), ranks=ranks),
         evaluate_every=config.evaluation.every,
         max_invalid=config.run.max_invalid,
+        pause_s=config.run.pause_s,
+        notify=notify,
         agree=ranks.any,
     )
 

@@ -10,10 +10,10 @@ from evoseek.types import Document, Passage
 
 # A word: one character of a script written without spaces, or a run of others. Runs are cut at 100 characters, so
 # that data without spaces (keys, encoded images) cannot make a passage of unbounded length.
-_UNSPACED = (
+UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"
 )
-_WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}]{{1,100}}")
+_WORD = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]{{1,100}}")
 _SENTENCE_END = re.compile(r"[.!?…。！？｡؟।]['\"”’»)\]]*$")
 
 _NO_BORDER, _SENTENCE, _PARAGRAPH = 0, 1, 2

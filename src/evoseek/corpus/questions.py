@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
-from typing import cast
+from typing import TypedDict, cast
 
 from evoseek.corpus.decoding import check_regular
 from evoseek.corpus.jsonl import bounded_lines
@@ -54,16 +54,26 @@ def load_questions(path: Path, *, check: Callable[[Question], None] | None = Non
 
 def save_questions(path: Path, questions: Iterable[Question]) -> None:
     """Write a file that `load_questions` reads back. Raises RunError when the disk does not take it."""
-    rows = (
-        {
-            "id": question.id,
-            "question": question.text,
-            "golden_answers": list(question.golden_answers),
-            "metadata": dict(question.metadata),
-        }
-        for question in questions
-    )
-    write_atomic(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    write_atomic(path, "".join(json.dumps(question_row(q), ensure_ascii=False) + "\n" for q in questions))
+
+
+class QuestionRow(TypedDict):
+    """A question as a line of a question file has it."""
+
+    id: str
+    question: str
+    golden_answers: list[str]
+    metadata: dict[str, object]
+
+
+def question_row(question: Question) -> QuestionRow:
+    """What a line of a question file says."""
+    return {
+        "id": question.id,
+        "question": question.text,
+        "golden_answers": list(question.golden_answers),
+        "metadata": dict(question.metadata),
+    }
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes | None]]:

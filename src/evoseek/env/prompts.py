@@ -1,7 +1,14 @@
 """Prompt sets: Jinja files, one for each thing said to a model, to be replaced by a directory with the same names.
 
-    solver.jinja        the solver's user message; variables `question`, `format` ("tags" or "tools")
-    observation.jinja   the text of a search's result; variable `passages`, best first, maybe none
+    solver.jinja             the solver's user message; variables `question`, `format` ("tags" or "tools")
+    proposer_passage.jinja   the user message of a proposer that begins with a passage; `hops`, `searches` (one less),
+                             `title` and `text` of the passage ("" if it is not to be shown), `examples`, `format`
+    proposer_answer.jinja    that of a proposer that begins with an answer; `answer`, `searches`, `examples`, `format`
+    reader.jinja             that of a reader; `question`, `passages` (none: from what it knows), `format`
+    observation.jinja        the text of a search's result; variable `passages`, best first, maybe none
+
+`proposer_passage.examples.json` and `proposer_answer.examples.json` hold the `examples`, a list of objects. A set may
+do without them; the keys are between them and the set's templates.
 
 Every `{{ value }}` in a message is text from outside: it can hold neither a control token nor a tag. What the file
 itself says is template text. An observation is outside text as a whole.
@@ -9,7 +16,10 @@ itself says is template text. An observation is outside text as a whole.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import cast
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError, TemplateNotFound
 from jinja2 import Template as JinjaTemplate
@@ -33,7 +43,8 @@ class PromptTemplate:
         except TemplateError as error:
             raise ConfigError(
                 f"The prompt file {self._template.filename} cannot be rendered: {error}. It may use the variables "
-                f"{', '.join(sorted(values))}; correct the file, or use a set that comes with the package."
+                f"{', '.join(sorted(values))}; correct the file (or, where a key of an example is missing, the file of "
+                "its examples), or use a set that comes with the package."
             ) from error
 
     def text(self, **values: object) -> str:
@@ -66,6 +77,27 @@ class PromptSet:
             ) from error
         except TemplateError as error:
             raise ConfigError(f"The prompt file {self.directory / name}.jinja is not valid Jinja: {error}.") from error
+
+    def examples(self, name: str) -> list[Mapping[str, object]]:
+        """The few-shot examples for a template, from `<name>.examples.json`; none without it. Raises ConfigError."""
+        path = self.directory / f"{name}.examples.json"
+        if not path.exists():
+            return []
+        try:
+            found: object = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise ConfigError(
+                f"The examples in {path} cannot be read: {error}. Correct the JSON, or remove the file to do without "
+                "examples."
+            ) from error
+        if not isinstance(found, list) or not all(
+            isinstance(example, Mapping) for example in cast(list[object], found)
+        ):
+            raise ConfigError(
+                f"The examples in {path} are not a list of JSON objects. Write [{{...}}, {{...}}] with the keys that "
+                f"{name}.jinja uses, or remove the file to do without examples."
+            )
+        return cast(list[Mapping[str, object]], found)
 
 
 def load_prompts(name_or_directory: str | Path) -> PromptSet:

@@ -1,4 +1,4 @@
-"""The learner: one optimizer step from a list of TrainingSamples. It is blind to algorithms: the loss is injected."""
+"""The learner: one optimizer step from lists of TrainingSamples. It is blind to algorithms: losses are injected."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
@@ -30,6 +30,8 @@ OptimizerFactory = Callable[..., Optimizer]
 Inputs = TypeVar("Inputs", LossInputs, ValueInputs)
 Given = TypeVar("Given", LossInputs, ValueInputs, covariant=True)
 
+Term = tuple[Sequence[TrainingSample], LossFn[Inputs]]
+
 
 class Forward(Protocol[Given]):
     """A model's forward pass over a micro-batch: `LogprobModel` for a policy, `ValueModel` for a critic."""
@@ -42,6 +44,28 @@ class Forward(Protocol[Given]):
     def __call__(self, batch: MicroBatch) -> Given:
         """What the loss is made of."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch(Generic[Inputs]):
+    """A term of a step: of its samples with actions those that have a gradient, and the counts of all of them."""
+
+    samples: Sequence[TrainingSample]
+    totals: Totals
+    loss: LossFn[Inputs]
+
+    @classmethod
+    def of(cls, samples: Sequence[TrainingSample], loss: LossFn[Inputs]) -> _Batch[Inputs]:
+        trained = [sample for sample in samples if trained_length(sample) > 0]
+        totals = Totals(tokens=sum(sum(sample.loss_mask) for sample in trained), sequences=len(trained))
+        return cls([sample for sample in trained if loss.contributes(sample)], totals, loss)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        return {
+            "learner/samples": float(self.totals.sequences),
+            "learner/samples_without_gradient": float(self.totals.sequences - len(self.samples)),
+        }
 
 
 class Learner(Generic[Inputs]):
@@ -107,52 +131,76 @@ class Learner(Generic[Inputs]):
         into memory or one of several ranks runs out of it, and if a step leaves weights that are not finite: no later
         step could repair them.
         """
-        trained = [sample for sample in samples if trained_length(sample) > 0]
-        totals = Totals(tokens=sum(sum(sample.loss_mask) for sample in trained), sequences=len(trained))
-        used = [sample for sample in trained if self.loss.contributes(sample)]
-        with self.active():
-            metrics = self._step(used, totals) if used else {}
-        self.skipped_no_signal += not used
-        return metrics | {
-            "learner/samples": float(len(trained)),
-            "learner/samples_without_gradient": float(len(trained) - len(used)),
+        step, (own,) = self.update_together([(samples, self.loss)])
+        return own | step
+
+    def update_together(self, terms: Sequence[Term[Inputs]]) -> tuple[dict[str, float], list[dict[str, float]]]:
+        """Make one optimizer step on the sum of several terms, each a loss of samples of its own.
+
+        Every term is divided by its own counts, as if it were a step by itself, so the gradient is the sum of theirs.
+        A term without any gradient is left out, and the step is skipped only if all are; one that is not finite skips
+        it for all. Returns the step's metrics (`grad_norm`, `learning_rate`, counts of skipped steps) and those of
+        each term. All else is as in `update`.
+        """
+        batches = [_Batch.of(samples, loss) for samples, loss in terms]
+        step: dict[str, float] = {}
+        measured: list[dict[str, float]] = [{} for _ in batches]
+        if any(batch.samples for batch in batches):
+            with self.active():
+                step, measured = self._step(batches)
+        else:
+            self.skipped_no_signal += 1
+        step |= {
             "learner/skipped_no_signal": float(self.skipped_no_signal),
             "learner/skipped_non_finite": float(self.skipped_non_finite),
         }
+        return step, [metrics | batch.metrics for metrics, batch in zip(measured, batches, strict=True)]
 
-    def _step(self, samples: Sequence[TrainingSample], totals: Totals) -> dict[str, float]:
+    def restart(self) -> None:
+        """Go on with the weights as they are, but with the optimizer's state and the schedule of a new learner."""
+        self.optimizer.state.clear()
+        self.step = 0
+
+    def _step(self, batches: Sequence[_Batch[Inputs]]) -> tuple[dict[str, float], list[dict[str, float]]]:
         rate = self._set_learning_rate()
-        metrics = self._accumulate_within_memory(samples, totals)
+        measured = self._accumulate_within_memory(batches)
         norm = _as_float(nn.utils.clip_grad_norm_(self.trained, self.max_grad_norm))
-        if not (math.isfinite(norm) and math.isfinite(metrics["loss"])):
-            self._skip_non_finite(samples, metrics["loss"], norm)
-            return {"learning_rate": rate}
+        loss = sum(metrics["loss"] for metrics in measured if metrics)
+        if not (math.isfinite(norm) and math.isfinite(loss)):
+            self._skip_non_finite([sample for batch in batches for sample in batch.samples], loss, norm)
+            return {"learning_rate": rate}, [{} for _ in batches]
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self._check_weights(rate)
         self.non_finite_in_a_row = 0
         self.step += 1
-        return metrics | {"grad_norm": norm, "learning_rate": rate}
+        return {"grad_norm": norm, "learning_rate": rate}, measured
 
-    def _accumulate_within_memory(self, samples: Sequence[TrainingSample], totals: Totals) -> dict[str, float]:
+    def _accumulate_within_memory(self, batches: Sequence[_Batch[Inputs]]) -> list[dict[str, float]]:
         while True:
             self.optimizer.zero_grad(set_to_none=True)  # of an update that was interrupted, or did not fit
             try:
-                return self.accumulate(samples, totals)
+                return [self.accumulate(b.samples, b.totals, b.loss) if b.samples else {} for b in batches]
             except torch.OutOfMemoryError as error:
                 remedy = "turn learner.gradient_checkpointing on, "
+                samples = [batch.samples for batch in batches]
                 self.token_budget = smaller_budget(self.token_budget, samples, self.ranks, str(error), remedy=remedy)
             torch.cuda.empty_cache()  # here the error, and with it the failed pass, is forgotten
 
-    def accumulate(self, samples: Sequence[TrainingSample], totals: Totals) -> dict[str, float]:
-        """Add the samples' gradient to the parameters' `.grad`, as a share of `totals`; return loss and metrics."""
+    def accumulate(
+        self, samples: Sequence[TrainingSample], totals: Totals, loss: LossFn[Inputs] | None = None
+    ) -> dict[str, float]:
+        """Add the samples' gradient to the parameters' `.grad`, as a share of `totals`; return loss and metrics.
+
+        `loss` is the learner's own unless another one is given.
+        """
         sums: dict[str, torch.Tensor] = {}
         for part, counts in self.ranks.deal(split_by_tokens(samples, self.token_budget)):
             weight = float(counts)
             batch = make_batch(part, next(self.model.parameters()).device)
             with self._precision():
                 inputs = self.forward(batch)
-            result = self.loss(inputs, totals)
+            result = (loss or self.loss)(inputs, totals)
             (result.loss * weight).backward()
             for name, value in _measure(inputs, result).items():
                 sums[name] = sums[name] + value * weight if name in sums else value * weight

@@ -125,6 +125,7 @@ def _attend(
     if packed_pass is None or any(others.get(name) is not None for name in ("softcap", "s_aux", "position_bias")):
         raise TypeError(f"{type(module).__name__} has attention that cannot be packed")
     packed_pass.calls += 1
+    query, key = query.to(value.dtype), key.to(value.dtype)  # autocast does not reach attention with a bias
     row = packed_pass.row
     sizes = row.sizes
     pieces = zip(*(tensor.split(sizes, dim=2) for tensor in (query, key, value)), strict=True)

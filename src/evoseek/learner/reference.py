@@ -57,7 +57,7 @@ def score(
         try:
             return _score(forward, samples, token_budget, bf16, ranks, active)
         except torch.OutOfMemoryError as error:
-            token_budget = smaller_budget(token_budget, samples, ranks, str(error))
+            token_budget = smaller_budget(token_budget, [samples], ranks, str(error))
         torch.cuda.empty_cache()  # here the error, and with it the failed pass, is forgotten
 
 

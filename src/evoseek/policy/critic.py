@@ -11,7 +11,7 @@ from transformers import AutoModelForTokenClassification, PreTrainedModel
 from evoseek.errors import PolicyError
 from evoseek.files import replace_directory
 from evoseek.policy.adapter_files import base_name, is_adapter
-from evoseek.policy.load import first_line, place, quietly, tiny_policy_dir
+from evoseek.policy.load import find_policy, first_line, place, quietly
 
 _HEADS = ("score.", "classifier.")  # what transformers calls the head of a token classifier
 
@@ -21,7 +21,7 @@ def load_critic(name_or_dir: str, *, device: str = "cpu") -> PreTrainedModel:
 
     The body of an adapter is its base's. In float32 and in evaluation mode. Raises PolicyError.
     """
-    source = str(tiny_policy_dir()) if name_or_dir == "tiny" else name_or_dir
+    source = find_policy(name_or_dir)
     if is_adapter(Path(source).expanduser()):
         source = base_name(Path(source).expanduser())
     try:

@@ -33,28 +33,37 @@ _SMALL = 10_000_000  # parameters
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
-def tiny_policy_dir() -> Path:
-    """The directory of the tiny policy that the package carries."""
-    return Path(__file__).parent / "tiny"
+SHIPPED = ("tiny", "tiny-reader", "tiny-weak")
+"""The policies that the package carries: the tiny one, one that reads better, and one that proposes badly."""
 
 
-def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32") -> Policy:
-    """Load a policy by directory, by Hugging Face name, or `tiny` for the one that the package carries.
+def tiny_policy_dir(name: str = "tiny") -> Path:
+    """The directory of a policy that the package carries."""
+    return Path(__file__).parent / name.replace("-", "_")
 
-    A directory may hold a model or an adapter (policy.adapter_files), whose base is then loaded too. Weights are read
-    from safetensors only (nothing is unpickled, no code of the model's is run). The model is in evaluation mode.
-    Raises PolicyError.
+
+def find_policy(name_or_dir: str) -> str:
+    """Where a policy is loaded from: the directory of one that the package carries, or else what was given."""
+    return str(tiny_policy_dir(name_or_dir)) if name_or_dir in SHIPPED else name_or_dir
+
+
+def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32", adapter: str | None = None) -> Policy:
+    """Load a policy by directory, by Hugging Face name, or by the name of one that the package carries.
+
+    A directory may hold a model or an adapter (policy.adapter_files), whose base is then loaded too; it is called
+    `adapter`, or as when it was saved. Weights are read from safetensors only (nothing is unpickled, no code of the
+    model's is run). The model is in evaluation mode. Raises PolicyError.
     """
     if dtype not in _DTYPES:
         raise PolicyError(f"got dtype '{dtype}' for policy '{name_or_dir}', expected one of {', '.join(_DTYPES)}.")
-    source = str(tiny_policy_dir()) if name_or_dir == "tiny" else name_or_dir
+    source = find_policy(name_or_dir)
     check_device(device)
     path = Path(source).expanduser()
     if path.is_dir():
         source = str(path.absolute())  # an adapter notes it, and may be loaded from elsewhere
     _check_directory(source)
     if is_adapter(path):
-        return _load_adapted(name_or_dir, path, device, dtype)
+        return _load_adapted(name_or_dir, path, device, dtype, adapter or adapter_name(path))
     try:
         with quietly():
             _check_hub(source)
@@ -133,9 +142,9 @@ def export_policy(policy: Policy, directory: Path) -> None:
     save_policy(merged(policy), directory)
 
 
-def _load_adapted(name: str, directory: Path, device: str, dtype: str) -> Policy:
-    """The adapter of a directory over its base, under the name that it had when it was saved."""
-    adapter, base = adapter_name(directory), base_name(directory)
+def _load_adapted(name: str, directory: Path, device: str, dtype: str, adapter: str) -> Policy:
+    """The adapter of a directory over its base, under this name."""
+    base = base_name(directory)
     try:
         policy = load_policy(base, device=device, dtype=dtype)
     except PolicyError as error:

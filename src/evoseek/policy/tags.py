@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Literal
 
 from transformers import PreTrainedTokenizerBase
 
@@ -27,7 +28,7 @@ _TAG = re.compile(r"<(/?)(search|answer|question)>")
 class TagRenderer:
     """Renders and parses the tag format with any tokenizer; a chat template, if there is one, wraps the prompt only."""
 
-    format = "tags"
+    format: Literal["tags"] = "tags"
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from transformers import PreTrainedTokenizerBase
 
@@ -39,7 +40,7 @@ class ToolCallRenderer:
     template itself opens the reasoning, a turn begins inside it.
     """
 
-    format = "tools"
+    format: Literal["tools"] = "tools"
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, tools: Sequence[Schema]) -> None:
         self.report = check_template(tokenizer, "tools")

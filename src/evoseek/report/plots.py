@@ -2,20 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evoseek.errors import ConfigError
 from evoseek.report.metrics import read_metrics
 from evoseek.runs import RunDirectory
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Rows = Sequence[Mapping[str, float | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Curves in one pair of axes: label -> metric. Stacked ones are shares of one whole."""
+
+    title: str
+    curves: Mapping[str, str]
+    stacked: bool = False
+
+
 _PANELS = (
-    ("Reward", "reward"),
-    ("Held-out reward", "eval/reward"),
-    ("Searches a rollout", "tools/call_frequency"),
-    ("Entropy", "entropy"),
-    ("Tokens a rollout", "completions/mean_length"),
-    ("Invalid rollouts", "rollout/invalid_frac"),
+    Panel("Reward", {"": "reward"}),
+    Panel("Held-out reward", {"": "eval/reward"}),
+    Panel("Searches a rollout", {"": "tools/call_frequency"}),
+    Panel("Entropy", {"": "entropy"}),
+    Panel("Tokens a rollout", {"": "completions/mean_length"}),
+    Panel("Invalid rollouts", {"": "rollout/invalid_frac"}),
+)
+_SELFPLAY = "selfplay/"
+_REJECTED = "selfplay/rejected/"
+
+
+def _of_roles(name: str) -> dict[str, str]:
+    return {"proposer": f"proposer/{name}", "solver": f"solver/{name}", "": name}
+
+
+_SELFPLAY_PANELS = (
+    Panel("In-game reward", _of_roles("reward")),
+    Panel("Held-out reward", {"": "eval/reward", "alarm": "selfplay/alarm"}),
+    Panel("Valid questions", {"not rejected": "selfplay/valid_rate", "true": "selfplay/true_valid_rate"}),
+    Panel("Hops (mean)", {"requested": "selfplay/requested_hops/mean", "true": "selfplay/true_hops/mean"}),
+    Panel(
+        "Hops (entropy, nats)", {"requested": "selfplay/requested_hops/entropy", "true": "selfplay/true_hops/entropy"}
+    ),
+    Panel("Solver's pass rate", {"": "selfplay/pass_rate/mean"}),
+    Panel("Searches a rollout", _of_roles("tools/call_frequency")),
+    Panel("Entropy", _of_roles("entropy")),
+    Panel("Tokens a rollout", _of_roles("completions/mean_length")),
+    Panel("Invalid rollouts", _of_roles("rollout/invalid_frac")),
+    Panel("Topics (entropy, share of the largest)", {"": "selfplay/topics/entropy"}),
+    Panel("Duplicate questions", {"": "selfplay/duplicate_rate"}),
 )
 
 
@@ -33,19 +75,55 @@ def plot_curves(run: RunDirectory) -> Path:
             "'evoseek[report]'`; the numbers themselves are in the run's metrics.jsonl."
         ) from error
     rows = read_metrics(run.metrics)
-    figure = Figure(figsize=(12, 6), layout="constrained")
+    shown = panels(rows)
+    columns = 3 if len(shown) <= 6 else 4
+    lines = math.ceil(len(shown) / columns)
+    figure = Figure(figsize=(4 * columns, 3 * lines), layout="constrained")
     FigureCanvasAgg(figure)
-    for axes, (title, name) in zip(figure.subplots(2, 3).flat, _PANELS, strict=True):
-        steps, values = curve(rows, name)
-        axes.plot(steps, values, marker="." if len(steps) < 40 else "")
-        axes.set_title(title)
-        axes.set_xlabel("step")
-        axes.grid(alpha=0.3)
+    for place, panel in enumerate(shown, start=1):
+        _draw(figure.add_subplot(lines, columns, place), panel, rows)
     figure.savefig(run.curves, dpi=100)
     return run.curves
 
 
-def curve(rows: Sequence[dict[str, float | None]], name: str) -> tuple[list[float], list[float]]:
+def panels(rows: Rows) -> list[Panel]:
+    """What is drawn of a run: always the same panels, or for self-play those of which something was measured."""
+    measured = {name: None for row in rows for name, value in row.items() if value is not None}
+    if not any(name.startswith(_SELFPLAY) for name in measured):
+        return list(_PANELS)
+    reasons = {name.removeprefix(_REJECTED): name for name in measured if name.startswith(_REJECTED)}
+    rejected = Panel(
+        "Rejected proposals", {reason: name for reason, name in reasons.items() if _occurs(rows, name)}, True
+    )
+    found = (
+        Panel(panel.title, {label: name for label, name in panel.curves.items() if name in measured}, panel.stacked)
+        for panel in (*_SELFPLAY_PANELS, rejected)
+    )
+    return [panel for panel in found if panel.curves]
+
+
+def curve(rows: Rows, name: str) -> tuple[list[float], list[float]]:
     """Steps and values of one metric, where it has a value."""
     points = [(row["step"], row[name]) for row in rows if row.get(name) is not None]
     return [step for step, _ in points if step is not None], [value for _, value in points if value is not None]
+
+
+def _occurs(rows: Rows, name: str) -> bool:
+    return any(row.get(name) for row in rows)
+
+
+def _draw(axes: Axes, panel: Panel, rows: Rows) -> None:
+    names = list(panel.curves.values())
+    if panel.stacked:
+        whole = [row for row in rows if any(row.get(name) is not None for name in names)]
+        shares = [[row.get(name) or 0.0 for row in whole] for name in names]
+        axes.stackplot([row["step"] or 0.0 for row in whole], *shares, labels=list(panel.curves))
+    else:
+        for label, name in panel.curves.items():
+            steps, values = curve(rows, name)
+            axes.plot(steps, values, marker="." if len(steps) < 40 else "", label=label)
+    if any(panel.curves):
+        axes.legend(fontsize="small")
+    axes.set_title(panel.title)
+    axes.set_xlabel("step")
+    axes.grid(alpha=0.3)

@@ -58,6 +58,9 @@ class TrainingProgress:
             f"{label} {source[name]:{form}}{unit}"
             for label, source, name, form, unit in (
                 ("reward", metrics, "reward", ".3f", ""),
+                ("solver", metrics, "solver/reward", ".3f", ""),
+                ("proposer", metrics, "proposer/reward", ".3f", ""),
+                ("valid", metrics, "selfplay/valid_rate", ".1%", ""),
                 ("invalid", metrics, "rollout/invalid_frac", ".1%", ""),
                 ("rollout", timings, "rollout/tokens_per_s", ".0f", " tok/s"),
                 ("tool", timings, "tools/latency_s", ".4f", " s"),

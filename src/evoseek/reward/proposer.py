@@ -1,19 +1,128 @@
-"""What a proposer's question is worth: how hard the solver found it.
+"""What a proposal is worth: how hard the solver found its question, and how well it is made.
 
-    difficulty = (n - k) / (n - 1)   if 0 < k < n of n attempts were right, else 0      (Dr. Zero)
+With k of n attempts right, p = k / n:
 
-The hardest question that the solver can still answer is worth 1; one that it always or never answers, nothing. Attempts
-that failed for reasons outside the solver are no attempts: leave them out of both numbers, or an outage pays.
+    linear        (n - k) / (n - 1) if 0 < k < n, else 0      Dr. Zero (arXiv 2601.07055), eq. 4
+    parabolic     4 p (1 - p)                                 its ablation
+    uncertainty   1 - 2 |p - 1/2|                             R-Zero (arXiv 2508.05004)
+    between       1 if 0 < k < n, else 0                      SQLM (arXiv 2508.03682)
+    failure       1 - p                                       Search Self-play (arXiv 2510.18821)
+
+Of Dr. Zero's parabola it is only said that it peaks near p = 1/2; 4 p (1 - p) is ours, with the same greatest value as
+the linear reward. `failure` alone pays most for what nobody can answer: it needs verified questions.
+
+Attempts that failed for reasons outside the solver are no attempts: leave them out of both numbers, or an outage pays.
 """
 
 from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from evoseek.errors import ConfigError
+from evoseek.reward.format import format_score
+from evoseek.types import Invalid, Outcome, Scored, Trajectory, TrajectoryGroup
 
 
 def difficulty(correct: int, attempts: int) -> float:
     """Dr. Zero's difficulty reward, in [0, 1]; 0 for fewer than two attempts, of which none can be between.
 
-    Raises ValueError if `correct` is not from 0 to `attempts`.
+    The hardest question that the solver can still answer is worth 1; one that it always or never answers, nothing.
+    Raises ValueError if `correct` is not from 0 to `attempts`; so do the others.
     """
+    _check(correct, attempts)
+    return (attempts - correct) / (attempts - 1) if 0 < correct < attempts else 0.0
+
+
+def parabolic(correct: int, attempts: int) -> float:
+    """In [0, 1], and 1 where half of the attempts are right."""
+    _check(correct, attempts)
+    return 4 * correct * (attempts - correct) / attempts**2 if attempts else 0.0
+
+
+def uncertainty(correct: int, attempts: int) -> float:
+    """R-Zero's, in [0, 1], and 1 where half of the attempts are right; 0 without attempts."""
+    _check(correct, attempts)
+    return 1 - abs(2 * correct - attempts) / attempts if attempts else 0.0
+
+
+def between(correct: int, attempts: int) -> float:
+    """SQLM's: 1 if some attempts are right and some wrong, else 0."""
+    _check(correct, attempts)
+    return float(0 < correct < attempts)
+
+
+def failure(correct: int, attempts: int) -> float:
+    """Search Self-play's, in [0, 1]: share of wrong attempts; 0 without attempts."""
+    _check(correct, attempts)
+    return (attempts - correct) / attempts if attempts else 0.0
+
+
+DIFFICULTIES: Mapping[str, Callable[[int, int], float]] = {
+    "linear": difficulty,
+    "parabolic": parabolic,
+    "uncertainty": uncertainty,
+    "between": between,
+    "failure": failure,
+}
+
+
+class ProposerReward:
+    """difficulty + format_weight * f for a valid proposal, `rejected_reward` for a rejected one.
+
+    f is the format score in [0, 1] of proposals from a passage (others have none; weight 0 asks for none), so that the
+    weight 0.5 gives Dr. Zero's reward, from 0 to 1.5. An attempt is right if its outcome's part `success` is 1. Raises
+    ConfigError for an unknown difficulty.
+    """
+
+    def __init__(
+        self,
+        difficulty: str = "linear",
+        format_weight: float = 0.5,
+        rejected_reward: float = 0.0,
+        success: str = "exact_match",
+    ) -> None:
+        if difficulty not in DIFFICULTIES:
+            raise ConfigError(f"Unknown difficulty {difficulty!r}; expected one of: {', '.join(DIFFICULTIES)}.")
+        self._difficulty = DIFFICULTIES[difficulty]
+        self._least = 1 if difficulty == "failure" else 2  # attempts from which the difficulty can differ from 0
+        self._format_weight, self._rejected_reward, self._success = format_weight, rejected_reward, success
+
+    def __call__(
+        self, proposal: Trajectory, *, rejected: str | None = None, solvers: TrajectoryGroup | None = None
+    ) -> Outcome:
+        """The outcome of a proposal that is not itself Invalid. Without `solvers` nobody has tried the question yet:
+        then only its format counts.
+
+        Invalid, with their most frequent reason, if failed attempts leave too few to tell the difficulty.
+        """
+        if rejected is not None:
+            return Scored(self._rejected_reward, {f"rejected/{rejected}": 1.0})
+        parts: dict[str, float] = {}
+        if solvers is not None:
+            failed = [outcome for outcome in solvers.outcomes if isinstance(outcome, Invalid)]
+            valid = [outcome for outcome in solvers.outcomes if isinstance(outcome, Scored)]
+            if failed and len(valid) < self._least:
+                return _undecided(failed, len(solvers.outcomes))
+            right = sum(outcome.parts[self._success] == 1.0 for outcome in valid)
+            parts = {
+                "difficulty": self._difficulty(right, len(valid)),
+                "solver/mean": right / len(valid) if valid else 0.0,
+                "solver/valid": float(len(valid)),
+                "solver/invalid": float(len(failed)),
+            }
+        if self._format_weight and "passage_id" in proposal.question.metadata:
+            parts["format"] = format_score(proposal).value
+        return Scored(parts.get("difficulty", 0.0) + self._format_weight * parts.get("format", 0.0), parts)
+
+
+def _undecided(failed: Sequence[Invalid], attempts: int) -> Invalid:
+    """No difficulty: the first of the most frequent failures, and how many there were."""
+    reason, _ = Counter(outcome.reason for outcome in failed).most_common(1)[0]
+    detail = next(outcome.detail for outcome in failed if outcome.reason == reason)
+    return Invalid(reason, f"{len(failed)} of {attempts} of the solver's attempts failed: {detail or 'no detail'}")
+
+
+def _check(correct: int, attempts: int) -> None:
     if not 0 <= correct <= attempts:
         raise ValueError(f"{correct} of {attempts} attempts cannot be right.")
-    return (attempts - correct) / (attempts - 1) if 0 < correct < attempts else 0.0

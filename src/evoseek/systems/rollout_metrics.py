@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean, pstdev, stdev
 
 from evoseek.types import Invalid, Scored, StopReason, TrajectoryGroup
@@ -51,6 +51,11 @@ def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
         if reason.is_failure:
             metrics[f"rollout/refilled/{reason}"] = refilled[reason] / len(outcomes)
     return metrics
+
+
+def prefixed(role: str, metrics: Mapping[str, float]) -> dict[str, float]:
+    """The metrics as those of a role: `reward` becomes `solver/reward`."""
+    return {f"{role}/{name}": value for name, value in metrics.items()}
 
 
 def tool_latency_s(groups: Sequence[TrajectoryGroup]) -> float:

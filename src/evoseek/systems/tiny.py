@@ -59,10 +59,11 @@ class TinyRecipe:
         return json.dumps(asdict(self), sort_keys=True)
 
 
+_READER = Mixture(solve=0.20, propose=0.14, trace=0.24, read=0.40, copy=0.02, thorough=1.0)
 VARIANTS: Mapping[str, Mixture] = {
     "default": Mixture(),
-    "strong": replace(Mixture(), early_stop=0.0),
-    "weak": replace(Mixture(), flawed_proposal=0.5),
+    "reader": _READER,
+    "weak": replace(_READER, flawed_proposal=0.5),
 }
 
 

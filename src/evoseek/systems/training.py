@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
@@ -14,6 +15,7 @@ from evoseek.protocols import MetricSink
 from evoseek.types import Invalid
 
 _INVALID_STEPS = 3  # so many steps in a row with too many invalid rollouts end a run
+_SLICE_S = 0.1  # of a pause: how long a wish to stop may go unnoticed
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,8 @@ class TrainingLoop:
 
     A step in which more than `max_invalid` of the rollouts are Invalid is no state to come back to, so it is not kept:
     what failed may be the policy itself, with weights that cannot be sampled from. After three such steps in a row, or
-    one at the end, training stops with TrainingError.
+    one at the end, training stops with TrainingError. Before the next step it waits for `pause_s` seconds, twice as
+    long after the second one, so that what failed may come back; `notify` is told why. A wish to stop ends the pause.
 
     `agree` turns one process's wish to stop into the decision of all processes of the run.
     """
@@ -85,6 +88,8 @@ class TrainingLoop:
     should_stop: Callable[[], bool] = lambda: False
     agree: Callable[[bool], bool] = lambda wish: wish
     progress: Callable[[Progress], None] = lambda _: None
+    pause_s: float = 0.0
+    notify: Callable[[str], None] = lambda _: None
 
     async def run(self) -> int:
         """Train to the last step, or until told to stop. Returns the last step made."""
@@ -106,6 +111,8 @@ class TrainingLoop:
             failing = failing + 1 if len(report.failures) > self.max_invalid * report.num_rollouts else 0
             if failing == _INVALID_STEPS or (failing and step == self.steps):
                 raise TrainingError(_too_many_failures(step, report, failing))
+            if failing and spent < self.max_seconds and not self.should_stop():
+                await self._pause(step, report, self.pause_s * 2 ** (failing - 1))
             stopping = self.agree(self.should_stop() or spent >= self.max_seconds)
             if not failing and (stopping or self._is_due(step, self.checkpoint_every)):
                 self.checkpoints.save(step)
@@ -114,6 +121,15 @@ class TrainingLoop:
     def _is_due(self, step: int, every: int) -> bool:
         return step == self.steps or (every > 0 and step % every == 0)
 
+    async def _pause(self, step: int, report: StepReport, seconds: float) -> None:
+        self.notify(
+            f"Step {step}: {_failures(report)} Nothing of these rollouts was trained on. The next step begins in "
+            f"{seconds:g} s."
+        )
+        end = perf_counter() + seconds
+        while (left := end - perf_counter()) > 0 and not self.should_stop():
+            await asyncio.sleep(min(left, _SLICE_S))
+
     def _log(self, step: int, metrics: Mapping[str, float], timings: Mapping[str, float]) -> None:
         self.metrics.write(step, metrics)
         self.timings.write(step, timings)
@@ -121,12 +137,18 @@ class TrainingLoop:
 
 
 def _too_many_failures(step: int, report: StepReport, in_a_row: int) -> str:
+    return (
+        f"Training stopped at step {step}: {_failures(report)} Steps in a row with too many: {in_a_row}. Nothing of "
+        "these rollouts was trained on, and no checkpoint was made of these steps. Repair what failed and give the "
+        "same command again: it resumes from the last checkpoint."
+    )
+
+
+def _failures(report: StepReport) -> str:
     reasons = Counter(failure.reason for failure in report.failures)
     reason, count = reasons.most_common(1)[0]
     detail = next(failure.detail for failure in report.failures if failure.reason == reason)
     return (
-        f"Training stopped at step {step}: {len(report.failures)} of {report.num_rollouts} rollouts were invalid; "
-        f"steps in a row with too many: {in_a_row}. The most frequent reason is {reason} ({count} rollouts): "
-        f"{detail or 'no detail'}. Nothing of these rollouts was trained on, and no checkpoint was made of these "
-        "steps. Repair what failed and give the same command again: it resumes from the last checkpoint."
+        f"{len(report.failures)} of {report.num_rollouts} rollouts were invalid. The most frequent reason is {reason} "
+        f"({count} rollouts): {detail.rstrip('.') or 'no detail'}."
     )

@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import add
 from statistics import fmean
 from typing import Protocol
 
@@ -45,12 +46,21 @@ class KLPenalty:
         return [self.coefficient * (logprob - ref_logprob) for logprob, ref_logprob in pairs]
 
 
+class TokenAdvantages(Protocol):
+    """What single tokens are worth, whatever their rollout earned."""
+
+    def tokens(self, samples: Sequence[TrainingSample]) -> list[list[float]]:
+        """What is added to each token's advantage: a row of [T] for each sample, in their order."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class GroupUpdate:
     """One advantage for each rollout, the same on all of its tokens.
 
     `completions` put into the samples what the loss needs besides the sampler's logprobs, in their order: the logprobs
-    of a reference policy, or the learner's own before the first optimizer step.
+    of a reference policy, or the learner's own before the first optimizer step. `penalty` is taken off the rewards,
+    `distillation` added to the advantages of the action tokens.
     Without `mask_observations` the tokens of tool results are trained on as if the policy had written them: only there
     to show what that does.
     """
@@ -62,9 +72,16 @@ class GroupUpdate:
     completions: Sequence[Completion] = ()
     penalty: KLPenalty | None = None
     mask_observations: bool = True
+    distillation: TokenAdvantages | None = None
 
     def __call__(self, step: int, groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
         """Advantages, mini-batches of whole groups, one optimizer step each."""
+        rng = random.Random(f"{self.seed}/mini-batches/{step}")
+        batches = split_groups(self.samples(groups), self.mini_batches, rng)
+        return mean_metrics([self.learner.update(batch) for batch in batches])
+
+    def samples(self, groups: Sequence[TrajectoryGroup]) -> list[TrainingSample]:
+        """A sample with advantages for each scored rollout that has one by the credit."""
         samples = scored_samples(groups, self.completions, mask_observations=self.mask_observations)
         rewards = [reward for group in groups for reward in scored_rewards(group)]
         if self.penalty is not None:
@@ -76,8 +93,10 @@ class GroupUpdate:
             for sample, advantage in zip(samples, advantages, strict=True)
             if advantage is not None
         ]
-        batches = split_groups(samples, self.mini_batches, random.Random(f"{self.seed}/mini-batches/{step}"))
-        return mean_metrics([self.learner.update(batch) for batch in batches])
+        if self.distillation is None:
+            return samples
+        rows = zip(samples, self.distillation.tokens(samples), strict=True)
+        return [with_advantages(sample, list(map(add, sample.advantages, row))) for sample, row in rows]
 
 
 def scored_rewards(group: TrajectoryGroup) -> list[float]:

@@ -1,0 +1,297 @@
+"""Self-play on the generated world: what the recipes in recipes/dr_zero and recipes/ssp quote.
+
+Every run trains a tiny policy on one generated world and is examined on another, whose names occur nowhere in training:
+500 questions, 1 to 4 hops in equal shares, answered at the training temperature; intervals are 95 %. No run but `gold`
+is given a question or an answer. Validity and true hops are judged by the training world's oracle, which no run sees.
+
+    python bench/selfplay.py --directory runs/selfplay                       everything (hours)
+    python bench/selfplay.py --only dr-zero ssp --seeds 0 1 2                some experiments
+    python bench/selfplay.py --table                                         what there is
+
+Results are kept (result.json in each run's folder) and not computed again, so several processes may share the work.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from time import perf_counter
+
+from rich.console import Console
+from rich.table import Table
+
+from evoseek.assemble.agent import Agent, open_index, read_questions
+from evoseek.assemble.training import training_loop
+from evoseek.config import Config, load_config
+from evoseek.corpus.oracle import save_world_card
+from evoseek.corpus.world import World
+from evoseek.demo import ENTITIES, EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
+from evoseek.errors import EvoseekError
+from evoseek.eval.evaluate import Evaluation
+from evoseek.files import write_atomic
+from evoseek.learner.checkpoint import latest_checkpoint
+from evoseek.report.metrics import read_metrics
+from evoseek.runs import RunDirectory
+
+RECIPES = Path(__file__).parents[1] / "recipes"
+QUESTIONS = 500
+KEPT = (
+    "eval/reward",
+    "selfplay/valid_rate",
+    "selfplay/true_valid_rate",
+    "selfplay/true_hops/mean",
+    "selfplay/true_hops/entropy",
+    "selfplay/requested_hops/entropy",
+    "selfplay/pass_rate/mean",
+    "selfplay/written",
+    "selfplay/replayed",
+    "selfplay/iteration",
+    "selfplay/proposals",
+    "proposer/reward",
+    "solver/reward",
+    "solver/tools/call_frequency",
+    "proposer/tools/call_frequency",
+    "solver/rollout/num",
+    "proposer/rollout/num",
+    "rollout/num",
+)
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A system, and what is set otherwise than in its recipe for the tiny policy."""
+
+    system: str
+    sets: dict[str, object] = field(default_factory=dict)
+
+
+def dr_zero(iterations: int, proposer_steps: int, solver_steps: int, **sets: object) -> Arm:
+    phases = {
+        "dr_zero.iterations": iterations,
+        "dr_zero.proposer_steps": proposer_steps,
+        "dr_zero.solver_steps": solver_steps,
+    }
+    return Arm("dr-zero", {**phases, **{name.replace("__", "."): value for name, value in sets.items()}})
+
+
+def ssp(steps: int, **sets: object) -> Arm:
+    return Arm("ssp", {"run.steps": steps, **{name.replace("__", "."): value for name, value in sets.items()}})
+
+
+WEAK = {"policy__model": "tiny-weak"}
+SSP_STEPS = 30
+EXPERIMENTS: dict[str, dict[str, Arm]] = {
+    "dr-zero": {
+        "self-play": dr_zero(3, 5, 20),
+        "gold": Arm("search-r1", {"run.steps": 60}),
+        "majority": dr_zero(1, 5, 20, selfplay__label="majority"),
+    },
+    "co-evolution": {
+        "trained": dr_zero(3, 8, 8, **WEAK),
+        "frozen": dr_zero(3, 8, 8, **WEAK, proposer__frozen=True),
+    },
+    "nested": {
+        "hrpo": dr_zero(1, 8, 12),
+        "grpo": dr_zero(1, 8, 12, proposer__per_task=4, proposer__attempts=4, proposer__group_by="task"),
+    },
+    "ablations": {
+        "dr-zero": dr_zero(1, 10, 12),
+        "twice the steps": dr_zero(1, 20, 24),
+        "no format reward": dr_zero(1, 10, 12, proposer__format_weight=0.0),
+        "parabolic": dr_zero(1, 10, 12, proposer__difficulty="parabolic"),
+        "no source": dr_zero(1, 10, 12, proposer__show_source=False),
+        "hops 1:1:1:1": dr_zero(1, 10, 12, proposer__ratio=[1, 1, 1, 1]),
+        "hops 2:1:1:1": dr_zero(1, 10, 12, proposer__ratio=[2, 1, 1, 1]),
+    },
+    "beyond": {
+        "evidence": dr_zero(1, 10, 12, selfplay__evidence_weight=0.5),
+        "distillation": dr_zero(1, 10, 12, selfplay__distillation=0.1),
+        "r-zero": dr_zero(
+            1,
+            10,
+            12,
+            proposer__difficulty="uncertainty",
+            proposer__group_by="task",
+            proposer__per_task=4,
+            proposer__attempts=4,
+            selfplay__label="majority",
+        ),
+    },
+    "ssp": {
+        "both": ssp(SSP_STEPS),
+        "solver only": ssp(SSP_STEPS, ssp__train="solver"),
+        "proposer only": ssp(SSP_STEPS, ssp__train="proposer"),
+        "no verification": ssp(SSP_STEPS, verification__from_passages=False),
+        "dummy": ssp(SSP_STEPS, ssp__fill="dummy"),
+        "resample": ssp(SSP_STEPS, ssp__fill="resample"),
+        "replay": ssp(SSP_STEPS, ssp__fill="replay"),
+        "punitive": ssp(SSP_STEPS, proposer__rejected_reward=-0.1),
+        "no noise": ssp(SSP_STEPS, verification__noise_passages=0),
+        "1 noise passage": ssp(SSP_STEPS, verification__noise_passages=1),
+        "7 noise passages": ssp(SSP_STEPS, verification__noise_passages=7),
+    },
+    "estimators": {
+        "grpo-grpo": ssp(
+            SSP_STEPS, proposer__advantage="group", proposer__per_task=5, proposer__aggregate="token-mean"
+        ),
+        "rf-rf": ssp(
+            SSP_STEPS,
+            algorithm__advantage="raw",
+            algorithm__loss="reinforce",
+            algorithm__aggregate="sequence-sum",
+            proposer__attempts=1,
+        ),
+        "grpo-rf": ssp(
+            SSP_STEPS,
+            proposer__advantage="group",
+            proposer__per_task=5,
+            proposer__aggregate="token-mean",
+            algorithm__advantage="raw",
+            algorithm__loss="reinforce",
+            algorithm__aggregate="sequence-sum",
+            proposer__attempts=1,
+        ),
+    },
+}
+
+
+def make_config(directory: Path, arm: Arm, seed: int) -> Config:
+    worlds = directory / f"worlds-{seed}"
+    make_world(worlds / "train", "train", seed, TRAINING_QUESTIONS, TRAINING_HOPS)
+    make_world(worlds / "evaluation", "evaluation", seed, QUESTIONS, EVALUATION_HOPS)
+    card = worlds / "train" / "world.json"
+    if not card.exists():
+        save_world_card(card, World.generate(seed, ENTITIES, "train"))
+    options: dict[str, object] = {
+        "search.index": str(worlds / "train" / "index"),
+        "evaluation.index": str(worlds / "evaluation" / "index"),
+        "evaluation.path": str(worlds / "evaluation" / "questions.jsonl"),
+        "evaluation.limit": 200,
+        "evaluation.every": 10,
+        "run.seed": seed,
+    }
+    if arm.system == "search-r1":
+        options["questions.path"] = str(worlds / "train" / "questions.jsonl")
+    else:
+        options["selfplay.world"] = str(card)
+    recipe = RECIPES / arm.system.replace("-", "_") / "tiny.toml"
+    return load_config(recipe, system=arm.system, options={**options, **arm.sets})
+
+
+def examine(agent: Agent) -> Evaluation:
+    settings = agent.config.evaluation
+    questions = read_questions(settings.path, setting="evaluation.path")
+    solver = agent.solver(open_index(settings.index, setting="evaluation.index"))
+    return asyncio.run(solver.evaluate(questions, temperature=agent.config.rollout.temperature))
+
+
+def train(config: Config, run: RunDirectory) -> dict[str, object]:
+    """Train, examine, and gather what there is to show. A run that cannot go on is a result, too."""
+    ended, started = "", perf_counter()
+    with run.locked():
+        loop = training_loop(config, run, notify=print)
+        try:
+            asyncio.run(loop.run())
+        except EvoseekError as error:
+            ended = str(error)
+    seconds = perf_counter() - started
+    checkpoint = latest_checkpoint(run.path)
+    evaluation = examine(Agent.load(config, checkpoint=checkpoint))
+    rows, timings = read_metrics(run.metrics), read_metrics(run.timings)
+    return {
+        "em": evaluation.score.mean,
+        "interval": [evaluation.score.interval.low, evaluation.score.interval.high],
+        "by_hops": {str(hops): score.mean for hops, score in evaluation.by_hops().items()},
+        "seconds": seconds,
+        "steps": checkpoint.step if checkpoint else 0,
+        "rows": [{name: row[name] for name in ("step", *KEPT) if row.get(name) is not None} for row in rows],
+        "timings": timings,
+        "ended": ended,
+    }
+
+
+def first_and_last(result: dict, name: str) -> str:
+    values = [row[name] for row in result["rows"] if name in row]
+    return f"{values[0]:.2f} -> {values[-1]:.2f}" if values else "-"
+
+
+def rollouts(result: dict) -> int:
+    names = ("rollout/num", "solver/rollout/num", "proposer/rollout/num")
+    return int(sum(row.get(name, 0) for row in result["rows"] for name in names))
+
+
+def show(found: dict[tuple[str, str], dict[int, dict]], console: Console) -> None:
+    table = Table("experiment", "arm", "held-out EM", "by seed, with 95 % intervals", "1, 2, 3, 4 hops")
+    for column in ("true valid", "true hops", "entropy", "rollouts", "seconds"):
+        table.add_column(column, justify="right")
+    for (experiment, name), by_seed in found.items():
+        results = [by_seed[seed] for seed in sorted(by_seed)]
+        table.add_row(
+            experiment,
+            name + " *" * any(result["ended"] for result in results),
+            f"{fmean(result['em'] for result in results):.3f}",
+            "  ".join(f"{r['em']:.3f} [{r['interval'][0]:.2f}, {r['interval'][1]:.2f}]" for r in results),
+            " ".join(f"{fmean(r['by_hops'][str(hops)] for r in results):.2f}" for hops in EVALUATION_HOPS),
+            "\n".join(first_and_last(result, "selfplay/true_valid_rate") for result in results),
+            "\n".join(first_and_last(result, "selfplay/true_hops/mean") for result in results),
+            "\n".join(first_and_last(result, "selfplay/true_hops/entropy") for result in results),
+            f"{fmean(rollouts(result) for result in results):.0f}",
+            f"{fmean(result['seconds'] for result in results):.0f}",
+        )
+    console.print(table)
+    for (experiment, name), by_seed in found.items():
+        for seed, result in sorted(by_seed.items()):
+            points = ((row["step"], row["eval/reward"]) for row in result["rows"] if "eval/reward" in row)
+            curve = "  ".join(f"{step}: {value:.2f}" for step, value in points)
+            console.print(f"{experiment}/{name}, seed {seed}, held-out (n = 200) by step: {curve}")
+            if result["ended"]:
+                console.print(f"  * {result['ended']}")
+    console.print(f"n = {QUESTIONS} a seed; 'true valid' is of all proposals, from the first step to the last.")
+
+
+def folder_of(directory: Path, experiment: str, name: str, seed: int) -> Path:
+    return directory / f"{experiment}-{name.replace(' ', '-').replace(':', '')}-{seed}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--directory", type=Path, default=Path("runs/selfplay"))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--only", nargs="+", default=list(EXPERIMENTS), metavar="EXPERIMENT[/ARM]")
+    parser.add_argument("--table", action="store_true", help="only print what there is")
+    options = parser.parse_args()
+    console = Console(width=200)
+    chosen = [
+        (experiment, name, arm)
+        for experiment, arms in EXPERIMENTS.items()
+        for name, arm in arms.items()
+        if experiment in options.only or f"{experiment}/{name}" in options.only
+    ]
+    for seed in options.seeds:
+        for experiment, name, arm in chosen:
+            folder = folder_of(options.directory, experiment, name, seed)
+            if options.table or (folder / "result.json").exists():
+                continue
+            try:
+                config = make_config(options.directory, arm, seed)
+                result = train(config, RunDirectory(folder / "run"))
+            except EvoseekError as error:  # another process is at it, or it cannot begin
+                console.print(f"{experiment}/{name}, seed {seed}: {error}")
+                continue
+            write_atomic(folder / "result.json", json.dumps(result))
+            console.print(f"{experiment}/{name}, seed {seed}: {result['em']:.3f}, {result['seconds']:.0f} s")
+    found: dict[tuple[str, str], dict[int, dict]] = {}
+    for experiment, name, _ in chosen:
+        for seed in options.seeds:
+            path = folder_of(options.directory, experiment, name, seed) / "result.json"
+            if path.exists():
+                found.setdefault((experiment, name), {})[seed] = json.loads(path.read_text())
+    show(found, console)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    main()

@@ -1,0 +1,385 @@
+"""From a config to a run of self-play: Dr. Zero or Search Self-play."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+from evoseek.assemble.agent import Agent, Solver, evaluation_setting, evaluation_temperature, open_index
+from evoseek.assemble.algorithm import check_settings, make_proposer_credit, make_proposer_loss
+from evoseek.assemble.trained import Trained, make_proposer_learner
+from evoseek.config import MAY_DIFFER_ON_RESUME, Config
+from evoseek.corpus.answers import load_answers, mine_answers
+from evoseek.corpus.oracle import Oracle, load_world, world_oracle
+from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv, answer_task, passage_task
+from evoseek.env.reader import ReaderEnv
+from evoseek.env.teacher import TeacherEnv
+from evoseek.errors import ConfigError
+from evoseek.learner.checkpoint import Checkpoint, Part, latest_checkpoint
+from evoseek.learner.distributed import ALONE
+from evoseek.policy.load import save_policy
+from evoseek.policy.pair import NewAdapter, load_pair
+from evoseek.policy.policy import Policy
+from evoseek.protocols import SearchEngine
+from evoseek.report.alarm import AlarmedMetrics
+from evoseek.report.metrics import JsonlMetrics, read_metrics
+from evoseek.reward.evidence import EvidenceReward
+from evoseek.reward.functions import AnswerReward
+from evoseek.reward.proposer import ProposerReward
+from evoseek.rollout.player import Player
+from evoseek.rollout.record import TrajectoryWriter
+from evoseek.runs import RunDirectory
+from evoseek.search.lexical import LexicalIndex
+from evoseek.selfplay.episode import SelfPlay
+from evoseek.selfplay.evidence import seen_passages, supporting_passages
+from evoseek.selfplay.filters import RuleFilter
+from evoseek.selfplay.leads import Lead, follow_back
+from evoseek.selfplay.verify import Verifier
+from evoseek.systems.distillation import SelfDistillation
+from evoseek.systems.dr_zero import DrZero, Schedule
+from evoseek.systems.proposals import TaskSource
+from evoseek.systems.question_log import QuestionLog
+from evoseek.systems.run_state import RunState, resume
+from evoseek.systems.search_r1 import QuestionRollouts, SearchR1
+from evoseek.systems.ssp import SSP
+from evoseek.systems.training import Evaluate, System, TrainingLoop
+from evoseek.systems.two_roles import RoleUpdate, TwoRoleUpdate
+from evoseek.systems.update import GroupUpdate
+from evoseek.types import Passage, Question, TrainingSample
+
+POOL = 200_000  # passages that proposals are made from, at most: a random sample of a larger corpus
+
+
+def make_play(config: Config, proposer: Agent, solver: Agent, index: LexicalIndex, engine: SearchEngine) -> SelfPlay:
+    """Episodes between two agents (for Search Self-play twice the same) that search with an engine."""
+    tools = proposer.tools(engine)
+    renderer = proposer.renderer(tools)
+    if config.run.system == "ssp":
+        env = AnswerProposerEnv(tools, proposer.prompts, renderer.format)
+    else:
+        env = PassageProposerEnv(tools, proposer.prompts, renderer.format, show_source=config.proposer.show_source)
+    settings = config.proposer
+    limits = replace(proposer.limits, max_turns=settings.max_turns, max_tokens_per_turn=settings.max_tokens_per_turn)
+    solving, metric = solver.solver(engine), config.reward.metric
+    answer_reward = AnswerReward(metric)
+    weight, filters = config.selfplay.evidence_weight, config.filters
+    return SelfPlay(
+        proposer=proposer.player(env, renderer, limits=limits, temperature=settings.temperature),
+        solver=solver.player(solving.env, solving.renderer),
+        rules=RuleFilter(
+            min_words=filters.min_words,
+            min_characters=filters.min_characters,
+            max_characters=filters.max_characters,
+            require_search=filters.require_search,
+            repeated_queries=filters.repeated_queries,
+        ),
+        reward=EvidenceReward(answer_reward, weight) if weight > 0 else answer_reward,
+        worth=ProposerReward(settings.difficulty, settings.format_weight, settings.rejected_reward, success=metric),
+        attempts=settings.attempts,
+        metric=metric,
+        verifier=_verifier(config, solver, answer_reward),
+        evidence=supporting_passages if config.verification.passages == "supporting" else seen_passages,
+        near_duplicates=filters.near_duplicates,
+        majority=config.selfplay.label == "majority",
+    )
+
+
+def _verifier(config: Config, agent: Agent, correct: AnswerReward) -> Verifier | None:
+    settings = config.verification
+    if not (settings.from_passages or settings.closed_book or settings.ambiguity):
+        return None
+    renderer = agent.renderer([])
+    limits = replace(agent.limits, max_turns=1)
+
+    def reader(passages: Sequence[Passage]) -> Player:
+        env = ReaderEnv(passages, agent.prompts, renderer.format)
+        return agent.player(env, renderer, limits=limits, temperature=settings.temperature)
+
+    return Verifier(
+        reader,
+        correct,
+        seed=config.run.seed,
+        from_passages=settings.from_passages,
+        noise_passages=settings.noise_passages,
+        closed_book=settings.closed_book,
+        ambiguity=settings.ambiguity,
+    )
+
+
+def passage_tasks(
+    config: Config, agent: Agent, index: LexicalIndex, *, purpose: str, copies: int
+) -> TaskSource[Passage]:
+    """Tasks from the corpus' passages, cut to what a proposer is shown. `purpose` keeps draws apart."""
+    limit, tokenizer = config.proposer.max_source_tokens, agent.policy.tokenizer
+
+    def make(id: str, passage: Passage, hops: int) -> Question:
+        ids = tokenizer.encode(passage.text, add_special_tokens=False)
+        shown = passage.text if len(ids) <= limit else str(tokenizer.decode(ids[:limit]))
+        return passage_task(id, replace(passage, text=shown), hops)
+
+    pool = sample_passages(index.passages(), POOL, config.run.seed)
+    return TaskSource(pool, make, config.proposer.ratio, f"{config.run.seed}/{purpose}", copies)
+
+
+def answer_tasks(config: Config, index: LexicalIndex) -> TaskSource[Lead]:
+    """Tasks from an answer set: a file, or what can be mined from the corpus; of either, what leads anywhere."""
+    path, ratio = config.ssp.answers, config.proposer.ratio
+    answers = load_answers(Path(path)) if path else mine_answers(index.passages())
+    find = partial(index.find, k=config.search.top_k)
+    leads = [lead for answer in answers if (lead := follow_back(answer.text, find, len(ratio))).searches]
+    if not leads:
+        raise ConfigError(
+            f"None of {len(answers)} answers (of {path or 'the corpus'}) can be worked back from: no search for "
+            f"one in {config.search.index} finds a passage about something else that mentions it. Give other answers, "
+            'JSON lines such as {"answer": "Lisbon"}, with --set ssp.answers=FILE, or index more documents.'
+        )
+
+    def make(id: str, lead: Lead, searches: int) -> Question:
+        return answer_task(id, lead.answer, min(searches, lead.searches))
+
+    return TaskSource(leads, make, ratio, str(config.run.seed), config.proposer.per_task)
+
+
+def sample_passages(passages: Iterable[Passage], most: int, seed: int) -> list[Passage]:
+    """All of them in order, or if there are more than `most`, so many drawn at random in one reading."""
+    rng, pool = random.Random(f"{seed}/pool"), list[Passage]()
+    for number, passage in enumerate(passages):
+        if len(pool) < most:
+            pool.append(passage)
+        elif (place := rng.randrange(number + 1)) < most:
+            pool[place] = passage
+    return pool
+
+
+def selfplay_loop(
+    config: Config,
+    run: RunDirectory,
+    *,
+    notify: Callable[[str], None],
+    engine: SearchEngine | None = None,
+) -> TrainingLoop:
+    """A loop of self-play ready to run; it goes on from the run's last checkpoint if it has one.
+
+    Everything is opened and checked before the config is claimed for the directory, so a mistake leaves no trace. The
+    caller holds the run's lock. `engine` is searched instead of the config's index, from which passages and answers are
+    taken all the same. Raises EvoseekError.
+    """
+    check_selfplay(config)
+    checkpoint = latest_checkpoint(run.path)
+    index = open_index(config.search.index, setting="search.index")
+    oracle = world_oracle(load_world(Path(config.selfplay.world))) if config.selfplay.world else None
+    build = _ssp if config.run.system == "ssp" else _dr_zero
+    made = build(config, run, checkpoint, index, engine or index, oracle)
+    if notice := made.agent.template_notice():
+        notify(notice)
+    held_out = evaluation_setting(config, made.agent)
+    run.claim(config.resolved(), may_differ=MAY_DIFFER_ON_RESUME)
+    start = resume(run, checkpoint, made.parts)
+    made.published(start)
+    metrics = JsonlMetrics(run.metrics)
+    return TrainingLoop(
+        system=made.system,
+        checkpoints=RunState(run, made.parts, keep_last=config.run.keep_checkpoints),
+        metrics=AlarmedMetrics(metrics, notify, earlier=read_metrics(run.metrics)),
+        timings=JsonlMetrics(run.timings),
+        start=start,
+        steps=min(config.run.steps, made.steps),
+        checkpoint_every=config.run.checkpoint_every,
+        evaluate=held_out and made.evaluate(*held_out),
+        evaluate_every=made.evaluate_every,
+        max_invalid=config.run.max_invalid,
+        pause_s=config.run.pause_s,
+        notify=notify,
+    )
+
+
+def check_selfplay(config: Config) -> None:
+    """Settings that are each possible, but not together. Raises ConfigError."""
+    check_settings(config)
+    if config.algorithm.advantage == "gae":
+        raise ConfigError(
+            "algorithm.advantage is gae, but self-play trains without a critic. Set it to group, leave-one-out, "
+            "whitened or raw."
+        )
+    if config.run.system == "ssp" and config.proposer.temperature != config.rollout.temperature:
+        raise ConfigError(
+            f"proposer.temperature is {config.proposer.temperature} and rollout.temperature "
+            f"{config.rollout.temperature}, but in ssp one policy plays both roles and is trained on the logprobs of "
+            "one temperature. Set them to the same value."
+        )
+    if config.policy.dtype != "float32" and config.lora.rank == 0:
+        raise ConfigError(
+            f"policy.dtype is {config.policy.dtype}, but weights are trained in float32. Set policy.dtype to float32 "
+            "and learner.bf16 to true, or train an adapter (lora.rank above 0)."
+        )
+    if not any(share > 0 for share in config.proposer.ratio):
+        raise ConfigError(
+            f"proposer.ratio is {list(config.proposer.ratio)}; at least one share must be above 0, as in [4, 3, 2, 1]."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A system with all that the loop around it needs."""
+
+    system: System
+    agent: Agent
+    parts: Mapping[str, Part]
+    published: Callable[[int], None]
+    steps: int
+    evaluate: Callable[[Solver, list[Question]], Evaluate]
+    evaluate_every: int
+
+
+def _dr_zero(
+    config: Config,
+    run: RunDirectory,
+    checkpoint: Checkpoint | None,
+    index: LexicalIndex,
+    engine: SearchEngine,
+    oracle: Oracle | None,
+) -> _Made:
+    solver, proposer = (Agent.of(config, policy) for policy in load_players(config, checkpoint))
+    trained = Trained.load(config, solver.policy, run, checkpoint, ALONE)
+    learner = make_proposer_learner(config, proposer.policy, dump=run.dump)
+    settings, play = config.dr_zero, make_play(config, proposer, solver, index, engine)
+    schedule = Schedule(settings.iterations, settings.proposer_steps, settings.writing_steps, settings.solver_steps)
+    solving, log = solver.solver(engine), TrajectoryWriter(run.trajectories, solver.decode)
+    tasks = partial(passage_tasks, config, proposer, index)
+    rollouts = QuestionRollouts(
+        env=solving.env,
+        renderer=solving.renderer,
+        sampler=solver.sampler,
+        limits=solver.limits,
+        reward=play.reward,
+        trajectories=log,
+        seed=config.run.seed,
+        group_size=config.rollout.group_size,
+        temperature=config.rollout.temperature,
+    )
+    questions = QuestionLog(run.questions)
+    distillation = _distillation(config, trained, solver, index, questions)
+    update = GroupUpdate(learner, make_proposer_credit(config), config.run.seed)
+    system = DrZero(
+        schedule=schedule,
+        play=play,
+        tasks=tasks(purpose="training", copies=config.proposer.per_task),
+        written_tasks=tasks(purpose="writing", copies=settings.questions_per_passage),
+        solving=SearchR1(
+            [], rollouts, trained.group_update(distillation), partial(_publish, solver), config.questions.per_step
+        ),
+        proposer_update=None if config.proposer.frozen else update,
+        publish_proposer=partial(_publish, proposer),
+        restart_solver=trained.learner.restart,
+        questions=questions,
+        trajectories=log,
+        proposals_per_step=config.selfplay.proposals_per_step,
+        passages_per_writing_step=settings.passages_per_writing_step,
+        group_by=config.proposer.group_by,
+        oracle=oracle,
+    )
+
+    def published(step: int) -> None:
+        _publish(solver, step)
+        _publish(proposer, step)
+
+    def evaluate(asked: Solver, questions: list[Question]) -> Evaluate:
+        async def evaluate_now(step: int) -> Mapping[str, float]:
+            """Before anything, and while the solver learns: every so many steps, and at the end of its phase."""
+            turn, every = schedule.turn(max(1, step)), config.evaluation.every
+            last = turn.number == schedule.solver_steps
+            if step and (turn.phase != "solve" or not (last or (every and turn.number % every == 0))):
+                return {}
+            return (await asked.evaluate(questions, temperature=evaluation_temperature(config))).metrics()
+
+        return evaluate_now
+
+    parts = {**trained.parts, "proposer": Part(partial(save_policy, proposer.policy), learner)}
+    return _Made(system, solver, parts, published, schedule.steps, evaluate, 1)
+
+
+def _ssp(
+    config: Config,
+    run: RunDirectory,
+    checkpoint: Checkpoint | None,
+    index: LexicalIndex,
+    engine: SearchEngine,
+    oracle: Oracle | None,
+) -> _Made:
+    agent = Agent.load(config, checkpoint=checkpoint)
+    trained = Trained.load(config, agent.policy, run, checkpoint, ALONE)
+    questions = QuestionLog(run.questions)
+    solving = trained.group_update(_distillation(config, trained, agent, index, questions))
+    proposing = replace(solving, credit=make_proposer_credit(config), distillation=None)
+    roles = {
+        "proposer": RoleUpdate(proposing.samples, make_proposer_loss(config)),
+        "solver": RoleUpdate(solving.samples, trained.learner.loss),
+    }
+    publish = partial(_publish, agent)
+    system = SSP(
+        play=make_play(config, agent, agent, index, engine),
+        tasks=answer_tasks(config, index),
+        update=TwoRoleUpdate(trained.learner, roles, config.run.seed, config.algorithm.mini_batches),
+        publish=publish,
+        questions=questions,
+        trajectories=TrajectoryWriter(run.trajectories, agent.decode),
+        seed=config.run.seed,
+        proposals_per_step=config.selfplay.proposals_per_step,
+        trained=("proposer", "solver") if config.ssp.train == "both" else (config.ssp.train,),
+        fill=config.ssp.fill,
+        reset_every=config.ssp.reset_every,
+        resample_limit=config.ssp.resample_limit,
+        group_by=config.proposer.group_by,
+        oracle=oracle,
+    )
+
+    def evaluate(asked: Solver, questions: list[Question]) -> Evaluate:
+        async def evaluate_now(step: int) -> Mapping[str, float]:
+            return (await asked.evaluate(questions, temperature=evaluation_temperature(config))).metrics()
+
+        return evaluate_now
+
+    return _Made(system, agent, trained.parts, publish, config.run.steps, evaluate, config.evaluation.every)
+
+
+def load_players(config: Config, checkpoint: Checkpoint | None) -> tuple[Policy, Policy]:
+    """Dr. Zero's solver and proposer: a checkpoint's, or both begun as the config's model. Raises PolicyError."""
+    settings, lora = config.policy, config.lora
+    return load_pair(
+        settings.model,
+        solver_directory=checkpoint and checkpoint.part_directory("policy"),
+        proposer_directory=checkpoint and checkpoint.part_directory("proposer"),
+        device=settings.device,
+        dtype=settings.dtype,
+        lora=NewAdapter(lora.rank, lora.alpha, lora.targets, config.run.seed) if lora.rank > 0 else None,
+    )
+
+
+def _distillation(
+    config: Config, trained: Trained, agent: Agent, index: LexicalIndex, questions: QuestionLog
+) -> SelfDistillation | None:
+    """The pull towards the policy that sees the path of a question's proposer; None if it is switched off."""
+    if config.selfplay.distillation == 0:
+        return None
+    renderer = agent.solver(index).renderer
+
+    def prompt(sample: TrainingSample) -> Sequence[int] | None:
+        """What the teacher is shown. A group's key ends with its question's id."""
+        question = questions.find(sample.group.rsplit("/", 1)[-1])
+        evidence = cast("Sequence[str]", question.metadata["evidence"])
+        env = TeacherEnv([index.get(passage) for passage in evidence], agent.prompts, renderer.format)
+        ids = renderer.render_prompt(env.messages(question))
+        written = len(sample.token_ids) - sample.loss_mask.index(True)
+        return ids if len(ids) + written <= agent.limits.max_total_tokens else None
+
+    return SelfDistillation(trained.own_logprobs(), prompt, config.selfplay.distillation)
+
+
+def _publish(agent: Agent, step: int) -> None:
+    """Let a sampler go on with the weights of a step."""
+    agent.sampler.policy_version = step
+    agent.sampler.reset()

@@ -1,0 +1,207 @@
+"""Answer sets: what questions may be made for, mined from a corpus or given as a file.
+
+A file is JSON lines, one answer each; `kind` and `count` may be left out:
+
+    {"answer": "Lake Geneva", "kind": "entity", "count": 12}
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, cast, get_args
+
+from evoseek.corpus.decoding import check_regular
+from evoseek.corpus.jsonl import bounded_lines
+from evoseek.corpus.mentions import TitleFinder, names, numbers, phrases, split_dates, title_key
+from evoseek.corpus.stop_words import STOP_WORDS
+from evoseek.errors import DataError
+from evoseek.files import write_atomic
+from evoseek.types import Passage
+
+Kind = Literal["title", "entity", "date", "number", "phrase"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+MAX_WORDS, MAX_CHARACTERS = 5, 80
+MIN_REPEATS = 2  # passages that a phrase occurs in
+MAX_LINE_BYTES = 2**20
+_ARTICLES = frozenset({"a", "an", "the"})
+_DISAMBIGUATION = re.compile(r"\s*\([^()]*\)\s*$")  # Mercury (planet)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer, what it looks like (of `KINDS`, or `given`) and how many passages it was found in (0: unknown)."""
+
+    text: str
+    kind: str = "given"
+    count: int = 0
+
+
+def mine_answers(
+    passages: Iterable[Passage], *, kinds: Collection[Kind] = KINDS, limit: int = 10_000, capacity: int = 1_000_000
+) -> list[Answer]:
+    """Titles, named entities, dates, numbers with units and frequent phrases that can serve as answers.
+
+    The way back from an answer begins with a passage that tells something else's relation to it. So what counts is the
+    text (not the title) of passages that are not titled by the answer, and there has to be at least one. An answer has
+    at most 5 words and 80 characters, and a letter or digit in a word that is no stop word.
+
+    The order is that of `KINDS`, and in each the answers that most passages mention come first: there are most ways
+    back from them. `limit` is how many are kept of each kind. Of answers that differ in letter case and white space
+    alone the first is kept. All passages are held in memory; of each kind, at most `capacity` candidates, beyond which
+    the rarest are forgotten and the counts may be too low.
+    """
+    kept = list(passages)
+    tallies: dict[Kind, _Tally] = {kind: _Tally(capacity) for kind in KINDS if kind in kinds}
+    unsure = _Tally(capacity)
+    titles = _usable_titles(kept) if "title" in tallies else {}
+    find_titles = TitleFinder(titles)
+    for passage in kept:
+        own = normal_form(_bare_title(passage.title))
+        dates, text = split_dates(passage.text)
+        found: dict[Kind, Iterable[str]] = {"date": dates}
+        if "title" in tallies:
+            found["title"] = (titles[key] for key in find_titles(passage.text))
+        if "entity" in tallies:
+            found["entity"], perhaps = names(text)
+            unsure.add(perhaps, own)
+        if "number" in tallies:
+            found["number"] = numbers(text)
+        if "phrase" in tallies:
+            found["phrase"] = phrases(text)
+        for kind, tally in tallies.items():
+            tally.add(found[kind], own)
+    if "entity" in tallies:
+        tallies["entity"].add_known(unsure)
+    return list(_best(tallies, limit))
+
+
+def normal_form(text: str) -> str:
+    """Without differences of letter case and white space."""
+    return " ".join(text.casefold().split())
+
+
+def load_answers(path: Path) -> list[Answer]:
+    """The answers of a file, in order; of answers with the same normal form the first stays.
+
+    Raises DataError, naming file and line, if the file cannot be read, holds no answer, or a line cannot be used.
+    """
+    answers: dict[str, Answer] = {}
+    for number, line in _lines(path):
+        try:
+            if line is None:
+                raise DataError(f"The line is longer than {MAX_LINE_BYTES:,} bytes.")
+            if line.strip():
+                answer = _answer(json.loads(line))
+                answers.setdefault(normal_form(answer.text), answer)
+        except (DataError, ValueError, RecursionError) as error:
+            raise DataError(
+                f"{path}:{number}: {error} Every line of an answer file is a JSON object in UTF-8 such as "
+                '{"answer": "Lake Geneva"}, with "kind" (a text) and "count" (an integer) if they are known.'
+            ) from error
+    if not answers:
+        raise DataError(
+            f"The answer file {path} holds no answer. It must hold one JSON object a line; without a file, answers are "
+            "mined from the corpus."
+        )
+    return list(answers.values())
+
+
+def save_answers(path: Path, answers: Iterable[Answer]) -> None:
+    """Write a file that `load_answers` reads back. Raises RunError when the disk does not take it."""
+    rows = ({"answer": answer.text, "kind": answer.kind, "count": answer.count} for answer in answers)
+    write_atomic(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+
+class _Tally:
+    """In how many passages each candidate occurs, by normal form."""
+
+    def __init__(self, capacity: int) -> None:
+        self.found: dict[str, tuple[str, int]] = {}
+        self._capacity = capacity
+
+    def add(self, texts: Iterable[str], own: str) -> None:
+        """Count what a passage mentions, but for what it is itself about. Sorted, or else which spelling comes first
+        would depend on the order of a set."""
+        for form, text in {normal_form(text): text for text in sorted(texts, reverse=True)}.items():
+            if form != own:
+                first, count = self.found.get(form, (text, 0))
+                self.found[form] = first, count + 1
+        if len(self.found) > self._capacity:
+            self._forget()
+
+    def add_known(self, other: _Tally) -> None:
+        """Add the counts of candidates that are in both."""
+        for form, (text, count) in self.found.items():
+            self.found[form] = text, count + other.found.get(form, ("", 0))[1]
+
+    def _forget(self) -> None:
+        """Drop the rarest, until half of the room is free."""
+        rarest = 0
+        while len(self.found) > self._capacity // 2:
+            rarest += 1
+            self.found = {form: item for form, item in self.found.items() if item[1] > rarest}
+
+
+def _best(tallies: Mapping[Kind, _Tally], limit: int) -> Iterator[Answer]:
+    """The most frequent of each kind, no form twice."""
+    taken: set[str] = set()
+    for kind, tally in tallies.items():
+        least = MIN_REPEATS if kind == "phrase" else 1
+        usable = (
+            (form, text, count)
+            for form, (text, count) in tally.found.items()
+            if count >= least and form not in taken and _is_usable(form)
+        )
+        best = sorted(usable, key=lambda item: (-item[2], item[0]))[:limit]
+        taken.update(form for form, _, _ in best)
+        yield from (Answer(" ".join(text.split()), kind, count) for _, text, count in best)
+
+
+def _is_usable(form: str) -> bool:
+    words = form.split(" ")
+    short = len(form) <= MAX_CHARACTERS and len(words) <= MAX_WORDS
+    return short and not STOP_WORDS.issuperset(words) and _says_something(form)
+
+
+def _says_something(form: str) -> bool:
+    """Whether anything would be left of an answer without punctuation and articles: nothing equals everything."""
+    return any(character.isalnum() for word in form.split(" ") if word not in _ARTICLES for character in word)
+
+
+def _usable_titles(passages: Sequence[Passage]) -> dict[str, str]:
+    """Titles by the key that they are found by; of equal keys the first."""
+    bare = (_bare_title(passage.title) for passage in reversed(passages))
+    return {title_key(title): title for title in bare if _is_usable(normal_form(title))}
+
+
+def _bare_title(title: str) -> str:
+    return _DISAMBIGUATION.sub("", title).strip()
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
+    try:
+        check_regular(path)
+        with path.open("rb") as file:
+            yield from bounded_lines(file, MAX_LINE_BYTES)
+    except (OSError, DataError) as error:
+        raise DataError(
+            f"The answer file {path} cannot be read ({error}). Give a UTF-8 file of JSON lines with the key `answer`, "
+            "or none, and answers are mined from the corpus."
+        ) from error
+
+
+def _answer(row: object) -> Answer:
+    fields = cast(Mapping[str, object], row) if isinstance(row, Mapping) else {}
+    text, kind, count = fields.get("answer"), fields.get("kind", "given"), fields.get("count", 0)
+    if not isinstance(text, str) or not _says_something(normal_form(text)):
+        raise DataError(f"It holds no usable answer, but {text!r}.")
+    if not isinstance(kind, str):
+        raise DataError(f"The key `kind` is {kind!r}.")
+    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+        raise DataError(f"The key `count` is {count!r}.")
+    return Answer(text.strip(), kind, count)

@@ -1,0 +1,92 @@
+"""The proposers' tasks: write a question with its answer, from a passage forwards or from an answer backwards.
+
+A task is a `Question`, so that a proposal is rolled out, scored and written down as everything else. Its metadata says
+how far the way is to be (`requested`: hops or searches) and, for a passage, which one it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from evoseek.env.prompts import PromptSet
+from evoseek.errors import DataError
+from evoseek.protocols import Tool
+from evoseek.types import Message, Passage, Question
+
+
+def passage_task(id: str, passage: Passage, hops: int) -> Question:
+    """From this passage to a question that takes so many hops: the first in the passage, each other by a search."""
+    source = {"title": passage.title, "text": passage.text, "passage_id": passage.id}
+    return Question(id, passage.contents, (), {"requested": hops, **source})
+
+
+def answer_task(id: str, answer: str, searches: int) -> Question:
+    """From this answer, by so many searches, to a question that it answers."""
+    return Question(id, answer, (answer,), {"requested": searches})
+
+
+class _Proposer:
+    """What the two have in common: the tools, a prompt and its examples."""
+
+    def __init__(self, tools: Sequence[Tool], prompts: PromptSet, name: str, format: Literal["tags", "tools"]) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        self._template, self._examples, self._format = prompts[name], prompts.examples(name), format
+
+    @property
+    def role(self) -> str:
+        """`proposer`."""
+        return "proposer"
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """Tools by name."""
+        return self._tools
+
+    def _ask(self, **values: object) -> list[Message]:
+        return [Message("user", self._template.marked(**values, examples=self._examples, format=self._format))]
+
+
+class PassageProposerEnv(_Proposer):
+    """An `Environment` for tasks made by `passage_task`: Dr. Zero's proposer (arXiv 2601.07055, section 3).
+
+    Without `show_source` it is asked to choose a subject by itself, which is one of the paper's ablations.
+    """
+
+    def __init__(
+        self,
+        tools: Sequence[Tool],
+        prompts: PromptSet,
+        format: Literal["tags", "tools"] = "tags",
+        *,
+        show_source: bool = True,
+    ) -> None:
+        super().__init__(tools, prompts, "proposer_passage", format)
+        self._show_source = show_source
+
+    def messages(self, question: Question) -> list[Message]:
+        """The prompt. Raises DataError for a task of another kind."""
+        hops = _requested(question)
+        title, text = (str(question.metadata.get(key, "")) if self._show_source else "" for key in ("title", "text"))
+        return self._ask(hops=hops, searches=hops - 1, title=title, text=text)
+
+
+class AnswerProposerEnv(_Proposer):
+    """An `Environment` for tasks made by `answer_task`: the proposer of Search Self-play (arXiv 2510.18821)."""
+
+    def __init__(self, tools: Sequence[Tool], prompts: PromptSet, format: Literal["tags", "tools"] = "tags") -> None:
+        super().__init__(tools, prompts, "proposer_answer", format)
+
+    def messages(self, question: Question) -> list[Message]:
+        """The prompt. Raises DataError for a task of another kind."""
+        return self._ask(answer=question.text, searches=_requested(question))
+
+
+def _requested(task: Question) -> int:
+    requested = task.metadata.get("requested")
+    if not isinstance(requested, int) or requested < 1:
+        raise DataError(
+            f"The task {task.id!r} asks a proposer for {requested!r} hops or searches, but at least 1 is needed (its "
+            "metadata holds the number as `requested`). Make tasks with passage_task or answer_task."
+        )
+    return requested

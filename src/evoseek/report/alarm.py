@@ -1,0 +1,129 @@
+"""An alarm for self-play that fools itself: the reward of the game rises while the held-out score falls.
+
+Compared are the last few probes of the held-out questions with as many before them, and the in-game reward over the
+same two stretches of steps. The alarm is raised when both hold:
+
+    the mean in-game reward rose by more than twice the standard error of the difference, as its scatter from step to
+    step within each stretch gives it, and
+
+    the mean probe fell by more than twice its standard error: binomial, p (1 - p) / n for each probe of n questions
+    (for rewards between 0 and 1 no sampling error is larger, and asking the same questions again only makes it
+    smaller), or by the scatter of the probes where no n is known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from evoseek.protocols import MetricSink
+
+_PROBE = "eval/reward"
+_ERRORS = 2.0  # so many standard errors are more than chance
+
+Row = Mapping[str, float | None]
+
+
+def hacking_alarm(rows: Sequence[Row], *, in_game: str = "solver/reward", window: int = 3) -> str | None:
+    """What to tell the user, or None. `rows` are metric rows in the order of their steps; `in_game` names the reward of
+    the game, `window` is the number of probes on each side of the comparison.
+
+    None as well while there is too little to compare: fewer than 2 `window` probes, or fewer than two in-game rewards
+    on a side.
+    """
+    probed = [index for index, row in enumerate(rows) if _value(row, _PROBE) is not None]
+    if len(probed) < 2 * window:
+        return None
+    first = probed[-2 * window - 1] + 1 if len(probed) > 2 * window else 0
+    middle, end = probed[-window - 1] + 1, probed[-1] + 1
+    before, after = rows[first:middle], rows[middle:end]
+    games = _mean(before, in_game), _mean(after, in_game)
+    probes = _probe_mean(before), _probe_mean(after)
+    if not (games[0] and games[1] and probes[0] and probes[1]):
+        return None
+    chance = _chance(probes[0], probes[1])
+    if games[1].value - games[0].value <= _chance(games[0], games[1]) or probes[0].value - probes[1].value <= chance:
+        return None
+    return (
+        f"The roles may be fooling each other: over steps {_steps(after)} {in_game} rose to {games[1].value:.3f} (from "
+        f"{games[0].value:.3f} over steps {_steps(before)}), while {_PROBE} fell to {probes[1].value:.3f} (from "
+        f"{probes[0].value:.3f}), more than the {chance:.3f} that chance explains. Training goes on. Read some of the "
+        "latest questions in the run's trajectories.jsonl: if they are wrong or trivial, stop and begin a new run with "
+        "stricter checks (verification.from_passages, verification.closed_book, verification.ambiguity); if they are "
+        "sound, try a lower learner.learning_rate."
+    )
+
+
+class AlarmedMetrics:
+    """A MetricSink that watches the rows on their way to `sink`.
+
+    A row with a probe gets `selfplay/alarm`, 1.0 while the alarm lasts and else 0.0. `notify` is told the words when
+    the alarm begins, and again only after it has ended. `earlier` are the rows of a run that goes on (`read_metrics`).
+    """
+
+    def __init__(
+        self,
+        sink: MetricSink,
+        notify: Callable[[str], None],
+        *,
+        earlier: Sequence[Row] = (),
+        in_game: str = "solver/reward",
+        window: int = 3,
+    ) -> None:
+        self._sink, self._notify, self._in_game, self._window = sink, notify, in_game, window
+        self._rows = list(earlier)
+        self._is_on = hacking_alarm(self._rows, in_game=in_game, window=window) is not None
+
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Pass a row on."""
+        self._rows.append({"step": step, **metrics})
+        if _PROBE in metrics:
+            words = hacking_alarm(self._rows, in_game=self._in_game, window=self._window)
+            if words and not self._is_on:
+                self._notify(words)
+            self._is_on = words is not None
+            metrics = {**metrics, "selfplay/alarm": float(self._is_on)}
+        self._sink.write(step, metrics)
+
+
+@dataclass(frozen=True, slots=True)
+class _Mean:
+    """A mean and its standard error."""
+
+    value: float
+    error: float
+
+
+def _mean(rows: Sequence[Row], name: str) -> _Mean | None:
+    """None for fewer than two values, whose scatter is unknown."""
+    values = [value for row in rows if (value := _value(row, name)) is not None]
+    return _Mean(fmean(values), stdev(values) / math.sqrt(len(values))) if len(values) > 1 else None
+
+
+def _probe_mean(rows: Sequence[Row]) -> _Mean | None:
+    scored = [(value, _scored(row)) for row in rows if (value := _value(row, _PROBE)) is not None]
+    if not all(n > 0 for _, n in scored):
+        return _mean(rows, _PROBE)
+    variance = sum(value * (1.0 - value) / n for value, n in scored)
+    return _Mean(fmean(value for value, _ in scored), math.sqrt(variance) / len(scored))
+
+
+def _scored(row: Row) -> float:
+    """Questions of a probe that have a score; 0 where that is not known."""
+    return (_value(row, "eval/n") or 0.0) - (_value(row, "eval/n_invalid") or 0.0)
+
+
+def _chance(one: _Mean, other: _Mean) -> float:
+    """The largest difference of two means that chance explains."""
+    return _ERRORS * math.hypot(one.error, other.error)
+
+
+def _steps(rows: Sequence[Row]) -> str:
+    return " to ".join(f"{row['step']:.0f}" for row in (rows[0], rows[-1]))
+
+
+def _value(row: Row, name: str) -> float | None:
+    value = row.get(name)
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,124 @@
+"""Dr. Zero's format reward (arXiv 2601.07055, appendix A): how well a proposal is made, before anybody answers it.
+
+    f = (1 + think + tool + answer) / 4, or 0 if the gate fails.        The paper's r_f is f / 2, in [0, 0.5].
+
+    gate      there are a question and an answer, and the answer does not stand in the question
+    think     share of the proposer's turns that open with reasoning
+    tool      for n = 1 requested hops 1; for n > 1 min((1 + calls) / n, 1) if every call was valid, else 0
+    answer    0 if it is neither yes or no nor stands in the source passage or in one that was found;
+              else 1 for up to 5 words, 1/2 for up to 10, 0 beyond
+
+As published, more calls than the n - 1 asked for cost nothing, and a proposal for n > 1 without any call gets 1/n.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from evoseek.reward.answer import normalise
+from evoseek.types import ToolCall, Trajectory
+
+_SHORT = 3  # characters
+_FEW_WORDS, _MANY_WORDS = 5, 10
+_TAG = re.compile(r"</?(?:think|search|tool_call|question|answer)>")
+
+
+@dataclass(frozen=True, slots=True)
+class FormatScore:
+    """The gate and the three graded parts, each in [0, 1]."""
+
+    gate: bool
+    think: float
+    tool: float
+    answer: float
+
+    @property
+    def value(self) -> float:
+        """f, in [0, 1]."""
+        return (1.0 + self.think + self.tool + self.answer) / 4 if self.gate else 0.0
+
+
+def format_score(proposal: Trajectory) -> FormatScore:
+    """Score a proposer's trajectory of a passage task. Raises ValueError if its task requests no number of hops."""
+    question, answer = stated(proposal)
+    return FormatScore(
+        gate=bool(question and normalise(answer)) and not stands_in(answer, question),
+        think=_think(proposal),
+        tool=_tool(proposal),
+        answer=_answer(proposal, answer),
+    )
+
+
+def format_reward(proposal: Trajectory) -> float:
+    """r_f, in [0, 0.5]."""
+    return 0.5 * format_score(proposal).value
+
+
+def stated(proposal: Trajectory) -> tuple[str, str]:
+    """The question and the answer in a proposer's last turn; "" for one that it did not state.
+
+    In the tool-call format a turn without <answer> is read as the answer, whole: with a <question> in it it is none.
+    """
+    question = (proposal.actions[-1].question or "").strip() if proposal.actions else ""
+    answer = (proposal.answer or "").strip()
+    return question, "" if "<question>" in answer else answer
+
+
+def is_valid_search(call: ToolCall) -> bool:
+    """Whether a call is one of `search`, a proposer's only tool, with a query that is a text and not blank."""
+    query = call.arguments.get("query")
+    return call.name == "search" and isinstance(query, str) and bool(query.strip())
+
+
+def stands_in(phrase: str, text: str) -> bool:
+    """Whether a phrase occurs in a text, both in normal form, also within words ("Paris" in "Parisian").
+
+    Up to three ASCII characters ("c", "7", "art") would occur in nearly every text: they count as whole words only. A
+    phrase of which the normal form leaves nothing occurs nowhere.
+    """
+    wanted, given = normalise(phrase), normalise(text)
+    if len(wanted) <= _SHORT and wanted.isascii():
+        return bool(wanted) and f" {wanted} " in f" {given} "
+    return wanted in given
+
+
+def _think(proposal: Trajectory) -> float:
+    turns = proposal.actions
+    return sum(_opens_with_reasoning(turn.text) for turn in turns) / len(turns) if turns else 0.0
+
+
+def _opens_with_reasoning(text: str) -> bool:
+    """Whether reasoning that is not empty is closed, and no other tag comes before it. Where the chat template opens
+    the reasoning, the model's own opening tag is missing."""
+    reasoning, closing, _ = text.strip().partition("</think>")
+    if not reasoning.startswith("<think>") and _TAG.search(reasoning):
+        return False
+    return bool(closing and reasoning.removeprefix("<think>").strip())
+
+
+def _tool(proposal: Trajectory) -> float:
+    """Every call of a proposal that ended with an answer was run, so its results tell all of them."""
+    hops = proposal.question.metadata.get("requested")
+    if not isinstance(hops, int):
+        raise ValueError(f"The task {proposal.question.id!r} requests {hops!r} hops; expected a whole number.")
+    if hops <= 1:
+        return 1.0
+    valid = [is_valid_search(result.call) for result in proposal.tool_results]
+    return min((1 + len(valid)) / hops, 1.0) if all(valid) else 0.0
+
+
+def _answer(proposal: Trajectory, answer: str) -> float:
+    wanted, words = normalise(answer), len(answer.split())
+    if not wanted or not (wanted in ("yes", "no") or any(wanted in normalise(text) for text in _texts(proposal))):
+        return 0.0
+    return 1.0 if words <= _FEW_WORDS else 0.5 if words <= _MANY_WORDS else 0.0
+
+
+def _texts(proposal: Trajectory) -> Iterator[str]:
+    """The source passage (the text of a passage task) and all that was found."""
+    yield proposal.question.text
+    for result in proposal.tool_results:
+        for passage in result.passages:
+            yield passage.contents

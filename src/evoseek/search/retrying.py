@@ -1,0 +1,49 @@
+"""A search engine that is asked again when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from evoseek.errors import ConfigError, ToolError
+from evoseek.protocols import SearchEngine
+from evoseek.types import Passage
+
+
+class RetryingEngine:
+    """Calls `engine` up to `attempts` times, `wait_s` seconds after the first failure and twice as long after each
+    further one.
+
+    Without it a failing engine changes what is learnt, although no failed rollout is ever scored: a rollout that
+    searches often fails more often, so the ones that are left to learn from are those with few searches.
+
+    Only ToolError counts as a failure; all else, cancelling too, passes through at once. Raises ConfigError for fewer
+    than one attempt or a negative wait.
+    """
+
+    def __init__(self, engine: SearchEngine, attempts: int, wait_s: float) -> None:
+        if attempts < 1 or wait_s < 0:
+            raise ConfigError(
+                f"A search engine cannot be asked {attempts} times, {wait_s} seconds apart: expected at least one "
+                "attempt and a wait of at least 0 seconds."
+            )
+        self._engine, self._attempts, self._wait_s = engine, attempts, wait_s
+
+    @property
+    def is_local(self) -> bool:
+        """As the engine is."""
+        return self._engine.is_local
+
+    async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """What the engine finds. Raises ToolError, with the last cause, when no attempt succeeded."""
+        for attempt in range(self._attempts - 1):
+            try:
+                return await self._engine.search(queries, k)
+            except ToolError:
+                await asyncio.sleep(self._wait_s * 2**attempt)
+        try:
+            return await self._engine.search(queries, k)
+        except ToolError as error:
+            raise ToolError(
+                f"The search engine failed at each of {self._attempts} attempts; the last time: {error}"
+            ) from error

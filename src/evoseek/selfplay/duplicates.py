@@ -1,0 +1,93 @@
+"""Near-duplicates among many texts: MinHash signatures (Broder 1997) found by banding (Leskovec et al., MMDS, ch. 3).
+
+A text is the set of its word 3-shingles, in normal form. The likeness of two texts is the Jaccard index of their sets.
+The least values of 128 hash functions over a set are its signature; two signatures agree at a place with a probability
+that equals the likeness, so the share of places where they do estimates it (standard error at most 0.044). Only texts
+that agree in a whole band of places are compared: 100,000 questions take some 20 seconds and half a gigabyte.
+
+In scripts without spaces a text is one word, so only equal texts are alike.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Iterator
+from hashlib import blake2b
+
+from evoseek.errors import ConfigError
+from evoseek.reward.answer import normalise
+
+PLACES = 128
+_WORDS = 3
+_HASH = struct.Struct("<16I")  # one digest of 64 bytes serves as sixteen hash functions
+_RECALL = 0.99  # of texts exactly at the threshold
+
+
+class NearDuplicates:
+    """Tells new texts from those whose likeness to an earlier one is estimated to be at least `threshold`.
+
+    With threshold 1 only texts of the same words in the same order are duplicates, exactly. Raises ConfigError for a
+    threshold that is not above 0 and at most 1.
+    """
+
+    def __init__(self, threshold: float = 1.0) -> None:
+        if not 0 < threshold <= 1:
+            raise ConfigError(
+                f"The likeness from which texts are duplicates is {threshold}; it has to be above 0 and at most 1 "
+                "(1: only the same words in the same order)."
+            )
+        self._threshold = threshold
+        self._rows = _rows(threshold)
+        self._texts: set[str] = set()
+        self._signatures: list[array[int]] = []
+        self._bands: dict[bytes, list[int]] = {}
+
+    def is_new(self, text: str) -> bool:
+        """Whether no earlier new text is like this one. A new text is remembered, a duplicate is not."""
+        words = normalise(text)
+        if words in self._texts:
+            return False
+        if self._threshold < 1:
+            found = signature(text)
+            bands = list(self._bands_of(found))
+            others = {index for band in bands for index in self._bands.get(band, ())}
+            if any(likeness(found, self._signatures[index]) >= self._threshold for index in others):
+                return False
+            for band in bands:
+                self._bands.setdefault(band, []).append(len(self._signatures))
+            self._signatures.append(found)
+        self._texts.add(words)
+        return True
+
+    def _bands_of(self, found: array[int]) -> Iterator[bytes]:
+        for start in range(0, PLACES - self._rows + 1, self._rows):
+            yield bytes([start]) + found[start : start + self._rows].tobytes()
+
+
+def shingles(text: str) -> set[str]:
+    """Every three words in a row of the normal form; all of it, if it has fewer."""
+    words = normalise(text).split()
+    return {" ".join(words[start : start + _WORDS]) for start in range(max(1, len(words) - _WORDS + 1))}
+
+
+def signature(text: str) -> array[int]:
+    """The least value of each hash function over the text's shingles."""
+    encoded = [shingle.encode("utf-8", "surrogatepass") for shingle in shingles(text)]
+    least = array("I")
+    for number in range(PLACES // 16):
+        salt = number.to_bytes(16, "little")
+        hashes = (_HASH.unpack(blake2b(shingle, salt=salt).digest()) for shingle in encoded)
+        least.extend(map(min, zip(*hashes, strict=True)))
+    return least
+
+
+def likeness(one: array[int], other: array[int]) -> float:
+    """The estimated Jaccard index of the texts with these signatures, in [0, 1]."""
+    return sum(a == b for a, b in zip(one, other, strict=True)) / PLACES
+
+
+def _rows(threshold: float) -> int:
+    """The most places a band may have such that texts at the threshold are still compared: 1 - (1 - t^rows)^bands."""
+    enough = (rows for rows in range(PLACES, 0, -1) if 1 - (1 - threshold**rows) ** (PLACES // rows) >= _RECALL)
+    return next(enough, 1)

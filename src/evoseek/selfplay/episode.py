@@ -1,0 +1,181 @@
+"""Episodes of self-play: propose -> filter -> verify -> solve n times -> score, each a coroutine of its own.
+
+An episode waits for others only where it must: duplicates are told, and noise for verification is taken, from the
+proposals of the whole batch. A failure outside of the policies (a tool, the sampler, a reader) makes an episode
+Invalid, for the proposer as for the solver; it is never a reward of 0, nor the reward of a question nobody could solve.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+from evoseek.protocols import RewardFn
+from evoseek.reward.proposer import ProposerReward
+from evoseek.rollout.player import Player
+from evoseek.selfplay.duplicates import NearDuplicates
+from evoseek.selfplay.evidence import retrieved_passages, seen_passages, supporting_passages
+from evoseek.selfplay.filters import Rejection, RuleFilter, proposed_question
+from evoseek.selfplay.majority import relabel
+from evoseek.selfplay.verify import Verdict, Verifier
+from evoseek.types import Episode, Invalid, Outcome, Passage, Question, Trajectory, TrajectoryGroup
+
+Failed = tuple[tuple[Trajectory, Invalid], ...]
+
+
+@dataclass(slots=True)
+class Stages:
+    """Seconds until the last episode of a batch was through a stage, since the last was through the stage before; added
+    up over batches."""
+
+    propose: float = 0.0
+    verify: float = 0.0
+    solve: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SelfPlay:
+    """Plays batches of episodes. `reward` is the solver's, `worth` the proposer's.
+
+    `metric` names the part of `reward` that says whether an answer is right. With `majority` the right answer is the
+    one that the solver gives most often, whatever the proposer says. `evidence` is what a reader is shown of a
+    proposal, `near_duplicates` is the likeness beyond which a
+    question is a duplicate of an earlier one of its batch; 0 accepts all.
+    """
+
+    proposer: Player
+    solver: Player
+    rules: RuleFilter
+    reward: RewardFn
+    worth: ProposerReward
+    attempts: int
+    metric: str = "exact_match"
+    verifier: Verifier | None = None
+    evidence: Callable[[Trajectory], Sequence[Passage]] = seen_passages
+    near_duplicates: float = 1.0
+    majority: bool = False
+    refills: int = 2
+
+    async def __call__(
+        self, tasks: Sequence[Question], key: str, *, solve: bool = True, stages: Stages | None = None
+    ) -> list[Episode]:
+        """One episode a task, in the tasks' order. Ids and random streams follow from `key` and the tasks' ids.
+
+        Without `solve` the questions are only proposed, filtered and verified.
+        """
+        batch = _Batch(self, len(tasks), solve)
+        started = perf_counter()
+        episodes = await _all(self._episode(task, index, key, batch) for index, task in enumerate(tasks))
+        if stages is not None:
+            stages.propose += batch.ended["propose"] - started
+            stages.verify += batch.ended["verify"] - batch.ended["propose"]
+            stages.solve += batch.ended["solve"] - batch.ended["verify"]
+        return episodes
+
+    async def _episode(self, task: Question, index: int, key: str, batch: _Batch) -> Episode:
+        proposal, failed = await self._propose(task, f"{key}/proposals/{task.id}")
+        batch.put(index, proposal)
+        if proposal.stop_reason.is_failure:
+            return Episode(proposal, Invalid(proposal.stop_reason, proposal.failure or ""), replaced=failed)
+        rejected = self.rules(proposal)
+        if rejected is None and self.near_duplicates and await batch.is_duplicate(index):
+            rejected = Rejection.DUPLICATE
+        if rejected is not None:
+            return self._rejected(proposal, rejected, Verdict(), failed)
+        question = proposed_question(proposal, supporting_passages(proposal))
+        verdict = await self._verify(question, proposal, index, key, batch)
+        batch.passed("verify")
+        if verdict.failure is not None:
+            return Episode(proposal, verdict.failure, checks=verdict.readings, replaced=failed)
+        if verdict.rejected is not None:
+            return self._rejected(proposal, verdict.rejected, verdict, failed)
+        solvers = await self.solve(question, key) if batch.solve else None
+        batch.passed("solve")
+        outcome = self.worth(proposal, rejected=None, solvers=solvers)
+        return Episode(proposal, outcome, question, None, verdict.readings, solvers, failed)
+
+    async def solve(self, question: Question, key: str) -> TrajectoryGroup:
+        """The solver's attempts at a question, scored."""
+        group = await self.solver.group(question, size=self.attempts, reward=self.reward, key=f"{key}/{question.id}")
+        return relabel(group, self.metric) if self.majority else group
+
+    async def _propose(self, task: Question, trajectory_id: str) -> tuple[Trajectory, Failed]:
+        """A proposal; after a failure another attempt with luck of its own, at most `refills` times."""
+        failed: list[tuple[Trajectory, Invalid]] = []
+        proposal = await self.proposer.play(task, trajectory_id)
+        while proposal.stop_reason.is_failure and len(failed) < self.refills:
+            failed.append((proposal, Invalid(proposal.stop_reason, proposal.failure or "")))
+            proposal = await self.proposer.play(task, f"{trajectory_id}r{len(failed)}")
+        return proposal, tuple(failed)
+
+    async def _verify(self, question: Question, proposal: Trajectory, index: int, key: str, batch: _Batch) -> Verdict:
+        if self.verifier is None:
+            return Verdict()
+        others = await batch.passages_of_others(index) if self.verifier.noise_passages else []
+        return await self.verifier(question, self.evidence(proposal), others, f"{key}/{question.id}")
+
+    def _rejected(self, proposal: Trajectory, reason: Rejection, verdict: Verdict, failed: Failed) -> Episode:
+        outcome: Outcome = self.worth(proposal, rejected=reason, solvers=None)
+        return Episode(proposal, outcome, None, reason, verdict.readings, None, failed)
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What the episodes of a batch must know of each other."""
+
+    play: SelfPlay
+    size: int
+    solve: bool
+    ended: dict[str, float] = field(default_factory=dict[str, float])
+    _proposals: dict[int, Trajectory] = field(default_factory=dict[int, Trajectory])
+    _complete: asyncio.Event = field(default_factory=asyncio.Event)
+    _duplicates: set[int] | None = None
+
+    def put(self, index: int, proposal: Trajectory) -> None:
+        self._proposals[index] = proposal
+        self.passed("propose")
+        if len(self._proposals) == self.size:
+            self._complete.set()
+
+    def passed(self, stage: str) -> None:
+        """An episode is through a stage; the later ones end no earlier."""
+        stages = ("propose", "verify", "solve")
+        self.ended |= dict.fromkeys(stages[stages.index(stage) :], perf_counter())
+
+    async def is_duplicate(self, index: int) -> bool:
+        """Whether an earlier proposal of the batch, in the tasks' order, asks the same. Rejected ones do not count."""
+        await self._complete.wait()
+        if self._duplicates is None:
+            seen = NearDuplicates(self.play.near_duplicates)
+            self._duplicates = {
+                number
+                for number, proposal in sorted(self._proposals.items())
+                if not proposal.stop_reason.is_failure
+                and self.play.rules(proposal) is None
+                and not seen.is_new(proposal.actions[-1].question or "")
+            }
+        return index in self._duplicates
+
+    async def passages_of_others(self, index: int) -> list[Passage]:
+        """What the other proposers of the batch found, in the tasks' order."""
+        await self._complete.wait()
+        return [
+            passage
+            for number, proposal in sorted(self._proposals.items())
+            if number != index
+            for passage in retrieved_passages(proposal)
+        ]
+
+
+async def _all(episodes: Any) -> list[Episode]:
+    """The results of all; when one raises, the others are ended, since they may be waiting for it."""
+    coroutines: list[Coroutine[Any, Any, Episode]] = list(episodes)
+    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()

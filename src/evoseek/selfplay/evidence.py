@@ -1,0 +1,54 @@
+"""The passages behind a proposal: what its proposer was given, found and used."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+
+from evoseek.reward.format import stands_in
+from evoseek.types import Passage, Trajectory
+
+_TAG = re.compile(r"<[^<>]*>")
+
+
+def retrieved_passages(proposal: Trajectory) -> tuple[Passage, ...]:
+    """All that the proposer's searches found, each passage once, in the order of finding."""
+    found: dict[str, Passage] = {}
+    for result in proposal.tool_results:
+        for passage in result.passages:
+            found.setdefault(passage.id, passage)
+    return tuple(found.values())
+
+
+def seen_passages(proposal: Trajectory) -> tuple[Passage, ...]:
+    """The task's source passage, if it has one, and all that the proposer found, each once."""
+    passages = (*_source(proposal), *retrieved_passages(proposal))
+    return tuple({passage.id: passage for passage in passages}.values())
+
+
+def supporting_passages(proposal: Trajectory) -> tuple[Passage, ...]:
+    """What the question seems to rest on, each passage once: the task's source passage, if it has one, and of every
+    search the passages whose titles the proposer wrote later on, or else the best one."""
+    supporting = {passage.id: passage for passage in _source(proposal)}
+    for passages, later in _searches(proposal):
+        used = [passage for passage in passages if stands_in(passage.title, later)]
+        for passage in used or passages[:1]:
+            supporting.setdefault(passage.id, passage)
+    return tuple(supporting.values())
+
+
+def _source(proposal: Trajectory) -> Iterator[Passage]:
+    metadata = proposal.question.metadata
+    if "passage_id" in metadata:
+        identifier, title, text = (str(metadata[key]) for key in ("passage_id", "title", "text"))
+        yield Passage(identifier, identifier, title, text)
+
+
+def _searches(proposal: Trajectory) -> Iterator[tuple[tuple[Passage, ...], str]]:
+    """What each call found, and all that was written after it, without tags. Calls of one turn are made together."""
+    results = iter(proposal.tool_results)
+    for turn, action in enumerate(proposal.actions, start=1):
+        later = _TAG.sub(" ", "\n".join(action.text for action in proposal.actions[turn:]))
+        for result in islice(results, len(action.tool_calls)):
+            yield result.passages, later

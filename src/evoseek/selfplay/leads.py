@@ -1,0 +1,36 @@
+"""How far one can work back from an answer in a corpus.
+
+    search for the answer -> a passage about something else that mentions it -> search for that passage's title -> ...
+
+A proposer that is asked for more searches than there are such steps could only make something up (Search Self-play
+leaves open how answers and numbers of searches are matched).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from evoseek.types import Passage
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """An answer, and by how many searches in a row one gets away from it."""
+
+    answer: str
+    searches: int
+
+
+def follow_back(answer: str, find: Callable[[str], Sequence[Passage]], most: int) -> Lead:
+    """Follow each time the first passage found that mentions what was searched for and is about something new, at most
+    `most` times. `find` gives a query's best passages."""
+    seen = [answer.casefold()]
+    while len(seen) <= most:
+        sought = seen[-1]
+        titles = (p.title.casefold() for p in find(sought) if sought in p.text.casefold())
+        new = next((title for title in titles if title not in seen), None)
+        if new is None:
+            break
+        seen.append(new)
+    return Lead(answer, len(seen) - 1)

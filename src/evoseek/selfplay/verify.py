@@ -1,0 +1,102 @@
+"""Verification: would a reader, who does not search, say that this question has this answer, and only this one?
+
+    closed book     answered right without any passage: searching could not be learnt from it    -> CLOSED_BOOK
+    from passages   not answered right from the proposer's own passages, mixed with passages of other proposals
+                    (Search Self-play, section on RAG verification)                               -> UNVERIFIED
+    ambiguity       of several readings, each with the passages in another order and other noise, another answer
+                    comes out as often as the right one                                           -> AMBIGUOUS
+
+The noise stops questions whose answer is only the best of the few candidates that the proposer happened to see. A
+question that was not shown to be right is rejected: a reader that gives no answer does not verify. But a reading that
+failed for reasons outside of the policies says nothing, and makes the whole episode invalid.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from evoseek.protocols import RewardFn
+from evoseek.reward.answer import normalise
+from evoseek.rollout.group import score
+from evoseek.rollout.player import Player
+from evoseek.selfplay.filters import Rejection
+from evoseek.types import Invalid, Passage, Question, Scored, Trajectory
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Why a question is rejected (None: it is not), or the failure that left it undecided; and the readings."""
+
+    rejected: Rejection | None = None
+    failure: Invalid | None = None
+    readings: tuple[Trajectory, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    trajectory: Trajectory
+    is_right: bool
+    failure: Invalid | None
+
+
+@dataclass(frozen=True, slots=True)
+class Verifier:
+    """Puts the checks that are switched on to a question. `reader` gives a player who sees these passages;
+    `correct` rewards a right answer with 1."""
+
+    reader: Callable[[Sequence[Passage]], Player]
+    correct: RewardFn
+    seed: int
+    from_passages: bool = True
+    noise_passages: int = 4
+    closed_book: bool = False
+    ambiguity: int = 0
+
+    async def __call__(
+        self, question: Question, evidence: Sequence[Passage], others: Sequence[Passage], key: str
+    ) -> Verdict:
+        """The verdict on a question. `evidence` is what its proposer saw, `others` what the other proposers of the
+        batch did; `key` begins the readings' ids."""
+        closed = [self._read(question, (), f"{key}/closed-book")] if self.closed_book else []
+        count = max(int(self.from_passages), self.ambiguity)
+        opened = [self._read_mixed(question, evidence, others, f"{key}/reading-{index}") for index in range(count)]
+        readings = await asyncio.gather(*closed, *opened)
+        trajectories = tuple(reading.trajectory for reading in readings)
+        failure = next((reading.failure for reading in readings if reading.failure), None)
+        if failure is not None:
+            return Verdict(failure=failure, readings=trajectories)
+        return Verdict(self._rejection(readings[: len(closed)], readings[len(closed) :]), readings=trajectories)
+
+    def _rejection(self, closed: Sequence[_Reading], opened: Sequence[_Reading]) -> Rejection | None:
+        if any(reading.is_right for reading in closed):
+            return Rejection.CLOSED_BOOK
+        if self.from_passages and not opened[0].is_right:
+            return Rejection.UNVERIFIED
+        if self.ambiguity:
+            wrong = Counter(normalise(reading.trajectory.answer or "") for reading in opened if not reading.is_right)
+            most = max((count for answer, count in wrong.items() if answer), default=0)
+            if most >= max(1, sum(reading.is_right for reading in opened)):
+                return Rejection.AMBIGUOUS
+        return None
+
+    async def _read_mixed(
+        self, question: Question, evidence: Sequence[Passage], others: Sequence[Passage], reading_id: str
+    ) -> _Reading:
+        """A reading of the evidence among noise, in an order that follows from the reading's id."""
+        rng = random.Random(f"{self.seed}/{reading_id}")
+        own = {passage.id for passage in evidence}
+        unrelated = list({passage.id: passage for passage in others if passage.id not in own}.values())
+        passages = [*evidence, *rng.sample(unrelated, min(self.noise_passages, len(unrelated)))]
+        rng.shuffle(passages)
+        return await self._read(question, passages, reading_id)
+
+    async def _read(self, question: Question, passages: Sequence[Passage], reading_id: str) -> _Reading:
+        trajectory = await self.reader(passages).play(question, reading_id)
+        outcome = await score(trajectory, self.correct)
+        if isinstance(outcome, Scored):
+            return _Reading(trajectory, outcome.reward == 1.0, None)
+        return _Reading(trajectory, False, outcome)

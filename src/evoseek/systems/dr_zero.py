@@ -1,0 +1,208 @@
+"""Dr. Zero (arXiv 2601.07055): a proposer and a solver that make each other better, from a corpus alone.
+
+    for iteration = 1 .. iterations:
+        proposer_steps times:                                        the solver is frozen
+            for fresh passages, a requested number of hops each (4:3:2:1):
+                one question and answer, written by searching hops - 1 times;  the solver's attempts at it
+            reward = difficulty + format;  advantage = (reward - mean) / std over the questions of equal requested hops
+            one optimizer step of the proposer without clipping (HRPO)
+        writing_steps times:                                         the proposer is frozen
+            several questions a passage; the best by format is kept, failures and duplicates are dropped
+        solver_steps times:
+            GRPO on the written questions, with a fresh optimizer
+
+The proposer keeps weights and optimizer over the iterations and meets new passages; the solver keeps its weights. It
+fails when most answers of the proposer are wrong: the solver learns them, or learns to stop after the first hop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import Literal
+
+from evoseek.corpus.oracle import Oracle
+from evoseek.errors import TrainingError
+from evoseek.rollout.record import TrajectoryWriter
+from evoseek.selfplay.duplicates import NearDuplicates
+from evoseek.selfplay.episode import SelfPlay, Stages
+from evoseek.systems.proposals import TaskSource, proposal_groups, solver_groups
+from evoseek.systems.question_log import QuestionLog
+from evoseek.systems.rollout_metrics import prefixed
+from evoseek.systems.search_r1 import SearchR1
+from evoseek.systems.selfplay_metrics import selfplay_metrics
+from evoseek.systems.training import StepReport
+from evoseek.systems.update import Update
+from evoseek.types import Episode, Invalid, Passage, Question, Scored, TrajectoryGroup
+
+Phase = Literal["propose", "write", "solve"]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a step does: the `number`-th step (from 1) of a phase of an iteration (from 1)."""
+
+    iteration: int
+    phase: Phase
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How many steps each phase of each iteration has."""
+
+    iterations: int
+    proposer_steps: int
+    writing_steps: int
+    solver_steps: int
+
+    @property
+    def iteration_steps(self) -> int:
+        """Steps of one iteration."""
+        return self.proposer_steps + self.writing_steps + self.solver_steps
+
+    @property
+    def steps(self) -> int:
+        """Steps of all iterations."""
+        return self.iterations * self.iteration_steps
+
+    def turn(self, step: int) -> Turn:
+        """What step number `step` (from 1) does."""
+        iteration, place = divmod(step - 1, self.iteration_steps)
+        if place < self.proposer_steps:
+            return Turn(iteration + 1, "propose", place + 1)
+        place -= self.proposer_steps
+        if place < self.writing_steps:
+            return Turn(iteration + 1, "write", place + 1)
+        return Turn(iteration + 1, "solve", place - self.writing_steps + 1)
+
+
+@dataclass(slots=True)
+class DrZero:
+    """One step of Dr. Zero; `systems.training.TrainingLoop` repeats it.
+
+    `solving` trains the solver on given questions. `proposer_update` is None where the proposer is frozen: its phase
+    then only measures. `restart_solver` gives the solver a fresh optimizer, `publish_proposer` hands the proposer's new
+    weights to its sampler.
+    """
+
+    schedule: Schedule
+    play: SelfPlay
+    tasks: TaskSource[Passage]
+    written_tasks: TaskSource[Passage]
+    solving: SearchR1
+    proposer_update: Update | None
+    publish_proposer: Callable[[int], None]
+    restart_solver: Callable[[], None]
+    questions: QuestionLog
+    trajectories: TrajectoryWriter
+    proposals_per_step: int
+    passages_per_writing_step: int
+    group_by: Literal["requested", "task"] = "requested"
+    oracle: Oracle | None = None
+    _solving: tuple[int, SearchR1] | None = field(default=None, init=False)
+
+    async def step(self, step: int) -> StepReport:
+        """Make a step of the phase that is due."""
+        turn = self.schedule.turn(step)
+        if turn.phase == "propose":
+            report = await self._propose(step, turn)
+        elif turn.phase == "write":
+            report = await self._write(step, turn)
+        else:
+            report = await self._solve(step, turn)
+        return replace(report, metrics={**report.metrics, "selfplay/iteration": float(turn.iteration)})
+
+    async def _propose(self, step: int, turn: Turn) -> StepReport:
+        """Propose, solve, and one step of the proposer's optimizer."""
+        started, stages = perf_counter(), Stages()
+        tasks = self.tasks(self._drawn(turn) * self.proposals_per_step, self.proposals_per_step, f"{step:06d}")
+        episodes = await self.play(tasks, f"step-{step:06d}", stages=stages)
+        played = perf_counter()
+        groups = self._record(step, episodes)
+        metrics = selfplay_metrics(episodes, oracle=self.oracle, metric=self.play.metric)
+        if self.proposer_update is not None:
+            metrics |= prefixed("proposer", self.proposer_update(step, groups))
+            self.publish_proposer(step)
+        return _report(episodes, metrics, stages, played - started, perf_counter() - played)
+
+    def _drawn(self, turn: Turn) -> int:
+        """Steps of the same phase before this one: passages are never met twice before all were."""
+        phase_steps = self.schedule.proposer_steps if turn.phase == "propose" else self.schedule.writing_steps
+        return (turn.iteration - 1) * phase_steps + turn.number - 1
+
+    async def _write(self, step: int, turn: Turn) -> StepReport:
+        """Write questions for the solver: of every passage the best one."""
+        started, stages, count = perf_counter(), Stages(), self.passages_per_writing_step
+        tasks = self.written_tasks(self._drawn(turn) * count, count, f"{step:06d}")
+        episodes = await self.play(tasks, f"step-{step:06d}", solve=False, stages=stages)
+        self._record(step, episodes)
+        first = step - turn.number + 1
+        written = best_questions(episodes, self.questions.read(first, step - 1), self.play.near_duplicates)
+        self.questions.append(step, written)
+        metrics = selfplay_metrics(episodes, oracle=self.oracle, metric=self.play.metric)
+        metrics["selfplay/written"] = float(len(written))
+        return _report(episodes, metrics, stages, perf_counter() - started, 0.0)
+
+    async def _solve(self, step: int, turn: Turn) -> StepReport:
+        """A step of the solver on the iteration's questions."""
+        if turn.number == 1:
+            self.restart_solver()
+        if self._solving is None or self._solving[0] != turn.iteration:
+            self._solving = turn.iteration, self._begin_solving(step, turn)
+        report = await self._solving[1].step(step)
+        return replace(report, metrics=prefixed("solver", report.metrics))
+
+    def _begin_solving(self, step: int, turn: Turn) -> SearchR1:
+        first = step - turn.number - self.schedule.writing_steps + 1
+        questions = self.questions.read(first, step - turn.number)
+        if not questions:
+            raise TrainingError(
+                f"The proposer wrote no valid question in iteration {turn.iteration}, so the solver has nothing to "
+                "learn from. The shares selfplay/rejected/... of its steps in metrics.jsonl say why: loosen the filter "
+                "or the verification that rejects most, or begin with a model whose proposals are valid more often."
+            )
+        per_step = min(self.solving.questions_per_step, len(questions))
+        return replace(self.solving, questions=questions, questions_per_step=per_step)
+
+    def _record(self, step: int, episodes: Sequence[Episode]) -> list[TrajectoryGroup]:
+        """Write every rollout; returns the proposers' groups."""
+        groups = proposal_groups(episodes, self.group_by)
+        self.trajectories.write(step, [*groups, *solver_groups(episodes)])
+        return groups
+
+
+def best_questions(episodes: Sequence[Episode], earlier: Sequence[Question], near_duplicates: float) -> list[Question]:
+    """Of every task's proposals the valid one with the best reward (its format, before anybody tried it), the first of
+    equals; without those that are duplicates of earlier ones."""
+    best: dict[object, tuple[float, Question]] = {}
+    for episode in episodes:
+        if episode.question is None or not isinstance(episode.outcome, Scored):
+            continue
+        task, reward = episode.proposer.question.metadata["task"], episode.outcome.reward
+        if task not in best or reward > best[task][0]:
+            best[task] = reward, episode.question
+    seen = NearDuplicates(near_duplicates or 1.0)
+    for question in earlier:
+        seen.is_new(question.text)
+    return [question for _, question in best.values() if seen.is_new(question.text)]
+
+
+def _report(
+    episodes: Sequence[Episode], metrics: Mapping[str, float], stages: Stages, rollout_s: float, train_s: float
+) -> StepReport:
+    groups = solver_groups(episodes)
+    outcomes = [e.outcome for e in episodes] + [outcome for group in groups for outcome in group.outcomes]
+    return StepReport(
+        metrics=metrics,
+        timings={
+            "selfplay/propose_seconds": stages.propose,
+            "selfplay/verify_seconds": stages.verify,
+            "selfplay/solve_seconds": stages.solve,
+            "rollout/seconds": rollout_s,
+            "learner/seconds": train_s,
+        },
+        failures=tuple(outcome for outcome in outcomes if isinstance(outcome, Invalid)),
+        num_rollouts=len(outcomes),
+    )

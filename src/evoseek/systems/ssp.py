@@ -1,0 +1,136 @@
+"""Search Self-play (arXiv 2510.18821): one policy proposes and solves, both in the same update.
+
+    for step = 1 .. steps:
+        for every answer of a batch: a question for it, written by searching backwards from the answer
+        rule filter;  verification: answered right from the proposer's passages among noise
+        the solver's attempts at every valid question
+        reward: 1 - mean of the solver's for a valid question, 0 for another
+        what takes the place of rejected questions: `fill`
+        one update of both roles: REINFORCE for the proposer, GRPO for the solver
+
+Filling:  dummy          nothing: the batch is smaller
+          resample       further answers, within a bound
+          replay         valid questions of earlier steps, solved again by the policy as it is now
+          replay-reset   the same, of the steps since the last multiple of `reset_every`
+
+A negative reward for rejected questions makes proposing itself unlikely; without verification the proposer is paid for
+questions that nobody can answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Literal, Protocol
+
+from evoseek.corpus.oracle import Oracle
+from evoseek.rollout.record import TrajectoryWriter
+from evoseek.selfplay.episode import SelfPlay, Stages
+from evoseek.selfplay.leads import Lead
+from evoseek.selfplay.replay import ReplayBuffer
+from evoseek.systems.proposals import TaskSource, proposal_groups, solver_groups
+from evoseek.systems.question_log import QuestionLog
+from evoseek.systems.selfplay_metrics import selfplay_metrics
+from evoseek.systems.training import StepReport
+from evoseek.types import Episode, Invalid, TrajectoryGroup
+
+Fill = Literal["dummy", "resample", "replay", "replay-reset"]
+Role = Literal["proposer", "solver"]
+
+
+class RolesUpdate(Protocol):
+    """What is done with the groups of both roles."""
+
+    def __call__(self, step: int, groups: Mapping[str, Sequence[TrajectoryGroup]]) -> dict[str, float]:
+        """Make the step's optimizer steps; returns their metrics, prefixed by role."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SSP:
+    """One step of Search Self-play; `systems.training.TrainingLoop` repeats it.
+
+    `trained` are the roles that learn. A step draws at most `resample_limit` x `proposals_per_step` answers. Questions
+    for replay are taken from `questions`, so a resumed run replays the same ones.
+    """
+
+    play: SelfPlay
+    tasks: TaskSource[Lead]
+    update: RolesUpdate
+    publish: Callable[[int], None]
+    questions: QuestionLog
+    trajectories: TrajectoryWriter
+    seed: int
+    proposals_per_step: int
+    trained: Sequence[Role] = ("proposer", "solver")
+    fill: Fill = "replay-reset"
+    reset_every: int = 10
+    resample_limit: int = 4
+    group_by: Literal["requested", "task"] = "task"
+    oracle: Oracle | None = None
+
+    async def step(self, step: int) -> StepReport:
+        """Propose, verify, solve, and one update of both roles."""
+        started, stages = perf_counter(), Stages()
+        episodes = await self._episodes(step, stages)
+        replayed = await self._replay(step, self._wanted - _count_valid(episodes))
+        played = perf_counter()
+        groups: dict[str, Sequence[TrajectoryGroup]] = {
+            "proposer": proposal_groups(episodes, self.group_by),
+            "solver": [*solver_groups(episodes), *replayed],
+        }
+        self.trajectories.write(step, [group for role in groups.values() for group in role])
+        self.questions.append(step, [episode.question for episode in episodes if episode.question])
+        metrics = selfplay_metrics(episodes, oracle=self.oracle, metric=self.play.metric)
+        metrics["selfplay/replayed"] = float(len(replayed))
+        metrics |= self.update(step, {role: groups[role] for role in self.trained})
+        self.publish(step)
+        outcomes = [o for role in groups.values() for group in role for o in group.outcomes]
+        return StepReport(
+            metrics=metrics,
+            timings={
+                "selfplay/propose_seconds": stages.propose,
+                "selfplay/verify_seconds": stages.verify,
+                "selfplay/solve_seconds": stages.solve,
+                "rollout/seconds": played - started,
+                "learner/seconds": perf_counter() - played,
+            },
+            failures=tuple(outcome for outcome in outcomes if isinstance(outcome, Invalid)),
+            num_rollouts=len(outcomes),
+        )
+
+    @property
+    def _wanted(self) -> int:
+        """Valid questions of a full batch."""
+        return self.proposals_per_step * self.tasks.copies
+
+    async def _episodes(self, step: int, stages: Stages) -> list[Episode]:
+        """The step's episodes; with `resample` more rounds of them until enough questions are valid."""
+        rounds = self.resample_limit if self.fill == "resample" else 1
+        most, first = self.proposals_per_step * rounds, (step - 1) * self.proposals_per_step * rounds
+        drawn, wanted = 0, self.proposals_per_step
+        episodes: list[Episode] = []
+        while wanted > 0:
+            tasks = self.tasks(first + drawn, wanted, f"{step:06d}-{drawn:04d}")
+            episodes += await self.play(tasks, f"step-{step:06d}", stages=stages)
+            drawn += wanted
+            missing = -(-(self._wanted - _count_valid(episodes)) // self.tasks.copies)
+            wanted = min(missing, most - drawn)
+        return episodes
+
+    async def _replay(self, step: int, missing: int) -> list[TrajectoryGroup]:
+        """Earlier valid questions in the place of `missing` ones, solved anew."""
+        if missing <= 0 or self.fill not in ("replay", "replay-reset"):
+            return []
+        first = 1 if self.fill == "replay" else (step - 1) // self.reset_every * self.reset_every + 1
+        buffer = ReplayBuffer()
+        buffer.add(self.questions.read(first, step - 1))
+        drawn = buffer.draw(missing, f"{self.seed}/replay/{step}")
+        keys = (f"step-{step:06d}/replay-{number:04d}" for number in range(len(drawn)))  # one may be drawn twice
+        return list(await asyncio.gather(*map(self.play.solve, drawn, keys)))
+
+
+def _count_valid(episodes: Sequence[Episode]) -> int:
+    return sum(episode.question is not None for episode in episodes)

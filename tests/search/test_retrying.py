@@ -1,0 +1,91 @@
+import asyncio
+
+import pytest
+
+from evoseek.errors import ConfigError, ToolError
+from evoseek.search import retrying
+from evoseek.search.retrying import RetryingEngine
+from evoseek.types import Passage
+
+FOUND = [[Passage("p", "d", "Kalo", "text")]]
+
+
+class Engine:
+    """Fails with each of `failures` in turn, then finds."""
+
+    is_local = True
+
+    def __init__(self, *failures):
+        self.failures, self.calls = list(failures), []
+
+    async def search(self, queries, k):
+        self.calls.append((tuple(queries), k))
+        if self.failures:
+            raise self.failures.pop(0)
+        return FOUND
+
+
+def search(engine, attempts=3, wait_s=0.0):
+    return asyncio.run(RetryingEngine(engine, attempts, wait_s).search(["kalo"], 3))
+
+
+def down(number):
+    return ToolError(f"the engine is down ({number})")
+
+
+@pytest.mark.parametrize("failures", [0, 1, 2])
+def test_a_call_that_fails_is_made_again(failures):
+    engine = Engine(*map(down, range(failures)))
+    assert search(engine) == FOUND
+    assert engine.calls == [(("kalo",), 3)] * (failures + 1)
+
+
+def test_after_the_last_attempt_it_names_the_last_cause():
+    engine = Engine(*map(down, range(5)))
+    with pytest.raises(ToolError, match=r"each of 3 attempts; the last time: the engine is down \(2\)"):
+        search(engine)
+    assert len(engine.calls) == 3
+
+
+def test_waits_double(monkeypatch):
+    waits = []
+
+    async def sleep(seconds):
+        waits.append(seconds)
+
+    monkeypatch.setattr(retrying.asyncio, "sleep", sleep)
+    with pytest.raises(ToolError):
+        search(Engine(*map(down, range(4))), attempts=4, wait_s=0.5)
+    assert waits == [0.5, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("error", [KeyError("a bug"), asyncio.CancelledError("given up")])
+def test_anything_but_a_tool_error_passes_through_at_once(error):
+    engine = Engine(error)
+    with pytest.raises(type(error)):
+        search(engine)
+    assert len(engine.calls) == 1
+
+
+def test_cancelling_ends_a_wait():
+    engine = Engine(down(0))
+
+    async def give_up():
+        await asyncio.wait_for(RetryingEngine(engine, 3, 60.0).search(["kalo"], 3), 0.01)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(give_up())
+    assert len(engine.calls) == 1
+
+
+def test_it_is_as_local_as_its_engine():
+    engine = Engine()
+    assert RetryingEngine(engine, 1, 0.0).is_local
+    engine.is_local = False
+    assert not RetryingEngine(engine, 1, 0.0).is_local
+
+
+@pytest.mark.parametrize(("attempts", "wait_s"), [(0, 1.0), (1, -1.0)])
+def test_settings_that_make_no_sense_are_refused(attempts, wait_s):
+    with pytest.raises(ConfigError, match="expected at least one attempt"):
+        RetryingEngine(Engine(), attempts, wait_s)

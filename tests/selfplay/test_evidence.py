@@ -1,0 +1,73 @@
+from evoseek.selfplay.evidence import retrieved_passages, supporting_passages
+from evoseek.types import Action, Passage, Question, StopReason, ToolCall, ToolResult, Trajectory
+
+
+def passage(title: str, score: float | None = None) -> Passage:
+    return Passage(f"{title.lower()}#0", title.lower(), title, f"{title}'s mayor.", score=score)
+
+
+KALO, MERI, TOLU, ZUMI = map(passage, ("Kalo", "Meri", "Tolu", "Zumi"))
+CALL = ToolCall("search", {"query": "x"})
+FROM_KALO = {"requested": 3, "passage_id": KALO.id, "title": KALO.title, "text": KALO.text}
+SOURCE = Passage(KALO.id, KALO.id, KALO.title, KALO.text)
+
+
+def proposal(*turns: tuple[str, list[list[Passage]]], last: str, metadata: dict | None = None) -> Trajectory:
+    """Turns are what was written, and what each of its calls found."""
+    return Trajectory(
+        id="t/0",
+        question=Question("t", "task", (), metadata or {"requested": 2}),
+        role="proposer",
+        segments=(),
+        actions=(*(Action(text, (CALL,) * len(found)) for text, found in turns), Action(last)),
+        tool_results=tuple(ToolResult(CALL, "", tuple(found)) for _, results in turns for found in results),
+        stop_reason=StopReason.ANSWERED,
+        answer="x",
+    )
+
+
+def test_every_passage_that_was_found_once_in_the_order_of_finding() -> None:
+    made = proposal(("", [[KALO, MERI], [KALO, TOLU]]), ("", [[passage("Meri", 0.5), ZUMI], []]), last="")
+    assert retrieved_passages(made) == (KALO, MERI, TOLU, ZUMI)
+    assert retrieved_passages(proposal(last="")) == ()
+
+
+def test_of_a_search_those_passages_whose_titles_are_written_later_support_the_question() -> None:
+    made = proposal(
+        ("<search> meri </search>", [[ZUMI, MERI]]),
+        ("<think>Meri's employer is Tolu</think><search> tolu </search>", [[KALO, TOLU, ZUMI]]),
+        last="<think> so it is tolu </think><question> what is kalo 's mayor ? </question>",
+    )
+    assert supporting_passages(made) == (MERI, KALO, TOLU)
+
+
+def test_the_source_passage_comes_first() -> None:
+    made = proposal(("", [[ZUMI, MERI]]), last="<think> meri </think>", metadata=FROM_KALO)
+    assert supporting_passages(made) == (SOURCE, MERI)
+    assert supporting_passages(proposal(last="", metadata=FROM_KALO)) == (SOURCE,)
+
+
+def test_the_source_passage_found_again_counts_once() -> None:
+    made = proposal(("", [[MERI, KALO]]), last="kalo and meri", metadata=FROM_KALO)
+    assert supporting_passages(made) == (SOURCE, MERI)
+
+
+def test_what_was_written_before_or_in_the_searching_turn_does_not_count_then_the_best_one_does() -> None:
+    made = proposal(("meri", [[MERI]]), ("<search> zumi </search>", [[TOLU, ZUMI]]), last="nothing of it")
+    assert supporting_passages(made) == (MERI, TOLU)
+
+
+def test_searches_of_one_turn_are_made_together() -> None:
+    made = proposal(("zumi", [[TOLU, MERI], [TOLU, ZUMI], []]), ("meri", [[KALO, MERI]]), last="<answer>Zumi</answer>")
+    assert supporting_passages(made) == (MERI, ZUMI, KALO)
+
+
+def test_a_title_next_to_a_tag_is_seen() -> None:
+    short = passage("Zo")
+    assert supporting_passages(proposal(("", [[MERI, short]]), last="<answer>Zo</answer>")) == (short,)
+
+
+def test_a_passage_without_a_title_is_used_only_as_the_best_one() -> None:
+    untitled = Passage("7", "7", "", "text")
+    assert supporting_passages(proposal(("", [[untitled, MERI]]), last="meri")) == (MERI,)
+    assert supporting_passages(proposal(("", [[untitled, MERI]]), last="x")) == (untitled,)
