@@ -13,7 +13,7 @@ BENCH_INSTALLED := $(VENV)/.bench-installed
 export OMP_WAIT_POLICY ?= PASSIVE
 export GOMP_SPINCOUNT ?= 0
 
-.PHONY: demo test lint bench science chaos
+.PHONY: demo test lint bench science science-selfplay chaos
 
 demo: $(INSTALLED)
 	$(BIN)/evoseek demo
@@ -39,6 +39,9 @@ bench: $(BENCH_INSTALLED)
 science: $(INSTALLED)
 	$(BIN)/python bench/learning.py
 	$(BIN)/python bench/algorithms.py
+
+science-selfplay: $(INSTALLED)
+	$(BIN)/python bench/selfplay.py
 
 $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "evoseek needs Python 3.11 or later; give one with PYTHON=...")'

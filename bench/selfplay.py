@@ -26,8 +26,6 @@ from rich.table import Table
 from evoseek.assemble.agent import Agent, open_index, read_questions
 from evoseek.assemble.training import training_loop
 from evoseek.config import Config, load_config
-from evoseek.corpus.oracle import save_world_card
-from evoseek.corpus.world import World
 from evoseek.demo import ENTITIES, EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
 from evoseek.errors import EvoseekError
 from evoseek.eval.evaluate import Evaluation
@@ -38,6 +36,7 @@ from evoseek.runs import RunDirectory
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 QUESTIONS = 500
+SSP_ENTITIES = 3000  # of the training world: few answers lead back by several searches
 KEPT = (
     "eval/reward",
     "selfplay/valid_rate",
@@ -81,44 +80,36 @@ def ssp(steps: int, **sets: object) -> Arm:
     return Arm("ssp", {"run.steps": steps, **{name.replace("__", "."): value for name, value in sets.items()}})
 
 
-WEAK = {"policy__model": "tiny-weak"}
+WEAK = {"policy__model": "tiny-weak", "selfplay__proposals_per_step": 96, "proposer__learning_rate": 5e-4}
+SAME = {"rollout.temperature": 0.7, "learner.learning_rate": 2e-4}  # as in the recipe of Dr. Zero
+ONE = (1, 8, 12)  # iterations, proposer's and solver's steps of the ablations
 SSP_STEPS = 30
+RAW = {"algorithm__advantage": "raw", "algorithm__loss": "reinforce", "proposer__attempts": 1}
+GROUPED = {"proposer__advantage": "group", "proposer__per_task": 5}
+NESTED = {"proposer__per_task": 4, "proposer__attempts": 4, "proposer__group_by": "task"}
 EXPERIMENTS: dict[str, dict[str, Arm]] = {
     "dr-zero": {
         "self-play": dr_zero(3, 5, 20),
-        "gold": Arm("search-r1", {"run.steps": 60}),
+        "gold": Arm("search-r1", {"run.steps": 60, **SAME}),
         "majority": dr_zero(1, 5, 20, selfplay__label="majority"),
     },
     "co-evolution": {
-        "trained": dr_zero(3, 8, 8, **WEAK),
-        "frozen": dr_zero(3, 8, 8, **WEAK, proposer__frozen=True),
-    },
-    "nested": {
-        "hrpo": dr_zero(1, 8, 12),
-        "grpo": dr_zero(1, 8, 12, proposer__per_task=4, proposer__attempts=4, proposer__group_by="task"),
+        "trained": dr_zero(2, 15, 15, **WEAK),
+        "frozen": dr_zero(2, 15, 15, **WEAK, proposer__frozen=True),
     },
     "ablations": {
-        "dr-zero": dr_zero(1, 10, 12),
-        "twice the steps": dr_zero(1, 20, 24),
-        "no format reward": dr_zero(1, 10, 12, proposer__format_weight=0.0),
-        "parabolic": dr_zero(1, 10, 12, proposer__difficulty="parabolic"),
-        "no source": dr_zero(1, 10, 12, proposer__show_source=False),
-        "hops 1:1:1:1": dr_zero(1, 10, 12, proposer__ratio=[1, 1, 1, 1]),
-        "hops 2:1:1:1": dr_zero(1, 10, 12, proposer__ratio=[2, 1, 1, 1]),
-    },
-    "beyond": {
-        "evidence": dr_zero(1, 10, 12, selfplay__evidence_weight=0.5),
-        "distillation": dr_zero(1, 10, 12, selfplay__distillation=0.1),
-        "r-zero": dr_zero(
-            1,
-            10,
-            12,
-            proposer__difficulty="uncertainty",
-            proposer__group_by="task",
-            proposer__per_task=4,
-            proposer__attempts=4,
-            selfplay__label="majority",
-        ),
+        "dr-zero": dr_zero(*ONE),
+        "nested grpo": dr_zero(*ONE, **NESTED),
+        "twice the steps": dr_zero(1, 16, 24),
+        "no format reward": dr_zero(*ONE, proposer__format_weight=0.0),
+        "parabolic": dr_zero(*ONE, proposer__difficulty="parabolic"),
+        "no source": dr_zero(*ONE, proposer__show_source=False),
+        "hops 1:1:1:1": dr_zero(*ONE, proposer__ratio=[1, 1, 1, 1]),
+        "hops 2:1:1:1": dr_zero(*ONE, proposer__ratio=[2, 1, 1, 1]),
+        "hops 4:3:2:1": dr_zero(*ONE, proposer__ratio=[4, 3, 2, 1]),
+        "evidence": dr_zero(*ONE, selfplay__evidence_weight=0.5),
+        "distillation": dr_zero(*ONE, selfplay__distillation=0.1),
+        "r-zero": dr_zero(*ONE, **NESTED, proposer__difficulty="uncertainty", selfplay__label="majority"),
     },
     "ssp": {
         "both": ssp(SSP_STEPS),
@@ -130,43 +121,30 @@ EXPERIMENTS: dict[str, dict[str, Arm]] = {
         "replay": ssp(SSP_STEPS, ssp__fill="replay"),
         "punitive": ssp(SSP_STEPS, proposer__rejected_reward=-0.1),
         "no noise": ssp(SSP_STEPS, verification__noise_passages=0),
-        "1 noise passage": ssp(SSP_STEPS, verification__noise_passages=1),
-        "7 noise passages": ssp(SSP_STEPS, verification__noise_passages=7),
+        "sqlm": ssp(
+            SSP_STEPS,
+            proposer__difficulty="between",
+            selfplay__label="majority",
+            verification__from_passages=False,
+        ),
     },
     "estimators": {
-        "grpo-grpo": ssp(
-            SSP_STEPS, proposer__advantage="group", proposer__per_task=5, proposer__aggregate="token-mean"
-        ),
-        "rf-rf": ssp(
-            SSP_STEPS,
-            algorithm__advantage="raw",
-            algorithm__loss="reinforce",
-            algorithm__aggregate="sequence-sum",
-            proposer__attempts=1,
-        ),
-        "grpo-rf": ssp(
-            SSP_STEPS,
-            proposer__advantage="group",
-            proposer__per_task=5,
-            proposer__aggregate="token-mean",
-            algorithm__advantage="raw",
-            algorithm__loss="reinforce",
-            algorithm__aggregate="sequence-sum",
-            proposer__attempts=1,
-        ),
+        "rf-grpo": ssp(SSP_STEPS, selfplay__proposals_per_step=12),
+        "grpo-grpo": ssp(SSP_STEPS, selfplay__proposals_per_step=12, **GROUPED),
+        "rf-rf": ssp(SSP_STEPS, selfplay__proposals_per_step=12, **RAW),
+        "grpo-rf": ssp(SSP_STEPS, selfplay__proposals_per_step=12, **GROUPED, **RAW),
     },
 }
 
 
 def make_config(directory: Path, arm: Arm, seed: int) -> Config:
     worlds = directory / f"worlds-{seed}"
-    make_world(worlds / "train", "train", seed, TRAINING_QUESTIONS, TRAINING_HOPS)
+    train = worlds / ("train-large" if arm.system == "ssp" else "train")
+    entities = SSP_ENTITIES if arm.system == "ssp" else ENTITIES
+    make_world(train, "train", seed, TRAINING_QUESTIONS, TRAINING_HOPS, entities=entities)
     make_world(worlds / "evaluation", "evaluation", seed, QUESTIONS, EVALUATION_HOPS)
-    card = worlds / "train" / "world.json"
-    if not card.exists():
-        save_world_card(card, World.generate(seed, ENTITIES, "train"))
     options: dict[str, object] = {
-        "search.index": str(worlds / "train" / "index"),
+        "search.index": str(train / "index"),
         "evaluation.index": str(worlds / "evaluation" / "index"),
         "evaluation.path": str(worlds / "evaluation" / "questions.jsonl"),
         "evaluation.limit": 200,
@@ -174,9 +152,9 @@ def make_config(directory: Path, arm: Arm, seed: int) -> Config:
         "run.seed": seed,
     }
     if arm.system == "search-r1":
-        options["questions.path"] = str(worlds / "train" / "questions.jsonl")
+        options["questions.path"] = str(train / "questions.jsonl")
     else:
-        options["selfplay.world"] = str(card)
+        options["selfplay.world"] = str(train / "world.json")
     recipe = RECIPES / arm.system.replace("-", "_") / "tiny.toml"
     return load_config(recipe, system=arm.system, options={**options, **arm.sets})
 

@@ -4,6 +4,10 @@ import sys
 
 import pytest
 
+from evoseek.cli import main
+from evoseek.config import SYSTEMS, load_config
+from evoseek.systems.tiny import VARIANTS
+
 PROGRAM = """
 import atexit, sys
 atexit.register(print, "taken down")
@@ -27,3 +31,45 @@ def test_processes_of_several_end_at_once_with_their_status_and_all_that_they_sa
     assert done.returncode == status
     assert ("taken down" in done.stdout) == (size == "1")
     assert "Usage" in done.stdout if status == 0 else "There is no system" in done.stderr
+
+
+@pytest.fixture
+def shown(capsys, monkeypatch):
+    """What `evoseek ... --help` says, in one line."""
+
+    def show(*words):
+        monkeypatch.setattr("sys.argv", ["evoseek", *words, "--help"])
+        monkeypatch.setenv("COLUMNS", "400")
+        with pytest.raises(SystemExit):
+            main()
+        return " ".join(capsys.readouterr().out.split())
+
+    return show
+
+
+def test_help_names_every_system_and_the_corpus_by_both_its_names(shown):
+    text = shown("train")
+    assert all(system in text for system in SYSTEMS)
+    assert "--index,--corpus" in text.replace(", ", ",")
+
+
+def test_help_names_every_variant_of_the_tiny_policy(shown):
+    assert all(variant in shown("tiny", "build") for variant in VARIANTS)
+
+
+def test_help_of_propose_says_what_is_verified(shown):
+    text = shown("propose")
+    assert "verification.from_passages" in text
+    assert load_config(fallback="ssp").verification.from_passages
+    assert not load_config(system="dr-zero").verification.from_passages
+
+
+def test_a_config_file_names_the_system_if_the_command_does_not(tmp_path, capsys, monkeypatch):
+    (tmp_path / "c.toml").write_text("[run]\nsystem = 'ssp'\n[proposer]\ntemperature = 0.5\n")
+    monkeypatch.setattr(
+        "sys.argv", ["evoseek", "train", "--run-dir", str(tmp_path / "r"), "--config", f"{tmp_path}/c.toml"]
+    )
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "in ssp one policy plays both roles" in capsys.readouterr().err

@@ -72,7 +72,7 @@ def test_rewind_cuts_the_logs_back(tmp_path):
     run = RunDirectory(tmp_path)
     run.metrics.write_text("one\n")
     positions = run.positions()
-    assert positions == {"metrics.jsonl": 4, "timings.jsonl": 0, "trajectories.jsonl": 0}
+    assert positions == {"metrics.jsonl": 4, "timings.jsonl": 0, "trajectories.jsonl": 0, "questions.jsonl": 0}
     run.metrics.write_text("one\ntwo\n")
     run.trajectories.write_text("half")
     run.rewind(positions)

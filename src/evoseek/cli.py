@@ -42,9 +42,19 @@ class StemmingChoice(StrEnum):
 
 RunDir = Annotated[Path | None, typer.Option(help="Directory of a run: its last checkpoint is used.")]
 Index = Annotated[str | None, typer.Option(help="Directory of an index made by `evoseek index`.")]
+Corpus = Annotated[
+    str | None,
+    typer.Option(
+        "--index",
+        "--corpus",
+        help="Directory of an index made by `evoseek index`; in self-play questions are made from what is in it.",
+    ),
+]
 Questions = Annotated[str | None, typer.Option(help="JSON lines: question, golden_answers.")]
-Model = Annotated[str | None, typer.Option(help="`tiny`, a directory, or a Hugging Face name.")]
-ConfigFile = Annotated[Path | None, typer.Option("--config", help="A TOML file of settings.")]
+Model = Annotated[str | None, typer.Option(help="`tiny` (or another that comes along), a directory, or a hub's name.")]
+ConfigFiles = Annotated[
+    list[Path] | None, typer.Option("--config", help="A TOML file of settings; of several a later one wins.")
+]
 Sets = Annotated[list[str] | None, typer.Option("--set", help="A setting, as in learner.learning_rate=1e-4.")]
 Seed = Annotated[int | None, typer.Option(help="Everything random follows from it.")]
 
@@ -93,13 +103,19 @@ def search(
 @app.command()
 def train(
     run_dir: Annotated[Path, typer.Option(help="Where the run goes. The same command resumes it.")],
-    system: Annotated[str, typer.Argument(help="search-r1 or dspo")] = "search-r1",
-    index: Index = None,
+    system: Annotated[
+        str | None,
+        typer.Argument(
+            help="search-r1 or dspo (from questions), dr-zero or ssp (self-play, from a corpus alone). Default: what "
+            "--config says, or search-r1."
+        ),
+    ] = None,
+    index: Corpus = None,
     questions: Questions = None,
     model: Model = None,
     steps: Annotated[int | None, typer.Option(help="Steps in all.")] = None,
     seed: Seed = None,
-    config: ConfigFile = None,
+    config: ConfigFiles = None,
     set_: Sets = None,
 ) -> None:
     """Train a policy. Ctrl-C finishes the step and saves; the same command goes on."""
@@ -119,6 +135,43 @@ def train(
         raise typer.Exit(INTERRUPTED)
 
 
+@app.command()
+def propose(
+    index: Annotated[str, typer.Argument(help="Directory of an index made by `evoseek index`: the corpus.")],
+    out: Annotated[Path, typer.Argument(help="The JSONL file to write. The same command goes on with it.")],
+    system: Annotated[
+        str | None,
+        typer.Option(
+            help="ssp: backwards from answers in the corpus, verified from the passages found; dr-zero: forwards from "
+            "passages, unverified without --set verification.from_passages=true. Default: the run's, --config's or ssp."
+        ),
+    ] = None,
+    model: Model = None,
+    count: Annotated[int, typer.Option(min=1, help="How many questions.")] = 100,
+    max_proposals: Annotated[int | None, typer.Option(min=1, help="Default: 20 a question.")] = None,
+    run_dir: Annotated[
+        Path | None, typer.Option(help="Directory of a run of self-play: its proposer and solver are used.")
+    ] = None,
+    seed: Seed = None,
+    config: ConfigFiles = None,
+    set_: Sets = None,
+) -> None:
+    """Write questions with answers, evidence and the solver's pass rate from a corpus. Ctrl-C leaves a usable file."""
+    from evoseek.commands.propose import propose as propose_questions
+    from evoseek.commands.settings import load_settings
+
+    settings, checkpoint = load_settings(
+        run_dir,
+        config or (),
+        options={"search.index": index, "policy.model": model, "run.seed": seed},
+        sets=set_ or (),
+        system=system,
+        fallback="ssp",
+    )
+    if not propose_questions(settings, checkpoint, out, count=count, max_proposals=max_proposals, console=Console()):
+        raise typer.Exit(INTERRUPTED)
+
+
 @app.command("eval")
 def evaluate(
     run_dir: RunDir = None,
@@ -128,7 +181,7 @@ def evaluate(
     temperature: Annotated[float | None, typer.Option(help="0: greedy. Default: as in training.")] = None,
     no_search: Annotated[bool, typer.Option("--no-search", help="Answer without any tool.")] = False,
     limit: Annotated[int | None, typer.Option(help="Only the first so many. Default: evaluation.limit.")] = None,
-    config: ConfigFile = None,
+    config: ConfigFiles = None,
     set_: Sets = None,
 ) -> None:
     """Score a policy on questions, each asked exactly once; with 95 % intervals, by number of hops."""
@@ -137,7 +190,7 @@ def evaluate(
 
     agent = load_agent(
         run_dir,
-        config,
+        config or (),
         options={
             "evaluation.path": questions,
             "evaluation.index": index,
@@ -156,7 +209,7 @@ def ask(
     run_dir: RunDir = None,
     index: Index = None,
     model: Model = None,
-    config: ConfigFile = None,
+    config: ConfigFiles = None,
     set_: Sets = None,
 ) -> None:
     """Ask a policy: prints the answer, the searches made and the passages it rests on."""
@@ -164,7 +217,7 @@ def ask(
     from evoseek.commands.ask import load_agent
 
     options = {"search.index": index, "policy.model": model}
-    ask_agent(load_agent(run_dir, config, options=options, sets=set_ or ()), question, console=Console())
+    ask_agent(load_agent(run_dir, config or (), options=options, sets=set_ or ()), question, console=Console())
 
 
 @app.command()
@@ -182,7 +235,7 @@ def export(
 def build(
     directory: Annotated[Path, typer.Argument(help="Where the policy goes.")],
     work: Annotated[Path, typer.Option(help="Where checkpoints go; the same command resumes.")] = Path("runs/tiny"),
-    variant: Annotated[str, typer.Option(help="default, strong or weak.")] = "default",
+    variant: Annotated[str, typer.Option(help="default, reader (reads better) or weak (proposes badly).")] = "default",
     steps: Annotated[int | None, typer.Option(min=1, help="Optimizer steps.")] = None,
     seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
 ) -> None:

@@ -1,14 +1,14 @@
 """Settings: typed, read from TOML, overridden on the command line, saved beside every output.
 
-Three sources, the later wins: a config file, the command's own options, and `--set section.key=value`. Unknown keys
-are refused with the nearest name.
+Three sources, the later wins: config files (of several the last), the command's own options, and `--set
+section.key=value`. Unknown keys are refused with the nearest name.
 """
 
 from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -28,6 +28,12 @@ def _greedy_or_drawn(temperature: float) -> float:
     if temperature != 0 and not COLDEST <= temperature <= HOTTEST:
         raise ValueError(f"must be 0 (greedy) or from {COLDEST} to {HOTTEST:g}")
     return temperature
+
+
+def _above_zero(shares: tuple[float, ...]) -> tuple[float, ...]:
+    if not any(shares):
+        raise ValueError("at least one share must be above 0, as in [4, 3, 2, 1]")
+    return shares
 
 
 Count = Annotated[int, Field(ge=1, le=MANY)]
@@ -158,7 +164,7 @@ class LearnerConfig(Section):
 class ProposerConfig(Section):
     """How questions are proposed in self-play, what a proposal is worth, and how the proposer learns from that."""
 
-    ratio: tuple[Share, ...] = Field(
+    ratio: Annotated[tuple[Share, ...], AfterValidator(_above_zero)] = Field(
         default=(4.0, 3.0, 2.0, 1.0), min_length=1, description="shares of 1, 2, ... requested hops or searches"
     )
     temperature: Temperature = 1.0
@@ -235,8 +241,10 @@ class DrZeroConfig(Section):
     proposer_steps: int = Field(default=5, ge=0, le=MANY)
     writing_steps: Count = 2
     solver_steps: Count = 15
+    fresh_optimizer: bool = Field(default=True, description="for the solver, in every iteration")
     passages_per_writing_step: Count = 60
     questions_per_passage: int = Field(default=5, ge=1, le=1000, description="of which the best one is kept")
+    writing_temperature: AnyTemperature | None = Field(default=None, description="none: the proposer's; 0: greedy")
 
 
 class SSPConfig(Section):
@@ -314,7 +322,7 @@ SYSTEMS: Mapping[str, Mapping[str, object]] = {
         "algorithm.mini_batches": 4,
         "algorithm.filter_limit": 4,
     },
-    "dr-zero": {},
+    "dr-zero": {"run.steps": MANY},  # its phases end it
     "ssp": {
         "policy.model": "tiny-reader",
         "rollout.group_size": 5,
@@ -338,19 +346,24 @@ MAY_DIFFER_ON_RESUME = frozenset(
 
 
 def load_config(
-    file: Path | None = None,
+    file: Path | Sequence[Path] | None = None,
     *,
     system: str | None = None,
+    fallback: str = "search-r1",
     options: Mapping[str, object] | None = None,
     sets: Iterable[str] = (),
 ) -> Config:
-    """The config of a file, the command's options (dotted keys; None means not given) and `key=value` texts, over the
-    defaults of a system: the one that is named here, or else in the file, or else search-r1.
+    """The config of a file or of several, the command's options (dotted keys; None means not given) and `key=value`
+    texts, over the defaults of a system: the one that is named here, or else in a file, or else `fallback`.
 
     Raises ConfigError.
     """
-    given = read_tree(file) if file else {}
-    system = _choose_system(system, given, file)
+    files = [file] if isinstance(file, Path) else list(file or ())
+    given: Tree = {}
+    for path in files:
+        given = _merge(given, read_tree(path))
+    source = " and ".join(map(str, files))
+    system = _choose_system(system, given, source) or fallback
     tree: Tree = {}
     for key, value in SYSTEMS[system].items():
         _put(tree, key, value)
@@ -365,28 +378,34 @@ def load_config(
             raise ConfigError(f"--set got {text!r}, expected key=value, as in --set learner.learning_rate=1e-4.")
         _put(tree, key.strip(), _parse_value(value.strip()))
     try:
-        return Config.model_validate(tree)
+        config = Config.model_validate(tree)
     except ValidationError as error:
         problems = "; ".join(_describe(problem["loc"], problem["type"], problem) for problem in error.errors())
-        where = f" (from {file}, the options and --set)" if file else ""
+        where = f" (from {source}, the options and --set)" if source else ""
         raise ConfigError(
             f"The settings{where} are not valid: {problems}. Every setting with its default is in "
             "recipes/search_r1/tiny.toml."
         ) from error
+    if config.run.system != system:
+        raise ConfigError(
+            f"run.system is set to {config.run.system!r}, but the other settings are those of {system!r}: each system "
+            "has defaults of its own. Name the system as the command's argument, or in the config file."
+        )
+    return config
 
 
-def _choose_system(named: str | None, tree: Tree, file: Path | None) -> str:
+def _choose_system(named: str | None, tree: Tree, source: str) -> str | None:
     run = cast("object", tree.get("run"))
     stated = cast(Tree, run).get("system") if isinstance(run, dict) else None
     if named is not None and stated is not None and named != stated:
         raise ConfigError(
-            f"The system {named!r} was asked for, but {file} holds settings for {stated!r} (run.system). Name the same "
-            "system in both, or take run.system out of the file."
+            f"The system {named!r} was asked for, but {source} holds settings for {stated!r} (run.system). Name the "
+            "same system in both, or take run.system out of the file."
         )
-    system = named or stated or "search-r1"
-    if system not in SYSTEMS:
+    system = named or stated
+    if system is not None and system not in tuple(SYSTEMS):  # what a file states may not even be a text
         raise ConfigError(f"There is no system {system!r}. The systems are: {', '.join(SYSTEMS)}.")
-    return str(system)
+    return cast("str | None", system)
 
 
 def read_tree(file: Path) -> Tree:

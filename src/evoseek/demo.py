@@ -21,6 +21,7 @@ from rich.console import Console
 from evoseek.assemble.agent import Agent, open_index, read_questions
 from evoseek.commands.train import draw, train
 from evoseek.config import Config, load_config
+from evoseek.corpus.oracle import save_world_card
 from evoseek.corpus.questions import save_questions
 from evoseek.corpus.world import Split, World
 from evoseek.eval.evaluate import Evaluation, Result
@@ -82,12 +83,15 @@ def learn(directory: Path, *, seed: int, max_minutes: float, console: Console) -
         return Learnt(before, measure(Agent.load(config, checkpoint=latest_checkpoint(run.path))))
 
 
-def make_world(directory: Path, split: Split, seed: int, questions: int, hops: Sequence[int]) -> None:
+def make_world(
+    directory: Path, split: Split, seed: int, questions: int, hops: Sequence[int], *, entities: int = ENTITIES
+) -> None:
     """Generate a world's index and questions, unless they are there. The same seed gives the same files."""
     if (directory / "questions.jsonl").exists():
         return
-    world = World.generate(seed, ENTITIES, split)
+    world = World.generate(seed, entities, split)
     LexicalIndex.build(directory / "index", world.passages())
+    save_world_card(directory / "world.json", world)
     save_questions(
         directory / "rephrased.jsonl", world.questions(EVALUATION_QUESTIONS, seed=seed, phrasing=OTHER_PHRASING)
     )

@@ -92,15 +92,11 @@ class RunDirectory:
         differs.
         """
         if self.config.exists():
-            saved, given = flatten(self.read_config()), flatten(config)
-            changed = sorted(
-                key for key in saved.keys() | given.keys() if saved.get(key) != given.get(key) and key not in may_differ
-            )
+            changed = changes(self.read_config(), config, may_differ)
             if changed:
-                listing = "; ".join(f"{key} was {saved.get(key)!r}, now {given.get(key)!r}" for key in changed)
                 raise ConfigError(
                     f"The run in {self.path} was begun with another config and can only be resumed with the same "
-                    f"one: {listing}. Restore these settings, or give another --run-dir for a new run."
+                    f"one: {changed}. Restore these settings, or give another --run-dir for a new run."
                 )
         write_atomic(self.config, json.dumps(config, indent=2, sort_keys=True) + "\n")
 
@@ -144,6 +140,15 @@ class RunDirectory:
                 )
             if length > recorded:
                 os.truncate(log, recorded)
+
+
+def changes(before: Mapping[str, object], now: Mapping[str, object], may_differ: Collection[str] = ()) -> str:
+    """What differs between two configs, in words; "" if nothing does but for the dotted keys in `may_differ`."""
+    saved, given = flatten(before), flatten(now)
+    keys = sorted(
+        key for key in saved.keys() | given.keys() if saved.get(key) != given.get(key) and key not in may_differ
+    )
+    return "; ".join(f"{key} was {saved.get(key)!r}, now {given.get(key)!r}" for key in keys)
 
 
 def flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, object]:

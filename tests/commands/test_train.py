@@ -73,3 +73,8 @@ def test_logs_that_cannot_be_written_in_the_midst_of_training(tmp_path: Path, so
     lines, output = said_by_two(run, *sources, "--set", "questions.per_step=1", "--steps", "1")
     assert len(lines) == 1, output
     assert "trajectories.jsonl cannot be written" in lines[0]
+
+
+def test_self_play_takes_one_process(tmp_path: Path, sources: list[object]) -> None:
+    check(*said_by_two(tmp_path / "run", "ssp", *sources[:4]), "ssp trains in one process, but 2 were started")
+    assert not (tmp_path / "run" / "config.json").exists()

@@ -24,7 +24,7 @@ def test_what_the_tables_name_exists(path: str, name: str) -> None:
 
 
 def test_every_path_is_one_that_was_checked_and_every_row_has_a_function_and_a_test() -> None:
-    assert len(REFERENCES) > 40
+    assert len(REFERENCES) > 60
     for path in re.findall(r"`((?:src|tests)/[\w/.]+)", TEXT):
         assert (ROOT / path).exists(), path
     rows = [line for line in TEXT.splitlines() if line.startswith("|") and "::" in line]
@@ -39,6 +39,16 @@ def test_no_algorithm_is_missing(package: str) -> None:
         if path.name not in SEAM:
             missing = {name for name in names_in(path) if not name.startswith("_")} - named - {"Signal"}
             assert not missing, f"{path.name}: {missing}"
+
+
+@pytest.mark.parametrize("module", ["proposer", "format", "evidence"])
+def test_no_reward_of_self_play_is_missing(module: str) -> None:
+    """Of the two ways to the format reward, one is enough; what helps to compute it is no reward."""
+    helpers = {"FormatScore", "format_reward", "stated", "is_valid_search", "stands_in"}
+    public = {
+        name for name in names_in(ROOT / "src" / "evoseek" / "reward" / f"{module}.py") if not name.startswith("_")
+    }
+    assert public - helpers <= {name for _, name in REFERENCES}
 
 
 def test_short_names_in_the_tables_are_those_of_the_long_ones() -> None:

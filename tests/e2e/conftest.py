@@ -4,11 +4,12 @@ import json
 import random
 from dataclasses import dataclass
 from pathlib import Path
+from runpy import run_path
 
 import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from evoseek.cli import main
 from evoseek.search.lexical import LexicalIndex
@@ -16,6 +17,12 @@ from evoseek.types import Passage
 
 WORDS = ("north", "south", "river", "stone", "gold", "seven")
 TAGS = tuple(f"<{slash}{name}>" for name in ("search", "information", "answer") for slash in ("", "/"))
+
+MAKERS = run_path(str(Path(__file__).parents[1] / "policy" / "made_tokenizers.py"))["MAKERS"]
+ARCHITECTURES = {
+    "tools": (Qwen2ForCausalLM, Qwen2Config, "qwen"),  # a chat template with tool calls
+    "tags": (LlamaForCausalLM, LlamaConfig, "base"),  # no chat template
+}
 
 
 @dataclass(frozen=True)
@@ -127,6 +134,32 @@ steps = 4
 checkpoint_every = 1
 """)
     return setting
+
+
+@pytest.fixture(scope="session")
+def random_model():
+    """`random_model(format, directory)` writes a small model with random weights, as models of that format are built:
+    "tools" or "tags"."""
+
+    def make(form: str, directory: Path) -> Path:
+        model_class, config_class, tokenizer_name = ARCHITECTURES[form]
+        tokenizer = MAKERS[tokenizer_name]()
+        torch.manual_seed(0)
+        config = config_class(
+            vocab_size=len(tokenizer) + 8,
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            max_position_embeddings=8192,
+            eos_token_id=tokenizer.eos_token_id,
+        )
+        model_class(config).save_pretrained(directory)
+        tokenizer.save_pretrained(directory)
+        return directory
+
+    return make
 
 
 @pytest.fixture

@@ -9,11 +9,8 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
-from runpy import run_path
 
 import pytest
-import torch
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from evoseek.search.lexical import LexicalIndex
 
@@ -21,11 +18,6 @@ pytestmark = pytest.mark.slow
 
 WANTED = 2_000
 SUFFIXES = {".html", ".htm", ".md", ".txt"}
-MAKERS = run_path(str(Path(__file__).parents[1] / "policy" / "made_tokenizers.py"))["MAKERS"]
-MODELS = {
-    "tools": (Qwen2ForCausalLM, Qwen2Config, "qwen"),  # a chat template with tool calls
-    "tags": (LlamaForCausalLM, LlamaConfig, "base"),  # no chat template
-}
 
 
 def documentation() -> Path | None:
@@ -61,25 +53,7 @@ def run(*words):
     return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "COLUMNS": "300"})
 
 
-def make_model(directory: Path, name: str) -> None:
-    model_class, config_class, tokenizer_name = MODELS[name]
-    tokenizer = MAKERS[tokenizer_name]()
-    torch.manual_seed(0)
-    config = config_class(
-        vocab_size=len(tokenizer) + 8,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=4096,
-        eos_token_id=tokenizer.eos_token_id,
-    )
-    model_class(config).save_pretrained(directory)
-    tokenizer.save_pretrained(directory)
-
-
-def test_index_search_train_kill_and_resume(real):
+def test_index_search_train_kill_and_resume(real, random_model):
     root, corpus = real
     indexed = run("index", corpus, root / "index")
     assert indexed.returncode == 0, indexed.stderr
@@ -94,8 +68,8 @@ def test_index_search_train_kill_and_resume(real):
     rows = ({"question": f"Which page is about {title}?", "golden_answers": [title]} for title in titles)
     (root / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
-    for form in MODELS:
-        make_model(root / form, form)
+    for form in ("tools", "tags"):
+        random_model(form, root / form)
         words = ["train", "search-r1", "--run-dir", root / f"run-{form}", "--model", root / form, "--steps", 3]
         words += ["--index", root / "index", "--questions", root / "questions.jsonl"]
         for setting in (

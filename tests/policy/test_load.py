@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from evoseek.errors import PolicyError
-from evoseek.policy.load import Policy, load_policy, save_policy
+from evoseek.policy.load import SHIPPED, Policy, find_policy, load_policy, save_policy, tiny_policy_dir
 from evoseek.policy.tiny_tokenizer import tiny_tokenizer
 
 SIZES = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
@@ -181,3 +181,20 @@ def test_a_hub_that_is_not_there_is_given_up_soon(
         load_policy("nobody/no-such-model")
     assert time.monotonic() - begun < 5
     assert not logged.records
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_policy_that_the_package_carries_is_loaded_by_its_name(name: str) -> None:
+    """Alike in all but their weights, so that one can take the place of another."""
+    policy, tiny = load_policy(name), load_policy("tiny")
+    assert find_policy(name) == str(tiny_policy_dir(name))
+    assert policy.name == name
+    assert policy.tokenizer.get_vocab() == tiny.tokenizer.get_vocab()
+    left, right = policy.model.state_dict(), tiny.model.state_dict()
+    assert {key: value.shape for key, value in left.items()} == {key: value.shape for key, value in right.items()}
+    assert (name == "tiny") == all(torch.equal(left[key], right[key]) for key in left)
+
+
+def test_any_other_name_is_left_as_it_is() -> None:
+    for name in ("tiny-strong", "nobody/model", "./tiny"):
+        assert find_policy(name) == name

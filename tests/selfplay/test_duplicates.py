@@ -134,3 +134,12 @@ def test_many_questions_are_compared_with_few() -> None:
 def test_other_thresholds_are_refused(threshold: float) -> None:
     with pytest.raises(ConfigError, match=r"above 0 and at most 1"):
         NearDuplicates(threshold)
+
+
+@pytest.mark.parametrize("threshold", [1.0, 0.5])
+def test_a_text_that_is_not_to_be_remembered_is_only_asked_about(threshold: float) -> None:
+    seen = NearDuplicates(threshold)
+    text = "who is the mayor of the city of Kalo ?"
+    assert [seen.is_new(text, remember=False) for _ in range(2)] == [True, True]
+    assert [seen.is_new(text) for _ in range(2)] == [True, False]
+    assert not seen.is_new(text, remember=False)

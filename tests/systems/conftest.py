@@ -1,4 +1,4 @@
-"""Scripted rollouts, and a learner that records what it is given."""
+"""Scripted rollouts and episodes, and a learner that records what it is given."""
 
 import asyncio
 from functools import partial
@@ -14,7 +14,17 @@ from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.record import TrajectoryWriter, read_trajectories
 from evoseek.systems.search_r1 import QuestionRollouts
-from evoseek.types import Question
+from evoseek.types import (
+    Action,
+    Episode,
+    Invalid,
+    Question,
+    Scored,
+    Segment,
+    StopReason,
+    Trajectory,
+    TrajectoryGroup,
+)
 
 TOKENIZER = tiny_tokenizer()
 
@@ -42,6 +52,49 @@ class Recorder:
     def update(self, samples):
         self.batches.append(list(samples))
         return {"loss": len(self.batches) / 4, "learner/skipped_no_signal": float(len(self.batches))}
+
+
+class ScriptedPlay:
+    """Episodes whose proposals come to what `says` gives for the task: the text of a question and its reward, the name
+    of a rejection, or Invalid. Of two attempts at each question one is right."""
+
+    metric, near_duplicates = "exact_match", 1.0
+
+    def __init__(self, says):
+        self.says, self.calls, self.solved = says, [], []
+
+    async def __call__(self, tasks, key, *, solve=True, stages=None):
+        self.calls.append((key, list(tasks), solve))
+        return [await self._episode(task, key, solve) for task in tasks]
+
+    async def solve(self, question, key):
+        self.solved.append((key, question))
+        group = f"{key}/{question.id}"
+        attempts = tuple(rollout(f"{group}/{index}", question, "solver") for index in range(2))
+        return TrajectoryGroup(group, attempts, tuple(Scored(r, {"exact_match": r}) for r in (1.0, 0.0)))
+
+    async def _episode(self, task, key, solve):
+        proposal, said = rollout(f"{key}/proposals/{task.id}", task, "proposer"), self.says(task)
+        if isinstance(said, Invalid):
+            return Episode(proposal, said)
+        if isinstance(said, str):
+            return Episode(proposal, Scored(0.0, {f"rejected/{said}": 1.0}), rejected=said)
+        text, reward = said
+        question = Question(task.id, text, ("meri",), {"requested": task.metadata["requested"], "evidence": []})
+        solvers = await self.solve(question, key) if solve else None
+        return Episode(proposal, Scored(reward), question, solvers=solvers)
+
+
+def rollout(identifier, question, role):
+    segments = (Segment("prompt", (5, 9)), Segment("action", (11, 12), (-0.5, -0.5)))
+    actions = (Action("11 12", answer="meri"),)
+    return Trajectory(identifier, question, role, segments, actions, (), StopReason.ANSWERED, "meri")
+
+
+@pytest.fixture
+def played():
+    """`played(says)`: scripted episodes."""
+    return ScriptedPlay
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Building the tiny policy: it lowers the loss, is a function of its recipe, and goes on after an interruption."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import torch
 
 from evoseek.corpus.world import World, split_of
 from evoseek.errors import ConfigError
-from evoseek.policy.load import Policy, load_policy
+from evoseek.policy.load import SHIPPED, Policy, load_policy, tiny_policy_dir
 from evoseek.policy.tags import TagRenderer
 from evoseek.policy.tiny_tokenizer import tiny_tokenizer
 from evoseek.systems.demonstrations import Piece
@@ -76,5 +77,17 @@ def test_training_names_come_from_the_pretraining_split_alone() -> None:
 
 
 def test_the_variants_differ_as_their_names_say() -> None:
-    assert VARIANTS["strong"].early_stop < VARIANTS["default"].early_stop
-    assert VARIANTS["weak"].flawed_proposal > VARIANTS["default"].flawed_proposal
+    default, reader, weak = (VARIANTS[name] for name in ("default", "reader", "weak"))
+    assert reader.read > default.read
+    assert reader.read_retrieved > default.read_retrieved == 0
+    assert weak.flawed_proposal > reader.flawed_proposal == default.flawed_proposal == 0
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_policy_that_is_shipped_says_how_it_was_made(name: str) -> None:
+    card = (tiny_policy_dir(name) / "README.md").read_text()
+    command = re.search(r"`evoseek tiny build src/evoseek/policy/(\w+) --variant (\w+) ", card)
+    assert command is not None
+    assert command[1] == tiny_policy_dir(name).name
+    assert command[2] == {"tiny": "default"}.get(name, name.removeprefix("tiny-"))
+    assert command[2] in VARIANTS

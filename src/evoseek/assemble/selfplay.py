@@ -41,6 +41,7 @@ from evoseek.selfplay.leads import Lead, follow_back
 from evoseek.selfplay.verify import Verifier
 from evoseek.systems.distillation import SelfDistillation
 from evoseek.systems.dr_zero import DrZero, Schedule
+from evoseek.systems.dspo import DSPO
 from evoseek.systems.proposals import TaskSource
 from evoseek.systems.question_log import QuestionLog
 from evoseek.systems.run_state import RunState, resume
@@ -48,7 +49,7 @@ from evoseek.systems.search_r1 import QuestionRollouts, SearchR1
 from evoseek.systems.ssp import SSP
 from evoseek.systems.training import Evaluate, System, TrainingLoop
 from evoseek.systems.two_roles import RoleUpdate, TwoRoleUpdate
-from evoseek.systems.update import GroupUpdate
+from evoseek.systems.update import GroupUpdate, Update
 from evoseek.types import Passage, Question, TrainingSample
 
 POOL = 200_000  # passages that proposals are made from, at most: a random sample of a larger corpus
@@ -138,7 +139,12 @@ def answer_tasks(config: Config, index: LexicalIndex) -> TaskSource[Lead]:
             'JSON lines such as {"answer": "Lisbon"}, with --set ssp.answers=FILE, or index more documents.'
         )
 
+    far = [[lead for lead in leads if lead.searches >= searches] for searches in range(len(ratio) + 1)]
+
     def make(id: str, lead: Lead, searches: int) -> Question:
+        """Where this answer leads less far, one that leads far enough, if there is any."""
+        if lead.searches < searches and far[searches]:
+            lead = random.Random(f"{config.run.seed}/lead/{id}").choice(far[searches])
         return answer_task(id, lead.answer, min(searches, lead.searches))
 
     return TaskSource(leads, make, ratio, str(config.run.seed), config.proposer.per_task)
@@ -211,6 +217,11 @@ def check_selfplay(config: Config) -> None:
             f"{config.rollout.temperature}, but in ssp one policy plays both roles and is trained on the logprobs of "
             "one temperature. Set them to the same value."
         )
+    if config.run.system == "ssp" and config.algorithm.filter_limit:
+        raise ConfigError(
+            f"algorithm.filter_limit is {config.algorithm.filter_limit}, but ssp fills its batches in another way. Set "
+            "it to 0, and choose ssp.fill."
+        )
     if config.policy.dtype != "float32" and config.lora.rank == 0:
         raise ConfigError(
             f"policy.dtype is {config.policy.dtype}, but weights are trained in float32. Set policy.dtype to float32 "
@@ -267,14 +278,13 @@ def _dr_zero(
     system = DrZero(
         schedule=schedule,
         play=play,
+        writing=_at_temperature(play, settings.writing_temperature),
         tasks=tasks(purpose="training", copies=config.proposer.per_task),
         written_tasks=tasks(purpose="writing", copies=settings.questions_per_passage),
-        solving=SearchR1(
-            [], rollouts, trained.group_update(distillation), partial(_publish, solver), config.questions.per_step
-        ),
+        solving=_solving(config, rollouts, trained.group_update(distillation), partial(_publish, solver)),
         proposer_update=None if config.proposer.frozen else update,
         publish_proposer=partial(_publish, proposer),
-        restart_solver=trained.learner.restart,
+        restart_solver=trained.learner.restart if settings.fresh_optimizer else None,
         questions=questions,
         trajectories=log,
         proposals_per_step=config.selfplay.proposals_per_step,
@@ -284,8 +294,8 @@ def _dr_zero(
     )
 
     def published(step: int) -> None:
-        _publish(solver, step)
-        _publish(proposer, step)
+        _publish(solver, schedule.last("solve", step))
+        _publish(proposer, 0 if config.proposer.frozen else schedule.last("propose", step))
 
     def evaluate(asked: Solver, questions: list[Question]) -> Evaluate:
         async def evaluate_now(step: int) -> Mapping[str, float]:
@@ -344,6 +354,19 @@ def _ssp(
         return evaluate_now
 
     return _Made(system, agent, trained.parts, publish, config.run.steps, evaluate, config.evaluation.every)
+
+
+def _solving(config: Config, rollouts: QuestionRollouts, update: Update, publish: Callable[[int], None]) -> SearchR1:
+    """How a solver is trained on questions that are still to be written."""
+    per_step, limit = config.questions.per_step, config.algorithm.filter_limit
+    if limit:
+        return DSPO([], rollouts, update, publish, per_step, limit=limit)
+    return SearchR1([], rollouts, update, publish, per_step)
+
+
+def _at_temperature(play: SelfPlay, temperature: float | None) -> SelfPlay:
+    """The same with a proposer of another temperature, unless that is None."""
+    return play if temperature is None else replace(play, proposer=replace(play.proposer, temperature=temperature))
 
 
 def load_players(config: Config, checkpoint: Checkpoint | None) -> tuple[Policy, Policy]:

@@ -10,40 +10,21 @@ from pathlib import Path
 from rich.console import Console
 
 from evoseek.assemble.agent import Agent, evaluation_temperature, open_index, read_questions
-from evoseek.config import load_config
-from evoseek.errors import ConfigError, EvoseekError, RunError
+from evoseek.commands.settings import load_settings
+from evoseek.errors import ConfigError, EvoseekError
 from evoseek.eval.evaluate import Evaluation
-from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.report.printable import say
 from evoseek.report.tables import evaluation_table
-from evoseek.runs import RunDirectory
 from evoseek.types import Invalid, Passage, Trajectory
 
 
 def load_agent(
-    run_dir: Path | None, config_file: Path | None, *, options: Mapping[str, object], sets: Sequence[str]
+    run_dir: Path | None, config_files: Sequence[Path], *, options: Mapping[str, object], sets: Sequence[str]
 ) -> Agent:
-    """The agent of a run's last checkpoint, or the one that a config file and options describe.
-
-    Raises ConfigError if a run and a model of its own are both given, RunError if the directory holds no run or no
-    checkpoint yet.
+    """The agent of a run's last checkpoint (in self-play with two policies: the solver), or the one that config files
+    and options describe. Raises as `load_settings` does, and PolicyError.
     """
-    if run_dir is None:
-        return Agent.load(load_config(config_file, options=options, sets=sets))
-    run = RunDirectory(run_dir)
-    checkpoint = latest_checkpoint(run_dir)
-    if checkpoint is None or not run.config.is_file():
-        raise RunError(
-            f"{run_dir} holds no checkpoint to use. Give the directory of a run that `evoseek train` or `evoseek demo` "
-            "made and that has saved one (every run.checkpoint_every steps), or give --model instead."
-        )
-    config = load_config(run.config, options=options, sets=sets)
-    own_model = load_config(run.config).policy.model
-    if config_file or config.policy.model != own_model:
-        raise ConfigError(
-            f"--run-dir brings its own config and model, {own_model}. Give either --run-dir, or --model and --config, "
-            "not both."
-        )
+    config, checkpoint = load_settings(run_dir, config_files, options=options, sets=sets)
     return Agent.load(config, checkpoint=checkpoint)
 
 

@@ -5,6 +5,7 @@
                              `title` and `text` of the passage ("" if it is not to be shown), `examples`, `format`
     proposer_answer.jinja    that of a proposer that begins with an answer; `answer`, `searches`, `examples`, `format`
     reader.jinja             that of a reader; `question`, `passages` (none: from what it knows), `format`
+    teacher.jinja            the solver's, with a view of the way; `question`, `passages`, `format`
     observation.jinja        the text of a search's result; variable `passages`, best first, maybe none
 
 `proposer_passage.examples.json` and `proposer_answer.examples.json` hold the `examples`, a list of objects. A set may

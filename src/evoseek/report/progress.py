@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from types import TracebackType
+from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
@@ -14,21 +15,17 @@ from evoseek.systems.training import Progress
 STOPPING = "Stopping after this step; its checkpoint is saved. Press Ctrl-C again to abort at once."
 
 
-class TrainingProgress:
-    """A context manager to be called after every step. `max_seconds` is the training loop's limit."""
+class LiveProgress:
+    """A context manager that shows how many of something are done."""
 
-    def __init__(self, console: Console, *, max_seconds: float = math.inf) -> None:
-        self._console = console
-        self._max_seconds = max_seconds
+    def __init__(self, console: Console, noun: str) -> None:
+        self._console, self._noun = console, noun
         self._bar = Bar(
-            TextColumn("step"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"), console=console
+            TextColumn(noun), MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"), console=console
         )
         self._task = self._bar.add_task("", total=None)
-        self._seconds = 0.0
-        self._steps = 0
-        self._held_out: float | None = None
 
-    def __enter__(self) -> TrainingProgress:
+    def __enter__(self) -> Self:
         if self._console.is_terminal:
             self._bar.start()
         return self
@@ -39,17 +36,31 @@ class TrainingProgress:
         if self._console.is_terminal:
             self._bar.stop()
 
+    def show(self, done: int, total: int, text: str) -> None:
+        """So many are done; a line on what there is to say about it."""
+        if self._console.is_terminal:
+            self._bar.update(self._task, completed=done, total=total, description=text)
+        else:
+            self._console.print(f"{self._noun} {done}/{total}  {text}", highlight=False, soft_wrap=True)
+
+
+class TrainingProgress(LiveProgress):
+    """To be called after every step. `max_seconds` is the training loop's limit."""
+
+    def __init__(self, console: Console, *, max_seconds: float = math.inf) -> None:
+        super().__init__(console, "step")
+        self._max_seconds = max_seconds
+        self._seconds = 0.0
+        self._steps = 0
+        self._held_out: float | None = None
+
     def __call__(self, progress: Progress) -> None:
         """Show one step."""
         if "step/seconds" in progress.timings:
             self._seconds += progress.timings["step/seconds"]
             self._steps += 1
         self._held_out = progress.metrics.get("eval/reward", self._held_out)
-        text = self.describe(progress)
-        if self._console.is_terminal:
-            self._bar.update(self._task, completed=progress.step, total=progress.steps, description=text)
-        else:
-            self._console.print(f"step {progress.step}/{progress.steps}  {text}", highlight=False, soft_wrap=True)
+        self.show(progress.step, progress.steps, self.describe(progress))
 
     def describe(self, progress: Progress) -> str:
         """The numbers to watch, in one line; what a step did not measure is left out."""

@@ -22,6 +22,11 @@ class Player:
     temperature: float
     seed: int
 
+    def has_room(self, question: Question) -> bool:
+        """Whether the prompt leaves room for a whole turn, or for half of all tokens where a turn may be longer."""
+        prompt, total = self.renderer.render_prompt(self.env.messages(question)), self.limits.max_total_tokens
+        return len(prompt) + min(self.limits.max_tokens_per_turn, total // 2) <= total
+
     async def play(self, question: Question, trajectory_id: str) -> Trajectory:
         """One rollout; see `run_trajectory`."""
         return await run_trajectory(

@@ -85,8 +85,10 @@ def _remove_others(data: Path) -> None:
 @contextmanager
 def linked(data: Path) -> Generator[Path]:
     """A data folder as a temporary folder of links, for opening: tantivy puts locks beside the files it opens, and an
-    index may lie where this user cannot write. What was opened stays open afterwards: the files are mapped."""
-    with TemporaryDirectory(prefix="evoseek-index-") as folder:
+    index may lie where this user cannot write. What was opened stays open afterwards: the files are mapped.
+
+    A thread of tantivy's that watches the folder may put a lock into it while it is being removed: then it stays."""
+    with TemporaryDirectory(prefix="evoseek-index-", ignore_cleanup_errors=True) as folder:
         for path in data.iterdir():
             if path.suffix != ".lock":
                 Path(folder, path.name).symlink_to(path.absolute())

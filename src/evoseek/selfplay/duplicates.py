@@ -43,8 +43,9 @@ class NearDuplicates:
         self._signatures: list[array[int]] = []
         self._bands: dict[bytes, list[int]] = {}
 
-    def is_new(self, text: str) -> bool:
-        """Whether no earlier new text is like this one. A new text is remembered, a duplicate is not."""
+    def is_new(self, text: str, *, remember: bool = True) -> bool:
+        """Whether no remembered text is like this one. A new text is remembered unless told otherwise, a duplicate is
+        not."""
         words = normalise(text)
         if words in self._texts:
             return False
@@ -54,10 +55,12 @@ class NearDuplicates:
             others = {index for band in bands for index in self._bands.get(band, ())}
             if any(likeness(found, self._signatures[index]) >= self._threshold for index in others):
                 return False
-            for band in bands:
-                self._bands.setdefault(band, []).append(len(self._signatures))
-            self._signatures.append(found)
-        self._texts.add(words)
+            if remember:
+                for band in bands:
+                    self._bands.setdefault(band, []).append(len(self._signatures))
+                self._signatures.append(found)
+        if remember:
+            self._texts.add(words)
         return True
 
     def _bands_of(self, found: array[int]) -> Iterator[bytes]:

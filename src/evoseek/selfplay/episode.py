@@ -42,8 +42,8 @@ class SelfPlay:
 
     `metric` names the part of `reward` that says whether an answer is right. With `majority` the right answer is the
     one that the solver gives most often, whatever the proposer says. `evidence` is what a reader is shown of a
-    proposal, `near_duplicates` is the likeness beyond which a
-    question is a duplicate of an earlier one of its batch; 0 accepts all.
+    proposal, `near_duplicates` is the likeness beyond which a question is a duplicate of an earlier one of its batch,
+    of another task; 0 accepts all.
     """
 
     proposer: Player
@@ -67,7 +67,8 @@ class SelfPlay:
         Without `solve` the questions are only proposed, filtered and verified.
         """
         batch = _Batch(self, len(tasks), solve)
-        started = perf_counter()
+        batch.passed("propose")
+        started = batch.ended["propose"]
         episodes = await _all(self._episode(task, index, key, batch) for index, task in enumerate(tasks))
         if stages is not None:
             stages.propose += batch.ended["propose"] - started
@@ -146,18 +147,25 @@ class _Batch:
         self.ended |= dict.fromkeys(stages[stages.index(stage) :], perf_counter())
 
     async def is_duplicate(self, index: int) -> bool:
-        """Whether an earlier proposal of the batch, in the tasks' order, asks the same. Rejected ones do not count."""
+        """Whether an earlier proposal of the batch, in the tasks' order, asks the same. Rejected ones do not count, nor
+        those of the same task: they are compared with each other, and equal ones must be worth the same."""
         await self._complete.wait()
         if self._duplicates is None:
-            seen = NearDuplicates(self.play.near_duplicates)
-            self._duplicates = {
-                number
-                for number, proposal in sorted(self._proposals.items())
-                if not proposal.stop_reason.is_failure
-                and self.play.rules(proposal) is None
-                and not seen.is_new(proposal.actions[-1].question or "")
-            }
+            self._duplicates = self._find_duplicates()
         return index in self._duplicates
+
+    def _find_duplicates(self) -> set[int]:
+        texts: dict[object, dict[int, str]] = {}
+        for number, proposal in sorted(self._proposals.items()):
+            if not proposal.stop_reason.is_failure and self.play.rules(proposal) is None:
+                own = texts.setdefault(proposal.question.metadata.get("task", number), {})
+                own[number] = proposal.actions[-1].question or ""
+        seen, found = NearDuplicates(self.play.near_duplicates), set[int]()
+        for own in texts.values():
+            found |= {number for number, text in own.items() if not seen.is_new(text, remember=False)}
+            for text in own.values():
+                seen.is_new(text)
+        return found
 
     async def passages_of_others(self, index: int) -> list[Passage]:
         """What the other proposers of the batch found, in the tasks' order."""
@@ -171,7 +179,7 @@ class _Batch:
 
 
 async def _all(episodes: Any) -> list[Episode]:
-    """The results of all; when one raises, the others are ended, since they may be waiting for it."""
+    """The results of all; when one raises, the others are ended first, since they may be waiting for it."""
     coroutines: list[Coroutine[Any, Any, Episode]] = list(episodes)
     tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
     try:
@@ -179,3 +187,4 @@ async def _all(episodes: Any) -> list[Episode]:
     finally:
         for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

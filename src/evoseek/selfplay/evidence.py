@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
+from evoseek.reward.answer import normalise
 from evoseek.reward.format import stands_in
 from evoseek.types import Passage, Trajectory
 
@@ -29,9 +30,12 @@ def seen_passages(proposal: Trajectory) -> tuple[Passage, ...]:
 
 def supporting_passages(proposal: Trajectory) -> tuple[Passage, ...]:
     """What the question seems to rest on, each passage once: the task's source passage, if it has one, and of every
-    search the passages whose titles the proposer wrote later on, or else the best one."""
+    search the passages whose titles the proposer wrote later on, or else the best one. Where the task gave the answer,
+    passages about the answer itself do not count: they are where the way back began."""
+    given = [normalise(answer) for answer in proposal.question.golden_answers]
     supporting = {passage.id: passage for passage in _source(proposal)}
-    for passages, later in _searches(proposal):
+    for found, later in _searches(proposal):
+        passages = [passage for passage in found if normalise(passage.title) not in given]
         used = [passage for passage in passages if stands_in(passage.title, later)]
         for passage in used or passages[:1]:
             supporting.setdefault(passage.id, passage)

@@ -61,7 +61,7 @@ class Verifier:
     ) -> Verdict:
         """The verdict on a question. `evidence` is what its proposer saw, `others` what the other proposers of the
         batch did; `key` begins the readings' ids."""
-        closed = [self._read(question, (), f"{key}/closed-book")] if self.closed_book else []
+        closed = [self._read(self.reader(()), question, f"{key}/closed-book")] if self.closed_book else []
         count = max(int(self.from_passages), self.ambiguity)
         opened = [self._read_mixed(question, evidence, others, f"{key}/reading-{index}") for index in range(count)]
         readings = await asyncio.gather(*closed, *opened)
@@ -86,16 +86,20 @@ class Verifier:
     async def _read_mixed(
         self, question: Question, evidence: Sequence[Passage], others: Sequence[Passage], reading_id: str
     ) -> _Reading:
-        """A reading of the evidence among noise, in an order that follows from the reading's id."""
+        """A reading of the evidence among noise, in an order that follows from the reading's id. What the reader has no
+        room for is left out, noise first."""
         rng = random.Random(f"{self.seed}/{reading_id}")
         own = {passage.id for passage in evidence}
         unrelated = list({passage.id: passage for passage in others if passage.id not in own}.values())
-        passages = [*evidence, *rng.sample(unrelated, min(self.noise_passages, len(unrelated)))]
+        wanted = [*evidence, *rng.sample(unrelated, min(self.noise_passages, len(unrelated)))]
+        passages = wanted[:]
         rng.shuffle(passages)
-        return await self._read(question, passages, reading_id)
+        while not (reader := self.reader(passages)).has_room(question) and wanted:
+            passages.remove(wanted.pop())
+        return await self._read(reader, question, reading_id)
 
-    async def _read(self, question: Question, passages: Sequence[Passage], reading_id: str) -> _Reading:
-        trajectory = await self.reader(passages).play(question, reading_id)
+    async def _read(self, reader: Player, question: Question, reading_id: str) -> _Reading:
+        trajectory = await reader.play(question, reading_id)
         outcome = await score(trajectory, self.correct)
         if isinstance(outcome, Scored):
             return _Reading(trajectory, outcome.reward == 1.0, None)

@@ -25,7 +25,6 @@ Retrieve = Callable[[str], list[Passage]]
 Kind = Literal["solve", "propose", "trace", "read", "copy"]
 NOTHING = "unknown"
 MAX_TRIES = 1000
-CROWDED = 0.4  # of thorough readings: all that a search finds is shown, the misleading passages too
 HOP_SHARES: dict[Kind, tuple[int, int, int, int]] = {
     "solve": (1, 1, 1, 1),
     "propose": (3, 3, 3, 2),
@@ -48,8 +47,8 @@ Demonstration = tuple[Piece, ...]
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """Shares of the kinds, how flawed the solver's demonstrations are, and how many of those of reading are thorough:
-    with more passages, and a thought that copies a passage from its beginning to the fact that is sought."""
+    """Shares of the kinds, how flawed the solver's demonstrations are, and in how many demonstrations of reading all
+    passages are shown that a search finds, the misleading ones too, instead of the right one."""
 
     solve: float = 0.34
     propose: float = 0.20
@@ -60,7 +59,7 @@ class Mixture:
     wrong_relation: float = 0.04
     other_phrasing: float = 0.2
     flawed_proposal: float = 0.0
-    thorough: float = 0.0
+    read_retrieved: float = 0.0
 
     @property
     def shares(self) -> dict[Kind, float]:
@@ -183,27 +182,21 @@ class Demonstrator:
         if drawn is None:
             return None
         name, relations, chain = drawn
-        thorough = self.mixture.thorough > 0 and self.rng.random() < self.mixture.thorough
-        crowded = thorough and self.rng.random() < CROWDED
+        retrieved = self.mixture.read_retrieved > 0 and self.rng.random() < self.mixture.read_retrieved
         shown: dict[str, Passage] = {}
-        telling: list[Passage] = []
         for fact in chain:
-            found = self.retrieve(self.rng.choice((fact.subject, fact.object)) if crowded else fact.subject)
-            right = [p for p in found if _tells([p], fact)]
-            if not right:
+            found = self.retrieve(self.rng.choice((fact.subject, fact.object)) if retrieved else fact.subject)
+            telling = [p for p in found if _tells([p], fact)]
+            if not telling:
                 return None
-            telling.append(right[0])
-            shown |= {passage.id: passage for passage in (found if crowded else right[:1])}
-        for passage in self.rng.sample(self._sources, self.rng.randrange(0, 7 if thorough else 5)):
+            shown |= {passage.id: passage for passage in (found if retrieved else telling[:1])}
+        for passage in self.rng.sample(self._sources, self.rng.randrange(0, 5)):
             shown.setdefault(passage.id, passage)
         missing = self.rng.random() < 0.1
         passages = [p for p in shown.values() if not (missing and _tells([p], chain[-1]))]
         self.rng.shuffle(passages)
-        told = list(zip(telling, chain[:-1] if missing else chain, strict=False))
-        said = [
-            _copied(passage, fact) if thorough else _say(fact) for passage, fact in zip(telling, told, strict=False)
-        ]
-        thought = f"<think> {' '.join(said)} </think>" if told else ""
+        told = chain[:-1] if missing else chain
+        thought = f"<think> {' '.join(_say(fact) for fact in told)} </think>" if told else ""
         answer = NOTHING if missing else chain[-1].object
         text = " ".join(passage.text for passage in passages)
         return (
@@ -240,12 +233,6 @@ def observation(passages: Sequence[Passage]) -> Piece:
 
 def _say(fact: Fact) -> str:
     return f"{fact.subject}'s {fact.relation} is {fact.object}."
-
-
-def _copied(passage: Passage, fact: Fact) -> str:
-    """The passage up to the end of the fact."""
-    said = _say(fact)
-    return passage.text[: passage.text.index(said) + len(said)]
 
 
 def _tells(passages: Sequence[Passage], fact: Fact) -> bool:

@@ -77,24 +77,30 @@ class Schedule:
             return Turn(iteration + 1, "write", place + 1)
         return Turn(iteration + 1, "solve", place - self.writing_steps + 1)
 
+    def last(self, phase: Phase, step: int) -> int:
+        """The last step of a phase among the first `step` steps; 0 if it has had none yet."""
+        return next((number for number in range(step, 0, -1) if self.turn(number).phase == phase), 0)
+
 
 @dataclass(slots=True)
 class DrZero:
     """One step of Dr. Zero; `systems.training.TrainingLoop` repeats it.
 
-    `solving` trains the solver on given questions. `proposer_update` is None where the proposer is frozen: its phase
-    then only measures. `restart_solver` gives the solver a fresh optimizer, `publish_proposer` hands the proposer's new
-    weights to its sampler.
+    `play` trains the proposer, `writing` is how it then writes, and `solving` trains the solver on given questions.
+    `proposer_update` is None where the proposer is frozen: its phase then only measures. `publish_proposer` hands the
+    proposer's new weights to its sampler; `restart_solver` gives the solver a fresh optimizer in every iteration (None:
+    it keeps its own).
     """
 
     schedule: Schedule
     play: SelfPlay
+    writing: SelfPlay
     tasks: TaskSource[Passage]
     written_tasks: TaskSource[Passage]
     solving: SearchR1
     proposer_update: Update | None
     publish_proposer: Callable[[int], None]
-    restart_solver: Callable[[], None]
+    restart_solver: Callable[[], None] | None
     questions: QuestionLog
     trajectories: TrajectoryWriter
     proposals_per_step: int
@@ -136,10 +142,10 @@ class DrZero:
         """Write questions for the solver: of every passage the best one."""
         started, stages, count = perf_counter(), Stages(), self.passages_per_writing_step
         tasks = self.written_tasks(self._drawn(turn) * count, count, f"{step:06d}")
-        episodes = await self.play(tasks, f"step-{step:06d}", solve=False, stages=stages)
+        episodes = await self.writing(tasks, f"step-{step:06d}", solve=False, stages=stages)
         self._record(step, episodes)
         first = step - turn.number + 1
-        written = best_questions(episodes, self.questions.read(first, step - 1), self.play.near_duplicates)
+        written = best_questions(episodes, self.questions.read(first, step - 1), self.writing.near_duplicates)
         self.questions.append(step, written)
         metrics = selfplay_metrics(episodes, oracle=self.oracle, metric=self.play.metric)
         metrics["selfplay/written"] = float(len(written))
@@ -147,7 +153,7 @@ class DrZero:
 
     async def _solve(self, step: int, turn: Turn) -> StepReport:
         """A step of the solver on the iteration's questions."""
-        if turn.number == 1:
+        if turn.number == 1 and self.restart_solver is not None:
             self.restart_solver()
         if self._solving is None or self._solving[0] != turn.iteration:
             self._solving = turn.iteration, self._begin_solving(step, turn)

@@ -59,7 +59,7 @@ class TinyRecipe:
         return json.dumps(asdict(self), sort_keys=True)
 
 
-_READER = Mixture(solve=0.20, propose=0.14, trace=0.24, read=0.40, copy=0.02, thorough=1.0)
+_READER = Mixture(solve=0.22, propose=0.16, trace=0.24, read=0.36, copy=0.02, read_retrieved=0.75)
 VARIANTS: Mapping[str, Mixture] = {
     "default": Mixture(),
     "reader": _READER,

@@ -1,0 +1,205 @@
+"""Writing questions from a corpus: proposed, filtered, verified, and tried by a solver."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+from rich.console import Console
+
+from evoseek.assemble.agent import Agent, open_index
+from evoseek.assemble.selfplay import answer_tasks, load_players, make_play, passage_tasks
+from evoseek.config import Config
+from evoseek.corpus.question_file import QuestionFile, Reached, open_question_file
+from evoseek.errors import ConfigError, EvoseekError
+from evoseek.learner.checkpoint import Checkpoint
+from evoseek.report.printable import say
+from evoseek.report.proposals import VALID, WritingProgress, failed, fates_table
+from evoseek.search.lexical import LexicalIndex
+from evoseek.selfplay.duplicates import NearDuplicates
+from evoseek.selfplay.episode import SelfPlay
+from evoseek.selfplay.filters import Rejection
+from evoseek.systems.interrupt import stop_on_interrupt
+from evoseek.types import Episode, Invalid, Question, Scored
+
+PROPOSALS_PER_QUESTION = 20  # made at most for each question that is asked for, unless said otherwise
+STOPPING = "Stopping after this batch. Press Ctrl-C again to abort at once: what is written stays."
+
+
+def propose(
+    config: Config,
+    checkpoint: Checkpoint | None,
+    out: Path,
+    *,
+    count: int,
+    max_proposals: int | None,
+    console: Console,
+) -> bool:
+    """Write `count` questions to `out`, or go on with a file that was begun with the same settings.
+
+    Ends earlier when `max_proposals` were made (counted in whole batches; 20 a question if None), and says so. Returns
+    False if Ctrl-C ended it. Raises EvoseekError; also if not one question came of all proposals.
+    """
+    writing = Writing.load(config, checkpoint, say=lambda text: say(console, text))
+    most = PROPOSALS_PER_QUESTION * count if max_proposals is None else max_proposals
+    origin = {"path": str(checkpoint.directory), "step": checkpoint.step} if checkpoint else {}
+    with (
+        open_question_file(out, {**config.resolved(), "checkpoint": origin}) as file,
+        stop_on_interrupt(lambda: say(console, STOPPING)) as interrupted,
+        WritingProgress(console, count) as progress,
+    ):
+        written = asyncio.run(writing.fill(file, count, most, should_stop=interrupted, progress=progress))
+    counts = file.reached.counts
+    if counts:
+        console.print(fates_table(counts))
+    if interrupted() and written < count:
+        say(console, f"Stopped with {written} of {count} questions in {out}. The same command goes on from there.")
+        return False
+    if not written:
+        raise EvoseekError(_nothing(counts))
+    say(console, f"{written} questions in {out}." if written >= count else _too_few(written, count, counts, out))
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """Plays batches of episodes and writes what came of them. `tasks(batch)` gives those of batch number 1, 2, ..."""
+
+    play: SelfPlay
+    tasks: Callable[[int], Sequence[Question]]
+    index: LexicalIndex
+    max_invalid: float
+
+    @classmethod
+    def load(cls, config: Config, checkpoint: Checkpoint | None, *, say: Callable[[str], None]) -> Writing:
+        """All as a config has it, with the policies of a run or else one policy in both roles. Raises EvoseekError."""
+        if config.run.system not in ("dr-zero", "ssp"):
+            raise ConfigError(
+                f"{config.run.system} has no proposer. Give --system dr-zero or ssp (or a run of one of them); the "
+                "policy of another run can be exported with `evoseek export` and given as --model."
+            )
+        index = open_index(config.search.index, setting="search.index")
+        proposer, solver = _players(config, checkpoint)
+        if notice := solver.template_notice():
+            say(notice)
+        return cls.of(config, proposer, solver, index)
+
+    @classmethod
+    def of(cls, config: Config, proposer: Agent, solver: Agent, index: LexicalIndex) -> Writing:
+        """The same with agents and an index that are loaded."""
+        copies, per_batch = config.proposer.per_task, config.selfplay.proposals_per_step
+        if config.run.system == "ssp":
+            tasks = answer_tasks(config, index)
+        else:
+            tasks = passage_tasks(config, proposer, index, purpose="proposing", copies=copies)
+        play = make_play(config, proposer, solver, index, index)
+        return cls(
+            play=replace(play, majority=False),  # a pass rate is about the answer that is written
+            tasks=lambda batch: tasks((batch - 1) * per_batch, per_batch, f"{batch:06d}"),
+            index=index,
+            max_invalid=config.run.max_invalid,
+        )
+
+    async def fill(
+        self,
+        file: QuestionFile,
+        count: int,
+        max_proposals: int,
+        *,
+        should_stop: Callable[[], bool],
+        progress: Callable[[int, Mapping[str, int]], None],
+    ) -> int:
+        """Write until the file holds `count` questions or `max_proposals` were made. Returns how many it holds.
+
+        A batch that was not written is made again by whoever goes on, with the same result: nothing else is kept.
+        """
+        earlier, reached = file.questions(), file.reached
+        written = len(earlier)
+        seen = NearDuplicates(self.play.near_duplicates or 1.0)
+        for question in (*earlier, *reached.spare):
+            seen.is_new(question.text)
+        while written < count and not should_stop():
+            if not reached.spare and sum(reached.counts.values()) >= max_proposals:
+                break
+            if len(reached.spare) < count - written and sum(reached.counts.values()) < max_proposals:
+                reached = await self._batch(reached, seen)
+            ready, spare = reached.spare[: count - written], reached.spare[count - written :]
+            reached = replace(reached, spare=spare)
+            file.append(ready, reached)
+            written += len(ready)
+            progress(written, reached.counts)
+        return written
+
+    async def _batch(self, reached: Reached, seen: NearDuplicates) -> Reached:
+        """One batch further, its questions among the spare ones."""
+        number = reached.batches + 1
+        episodes = await self.play(self.tasks(number), f"batch-{number:06d}")
+        self._check_failures(episodes)
+        counts, found = Counter(reached.counts), list[Question]()
+        for episode in episodes:
+            fate = _fate(episode, seen)
+            counts[fate] += 1
+            if fate == VALID:
+                found.append(self._described(episode))
+        return Reached(number, counts, (*reached.spare, *found))
+
+    def _described(self, episode: Episode) -> Question:
+        """The question with its passages in full, and how the solver did."""
+        question = cast(Question, episode.question)
+        outcomes = episode.solvers.outcomes if episode.solvers else ()
+        right = [outcome.parts[self.play.metric] == 1.0 for outcome in outcomes if isinstance(outcome, Scored)]
+        passages = map(self.index.get, cast("Sequence[str]", question.metadata["evidence"]))
+        evidence = [{"id": passage.id, "title": passage.title, "text": passage.text} for passage in passages]
+        measured = {"pass_rate": sum(right) / len(right), "attempts": len(right), "evidence": evidence}
+        return replace(question, metadata={**question.metadata, **measured})
+
+    def _check_failures(self, episodes: Sequence[Episode]) -> None:
+        failures = [episode.outcome for episode in episodes if isinstance(episode.outcome, Invalid)]
+        if len(failures) <= self.max_invalid * len(episodes):
+            return
+        reason, many = Counter(failure.reason for failure in failures).most_common(1)[0]
+        detail = next(failure.detail for failure in failures if failure.reason == reason)
+        raise EvoseekError(
+            f"{len(failures)} of {len(episodes)} proposals could not be played to their end. The most frequent reason "
+            f"is {reason} ({many}): {detail.rstrip('.') or 'no detail'}. Nothing of this batch was written. Repair "
+            "what failed and give the same command again."
+        )
+
+
+def _players(config: Config, checkpoint: Checkpoint | None) -> tuple[Agent, Agent]:
+    """Who proposes and who solves: of a run of Dr. Zero its two policies, else one policy in both roles."""
+    if checkpoint is not None and config.run.system == "dr-zero":
+        solver, proposer = (Agent.of(config, policy) for policy in load_players(config, checkpoint))
+        return proposer, solver
+    agent = Agent.load(config, checkpoint=checkpoint)
+    return agent, agent
+
+
+def _fate(episode: Episode, seen: NearDuplicates) -> str:
+    """What became of a proposal. A valid question is remembered as one that was seen."""
+    if isinstance(episode.outcome, Invalid):
+        return failed(episode.outcome.reason)
+    if episode.question is None:
+        return str(episode.rejected)
+    return VALID if seen.is_new(episode.question.text) else Rejection.DUPLICATE.value
+
+
+def _nothing(counts: Mapping[str, int]) -> str:
+    reason, many = Counter(counts).most_common(1)[0]
+    return (
+        f"Not one question was written: of {sum(counts.values())} proposals none was valid, most of them ({many}) for "
+        f"the reason {reason}. Give a model whose proposals are valid more often, or loosen what rejects most (the "
+        "settings filters.* and verification.*); --max-proposals N allows more of them."
+    )
+
+
+def _too_few(written: int, count: int, counts: Mapping[str, int], out: Path) -> str:
+    return (
+        f"Only {written} of {count} questions are in {out}: the limit of proposals was reached ({sum(counts.values())} "
+        "were made). The same command with a higher --max-proposals goes on from there; the table says what rejects "
+        "most."
+    )

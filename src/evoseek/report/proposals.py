@@ -1,0 +1,58 @@
+"""How the writing of questions goes, and what became of the proposals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.console import Console
+from rich.table import Table
+
+from evoseek.report.progress import LiveProgress
+from evoseek.selfplay.filters import Rejection
+
+VALID = "valid"
+_FAILED = "failed/"
+_MEANINGS: Mapping[str, str] = {
+    VALID: "a question; those beyond what was asked for are kept for later",
+    Rejection.UNFINISHED: "the proposer did not come to an answer",
+    Rejection.NO_QUESTION: "no question was stated",
+    Rejection.NO_ANSWER: "no answer was stated",
+    Rejection.TOO_SHORT: "fewer words than filters.min_words, or characters than filters.min_characters",
+    Rejection.TOO_LONG: "more characters than filters.max_characters",
+    Rejection.ANSWER_IN_QUESTION: "the question says its own answer",
+    Rejection.NO_SEARCH: "no search was made",
+    Rejection.REPEATED_QUERY: "the same search was made twice",
+    Rejection.OTHER_ANSWER: "the answer is not the one that was given",
+    Rejection.DUPLICATE: "another question is the same, or too much like it",
+    Rejection.UNVERIFIED: "a reader of the proposer's passages does not come to the answer",
+    Rejection.CLOSED_BOOK: "a reader without any passage comes to the answer",
+    Rejection.AMBIGUOUS: "readers come to another answer as often",
+}
+
+
+def failed(reason: str) -> str:
+    """What a proposal counts as that failed for reasons outside of the policies."""
+    return _FAILED + reason
+
+
+def fates_table(counts: Mapping[str, int]) -> Table:
+    """What became of all proposals, the most frequent first."""
+    table = Table("proposals", "", "share", "what it means", title="What became of the proposals")
+    total = sum(counts.values())
+    for fate, count in sorted(counts.items(), key=lambda item: (item[0] != VALID, -item[1], item[0])):
+        meaning = "it could not be played to its end" if fate.startswith(_FAILED) else _MEANINGS[fate]
+        table.add_row(fate, str(count), f"{count / total:.1%}", meaning)
+    return table
+
+
+class WritingProgress(LiveProgress):
+    """To be called after every batch, with how many questions are written and what became of all proposals."""
+
+    def __init__(self, console: Console, count: int) -> None:
+        super().__init__(console, "questions")
+        self._count = count
+
+    def __call__(self, written: int, counts: Mapping[str, int]) -> None:
+        """Show one batch."""
+        total = sum(counts.values())
+        self.show(written, self._count, f"{total} proposals, valid {counts.get(VALID, 0) / total:.1%}")

@@ -1,0 +1,433 @@
+"""Every setting of self-play reaches the object that it is for."""
+
+import asyncio
+import json
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evoseek.assemble.agent import Agent, open_index
+from evoseek.assemble.selfplay import (
+    answer_tasks,
+    load_players,
+    make_play,
+    passage_tasks,
+    sample_passages,
+    selfplay_loop,
+)
+from evoseek.config import load_config
+from evoseek.corpus.oracle import save_world_card
+from evoseek.corpus.questions import save_questions
+from evoseek.corpus.world import World
+from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv
+from evoseek.errors import ConfigError, DataError, SearchIndexError
+from evoseek.loss.clipped import ClippedLoss
+from evoseek.loss.reinforce import ReinforceLoss
+from evoseek.policy.encoding import plain
+from evoseek.policy.load import load_policy
+from evoseek.reward.evidence import EvidenceReward
+from evoseek.rollout.limits import Limits
+from evoseek.runs import RunDirectory
+from evoseek.search.lexical import LexicalIndex
+from evoseek.selfplay.evidence import seen_passages, supporting_passages
+from evoseek.selfplay.filters import RuleFilter
+from evoseek.systems.dr_zero import Schedule
+from evoseek.systems.dspo import DSPO
+from evoseek.types import Passage, Question, Scored, StopReason, ToolCall, Trajectory, TrajectoryGroup
+
+OPTIONS = {
+    "policy.model": "tiny-weak",
+    "search.top_k": 2,
+    "search.attempts": 3,
+    "questions.per_step": 4,
+    "rollout.group_size": 3,
+    "rollout.temperature": 0.75,
+    "rollout.slots": 7,
+    "rollout.max_turns": 4,
+    "rollout.max_tool_calls": 3,
+    "rollout.max_tokens_per_turn": 60,
+    "rollout.max_total_tokens": 400,
+    "rollout.deadline_s": 50.0,
+    "reward.metric": "f1",
+    "algorithm.scale": "none",
+    "algorithm.clip_low": 0.15,
+    "algorithm.clip_high": 0.35,
+    "learner.learning_rate": 1e-5,
+    "learner.warmup_steps": 9,
+    "learner.max_grad_norm": 0.4,
+    "proposer.ratio": [1.0, 0.0, 2.0],
+    "proposer.attempts": 6,
+    "proposer.max_turns": 3,
+    "proposer.max_tokens_per_turn": 50,
+    "proposer.max_source_tokens": 4,
+    "proposer.show_source": False,
+    "proposer.difficulty": "parabolic",
+    "proposer.format_weight": 0.25,
+    "proposer.rejected_reward": -0.5,
+    "proposer.per_task": 2,
+    "proposer.group_by": "task",
+    "proposer.singleton": "drop",
+    "proposer.scale": "none",
+    "proposer.aggregate": "sequence-sum",
+    "filters.min_words": 5,
+    "filters.min_characters": 11,
+    "filters.max_characters": 99,
+    "filters.require_search": True,
+    "filters.repeated_queries": True,
+    "filters.near_duplicates": 0.75,
+    "verification.from_passages": True,
+    "verification.passages": "supporting",
+    "verification.noise_passages": 7,
+    "verification.closed_book": True,
+    "verification.ambiguity": 3,
+    "verification.temperature": 0.5,
+    "selfplay.proposals_per_step": 9,
+    "selfplay.label": "majority",
+    "selfplay.evidence_weight": 0.125,
+    "selfplay.distillation": 0.0625,
+    "evaluation.limit": 2,
+    "evaluation.every": 2,
+    "evaluation.temperature": 0.25,
+    "run.seed": 11,
+    "run.steps": 8,
+    "run.checkpoint_every": 3,
+    "run.keep_checkpoints": 4,
+    "run.max_invalid": 0.2,
+    "run.pause_s": 3.0,
+}
+DR_ZERO = {
+    "proposer.temperature": 0.5,
+    "proposer.learning_rate": 3e-5,
+    "dr_zero.iterations": 2,
+    "dr_zero.proposer_steps": 3,
+    "dr_zero.writing_steps": 1,
+    "dr_zero.solver_steps": 4,
+    "dr_zero.passages_per_writing_step": 5,
+    "dr_zero.questions_per_passage": 3,
+    "dr_zero.writing_temperature": 0.25,
+}
+SSP = {
+    "proposer.temperature": 0.75,
+    "proposer.advantage": "group",
+    "algorithm.mini_batches": 2,
+    "ssp.train": "solver",
+    "ssp.fill": "resample",
+    "ssp.reset_every": 3,
+    "ssp.resample_limit": 2,
+}
+LIMITS = {"max_tool_calls": 3, "max_total_tokens": 400, "deadline_s": 50.0}
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    root = tmp_path_factory.mktemp("places")
+    world = World.generate(3, 200, "train")
+    LexicalIndex.build(root / "index", world.passages())
+    save_world_card(root / "world.json", world)
+    save_questions(root / "q.jsonl", [Question(str(n), "kalo", ("kalo",)) for n in range(4)])
+    return {
+        "search.index": str(root / "index"),
+        "evaluation.path": str(root / "q.jsonl"),
+        "selfplay.world": str(root / "world.json"),
+    }
+
+
+def loop_of(system, directory, options, **more):
+    run = RunDirectory(directory)
+    with run.locked():
+        return selfplay_loop(load_config(system=system, options=options), run, notify=[].append, **more)
+
+
+@pytest.fixture
+def dr_zero(places, tmp_path):
+    return loop_of("dr-zero", tmp_path / "run", places | OPTIONS | DR_ZERO)
+
+
+@pytest.fixture
+def ssp(places, tmp_path):
+    return loop_of("ssp", tmp_path / "run", places | OPTIONS | SSP)
+
+
+@pytest.mark.parametrize(("system", "own"), [("dr-zero", DR_ZERO), ("ssp", SSP)])
+def test_every_option_differs_from_its_default(system, own):
+    defaults = load_config(system=system)
+    same_in_ssp = {"verification.from_passages", "verification.passages", "filters.require_search"}
+    same_in_ssp |= {"filters.repeated_queries", "proposer.group_by", "proposer.aggregate"}
+    for key, value in (OPTIONS | own).items():
+        section, name = key.split(".")
+        if system == "dr-zero" or key not in same_in_ssp:
+            assert getattr(getattr(defaults, section), name) != value, key
+
+
+def check_play(play, system):
+    """What both systems have in common."""
+    assert (play.attempts, play.metric, play.near_duplicates, play.majority) == (6, "f1", 0.75, True)
+    assert play.rules == RuleFilter(5, 11, 99, require_search=True, repeated_queries=True)
+    assert play.evidence is supporting_passages
+    assert isinstance(play.reward, EvidenceReward)
+    assert play.reward._weight == 0.125
+    assert play.solver.limits == Limits(max_turns=4, max_tokens_per_turn=60, **LIMITS)
+    assert play.proposer.limits == Limits(max_turns=3, max_tokens_per_turn=50, **LIMITS)
+    assert (play.solver.temperature, play.solver.seed, play.proposer.seed) == (0.75, 11, 11)
+    assert play.proposer.temperature == (0.75 if system == "ssp" else 0.5)
+    found = asyncio.run(play.proposer.env.tools["search"](ToolCall("search", {"query": "mayor"})))
+    assert len(found.passages) == 2
+    check_worth(play.worth)
+    check_verifier(play.verifier)
+
+
+def check_worth(worth):
+    task = Question("t", "text", (), {"requested": 1, "passage_id": "p"})
+    proposal = Trajectory("p", task, "proposer", (), (), (), StopReason.ANSWERED)
+    solvers = TrajectoryGroup("k", (), tuple(Scored(f1, {"f1": f1}) for f1 in (1.0, 0.5)))
+    assert worth(proposal, rejected="too_short") == Scored(-0.5, {"rejected/too_short": 1.0})
+    outcome = worth(proposal, solvers=solvers)
+    assert outcome.parts["difficulty"] == 1.0  # parabolic; by exact match nothing would be right
+    assert "format" in outcome.parts
+
+
+def check_verifier(verifier):
+    assert (verifier.from_passages, verifier.noise_passages, verifier.closed_book) == (True, 7, True)
+    assert (verifier.ambiguity, verifier.seed, verifier.correct.metric) == (3, 11, "f1")
+    reader = verifier.reader([Passage("a#0", "a", "kalo", "kalo 's mayor is meri .")])
+    assert reader.limits == Limits(max_turns=1, max_tokens_per_turn=60, **LIMITS)
+    assert (reader.temperature, reader.env.role, dict(reader.env.tools)) == (0.5, "reader", {})
+
+
+def check_loop(loop, steps):
+    assert (loop.start, loop.steps, loop.checkpoint_every, loop.max_invalid, loop.pause_s) == (0, steps, 3, 0.2, 3.0)
+    assert loop.checkpoints.keep_last == 4
+
+
+def check_learner(learner, rate, temperature):
+    assert {group["lr"] for group in learner.optimizer.param_groups} == {rate}
+    assert (learner.warmup_steps, learner.max_grad_norm) == (9, 0.4)
+    assert learner.forward.temperature == temperature
+
+
+def test_every_option_reaches_its_object_in_dr_zero(dr_zero):
+    system = dr_zero.system
+    check_play(system.play, "dr-zero")
+    assert system.schedule == Schedule(2, 3, 1, 4)
+    check_loop(dr_zero, 8)  # run.steps; the phases would be 16
+    assert isinstance(system.play.proposer.env, PassageProposerEnv)
+    assert system.writing.proposer.temperature == 0.25
+    assert (system.proposals_per_step, system.passages_per_writing_step, system.group_by) == (9, 5, "task")
+    assert (system.tasks.copies, system.written_tasks.copies) == (2, 3)
+    assert tuple(system.tasks.ratio) == (1.0, 0.0, 2.0)
+    assert system.tasks.seed != system.written_tasks.seed
+    assert system.oracle is not None
+
+    update = system.proposer_update
+    check_learner(update.learner, 3e-5, 0.5)
+    assert update.learner.loss == ReinforceLoss("sequence-sum")
+    assert update.credit([1.0, 0.0, 5.0], ["a", "a", "b"]) == [0.5, -0.5, None]
+    solving = system.solving
+    assert (solving.questions_per_step, solving.rollouts.group_size, solving.rollouts.temperature) == (4, 3, 0.75)
+    assert solving.rollouts.reward is system.play.reward
+    check_learner(solving.update.learner, 1e-5, 0.75)
+    assert solving.update.learner.loss == ClippedLoss(0.15, 0.35)
+    assert solving.update.distillation.coefficient == 0.0625
+    assert system.restart_solver.__self__ is solving.update.learner
+    assert dr_zero.checkpoints.parts.keys() == {"policy", "proposer"}
+    assert solving.update.learner.model is not update.learner.model
+    assert system.play.solver.sampler is solving.rollouts.sampler
+    assert system.play.solver.sampler is not system.play.proposer.sampler
+    assert system.play.verifier.reader([]).sampler is system.play.solver.sampler
+
+
+def test_every_option_reaches_its_object_in_ssp(ssp):
+    system = ssp.system
+    check_play(system.play, "ssp")
+    check_loop(ssp, 8)
+    assert isinstance(system.play.proposer.env, AnswerProposerEnv)
+    assert (system.proposals_per_step, system.group_by, system.seed) == (9, "task", 11)
+    assert (system.trained, system.fill, system.reset_every, system.resample_limit) == (("solver",), "resample", 3, 2)
+    assert (system.tasks.copies, tuple(system.tasks.ratio)) == (2, (1.0, 0.0, 2.0))
+    assert system.oracle is not None
+    update = system.update
+    assert (update.mini_batches, update.seed) == (2, 11)
+    check_learner(update.learner, 1e-5, 0.75)
+    assert update.roles["proposer"].loss == ReinforceLoss("sequence-sum")
+    assert update.roles["solver"].loss == ClippedLoss(0.15, 0.35)
+    proposing, solving = (update.roles[name].samples.__self__ for name in ("proposer", "solver"))
+    assert proposing.credit([1.0, 0.0, 5.0], ["a", "a", "b"]) == [0.5, -0.5, None]
+    assert solving.credit([1.0, 0.0, 5.0], ["a", "a", "b"]) == [0.5, -0.5, 0.0]
+    assert (proposing.distillation, solving.distillation.coefficient) == (None, 0.0625)
+    assert proposing.learner is solving.learner is update.learner
+    assert system.play.solver.sampler is system.play.proposer.sampler
+    assert ssp.checkpoints.parts.keys() == {"policy"}
+
+
+def test_what_is_off_by_default_is_not_there(places, tmp_path):
+    play = loop_of("dr-zero", tmp_path / "a", {"search.index": places["search.index"]}).system.play
+    assert (play.verifier, play.evidence, play.majority) == (None, seen_passages, False)
+    assert not isinstance(play.reward, EvidenceReward)
+    loop = loop_of("dr-zero", tmp_path / "b", {"search.index": places["search.index"], "proposer.frozen": True})
+    assert loop.system.proposer_update is None
+    assert loop.system.solving.update.distillation is None
+    assert (loop.evaluate, loop.system.oracle, loop.steps) == (None, None, 3 * (5 + 2 + 15))
+    assert loop.system.writing is loop.system.play
+    raw = loop_of("ssp", tmp_path / "c", {"search.index": places["search.index"]}).system
+    assert raw.trained == ("proposer", "solver")
+    assert raw.update.roles["proposer"].samples.__self__.credit([0.5, None], ["a", "b"]) == [0.5, None]
+
+
+def test_a_filter_on_groups_makes_the_solvers_phase_dspo(places, tmp_path):
+    settings = {"search.index": places["search.index"], "algorithm.filter_limit": 3}
+    solving = loop_of("dr-zero", tmp_path / "run", settings).system.solving
+    assert isinstance(solving, DSPO)
+    assert solving.limit == 3
+
+
+def test_an_engine_that_is_handed_in_is_searched_by_both_roles(places, tmp_path):
+    class Echo:
+        is_local = True
+
+        async def search(self, queries, k):
+            return [[Passage("e#0", "e", "echo", query)] for query in queries]
+
+    for system in ("dr-zero", "ssp"):
+        settings = {"search.index": places["search.index"]}
+        play = loop_of(system, tmp_path / system, settings, engine=Echo()).system.play
+        for player in (play.proposer, play.solver):
+            found = asyncio.run(player.env.tools["search"](ToolCall("search", {"query": "kalo"})))
+            assert [passage.title for passage in found.passages] == ["echo"]
+
+
+def test_dr_zero_is_examined_before_while_the_solver_learns_and_at_the_end_of_that(dr_zero, monkeypatch):
+    """Every second step of the phase of four, and its last one; two questions at a temperature of their own."""
+    asked = []
+
+    async def note(questions, **options):
+        asked.append((len(questions), options["temperature"]))
+        return type("Nothing", (), {"metrics": lambda self: {"eval/reward": 1.0}})()
+
+    monkeypatch.setattr("evoseek.assemble.agent.evaluate", note)
+    assert [step for step in range(17) if asyncio.run(dr_zero.evaluate(step))] == [0, 6, 8, 14, 16]
+    assert set(asked) == {(2, 0.25)}
+    assert dr_zero.evaluate_every == 1
+
+
+def test_ssp_is_examined_every_so_many_steps(ssp):
+    assert ssp.evaluate_every == 2
+
+
+def test_two_adapters_share_one_model(places):
+    settings = {"search.index": places["search.index"], "lora.rank": 2}
+    solver, proposer = load_players(load_config(system="dr-zero", options=settings), None)
+    assert solver.model is proposer.model
+    assert (solver.adapter, proposer.adapter) == ("policy", "proposer")
+    solver, proposer = load_players(load_config(system="dr-zero"), None)
+    assert solver.model is not proposer.model
+
+
+def test_a_source_passage_is_cut_and_its_end_is_not_shown(places):
+    config = load_config(system="dr-zero", options={"proposer.max_source_tokens": 3, **places})
+    agent, index = Agent.of(config, load_policy("tiny")), open_index(places["search.index"], setting="search.index")
+    (cut, *_) = passage_tasks(config, agent, index, purpose="training", copies=1)(0, 5, "k")
+    whole = index.get(str(cut.metadata["passage_id"]))
+    shown = str(cut.metadata["text"])
+    assert len(agent.policy.tokenizer.encode(shown, add_special_tokens=False)) == 3
+    assert whole.text.casefold().startswith(shown[:3].casefold())
+    assert cut.text == f"{whole.title}\n{shown}"
+    play = make_play(config, agent, agent, index, index)
+    (message,) = play.proposer.env.messages(cut)
+    assert plain(message.content).endswith(shown)
+    free = load_config(system="dr-zero", options=places)
+    (task, *_) = passage_tasks(free, agent, index, purpose="training", copies=1)(0, 5, "k")
+    assert task.metadata["text"] == whole.text  # as it stands in the corpus, letter case and all
+
+
+def test_answers_are_those_that_lead_somewhere_and_no_further_than_asked(places):
+    """What is asked for is drawn by the ratio; an answer that leads less far gives way to one that does."""
+    config = load_config(system="ssp", options={**places, "proposer.ratio": [1, 0, 3]})
+    index = open_index(places["search.index"], setting="search.index")
+    source = answer_tasks(config, index)
+    leads = {lead.answer: lead.searches for lead in source.pool}
+    assert set(leads.values()) <= {1, 2, 3}
+    tasks = source(0, 400, "k")
+    requested = Counter(task.metadata["requested"] for task in tasks)
+    assert all(task.metadata["requested"] <= leads[task.text] for task in tasks)
+    assert all(task.golden_answers == (task.text,) for task in tasks)
+    assert requested[3] / 400 == pytest.approx(0.75, abs=0.09)
+    assert source(0, 400, "k") == tasks
+
+
+def test_answers_of_a_file(places, tmp_path):
+    index = open_index(places["search.index"], setting="search.index")
+    mined = answer_tasks(load_config(system="ssp", options=places), index).pool
+    file = tmp_path / "answers.jsonl"
+    chosen = [mined[0].answer, mined[5].answer]
+    file.write_text("".join(json.dumps({"answer": answer}) + "\n" for answer in [*chosen, "no such name"]))
+    given = answer_tasks(load_config(system="ssp", options={**places, "ssp.answers": str(file)}), index).pool
+    assert [lead.answer for lead in given] == chosen
+
+
+def test_answers_that_lead_nowhere_are_refused(places, tmp_path):
+    file = tmp_path / "answers.jsonl"
+    file.write_text('{"answer": "no such name"}\n')
+    options = {"search.index": places["search.index"], "ssp.answers": str(file)}
+    with pytest.raises(ConfigError, match=r"None of 1 answers .*answers\.jsonl.*ssp\.answers=FILE"):
+        loop_of("ssp", tmp_path / "run", options)
+    assert not (tmp_path / "run" / "config.json").exists()
+
+
+@given(st.integers(0, 40), st.integers(1, 20), st.integers(0, 3))
+def test_a_pool_is_all_passages_or_a_sample_without_repetition(count, most, seed):
+    passages = [Passage(f"{n}", f"{n}", "", "") for n in range(count)]
+    pool = sample_passages(iter(passages), most, seed)
+    assert len(pool) == len({passage.id for passage in pool}) == min(count, most)
+    assert {passage.id for passage in pool} <= {passage.id for passage in passages}
+    if count <= most:
+        assert pool == passages
+    assert pool == sample_passages(iter(passages), most, seed)
+
+
+def test_every_passage_has_the_same_chance_to_be_in_the_pool():
+    """Ten of 30, 600 times: each 200 times, within four standard errors."""
+    passages = [Passage(f"{n}", f"{n}", "", "") for n in range(30)]
+    drawn = Counter(passage.id for seed in range(600) for passage in sample_passages(passages, 10, seed))
+    assert all(abs(drawn[f"{n}"] - 200) <= 4 * (600 * (1 / 3) * (2 / 3)) ** 0.5 for n in range(30))
+
+
+@pytest.mark.parametrize(
+    ("system", "options", "words"),
+    [
+        ("dr-zero", {"algorithm.advantage": "gae"}, "without a critic"),
+        ("ssp", {"proposer.temperature": 0.5}, r"proposer\.temperature is 0\.5 and rollout\.temperature 1\.0"),
+        ("ssp", {"algorithm.filter_limit": 2}, r"filter_limit is 2, but ssp"),
+        ("dr-zero", {"policy.dtype": "bfloat16"}, "trained in float32"),
+        ("dr-zero", {"algorithm.loss": "reinforce", "algorithm.mini_batches": 2}, "mini_batches is 2"),
+        ("dr-zero", {"search.index": ""}, r"set search\.index"),
+        ("dr-zero", {"rollout.max_total_tokens": 10**6}, "made for at most"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused_before_anything_is_written(
+    places, tmp_path, system, options, words
+):
+    with pytest.raises(ConfigError, match=words):
+        loop_of(system, tmp_path / "run", {"search.index": places["search.index"], **options})
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["lock"]
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"search.index": "nowhere"}, SearchIndexError),
+        ({"selfplay.world": "nowhere/world.json"}, DataError),
+        ({"evaluation.path": "nowhere.jsonl"}, DataError),
+    ],
+)
+def test_files_that_are_not_there_are_named(places, tmp_path, options, error):
+    with pytest.raises(error, match="nowhere"):
+        loop_of("dr-zero", tmp_path / "run", {"search.index": places["search.index"], **options})
+    assert not (tmp_path / "run" / "config.json").exists()
+
+
+def test_a_run_that_was_begun_otherwise_is_not_gone_on_with(places, tmp_path):
+    loop_of("dr-zero", tmp_path / "run", {"search.index": places["search.index"]})
+    with pytest.raises(ConfigError, match=r"proposer\.attempts was 5, now 4"):
+        loop_of("dr-zero", tmp_path / "run", {"search.index": places["search.index"], "proposer.attempts": 4})

@@ -1,0 +1,39 @@
+"""What became of proposals, and how their writing goes."""
+
+from io import StringIO
+
+from rich.console import Console
+
+from evoseek.report.proposals import VALID, WritingProgress, failed, fates_table
+from evoseek.selfplay.filters import Rejection
+
+
+def printed(counts):
+    console = Console(file=StringIO(), width=150)
+    console.print(fates_table(counts))
+    return console.file.getvalue()
+
+
+def test_the_valid_come_first_then_the_most_frequent_with_shares_of_all():
+    text = printed({Rejection.TOO_SHORT: 3, VALID: 1, Rejection.UNFINISHED: 6})
+    lines = [line for line in text.splitlines() if "%" in line]
+    assert [line.split()[1] for line in lines] == ["valid", "unfinished", "too_short"]
+    assert [line.split()[3] for line in lines] == ["1", "6", "3"]
+    assert [line.split()[5] for line in lines] == ["10.0%", "60.0%", "30.0%"]
+
+
+def test_every_fate_has_a_meaning():
+    for fate in (VALID, *Rejection, failed("tool_failed")):
+        (line,) = [line for line in printed({str(fate): 1}).splitlines() if "100.0%" in line]
+        assert len(line.split("100.0%")[1].split()) > 3
+
+
+def test_off_a_terminal_every_batch_is_a_line():
+    console = Console(file=StringIO(), width=60)
+    with WritingProgress(console, 20) as progress:
+        progress(3, {VALID: 4, "unfinished": 4})
+        progress(20, {VALID: 24, "unfinished": 8})
+    assert console.file.getvalue().splitlines() == [
+        "questions 3/20  8 proposals, valid 50.0%",
+        "questions 20/20  32 proposals, valid 75.0%",
+    ]

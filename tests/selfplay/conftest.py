@@ -1,0 +1,120 @@
+"""Self-play on a stage: all players say what a table says, by the ids of their trajectories."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import pytest
+
+from evoseek.env.prompts import load_prompts
+from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv
+from evoseek.env.reader import ReaderEnv
+from evoseek.env.solver import SolverEnv
+from evoseek.errors import SamplerError, ToolError
+from evoseek.policy.scripted import ScriptedSampler
+from evoseek.policy.tags import TagRenderer
+from evoseek.policy.tiny_tokenizer import tiny_tokenizer
+from evoseek.protocols import Environment
+from evoseek.reward.functions import AnswerReward
+from evoseek.reward.proposer import ProposerReward
+from evoseek.rollout.limits import Limits
+from evoseek.rollout.player import Player
+from evoseek.selfplay.episode import SelfPlay
+from evoseek.selfplay.filters import RuleFilter
+from evoseek.selfplay.verify import Verifier
+from evoseek.types import Completion, Passage, SampleRequest, ToolCall, ToolResult
+
+TOKENIZER = tiny_tokenizer()
+Turns = Sequence[str]
+Delay = Callable[[str], int]
+
+
+class Library:
+    """The tool `search`: one passage for every query, titled by it. The query `down` fails, `hang` never comes back."""
+
+    name = "search"
+    schema: ClassVar = {"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}
+
+    def __init__(self, delay: Delay) -> None:
+        self.delay = delay
+
+    async def __call__(self, call: ToolCall) -> ToolResult:
+        query = str(call.arguments["query"])
+        for _ in range(self.delay(query)):
+            await asyncio.sleep(0)
+        if query == "down":
+            raise ToolError("the engine is down")
+        if query == "hang":
+            await asyncio.Event().wait()
+        passage = Passage(f"{query}#0", query, query, f"{query} 's mayor is meri .")
+        return ToolResult(call, passage.text, (passage,))
+
+
+class Cast(ScriptedSampler):
+    """What each trajectory says, by its id without the key. Who is not in the table fails; an exception is raised."""
+
+    def __init__(self, table: Mapping[str, Turns | Exception], delay: Delay) -> None:
+        super().__init__(self._say, TOKENIZER, logprob=-0.5)
+        self.table, self.delay = table, delay
+
+    async def sample(self, request: SampleRequest) -> Completion:
+        for _ in range(self.delay(f"{request.trajectory_id}/{request.turn}")):
+            await asyncio.sleep(0)
+        return await super().sample(request)
+
+    def _say(self, request: SampleRequest) -> str:
+        name = request.trajectory_id.partition("/")[2]
+        turns = self.table.get(name)
+        if isinstance(turns, Exception):
+            raise turns
+        if turns is None or request.turn >= len(turns):
+            raise SamplerError(f"{name} has no turn {request.turn}")
+        return turns[request.turn]
+
+
+@dataclass
+class Stage:
+    """`stage(table)` gives the episodes' player; `shown` are the passages that each reader was given."""
+
+    sampler: Cast = field(init=False)
+    shown: list[tuple[Passage, ...]] = field(default_factory=list)
+
+    def __call__(
+        self,
+        table: Mapping[str, Turns | Exception],
+        *,
+        delay: Delay = lambda _: 0,
+        verify: Mapping[str, object] | None = None,
+        backwards: bool = False,
+        worth: ProposerReward | None = None,
+        attempts: int = 2,
+        **options: object,
+    ) -> SelfPlay:
+        """Proposers work from passages or, if `backwards`, from answers; a verifier checks what `verify` switches."""
+        self.sampler = Cast(table, delay)
+        tools, prompts = [Library(delay)], load_prompts("tiny")
+        proposer = AnswerProposerEnv if backwards else PassageProposerEnv
+        verifier = None if verify is None else Verifier(self.reader, AnswerReward(), 0, **verify)
+        return SelfPlay(
+            proposer=self.player(proposer(tools, prompts)),
+            solver=self.player(SolverEnv(tools, prompts)),
+            rules=RuleFilter(),
+            reward=AnswerReward(),
+            worth=worth or ProposerReward(),
+            attempts=attempts,
+            verifier=verifier,
+            **options,
+        )
+
+    def reader(self, passages: Sequence[Passage]) -> Player:
+        self.shown.append(tuple(passages))
+        return self.player(ReaderEnv(passages, load_prompts("tiny")))
+
+    def player(self, env: Environment) -> Player:
+        return Player(env, TagRenderer(TOKENIZER), self.sampler, Limits(), temperature=1.0, seed=0)
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()

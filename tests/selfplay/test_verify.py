@@ -1,0 +1,216 @@
+"""Verification with readers that say what a table says: which switch rejects what, and what is no verdict at all."""
+
+import asyncio
+from collections.abc import Sequence
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evoseek.env.prompts import load_prompts
+from evoseek.env.reader import ReaderEnv
+from evoseek.errors import SamplerError, ToolError
+from evoseek.policy.scripted import ScriptedSampler
+from evoseek.policy.tags import TagRenderer
+from evoseek.policy.tiny_tokenizer import tiny_tokenizer
+from evoseek.reward.functions import AnswerReward
+from evoseek.rollout.limits import Limits
+from evoseek.rollout.player import Player
+from evoseek.selfplay.filters import Rejection
+from evoseek.selfplay.verify import Verdict, Verifier
+from evoseek.types import Invalid, Passage, Question, SampleRequest, Scored, StopReason, Trajectory
+
+TOKENIZER = tiny_tokenizer()
+QUESTION = Question("t0", "who is the mayor of kalo ?", ("meri",))
+RIGHT, WRONG, OTHER, SILENT, FAILS = "meri", "tolu", "vesu", None, "fails"
+
+
+def passage(name: str) -> Passage:
+    return Passage(f"{name}#0", name, name, f"{name} 's mayor is meri .")
+
+
+OWN = (passage("kalo"), passage("nida"))
+OTHERS = tuple(passage(name) for name in ("tolu", "vesu", "zumi", "lina", "koro", "mapi"))
+
+
+class Readers:
+    """Readers who answer by the end of their id; None is no answer, FAILS a failing sampler. What they saw is kept."""
+
+    def __init__(self, tokens: int = 4096, **answers: str | None) -> None:
+        self.limits = Limits(max_turns=1, max_tokens_per_turn=20, max_total_tokens=tokens)
+        self.answers = {name.replace("_", "-"): answer for name, answer in answers.items()}
+        self.shown: list[tuple[Passage, ...]] = []
+        self.sampler = ScriptedSampler(self.say, TOKENIZER)
+
+    def say(self, request: SampleRequest) -> str:
+        answer = self.answers[request.trajectory_id.rpartition("/")[2]]
+        if answer is FAILS:
+            raise SamplerError("out of memory")
+        return "<think> so </think>" if answer is None else f"<answer> {answer} </answer>"
+
+    def __call__(self, passages: Sequence[Passage]) -> Player:
+        self.shown.append(tuple(passages))
+        env = ReaderEnv(passages, load_prompts("tiny"))
+        return Player(env, TagRenderer(TOKENIZER), self.sampler, self.limits, temperature=0.0, seed=0)
+
+
+def verdict_of(readers: Readers, *, others: Sequence[Passage] = OTHERS, key: str = "k", **switches: object) -> Verdict:
+    settings = {"from_passages": False, "seed": 0, **switches}
+    verifier = Verifier(readers, settings.pop("correct", AnswerReward()), **settings)
+    return asyncio.run(verifier(QUESTION, OWN, others, key))
+
+
+@pytest.mark.parametrize(("answer", "rejected"), [(RIGHT, Rejection.CLOSED_BOOK), (WRONG, None), (SILENT, None)])
+def test_what_is_answered_without_a_passage_is_rejected(answer: str | None, rejected: Rejection | None) -> None:
+    readers = Readers(closed_book=answer)
+    verdict = verdict_of(readers, closed_book=True)
+    assert (verdict.rejected, verdict.failure, readers.shown) == (rejected, None, [()])
+    assert [reading.id for reading in verdict.readings] == ["k/closed-book"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "rejected"),
+    [
+        (RIGHT, None),
+        ("the Meri .", None),
+        (WRONG, Rejection.UNVERIFIED),
+        ("", Rejection.UNVERIFIED),
+        (SILENT, Rejection.UNVERIFIED),
+    ],
+)
+def test_what_is_not_answered_from_the_passages_is_rejected_and_no_answer_verifies_nothing(
+    answer: str | None, rejected: Rejection | None
+) -> None:
+    verdict = verdict_of(Readers(reading_0=answer), from_passages=True)
+    assert (verdict.rejected, verdict.failure) == (rejected, None)
+    assert [reading.id for reading in verdict.readings] == ["k/reading-0"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "is_ambiguous"),
+    [
+        ((RIGHT, RIGHT, RIGHT), False),
+        ((RIGHT, RIGHT, WRONG), False),
+        ((RIGHT, WRONG, OTHER), True),  # each as often as the right one
+        ((RIGHT, WRONG, SILENT), True),
+        ((WRONG, RIGHT, WRONG), True),
+        ((WRONG, RIGHT, "the Tolu"), True),  # one answer, in normal form
+        ((WRONG, WRONG, WRONG), True),
+        ((RIGHT, SILENT, SILENT), False),  # silence is no other answer
+        ((RIGHT, "", "the"), False),
+        ((SILENT, SILENT, SILENT), False),
+        ((RIGHT, WRONG), True),
+        ((RIGHT,), False),
+        ((WRONG,), True),
+    ],
+)
+def test_another_answer_as_frequent_as_the_right_one_makes_a_question_ambiguous(
+    answers: tuple[str | None, ...], is_ambiguous: bool
+) -> None:
+    readers = Readers(**{f"reading_{number}": answer for number, answer in enumerate(answers)})
+    verdict = verdict_of(readers, ambiguity=len(answers))
+    assert (verdict.rejected is Rejection.AMBIGUOUS) == is_ambiguous
+    assert is_ambiguous or verdict.rejected is None
+    assert len(readers.shown) == len(answers)
+
+
+@pytest.mark.parametrize(
+    ("closed", "answers", "rejected"),
+    [
+        (WRONG, (RIGHT, RIGHT, WRONG), None),
+        (RIGHT, (RIGHT, RIGHT, RIGHT), Rejection.CLOSED_BOOK),
+        (RIGHT, (WRONG, WRONG, WRONG), Rejection.CLOSED_BOOK),
+        (WRONG, (WRONG, RIGHT, RIGHT), Rejection.UNVERIFIED),
+        (WRONG, (SILENT, SILENT, SILENT), Rejection.UNVERIFIED),
+        (WRONG, (RIGHT, WRONG, WRONG), Rejection.AMBIGUOUS),
+    ],
+)
+def test_all_checks_together_share_their_readings_and_give_the_first_reason(
+    closed: str, answers: tuple[str | None, ...], rejected: Rejection | None
+) -> None:
+    readers = Readers(closed_book=closed, **{f"reading_{number}": answer for number, answer in enumerate(answers)})
+    verdict = verdict_of(readers, closed_book=True, from_passages=True, ambiguity=3)
+    assert verdict.rejected is rejected
+    assert [reading.id for reading in verdict.readings] == [
+        *("k/closed-book", "k/reading-0", "k/reading-1", "k/reading-2")
+    ]
+
+
+@pytest.mark.parametrize("switches", list(product([False, True], [False, True], [0, 1, 3])))
+def test_every_combination_of_switches_makes_just_the_readings_that_it_needs(switches: tuple[bool, bool, int]) -> None:
+    closed_book, from_passages, ambiguity = switches
+    readers = Readers(closed_book=WRONG, reading_0=RIGHT, reading_1=RIGHT, reading_2=RIGHT)
+    verdict = verdict_of(readers, closed_book=closed_book, from_passages=from_passages, ambiguity=ambiguity)
+    assert verdict.rejected is None
+    assert len(verdict.readings) == closed_book + max(from_passages, ambiguity)
+
+
+@pytest.mark.parametrize("failing", ["closed_book", "reading_0", "reading_2"])
+@pytest.mark.parametrize("others", [RIGHT, WRONG])
+def test_a_reading_that_failed_rejects_nothing_and_verifies_nothing(failing: str, others: str) -> None:
+    """Whatever the other readers say: even where they suffice to reject, a failure is no verdict."""
+    answers = {"closed_book": others, "reading_0": others, "reading_1": others, "reading_2": others, failing: FAILS}
+    verdict = verdict_of(Readers(**answers), closed_book=True, from_passages=True, ambiguity=3)
+    assert verdict.rejected is None
+    assert verdict.failure == Invalid(StopReason.SAMPLER_FAILED, "out of memory")
+    assert len(verdict.readings) == 4
+
+
+def test_a_reward_that_cannot_be_had_is_a_failure_as_well() -> None:
+    async def judge(trajectory: Trajectory) -> Scored:
+        raise ToolError("no judge")
+
+    verdict = verdict_of(Readers(reading_0=RIGHT), from_passages=True, correct=judge)
+    assert (verdict.rejected, verdict.failure) == (None, Invalid(StopReason.REWARD_FAILED, "no judge"))
+
+
+ids = st.lists(st.sampled_from([one.id for one in (*OWN, *OTHERS)]), max_size=12)
+PASSAGES = {one.id: one for one in (*OWN, *OTHERS)}
+
+
+@given(ids, st.integers(0, 8), st.integers(1, 3), st.text("ab", max_size=3))
+def test_noise_is_of_others_never_of_ones_own_and_follows_from_the_id(
+    found: list[str], noise: int, readings: int, key: str
+) -> None:
+    others = [PASSAGES[name] for name in found]
+    silent = {f"reading_{number}": SILENT for number in range(readings)}
+
+    def shown(**more: object) -> list[tuple[Passage, ...]]:
+        readers = Readers(**silent)
+        verdict_of(readers, others=others, ambiguity=readings, noise_passages=noise, **{"key": key, **more})
+        return readers.shown
+
+    unrelated = set(found) - {one.id for one in OWN}
+    for passages in shown():
+        names = [one.id for one in passages]
+        assert len(names) == len(set(names)) == 2 + min(noise, len(unrelated))
+        assert set(names) >= {one.id for one in OWN}
+        assert set(names) <= unrelated | {one.id for one in OWN}
+    assert shown() == shown()
+
+
+def test_readings_differ_in_order_and_noise_and_so_do_seeds_and_questions() -> None:
+    def shown(**more: object) -> list[tuple[Passage, ...]]:
+        readers = Readers(**{f"reading_{number}": RIGHT for number in range(8)})
+        verdict_of(readers, ambiguity=8, noise_passages=3, **more)
+        return readers.shown
+
+    one = shown()
+    assert len(set(one)) == 8
+    assert len({frozenset(passages) for passages in one}) > 1
+    assert one != shown(seed=1)
+    assert one != shown(key="l")
+
+
+@pytest.mark.parametrize("shown", range(2, 9))
+def test_what_there_is_no_room_for_is_left_out_noise_first(shown: int) -> None:
+    """A question must not end a training because its proposer, or others, found long passages. All are of equal length
+    here, and a turn takes 20 tokens."""
+    env = ReaderEnv([*OWN, *OTHERS][:shown], load_prompts("tiny"))
+    room = len(TagRenderer(TOKENIZER).render_prompt(env.messages(QUESTION))) + 20
+    for tokens, count in ((room, shown), (room - 1, shown - 1)):
+        readers = Readers(tokens, reading_0=RIGHT)
+        assert verdict_of(readers, from_passages=True, noise_passages=6).rejected is None
+        assert len(readers.shown[-1]) == count
+        assert len({*readers.shown[-1]} & {*OWN}) == min(count, 2)

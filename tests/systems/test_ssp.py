@@ -1,0 +1,206 @@
+"""Search Self-play's step with scripted episodes: which groups are trained on, and what fills a batch."""
+
+import asyncio
+
+import pytest
+
+from evoseek.rollout.record import TrajectoryWriter, read_trajectories
+from evoseek.selfplay.filters import Rejection
+from evoseek.selfplay.leads import Lead
+from evoseek.systems.proposals import TaskSource
+from evoseek.systems.question_log import QuestionLog
+from evoseek.systems.ssp import SSP
+from evoseek.types import Invalid, Question, StopReason
+
+DOWN = Invalid(StopReason.TOOL_FAILED, "the engine is down")
+
+
+def make_task(id, lead, requested):
+    return Question(id, lead.answer, (lead.answer,), {"requested": requested})
+
+
+class Updates:
+    def __init__(self, log):
+        self.groups, self.written, self.log = {}, {}, log
+
+    def __call__(self, step, groups):
+        self.groups[step] = groups
+        self.written[step] = [question.id for question in self.log.read(step, step)]
+        return {"solver/loss": 0.5}
+
+
+@pytest.fixture
+def ssp(tmp_path, played):
+    """`ssp(valid, ...)`: of each step's proposals the first so many are valid; four answers a step."""
+
+    def make(valid, copies=1, **options):
+        def says(task):
+            said = valid(task) if callable(valid) else int(task.id[-4:]) < valid
+            return (f"who is it in {task.id} ?", 0.5) if said is True else said or Rejection.TOO_SHORT
+
+        log, published = QuestionLog(tmp_path / "questions.jsonl"), []
+        leads = [Lead(f"answer {n}", 1) for n in range(60)]
+        system = SSP(
+            play=played(says),
+            tasks=TaskSource(leads, make_task, (1,), "0", copies),
+            update=Updates(log),
+            publish=published.append,
+            questions=log,
+            trajectories=TrajectoryWriter(tmp_path / "trajectories.jsonl", str),
+            seed=0,
+            proposals_per_step=4,
+            **options,
+        )
+        return system, published
+
+    return make
+
+
+def steps(system, *numbers):
+    return [asyncio.run(system.step(number)) for number in numbers]
+
+
+def replayed(system, step):
+    """The ids of the questions that a step solved again."""
+    start = f"step-{step:06d}/replay-"
+    return [question.id for key, question in system.play.solved if key.startswith(start)]
+
+
+def test_both_roles_are_trained_in_one_update_and_then_the_policy_is_published(ssp):
+    system, published = ssp(4)
+    (report,) = steps(system, 3)
+    groups = system.update.groups[3]
+    assert {role: len(of_role) for role, of_role in groups.items()} == {"proposer": 4, "solver": 4}
+    assert {t.role for group in groups["proposer"] for t in group.trajectories} == {"proposer"}
+    assert [group.key for group in groups["solver"]] == [f"step-000003/000003-0000-{n:04d}" for n in range(4)]
+    assert published == [3]
+    assert report.num_rollouts == 4 + 4 * 2
+    assert report.metrics["solver/loss"] == 0.5
+    assert report.metrics["selfplay/valid_rate"] == 1.0
+    assert report.metrics["selfplay/replayed"] == 0.0
+    assert all(seconds >= 0 for seconds in report.timings.values())
+
+
+@pytest.mark.parametrize("role", ["proposer", "solver"])
+def test_a_role_that_is_not_trained_plays_and_is_logged_but_the_update_does_not_see_it(ssp, tmp_path, role):
+    system, _ = ssp(4, trained=(role,))
+    steps(system, 1)
+    assert list(system.update.groups[1]) == [role]
+    roles = {record.trajectory.role for record in read_trajectories(tmp_path / "trajectories.jsonl")}
+    assert roles == {"proposer", "solver"}
+
+
+def test_each_proposal_is_a_group_of_its_own_or_with_those_of_equal_searches(ssp):
+    system, _ = ssp(4)
+    steps(system, 1)
+    assert [group.key for group in system.update.groups[1]["proposer"]] == [
+        f"task-000001-0000-{n:04d}" for n in range(4)
+    ]
+    system, _ = ssp(4, group_by="requested")
+    steps(system, 2)
+    assert [group.key for group in system.update.groups[2]["proposer"]] == ["requested-1"]
+
+
+def test_questions_are_in_the_log_before_the_update_which_may_look_them_up(ssp):
+    system, _ = ssp(2)
+    steps(system, 1)
+    assert system.update.written[1] == ["000001-0000-0000", "000001-0000-0001"]
+
+
+@pytest.mark.parametrize(
+    ("fill", "solved"), [("dummy", [1, 2]), ("resample", [1, 2]), ("replay", [1, 4]), ("replay-reset", [1, 4])]
+)
+def test_what_fills_a_batch(ssp, fill, solved):
+    """One of the first step's four questions is valid, two of the second's. Nothing is there to replay at first."""
+
+    def valid(task):
+        return task.id in ("000001-0000-0001", "000002-0000-0000", "000002-0000-0002")
+
+    system, _ = ssp(valid, fill=fill, resample_limit=1)
+    reports = steps(system, 1, 2)
+    assert [len(system.update.groups[step]["solver"]) for step in (1, 2)] == solved
+    assert [len(system.update.groups[step]["proposer"]) for step in (1, 2)] == [4, 4]
+    assert [report.metrics["selfplay/replayed"] for report in reports] == [0.0, solved[1] - 2.0]
+    assert replayed(system, 2) == ["000001-0000-0001"] * (solved[1] - 2)
+
+
+def test_questions_that_are_replayed_more_than_once_are_rolled_out_anew_each_time(ssp, tmp_path):
+    system, _ = ssp(lambda task: task.id == "000001-0000-0001")
+    steps(system, 1, 2)
+    assert replayed(system, 2) == ["000001-0000-0001"] * 4
+    ids = [record.trajectory.id for record in read_trajectories(tmp_path / "trajectories.jsonl")]
+    assert len(ids) == len(set(ids)) == (4 + 2) + (4 + 8)
+    keys = [group.key for group in system.update.groups[2]["solver"]]
+    assert keys == [f"step-000002/replay-{n:04d}/000001-0000-0001" for n in range(4)]
+
+
+def test_replay_remembers_all_and_replay_reset_forgets_every_so_many_steps(ssp):
+    """One valid question a step. With a reset every three, the steps 1, 4 and 7 have nothing to replay."""
+    for fill, first in (("replay", lambda _: 1), ("replay-reset", lambda step: (step - 1) // 3 * 3 + 1)):
+        system, _ = ssp(1, fill=fill, reset_every=3)
+        system.questions.path.unlink(missing_ok=True)
+        steps(system, *range(1, 9))
+        for step in range(1, 9):
+            known = {f"{earlier:06d}-0000-0000" for earlier in range(first(step), step)}
+            again = replayed(system, step)
+            assert set(again) <= known
+            assert len(again) == (3 if known else 0)
+            assert len(set(again)) == min(3, len(known))  # none twice before all were drawn
+
+
+def test_a_resumed_run_replays_the_same(ssp):
+    system, _ = ssp(1, fill="replay")
+    steps(system, *range(1, 8))
+    again, _ = ssp(1, fill="replay")
+    log = again.questions.path
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:6]))
+    steps(again, 7)
+    assert replayed(again, 7) == replayed(system, 7)
+    assert replayed(system, 7) != replayed(system, 6)
+
+
+def test_resampling_draws_what_is_missing_until_the_batch_is_full(ssp):
+    """Two of four, then one of two, then the last."""
+    good = ("000001-0000-0000", "000001-0000-0002", "000001-0004-0001", "000001-0006-0000")
+    system, _ = ssp(lambda task: task.id in good, fill="resample")
+    steps(system, 1)
+    assert [len(tasks) for _, tasks, _ in system.play.calls] == [4, 2, 1]
+    assert len(system.update.groups[1]["solver"]) == 4
+    assert len(system.update.groups[1]["proposer"]) == 7
+    answers = [task.text for _, tasks, _ in system.play.calls for task in tasks]
+    assert len(set(answers)) == 7
+
+
+@pytest.mark.parametrize("limit", [1, 2, 4])
+@pytest.mark.parametrize("said", [Rejection.TOO_SHORT, DOWN])
+def test_resampling_is_bound_and_the_next_step_begins_after_all_that_it_may_draw(ssp, limit, said):
+    system, _ = ssp(lambda _: said, fill="resample", resample_limit=limit)
+    steps(system, 1, 2)
+    answers = [task.text for _, tasks, _ in system.play.calls for task in tasks]
+    assert len(answers) == len(set(answers)) == 2 * 4 * limit
+    ids = [task.id for _, tasks, _ in system.play.calls for task in tasks]
+    assert len(set(ids)) == len(ids)
+    again, _ = ssp(lambda _: said, fill="resample", resample_limit=limit)
+    steps(again, 2)
+    assert again.play.calls == system.play.calls[limit:]
+
+
+def test_with_several_proposals_an_answer_so_many_answers_are_drawn_that_the_batch_can_be_full(ssp):
+    """Of 12 questions 7 are valid in the first round: 5 are missing, for which two answers are drawn."""
+    system, _ = ssp(lambda task: task.id < "000001-0000-0002.1", copies=3, fill="resample", resample_limit=2)
+    steps(system, 1)
+    assert [len(tasks) for _, tasks, _ in system.play.calls] == [12, 6, 6]
+
+
+def test_copies_of_an_answer_are_replayed_for_as_well(ssp):
+    system, _ = ssp(lambda task: task.id.startswith("000001-0000-0000"), copies=3)
+    steps(system, 1, 2)
+    assert len(replayed(system, 1)) == 0
+    assert sorted(replayed(system, 2)) == sorted([f"000001-0000-0000.{copy}" for copy in range(3)] * 4)
+
+
+def test_failures_of_both_roles_are_reported(ssp):
+    system, _ = ssp(lambda task: DOWN if task.id.endswith("3") else True)
+    (report,) = steps(system, 1)
+    assert report.failures == (DOWN,)
+    assert report.num_rollouts == 4 + 3 * 2
