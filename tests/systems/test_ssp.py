@@ -148,6 +148,12 @@ def test_replay_remembers_all_and_replay_reset_forgets_every_so_many_steps(ssp):
             assert len(set(again)) == min(3, len(known))  # none twice before all were drawn
 
 
+def test_every_step_draws_anew_from_what_there_is_to_replay(ssp):
+    system, _ = ssp(lambda task: task.id < "000002")
+    steps(system, *range(1, 6))
+    assert len({tuple(replayed(system, step)) for step in range(2, 6)}) > 1
+
+
 def test_a_resumed_run_replays_the_same(ssp):
     system, _ = ssp(1, fill="replay")
     steps(system, *range(1, 8))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -11,38 +10,25 @@ from typing import cast
 
 from evoseek.assemble.agent import Agent, Solver, evaluation_setting, evaluation_temperature, open_index
 from evoseek.assemble.algorithm import check_settings, make_proposer_credit, make_proposer_loss
+from evoseek.assemble.play import at_temperature, load_players, make_play
+from evoseek.assemble.tasks import answer_tasks, passage_tasks
 from evoseek.assemble.trained import Trained, make_proposer_learner
 from evoseek.config import MAY_DIFFER_ON_RESUME, Config
-from evoseek.corpus.answers import load_answers, mine_answers
 from evoseek.corpus.oracle import Oracle, load_world, world_oracle
-from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv, answer_task, passage_task
-from evoseek.env.reader import ReaderEnv
 from evoseek.env.teacher import TeacherEnv
 from evoseek.errors import ConfigError
 from evoseek.learner.checkpoint import Checkpoint, Part, latest_checkpoint
 from evoseek.learner.distributed import ALONE
 from evoseek.policy.load import save_policy
-from evoseek.policy.pair import NewAdapter, load_pair
-from evoseek.policy.policy import Policy
 from evoseek.protocols import SearchEngine
 from evoseek.report.alarm import AlarmedMetrics
 from evoseek.report.metrics import JsonlMetrics, read_metrics
-from evoseek.reward.evidence import EvidenceReward
-from evoseek.reward.functions import AnswerReward
-from evoseek.reward.proposer import ProposerReward
-from evoseek.rollout.player import Player
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
-from evoseek.selfplay.episode import SelfPlay
-from evoseek.selfplay.evidence import seen_passages, supporting_passages
-from evoseek.selfplay.filters import RuleFilter
-from evoseek.selfplay.leads import Lead, follow_back
-from evoseek.selfplay.verify import Verifier
 from evoseek.systems.distillation import SelfDistillation
 from evoseek.systems.dr_zero import DrZero, Schedule
 from evoseek.systems.dspo import DSPO
-from evoseek.systems.proposals import TaskSource
 from evoseek.systems.question_log import QuestionLog
 from evoseek.systems.run_state import RunState, resume
 from evoseek.systems.search_r1 import QuestionRollouts, SearchR1
@@ -50,115 +36,7 @@ from evoseek.systems.ssp import SSP
 from evoseek.systems.training import Evaluate, System, TrainingLoop
 from evoseek.systems.two_roles import RoleUpdate, TwoRoleUpdate
 from evoseek.systems.update import GroupUpdate, Update
-from evoseek.types import Passage, Question, TrainingSample
-
-POOL = 200_000  # passages that proposals are made from, at most: a random sample of a larger corpus
-
-
-def make_play(config: Config, proposer: Agent, solver: Agent, index: LexicalIndex, engine: SearchEngine) -> SelfPlay:
-    """Episodes between two agents (for Search Self-play twice the same) that search with an engine."""
-    tools = proposer.tools(engine)
-    renderer = proposer.renderer(tools)
-    if config.run.system == "ssp":
-        env = AnswerProposerEnv(tools, proposer.prompts, renderer.format)
-    else:
-        env = PassageProposerEnv(tools, proposer.prompts, renderer.format, show_source=config.proposer.show_source)
-    settings = config.proposer
-    limits = replace(proposer.limits, max_turns=settings.max_turns, max_tokens_per_turn=settings.max_tokens_per_turn)
-    solving, metric = solver.solver(engine), config.reward.metric
-    answer_reward = AnswerReward(metric)
-    weight, filters = config.selfplay.evidence_weight, config.filters
-    return SelfPlay(
-        proposer=proposer.player(env, renderer, limits=limits, temperature=settings.temperature),
-        solver=solver.player(solving.env, solving.renderer),
-        rules=RuleFilter(
-            min_words=filters.min_words,
-            min_characters=filters.min_characters,
-            max_characters=filters.max_characters,
-            require_search=filters.require_search,
-            repeated_queries=filters.repeated_queries,
-        ),
-        reward=EvidenceReward(answer_reward, weight) if weight > 0 else answer_reward,
-        worth=ProposerReward(settings.difficulty, settings.format_weight, settings.rejected_reward, success=metric),
-        attempts=settings.attempts,
-        metric=metric,
-        verifier=_verifier(config, solver, answer_reward),
-        evidence=supporting_passages if config.verification.passages == "supporting" else seen_passages,
-        near_duplicates=filters.near_duplicates,
-        majority=config.selfplay.label == "majority",
-    )
-
-
-def _verifier(config: Config, agent: Agent, correct: AnswerReward) -> Verifier | None:
-    settings = config.verification
-    if not (settings.from_passages or settings.closed_book or settings.ambiguity):
-        return None
-    renderer = agent.renderer([])
-    limits = replace(agent.limits, max_turns=1)
-
-    def reader(passages: Sequence[Passage]) -> Player:
-        env = ReaderEnv(passages, agent.prompts, renderer.format)
-        return agent.player(env, renderer, limits=limits, temperature=settings.temperature)
-
-    return Verifier(
-        reader,
-        correct,
-        seed=config.run.seed,
-        from_passages=settings.from_passages,
-        noise_passages=settings.noise_passages,
-        closed_book=settings.closed_book,
-        ambiguity=settings.ambiguity,
-    )
-
-
-def passage_tasks(
-    config: Config, agent: Agent, index: LexicalIndex, *, purpose: str, copies: int
-) -> TaskSource[Passage]:
-    """Tasks from the corpus' passages, cut to what a proposer is shown. `purpose` keeps draws apart."""
-    limit, tokenizer = config.proposer.max_source_tokens, agent.policy.tokenizer
-
-    def make(id: str, passage: Passage, hops: int) -> Question:
-        ids = tokenizer.encode(passage.text, add_special_tokens=False)
-        shown = passage.text if len(ids) <= limit else str(tokenizer.decode(ids[:limit]))
-        return passage_task(id, replace(passage, text=shown), hops)
-
-    pool = sample_passages(index.passages(), POOL, config.run.seed)
-    return TaskSource(pool, make, config.proposer.ratio, f"{config.run.seed}/{purpose}", copies)
-
-
-def answer_tasks(config: Config, index: LexicalIndex) -> TaskSource[Lead]:
-    """Tasks from an answer set: a file, or what can be mined from the corpus; of either, what leads anywhere."""
-    path, ratio = config.ssp.answers, config.proposer.ratio
-    answers = load_answers(Path(path)) if path else mine_answers(index.passages())
-    find = partial(index.find, k=config.search.top_k)
-    leads = [lead for answer in answers if (lead := follow_back(answer.text, find, len(ratio))).searches]
-    if not leads:
-        raise ConfigError(
-            f"None of {len(answers)} answers (of {path or 'the corpus'}) can be worked back from: no search for "
-            f"one in {config.search.index} finds a passage about something else that mentions it. Give other answers, "
-            'JSON lines such as {"answer": "Lisbon"}, with --set ssp.answers=FILE, or index more documents.'
-        )
-
-    far = [[lead for lead in leads if lead.searches >= searches] for searches in range(len(ratio) + 1)]
-
-    def make(id: str, lead: Lead, searches: int) -> Question:
-        """Where this answer leads less far, one that leads far enough, if there is any."""
-        if lead.searches < searches and far[searches]:
-            lead = random.Random(f"{config.run.seed}/lead/{id}").choice(far[searches])
-        return answer_task(id, lead.answer, min(searches, lead.searches))
-
-    return TaskSource(leads, make, ratio, str(config.run.seed), config.proposer.per_task)
-
-
-def sample_passages(passages: Iterable[Passage], most: int, seed: int) -> list[Passage]:
-    """All of them in order, or if there are more than `most`, so many drawn at random in one reading."""
-    rng, pool = random.Random(f"{seed}/pool"), list[Passage]()
-    for number, passage in enumerate(passages):
-        if len(pool) < most:
-            pool.append(passage)
-        elif (place := rng.randrange(number + 1)) < most:
-            pool[place] = passage
-    return pool
+from evoseek.types import Question, TrainingSample
 
 
 def selfplay_loop(
@@ -227,10 +105,6 @@ def check_selfplay(config: Config) -> None:
             f"policy.dtype is {config.policy.dtype}, but weights are trained in float32. Set policy.dtype to float32 "
             "and learner.bf16 to true, or train an adapter (lora.rank above 0)."
         )
-    if not any(share > 0 for share in config.proposer.ratio):
-        raise ConfigError(
-            f"proposer.ratio is {list(config.proposer.ratio)}; at least one share must be above 0, as in [4, 3, 2, 1]."
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +131,7 @@ def _dr_zero(
     solver, proposer = (Agent.of(config, policy) for policy in load_players(config, checkpoint))
     trained = Trained.load(config, solver.policy, run, checkpoint, ALONE)
     learner = make_proposer_learner(config, proposer.policy, dump=run.dump)
-    settings, play = config.dr_zero, make_play(config, proposer, solver, index, engine)
+    settings, play = config.dr_zero, make_play(config, proposer, solver, engine)
     schedule = Schedule(settings.iterations, settings.proposer_steps, settings.writing_steps, settings.solver_steps)
     solving, log = solver.solver(engine), TrajectoryWriter(run.trajectories, solver.decode)
     tasks = partial(passage_tasks, config, proposer, index)
@@ -278,7 +152,7 @@ def _dr_zero(
     system = DrZero(
         schedule=schedule,
         play=play,
-        writing=_at_temperature(play, settings.writing_temperature),
+        writing=at_temperature(play, settings.writing_temperature),
         tasks=tasks(purpose="training", copies=config.proposer.per_task),
         written_tasks=tasks(purpose="writing", copies=settings.questions_per_passage),
         solving=_solving(config, rollouts, trained.group_update(distillation), partial(_publish, solver)),
@@ -331,7 +205,7 @@ def _ssp(
     }
     publish = partial(_publish, agent)
     system = SSP(
-        play=make_play(config, agent, agent, index, engine),
+        play=make_play(config, agent, agent, engine),
         tasks=answer_tasks(config, index),
         update=TwoRoleUpdate(trained.learner, roles, config.run.seed, config.algorithm.mini_batches),
         publish=publish,
@@ -362,24 +236,6 @@ def _solving(config: Config, rollouts: QuestionRollouts, update: Update, publish
     if limit:
         return DSPO([], rollouts, update, publish, per_step, limit=limit)
     return SearchR1([], rollouts, update, publish, per_step)
-
-
-def _at_temperature(play: SelfPlay, temperature: float | None) -> SelfPlay:
-    """The same with a proposer of another temperature, unless that is None."""
-    return play if temperature is None else replace(play, proposer=replace(play.proposer, temperature=temperature))
-
-
-def load_players(config: Config, checkpoint: Checkpoint | None) -> tuple[Policy, Policy]:
-    """Dr. Zero's solver and proposer: a checkpoint's, or both begun as the config's model. Raises PolicyError."""
-    settings, lora = config.policy, config.lora
-    return load_pair(
-        settings.model,
-        solver_directory=checkpoint and checkpoint.part_directory("policy"),
-        proposer_directory=checkpoint and checkpoint.part_directory("proposer"),
-        device=settings.device,
-        dtype=settings.dtype,
-        lora=NewAdapter(lora.rank, lora.alpha, lora.targets, config.run.seed) if lora.rank > 0 else None,
-    )
 
 
 def _distillation(

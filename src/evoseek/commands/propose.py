@@ -12,7 +12,8 @@ from typing import cast
 from rich.console import Console
 
 from evoseek.assemble.agent import Agent, open_index
-from evoseek.assemble.selfplay import answer_tasks, load_players, make_play, passage_tasks
+from evoseek.assemble.play import load_players, make_play
+from evoseek.assemble.tasks import answer_tasks, passage_tasks
 from evoseek.config import Config
 from evoseek.corpus.question_file import QuestionFile, Reached, open_question_file
 from evoseek.errors import ConfigError, EvoseekError
@@ -96,7 +97,7 @@ class Writing:
             tasks = answer_tasks(config, index)
         else:
             tasks = passage_tasks(config, proposer, index, purpose="proposing", copies=copies)
-        play = make_play(config, proposer, solver, index, index)
+        play = make_play(config, proposer, solver, index)
         return cls(
             play=replace(play, majority=False),  # a pass rate is about the answer that is written
             tasks=lambda batch: tasks((batch - 1) * per_batch, per_batch, f"{batch:06d}"),

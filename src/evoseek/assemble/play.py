@@ -1,0 +1,98 @@
+"""From a config to who plays with whom, and by which rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from evoseek.assemble.agent import Agent
+from evoseek.config import Config
+from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv
+from evoseek.env.reader import ReaderEnv
+from evoseek.learner.checkpoint import Checkpoint
+from evoseek.policy.pair import NewAdapter, load_pair
+from evoseek.policy.policy import Policy
+from evoseek.protocols import SearchEngine
+from evoseek.reward.evidence import EvidenceReward
+from evoseek.reward.functions import AnswerReward
+from evoseek.reward.proposer import ProposerReward
+from evoseek.rollout.player import Player
+from evoseek.selfplay.episode import SelfPlay
+from evoseek.selfplay.evidence import seen_passages, supporting_passages
+from evoseek.selfplay.filters import RuleFilter
+from evoseek.selfplay.verify import Verifier
+from evoseek.types import Passage
+
+
+def make_play(config: Config, proposer: Agent, solver: Agent, engine: SearchEngine) -> SelfPlay:
+    """Episodes between two agents (for Search Self-play twice the same) that search with an engine."""
+    tools = proposer.tools(engine)
+    renderer = proposer.renderer(tools)
+    if config.run.system == "ssp":
+        env = AnswerProposerEnv(tools, proposer.prompts, renderer.format)
+    else:
+        env = PassageProposerEnv(tools, proposer.prompts, renderer.format, show_source=config.proposer.show_source)
+    settings = config.proposer
+    limits = replace(proposer.limits, max_turns=settings.max_turns, max_tokens_per_turn=settings.max_tokens_per_turn)
+    solving, metric = solver.solver(engine), config.reward.metric
+    answer_reward = AnswerReward(metric)
+    weight, filters = config.selfplay.evidence_weight, config.filters
+    return SelfPlay(
+        proposer=proposer.player(env, renderer, limits=limits, temperature=settings.temperature),
+        solver=solver.player(solving.env, solving.renderer),
+        rules=RuleFilter(
+            min_words=filters.min_words,
+            min_characters=filters.min_characters,
+            max_characters=filters.max_characters,
+            require_search=filters.require_search,
+            repeated_queries=filters.repeated_queries,
+        ),
+        reward=EvidenceReward(answer_reward, weight) if weight > 0 else answer_reward,
+        worth=ProposerReward(settings.difficulty, settings.format_weight, settings.rejected_reward, success=metric),
+        attempts=settings.attempts,
+        metric=metric,
+        verifier=_verifier(config, solver, answer_reward),
+        evidence=supporting_passages if config.verification.passages == "supporting" else seen_passages,
+        near_duplicates=filters.near_duplicates,
+        majority=config.selfplay.label == "majority",
+    )
+
+
+def _verifier(config: Config, agent: Agent, correct: AnswerReward) -> Verifier | None:
+    settings = config.verification
+    if not (settings.from_passages or settings.closed_book or settings.ambiguity):
+        return None
+    renderer = agent.renderer([])
+    limits = replace(agent.limits, max_turns=1)
+
+    def reader(passages: Sequence[Passage]) -> Player:
+        env = ReaderEnv(passages, agent.prompts, renderer.format)
+        return agent.player(env, renderer, limits=limits, temperature=settings.temperature)
+
+    return Verifier(
+        reader,
+        correct,
+        seed=config.run.seed,
+        from_passages=settings.from_passages,
+        noise_passages=settings.noise_passages,
+        closed_book=settings.closed_book,
+        ambiguity=settings.ambiguity,
+    )
+
+
+def load_players(config: Config, checkpoint: Checkpoint | None) -> tuple[Policy, Policy]:
+    """Dr. Zero's solver and proposer: a checkpoint's, or both begun as the config's model. Raises PolicyError."""
+    settings, lora = config.policy, config.lora
+    return load_pair(
+        settings.model,
+        solver_directory=checkpoint and checkpoint.part_directory("policy"),
+        proposer_directory=checkpoint and checkpoint.part_directory("proposer"),
+        device=settings.device,
+        dtype=settings.dtype,
+        lora=NewAdapter(lora.rank, lora.alpha, lora.targets, config.run.seed) if lora.rank > 0 else None,
+    )
+
+
+def at_temperature(play: SelfPlay, temperature: float | None) -> SelfPlay:
+    """The same with a proposer of another temperature, unless that is None."""
+    return play if temperature is None else replace(play, proposer=replace(play.proposer, temperature=temperature))

@@ -1,0 +1,71 @@
+"""From a config to what is proposed from: the passages or the answers of a corpus."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from evoseek.assemble.agent import Agent
+from evoseek.config import Config
+from evoseek.corpus.answers import load_answers, mine_answers
+from evoseek.env.proposer import answer_task, passage_task
+from evoseek.errors import ConfigError
+from evoseek.search.lexical import LexicalIndex
+from evoseek.selfplay.leads import Lead, follow_back
+from evoseek.systems.proposals import TaskSource
+from evoseek.types import Passage, Question
+
+POOL = 200_000  # passages that proposals are made from, at most: a random sample of a larger corpus
+
+
+def passage_tasks(
+    config: Config, agent: Agent, index: LexicalIndex, *, purpose: str, copies: int
+) -> TaskSource[Passage]:
+    """Tasks from the corpus' passages, cut to what a proposer is shown. `purpose` keeps draws apart."""
+    limit, tokenizer = config.proposer.max_source_tokens, agent.policy.tokenizer
+
+    def make(id: str, passage: Passage, hops: int) -> Question:
+        ids = tokenizer.encode(passage.text, add_special_tokens=False)
+        shown = passage.text if len(ids) <= limit else str(tokenizer.decode(ids[:limit]))
+        return passage_task(id, replace(passage, text=shown), hops)
+
+    pool = sample_passages(index.passages(), POOL, config.run.seed)
+    return TaskSource(pool, make, config.proposer.ratio, f"{config.run.seed}/{purpose}", copies)
+
+
+def answer_tasks(config: Config, index: LexicalIndex) -> TaskSource[Lead]:
+    """Tasks from an answer set: a file, or what can be mined from the corpus; of either, what leads anywhere."""
+    path, ratio = config.ssp.answers, config.proposer.ratio
+    answers = load_answers(Path(path)) if path else mine_answers(index.passages())
+    find = partial(index.find, k=config.search.top_k)
+    leads = [lead for answer in answers if (lead := follow_back(answer.text, find, len(ratio))).searches]
+    if not leads:
+        raise ConfigError(
+            f"None of {len(answers)} answers (of {path or 'the corpus'}) can be worked back from: no search for "
+            f"one in {config.search.index} finds a passage about something else that mentions it. Give other answers, "
+            'JSON lines such as {"answer": "Lisbon"}, with --set ssp.answers=FILE, or index more documents.'
+        )
+
+    far = [[lead for lead in leads if lead.searches >= searches] for searches in range(len(ratio) + 1)]
+
+    def make(id: str, lead: Lead, searches: int) -> Question:
+        """Where this answer leads less far, one that leads far enough, if there is any."""
+        if lead.searches < searches and far[searches]:
+            lead = random.Random(f"{config.run.seed}/lead/{id}").choice(far[searches])
+        return answer_task(id, lead.answer, min(searches, lead.searches))
+
+    return TaskSource(leads, make, ratio, str(config.run.seed), config.proposer.per_task)
+
+
+def sample_passages(passages: Iterable[Passage], most: int, seed: int) -> list[Passage]:
+    """All of them in order, or if there are more than `most`, so many drawn at random in one reading."""
+    rng, pool = random.Random(f"{seed}/pool"), list[Passage]()
+    for number, passage in enumerate(passages):
+        if len(pool) < most:
+            pool.append(passage)
+        elif (place := rng.randrange(number + 1)) < most:
+            pool[place] = passage
+    return pool
