@@ -158,7 +158,7 @@ def test_every_option_differs_from_its_default(system, own):
 
 def check_play(play, system):
     """What both systems have in common."""
-    assert (play.attempts, play.metric, play.near_duplicates, play.majority) == (6, "f1", 0.75, True)
+    assert (play.attempts, play.metric, play.near_duplicates, play.label is None) == (6, "f1", 0.75, False)
     assert play.rules == RuleFilter(5, 11, 99, require_search=True, repeated_queries=True)
     assert play.evidence is supporting_passages
     assert isinstance(play.reward, EvidenceReward)
@@ -258,7 +258,7 @@ def test_every_option_reaches_its_object_in_ssp(ssp):
 
 def test_what_is_off_by_default_is_not_there(places, tmp_path):
     play = loop_of("dr-zero", tmp_path / "a", {"search.index": places["search.index"]}).system.play
-    assert (play.verifier, play.evidence, play.majority) == (None, seen_passages, False)
+    assert (play.verifier, play.evidence, play.label) == (None, seen_passages, None)
     assert not isinstance(play.reward, EvidenceReward)
     loop = loop_of("dr-zero", tmp_path / "b", {"search.index": places["search.index"], "proposer.frozen": True})
     assert loop.system.proposer_update is None

@@ -14,6 +14,7 @@ from evoseek.reward.proposer import ProposerReward
 from evoseek.rollout.trajectory_json import outcome_to_json, trajectory_to_json
 from evoseek.selfplay.episode import SelfPlay, Stages
 from evoseek.selfplay.evidence import supporting_passages
+from evoseek.selfplay.majority import relabel
 from evoseek.systems.proposals import proposal_groups, solver_groups
 from evoseek.systems.update import scored_rewards, scored_samples
 from evoseek.types import Episode, Invalid, Question, Scored, StopReason
@@ -332,7 +333,7 @@ def test_the_answer_that_a_task_gives_is_the_right_one(stage, stated, right):
 
 def test_with_the_majority_as_label_the_proposers_answer_counts_for_nothing_but_stays_written(stage):
     table = {"proposals/t0": proposing(), "t0/0": [MERI], "t0/1": [TOLU], "t0/2": ["<answer> the Tolu </answer>"]}
-    (episode,) = run(stage(table, attempts=3, majority=True))
+    (episode,) = run(stage(table, attempts=3, label=relabel))
     assert [outcome.reward for outcome in episode.solvers.outcomes] == [0.0, 1.0, 1.0]
     assert [outcome.parts["label/agrees"] for outcome in episode.solvers.outcomes] == [0.0] * 3
     assert episode.outcome.parts["difficulty"] == 0.5

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from evoseek.rollout.trajectory_json import group_to_json
+from evoseek.selfplay.majority import relabel
 from evoseek.systems.search_r1 import SearchR1
 
 ONE_RIGHT = {"q0/0": "meri", "q0/1": "kalo", "q1/0": "kalo", "q1/1": "kalo"}
@@ -38,6 +39,15 @@ def test_rollouts_are_scored_and_handed_to_the_update_and_then_the_new_policy_is
     assert report.metrics["loss"] == 0.25
     assert report.metrics["rollout/num"] == 4
     assert report.num_rollouts == 4
+
+
+def test_a_label_may_score_the_groups_anew(scripted, questions):
+    """Here by the most frequent answer, the first of equals, whatever the golden one is."""
+    rollouts = replace(scripted(ONE_RIGHT), label=relabel)
+    groups = asyncio.run(rollouts(questions[:2], 1))
+    answers = [[trajectory.answer for trajectory in group.trajectories] for group in groups]
+    rewards = [[outcome.reward for outcome in group.outcomes] for group in groups]
+    assert rewards == [[float(answer == given[0]) for answer in given] for given in answers]
 
 
 def test_failed_rollouts_are_reported(step):

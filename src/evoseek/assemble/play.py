@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from evoseek.assemble.agent import Agent
 from evoseek.config import Config
@@ -20,6 +21,7 @@ from evoseek.rollout.player import Player
 from evoseek.selfplay.episode import SelfPlay
 from evoseek.selfplay.evidence import seen_passages, supporting_passages
 from evoseek.selfplay.filters import RuleFilter
+from evoseek.selfplay.majority import relabel
 from evoseek.selfplay.verify import Verifier
 from evoseek.types import Passage
 
@@ -54,7 +56,7 @@ def make_play(config: Config, proposer: Agent, solver: Agent, engine: SearchEngi
         verifier=_verifier(config, solver, answer_reward),
         evidence=supporting_passages if config.verification.passages == "supporting" else seen_passages,
         near_duplicates=filters.near_duplicates,
-        majority=config.selfplay.label == "majority",
+        label=partial(relabel, metric=metric) if config.selfplay.label == "majority" else None,
     )
 
 

@@ -145,6 +145,7 @@ def _dr_zero(
         seed=config.run.seed,
         group_size=config.rollout.group_size,
         temperature=config.rollout.temperature,
+        label=play.label,
     )
     questions = QuestionLog(run.questions)
     distillation = _distillation(config, trained, solver, index, questions)

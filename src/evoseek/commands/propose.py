@@ -99,7 +99,7 @@ class Writing:
             tasks = passage_tasks(config, proposer, index, purpose="proposing", copies=copies)
         play = make_play(config, proposer, solver, index)
         return cls(
-            play=replace(play, majority=False),  # a pass rate is about the answer that is written
+            play=replace(play, label=None),  # a pass rate is about the answer that is written
             tasks=lambda batch: tasks((batch - 1) * per_batch, per_batch, f"{batch:06d}"),
             index=index,
             max_invalid=config.run.max_invalid,

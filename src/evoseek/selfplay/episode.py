@@ -19,7 +19,6 @@ from evoseek.rollout.player import Player
 from evoseek.selfplay.duplicates import NearDuplicates
 from evoseek.selfplay.evidence import retrieved_passages, seen_passages, supporting_passages
 from evoseek.selfplay.filters import Rejection, RuleFilter, proposed_question
-from evoseek.selfplay.majority import relabel
 from evoseek.selfplay.verify import Verdict, Verifier
 from evoseek.types import Episode, Invalid, Outcome, Passage, Question, Trajectory, TrajectoryGroup
 
@@ -40,10 +39,9 @@ class Stages:
 class SelfPlay:
     """Plays batches of episodes. `reward` is the solver's, `worth` the proposer's.
 
-    `metric` names the part of `reward` that says whether an answer is right. With `majority` the right answer is the
-    one that the solver gives most often, whatever the proposer says. `evidence` is what a reader is shown of a
-    proposal, `near_duplicates` is the likeness beyond which a question is a duplicate of an earlier one of its batch,
-    of another task; 0 accepts all.
+    `metric` names the part of `reward` that says whether an answer is right. `label` may score a solver's group anew,
+    when all of it is there. `evidence` is what a reader is shown of a proposal; `near_duplicates` is the likeness
+    beyond which a question is a duplicate of an earlier one of its batch, of another task (0 accepts all).
     """
 
     proposer: Player
@@ -56,7 +54,7 @@ class SelfPlay:
     verifier: Verifier | None = None
     evidence: Callable[[Trajectory], Sequence[Passage]] = seen_passages
     near_duplicates: float = 1.0
-    majority: bool = False
+    label: Callable[[TrajectoryGroup], TrajectoryGroup] | None = None
     refills: int = 2
 
     async def __call__(
@@ -101,7 +99,7 @@ class SelfPlay:
     async def solve(self, question: Question, key: str) -> TrajectoryGroup:
         """The solver's attempts at a question, scored."""
         group = await self.solver.group(question, size=self.attempts, reward=self.reward, key=f"{key}/{question.id}")
-        return relabel(group, self.metric) if self.majority else group
+        return self.label(group) if self.label else group
 
     async def _propose(self, task: Question, trajectory_id: str) -> tuple[Trajectory, Failed]:
         """A proposal; after a failure another attempt with luck of its own, at most `refills` times."""

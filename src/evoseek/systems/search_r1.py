@@ -44,8 +44,9 @@ class Rollouts:
 class QuestionRollouts:
     """Rolls a policy out on questions: `group_size` times each, all at once, drawn at `temperature`.
 
-    With several `ranks` each takes a share of the questions, and all have all groups in the end (their tool latencies
-    aside). The groups are written to `trajectories` by the first.
+    `label` may score a group anew, when all of its rollouts are there. With several `ranks` each takes a share of the
+    questions, and all have all groups in the end (their tool latencies aside). The groups are written to `trajectories`
+    by the first.
     """
 
     env: Environment
@@ -58,6 +59,7 @@ class QuestionRollouts:
     group_size: int = 8
     temperature: float = 1.0
     ranks: Ranks = ALONE
+    label: Callable[[TrajectoryGroup], TrajectoryGroup] | None = None
 
     async def __call__(self, questions: Sequence[Question], step: int) -> list[TrajectoryGroup]:
         """One group a question, in the questions' order. No question is rolled out twice in a step."""
@@ -74,7 +76,7 @@ class QuestionRollouts:
         return groups
 
     async def _group(self, question: Question, step: int) -> TrajectoryGroup:
-        return await run_group(
+        group = await run_group(
             question,
             size=self.group_size,
             reward=self.reward,
@@ -86,6 +88,7 @@ class QuestionRollouts:
             temperature=self.temperature,
             seed=self.seed,
         )
+        return self.label(group) if self.label else group
 
 
 @dataclass(frozen=True, slots=True)
