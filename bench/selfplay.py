@@ -15,7 +15,7 @@ import argparse
 import asyncio
 import json
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from time import perf_counter
@@ -61,79 +61,68 @@ KEPT = (
 
 @dataclass(frozen=True)
 class Arm:
-    """A system, and what is set otherwise than in its recipe for the tiny policy."""
+    """A system with its recipe for the tiny policy, another recipe over it, and what else is set."""
 
     system: str
-    sets: dict[str, object] = field(default_factory=dict)
+    over: str = ""
+    sets: tuple[str, ...] = ()
+
+    @property
+    def recipes(self) -> list[Path]:
+        """The config files, those that go over others last."""
+        folder = RECIPES / self.system.replace("-", "_")
+        return [folder / f"{name}.toml" for name in ("tiny", self.over) if name]
 
 
-def dr_zero(iterations: int, proposer_steps: int, solver_steps: int, **sets: object) -> Arm:
-    phases = {
-        "dr_zero.iterations": iterations,
-        "dr_zero.proposer_steps": proposer_steps,
-        "dr_zero.solver_steps": solver_steps,
-    }
-    return Arm("dr-zero", {**phases, **{name.replace("__", "."): value for name, value in sets.items()}})
+def dr_zero(over: str = "", *sets: str) -> Arm:
+    """One iteration of fewer steps: what the paper's ablations are, too."""
+    return Arm("dr-zero", over, ("dr_zero.iterations=1", "dr_zero.proposer_steps=8", "dr_zero.solver_steps=12", *sets))
 
 
-def ssp(steps: int, **sets: object) -> Arm:
-    return Arm("ssp", {"run.steps": steps, **{name.replace("__", "."): value for name, value in sets.items()}})
+def weak(*sets: str) -> Arm:
+    """From a proposer of which less than half of the questions are right, with larger batches for it to learn from."""
+    phases = ("dr_zero.iterations=2", "dr_zero.proposer_steps=12", "dr_zero.solver_steps=12")
+    return Arm("dr-zero", "", ("policy.model=tiny-weak", "selfplay.proposals_per_step=64", *phases, *sets))
 
 
-WEAK = {"policy__model": "tiny-weak", "selfplay__proposals_per_step": 96, "proposer__learning_rate": 5e-4}
-SAME = {"rollout.temperature": 0.7, "learner.learning_rate": 2e-4}  # as in the recipe of Dr. Zero
-ONE = (1, 8, 12)  # iterations, proposer's and solver's steps of the ablations
-SSP_STEPS = 30
-RAW = {"algorithm__advantage": "raw", "algorithm__loss": "reinforce", "proposer__attempts": 1}
-GROUPED = {"proposer__advantage": "group", "proposer__per_task": 5}
-NESTED = {"proposer__per_task": 4, "proposer__attempts": 4, "proposer__group_by": "task"}
+def few(over: str = "") -> Arm:
+    """Search Self-play from few answers a step, so that five questions from each are not too many."""
+    return Arm("ssp", over, ("selfplay.proposals_per_step=12",))
+
+
+# Search-R1 on gold questions, with Dr. Zero's settings and as many steps as its solver has.
+GOLD = ("run.steps=60", "rollout.temperature=0.7", "learner.learning_rate=2e-4")
+VERIFIED = ("verification.from_passages=true", "verification.passages=supporting")
+TABLES = (
+    *("no_format", "parabolic", "no_source", "hops_1111", "hops_2111", "hops_4321"),
+    *("nested_grpo", "evidence", "distillation", "r_zero"),
+)
+SSP_TABLES = (
+    *("solver_only", "proposer_only", "no_verification", "dummy", "resample", "replay"),
+    *("punitive", "noise_0", "sqlm"),
+)
 EXPERIMENTS: dict[str, dict[str, Arm]] = {
     "dr-zero": {
-        "self-play": dr_zero(3, 5, 20),
-        "gold": Arm("search-r1", {"run.steps": 60, **SAME}),
-        "majority": dr_zero(1, 5, 20, selfplay__label="majority"),
+        "self-play": Arm("dr-zero"),
+        "gold": Arm("search-r1", "", GOLD),
+        "majority": Arm("dr-zero", "majority", ("dr_zero.iterations=1",)),
     },
     "co-evolution": {
-        "trained": dr_zero(2, 15, 15, **WEAK),
-        "frozen": dr_zero(2, 15, 15, **WEAK, proposer__frozen=True),
+        "trained": weak(),
+        "frozen": weak("proposer.frozen=true"),
+        "trained, verified": weak(*VERIFIED),
+        "frozen, verified": weak("proposer.frozen=true", *VERIFIED),
     },
     "ablations": {
-        "dr-zero": dr_zero(*ONE),
-        "nested grpo": dr_zero(*ONE, **NESTED),
-        "twice the steps": dr_zero(1, 16, 24),
-        "no format reward": dr_zero(*ONE, proposer__format_weight=0.0),
-        "parabolic": dr_zero(*ONE, proposer__difficulty="parabolic"),
-        "no source": dr_zero(*ONE, proposer__show_source=False),
-        "hops 1:1:1:1": dr_zero(*ONE, proposer__ratio=[1, 1, 1, 1]),
-        "hops 2:1:1:1": dr_zero(*ONE, proposer__ratio=[2, 1, 1, 1]),
-        "hops 4:3:2:1": dr_zero(*ONE, proposer__ratio=[4, 3, 2, 1]),
-        "evidence": dr_zero(*ONE, selfplay__evidence_weight=0.5),
-        "distillation": dr_zero(*ONE, selfplay__distillation=0.1),
-        "r-zero": dr_zero(*ONE, **NESTED, proposer__difficulty="uncertainty", selfplay__label="majority"),
+        "dr-zero": dr_zero(),
+        "twice the steps": dr_zero("", "dr_zero.proposer_steps=16", "dr_zero.solver_steps=24"),
+        **{name: dr_zero(name) for name in TABLES},
     },
     "ssp": {
-        "both": ssp(SSP_STEPS),
-        "solver only": ssp(SSP_STEPS, ssp__train="solver"),
-        "proposer only": ssp(SSP_STEPS, ssp__train="proposer"),
-        "no verification": ssp(SSP_STEPS, verification__from_passages=False),
-        "dummy": ssp(SSP_STEPS, ssp__fill="dummy"),
-        "resample": ssp(SSP_STEPS, ssp__fill="resample"),
-        "replay": ssp(SSP_STEPS, ssp__fill="replay"),
-        "punitive": ssp(SSP_STEPS, proposer__rejected_reward=-0.1),
-        "no noise": ssp(SSP_STEPS, verification__noise_passages=0),
-        "sqlm": ssp(
-            SSP_STEPS,
-            proposer__difficulty="between",
-            selfplay__label="majority",
-            verification__from_passages=False,
-        ),
+        "both": Arm("ssp"),
+        **{name: Arm("ssp", name) for name in SSP_TABLES},
     },
-    "estimators": {
-        "rf-grpo": ssp(SSP_STEPS, selfplay__proposals_per_step=12),
-        "grpo-grpo": ssp(SSP_STEPS, selfplay__proposals_per_step=12, **GROUPED),
-        "rf-rf": ssp(SSP_STEPS, selfplay__proposals_per_step=12, **RAW),
-        "grpo-rf": ssp(SSP_STEPS, selfplay__proposals_per_step=12, **GROUPED, **RAW),
-    },
+    "estimators": {"rf_grpo": few(), **{name: few(name) for name in ("grpo_grpo", "rf_rf", "grpo_rf")}},
 }
 
 
@@ -155,8 +144,7 @@ def make_config(directory: Path, arm: Arm, seed: int) -> Config:
         options["questions.path"] = str(train / "questions.jsonl")
     else:
         options["selfplay.world"] = str(train / "world.json")
-    recipe = RECIPES / arm.system.replace("-", "_") / "tiny.toml"
-    return load_config(recipe, system=arm.system, options={**options, **arm.sets})
+    return load_config(arm.recipes, system=arm.system, options=options, sets=arm.sets)
 
 
 def examine(agent: Agent) -> Evaluation:
@@ -231,7 +219,7 @@ def show(found: dict[tuple[str, str], dict[int, dict]], console: Console) -> Non
 
 
 def folder_of(directory: Path, experiment: str, name: str, seed: int) -> Path:
-    return directory / f"{experiment}-{name.replace(' ', '-').replace(':', '')}-{seed}"
+    return directory / f"{experiment}-{name.replace(', ', '-').replace(' ', '-')}-{seed}"
 
 
 def main() -> None:

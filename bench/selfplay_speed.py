@@ -23,7 +23,7 @@ import evoseek.policy.sampler as sampler_module
 from evoseek.assemble.training import training_loop
 from evoseek.report.metrics import read_metrics
 from evoseek.runs import RunDirectory
-from selfplay import EXPERIMENTS, dr_zero, make_config
+from selfplay import Arm, make_config
 
 STAGES = ("selfplay/propose_seconds", "selfplay/verify_seconds", "selfplay/solve_seconds", "learner/seconds")
 
@@ -45,8 +45,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=8)
     options = parser.parse_args()
     arms = {
-        "dr-zero, proposer's steps": dr_zero(1, options.steps, 1, dr_zero__writing_steps=1),
-        "ssp": EXPERIMENTS["ssp"]["both"],
+        "dr-zero, proposer's steps": Arm("dr-zero", "", (f"dr_zero.proposer_steps={options.steps}",)),
+        "ssp": Arm("ssp"),
     }
     table = Table("system", "propose s", "verify s", "solve s", "train s", "step s", "in the model")
     for name, arm in arms.items():

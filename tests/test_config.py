@@ -209,7 +209,7 @@ def test_a_system_that_nobody_names_is_the_fallback(tmp_path):
         load_config(file)
 
 
-@pytest.mark.parametrize("ratio", ["[]", "[0, 0]", "[1, -1]"])
+@pytest.mark.parametrize("ratio", ["[]", "[0, 0]", "[1, -1]", "[1e308, 1e308]"])
 def test_shares_of_hops_that_are_none_are_refused(ratio):
     with pytest.raises(ConfigError, match=r"proposer\.ratio"):
         load_config(sets=[f"proposer.ratio={ratio}"])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evoseek.assemble.selfplay import check_selfplay
+from evoseek.assemble.selfplay_settings import check_selfplay
 from evoseek.config import load_config, read_tree
 from evoseek.runs import flatten
 from evoseek.systems.dr_zero import Schedule

@@ -74,13 +74,13 @@ class QuestionsConfig(Section):
     """What is asked in training."""
 
     path: str = Field(default="", description="JSON lines of questions")
-    per_step: int = Field(default=20, ge=1, le=100_000)
+    per_step: int = Field(default=20, ge=1, le=100_000, description="ssp has selfplay.proposals_per_step instead")
 
 
 class RolloutConfig(Section):
     """How rollouts are made and where they end."""
 
-    group_size: int = Field(default=8, ge=2, le=10_000)
+    group_size: int = Field(default=8, ge=2, le=10_000, description="ssp has proposer.attempts instead")
     temperature: Temperature = 1.0
     slots: int = Field(default=160, ge=1, le=10_000, description="rollouts whose keys and values are held at once")
     max_turns: int = Field(default=5, ge=1, le=10_000)
@@ -325,7 +325,6 @@ SYSTEMS: Mapping[str, Mapping[str, object]] = {
     "dr-zero": {"run.steps": MANY},  # its phases end it
     "ssp": {
         "policy.model": "tiny-reader",
-        "rollout.group_size": 5,
         "proposer.ratio": [1.0, 1.0, 1.0],
         "proposer.difficulty": "failure",
         "proposer.format_weight": 0.0,

@@ -245,15 +245,16 @@ class Episode:
 
     `proposer.question` is the task, that from which a question was to be made. `outcome` is the proposer's: Invalid
     whenever a failure outside of the policies stands between the proposal and its reward. `question` is what may be
-    asked: None if the proposal was rejected, and `rejected` then names the reason. `checks` are the rollouts that
-    verified it, `solvers` the attempts to answer it, `replaced` failed attempts at the proposal itself.
+    asked: None if the proposal was rejected, and `rejected` then names the reason. `checks` are the readings that
+    verified it, each with what it was worth, `solvers` the attempts to answer it, `replaced` failed attempts at the
+    proposal itself.
     """
 
     proposer: Trajectory
     outcome: Outcome
     question: Question | None = None
     rejected: str | None = None
-    checks: tuple[Trajectory, ...] = ()
+    checks: tuple[tuple[Trajectory, Outcome], ...] = ()
     solvers: TrajectoryGroup | None = None
     replaced: tuple[tuple[Trajectory, Invalid], ...] = ()
 

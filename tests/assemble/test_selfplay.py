@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from evoseek.assemble.agent import Agent, open_index
 from evoseek.assemble.play import load_players, make_play
 from evoseek.assemble.selfplay import selfplay_loop
-from evoseek.assemble.tasks import answer_tasks, passage_tasks, sample_passages
+from evoseek.assemble.tasks import answer_tasks, passage_pool, passage_tasks, sample_passages
 from evoseek.config import load_config
 from evoseek.corpus.oracle import save_world_card
 from evoseek.corpus.questions import save_questions
@@ -54,10 +54,8 @@ OPTIONS = {
     "learner.max_grad_norm": 0.4,
     "proposer.ratio": [1.0, 0.0, 2.0],
     "proposer.attempts": 6,
-    "proposer.max_turns": 3,
+    "proposer.max_turns": 5,
     "proposer.max_tokens_per_turn": 50,
-    "proposer.max_source_tokens": 4,
-    "proposer.show_source": False,
     "proposer.difficulty": "parabolic",
     "proposer.format_weight": 0.25,
     "proposer.rejected_reward": -0.5,
@@ -95,6 +93,8 @@ OPTIONS = {
 DR_ZERO = {
     "proposer.temperature": 0.5,
     "proposer.learning_rate": 3e-5,
+    "proposer.max_source_tokens": 4,
+    "proposer.show_source": False,
     "dr_zero.iterations": 2,
     "dr_zero.proposer_steps": 3,
     "dr_zero.writing_steps": 1,
@@ -164,7 +164,7 @@ def check_play(play, system):
     assert isinstance(play.reward, EvidenceReward)
     assert play.reward._weight == 0.125
     assert play.solver.limits == Limits(max_turns=4, max_tokens_per_turn=60, **LIMITS)
-    assert play.proposer.limits == Limits(max_turns=3, max_tokens_per_turn=50, **LIMITS)
+    assert play.proposer.limits == Limits(max_turns=5, max_tokens_per_turn=50, **LIMITS)
     assert (play.solver.temperature, play.solver.seed, play.proposer.seed) == (0.75, 11, 11)
     assert play.proposer.temperature == (0.75 if system == "ssp" else 0.5)
     found = asyncio.run(play.proposer.env.tools["search"](ToolCall("search", {"query": "mayor"})))
@@ -213,6 +213,7 @@ def test_every_option_reaches_its_object_in_dr_zero(dr_zero):
     assert (system.tasks.copies, system.written_tasks.copies) == (2, 3)
     assert tuple(system.tasks.ratio) == (1.0, 0.0, 2.0)
     assert system.tasks.seed != system.written_tasks.seed
+    assert system.tasks.pool is system.written_tasks.pool
     assert system.oracle is not None
 
     update = system.proposer_update
@@ -254,6 +255,28 @@ def test_every_option_reaches_its_object_in_ssp(ssp):
     assert proposing.learner is solving.learner is update.learner
     assert system.play.solver.sampler is system.play.proposer.sampler
     assert ssp.checkpoints.parts.keys() == {"policy"}
+
+
+def test_the_kl_to_the_reference_is_the_solvers_alone(places, tmp_path):
+    settings = {"search.index": places["search.index"], "algorithm.kl_coefficient": 0.5, "algorithm.kl_in": "reward"}
+    roles = loop_of("ssp", tmp_path / "run", settings).system.update.roles
+    proposing, solving = (roles[name].samples.__self__ for name in ("proposer", "solver"))
+    assert (proposing.penalty, proposing.completions) == (None, ())
+    assert solving.penalty.coefficient == 0.5
+    assert solving.completions
+
+
+def test_restored_samplers_have_the_versions_of_their_own_last_phases(places, tmp_path, monkeypatch):
+    """Three steps of proposing, one of writing, four of solving: after step 13 the proposer is of step 11."""
+    options = places | OPTIONS | DR_ZERO
+    monkeypatch.setattr("evoseek.assemble.selfplay.resume", lambda *_: 13)
+    play = loop_of("dr-zero", tmp_path / "run", options).system.play
+    assert (play.proposer.sampler.policy_version, play.solver.sampler.policy_version) == (11, 13)
+    monkeypatch.setattr("evoseek.assemble.selfplay.resume", lambda *_: 10)
+    play = loop_of("dr-zero", tmp_path / "again", options).system.play
+    assert (play.proposer.sampler.policy_version, play.solver.sampler.policy_version) == (10, 8)
+    frozen = loop_of("dr-zero", tmp_path / "frozen", options | {"proposer.frozen": True}).system.play
+    assert frozen.proposer.sampler.policy_version == 0
 
 
 def test_what_is_off_by_default_is_not_there(places, tmp_path):
@@ -322,7 +345,7 @@ def test_two_adapters_share_one_model(places):
 def test_a_source_passage_is_cut_and_its_end_is_not_shown(places):
     config = load_config(system="dr-zero", options={"proposer.max_source_tokens": 3, **places})
     agent, index = Agent.of(config, load_policy("tiny")), open_index(places["search.index"], setting="search.index")
-    (cut, *_) = passage_tasks(config, agent, index, purpose="training", copies=1)(0, 5, "k")
+    (cut, *_) = passage_tasks(config, agent, passage_pool(config, index), purpose="training", copies=1)(0, 5, "k")
     whole = index.get(str(cut.metadata["passage_id"]))
     shown = str(cut.metadata["text"])
     assert len(agent.policy.tokenizer.encode(shown, add_special_tokens=False)) == 3
@@ -332,7 +355,7 @@ def test_a_source_passage_is_cut_and_its_end_is_not_shown(places):
     (message,) = play.proposer.env.messages(cut)
     assert plain(message.content).endswith(shown)
     free = load_config(system="dr-zero", options=places)
-    (task, *_) = passage_tasks(free, agent, index, purpose="training", copies=1)(0, 5, "k")
+    (task, *_) = passage_tasks(free, agent, passage_pool(free, index), purpose="training", copies=1)(0, 5, "k")
     assert task.metadata["text"] == whole.text  # as it stands in the corpus, letter case and all
 
 

@@ -73,7 +73,12 @@ def config(corpus):
 
     def make(system: str, settings: dict[str, object] | None = None) -> Config:
         files = {"search.index": str(corpus / "index"), "selfplay.world": str(corpus / "world.json")}
-        return load_config(system=system, options={**files, **SMALL, **(settings or {})})
+        options = {**files, **SMALL, **(settings or {})}
+        without_effect = "dr_zero." if system == "ssp" else "ssp."
+        return load_config(
+            system=system,
+            options={key: value for key, value in options.items() if not key.startswith(without_effect)},
+        )
 
     return make
 
@@ -259,13 +264,15 @@ def test_questions_are_read_closed_book_and_by_several_readers(config, tmp_path)
     read = [episode for episode in episodes if episode.checks]
     assert len(read) > 8
     for episode in read:
-        assert [reading.id.rpartition("/")[2] for reading in episode.checks] == [
+        readings = [reading for reading, _ in episode.checks]
+        assert [reading.id.rpartition("/")[2] for reading in readings] == [
             *("closed-book", "reading-0", "reading-1", "reading-2")
         ]
-        assert not any(reading.tool_results for reading in episode.checks)
+        assert not any(reading.tool_results for reading in readings)
         given = episode.proposer.question.golden_answers
-        closed, *opened = (normalise(reading.answer or "") for reading in episode.checks)
+        closed, *opened = (normalise(reading.answer or "") for reading in readings)
         right = [answer in map(normalise, given) for answer in opened]
+        assert [outcome.reward for _, outcome in episode.checks[1:]] == right
         others = Counter(answer for answer, is_right in zip(opened, right, strict=True) if answer and not is_right)
         fates = {
             "closed_book": closed in map(normalise, given),
@@ -324,7 +331,7 @@ class TestTrap1AnOutagePaysNobody:
         said: list[str] = []
         made = config(system, {**ITERATION, "run.pause_s": 0.01, "run.steps": 5, "proposer.ratio": [0, 1]})
         engine = FailingEngine(open_index(made.search.index, setting="search.index"), 1.0)
-        with pytest.raises(TrainingError, match=r"stopped at step 3: .*the search engine is down\. Steps in a row"):
+        with pytest.raises(TrainingError, match=r"stopped at step 3.*the search engine is down\."):
             train(made, tmp_path / "run", engine=engine, said=said)
         pauses = [text for text in said if "The next step begins in" in text]
         assert [text[:7] for text in pauses] == ["Step 1:", "Step 2:"]
@@ -353,7 +360,7 @@ def check_rewards(config: Config, directory: Path) -> None:
         elif "difficulty" in parts:
             valid = attempts[f"step-{record.step:06d}/{record.trajectory.question.id}"]
             right = sum(outcome.parts["exact_match"] == 1.0 for outcome in valid)
-            assert parts["solver/valid"] == len(valid) >= (1 if settings.difficulty == "failure" else 2)
+            assert parts["solver/valid"] == len(valid) >= (1 if settings.difficulty == "failure" else settings.attempts)
             assert parts["difficulty"] == DIFFICULTIES[settings.difficulty](right, len(valid))
             expected = parts["difficulty"] + settings.format_weight * parts.get("format", 0.0)
             assert record.outcome.reward == pytest.approx(expected)

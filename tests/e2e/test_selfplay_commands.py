@@ -143,7 +143,7 @@ def documents(tmp_path_factory):
 def test_ssp_on_documents_goes_on_where_no_proposal_is_valid(form, documents, random_model, tmp_path, cli):
     model, run = random_model(form, tmp_path / "model"), tmp_path / "run"
     short = {
-        "proposer.max_turns": 2,
+        "proposer.max_turns": 3,
         "proposer.max_tokens_per_turn": 16,
         "rollout.max_tokens_per_turn": 16,
         "rollout.max_total_tokens": 4000,

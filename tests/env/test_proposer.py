@@ -56,7 +56,14 @@ def demonstrated_ids(renderer, text):
 def test_a_task_is_a_question_that_says_where_to_begin_and_how_far_to_go():
     task = passage_task("p1", KALO, 3)
     assert (task.id, task.text, task.golden_answers) == ("p1", "Kalo\nKalo's mayor is Meri.", ())
-    assert task.metadata == {"requested": 3, "title": "Kalo", "text": KALO.text, "passage_id": "a#0"}
+    assert task.metadata == {
+        "requested": 3,
+        "title": "Kalo",
+        "text": KALO.text,
+        "passage_id": "a#0",
+        "shown": True,
+    }
+    assert passage_task("p1", KALO, 3, shown=False).metadata == {**task.metadata, "shown": False}
     assert answer_task("a1", "Meri", 2) == Question("a1", "Meri", ("Meri",), {"requested": 2})
 
 
@@ -84,7 +91,7 @@ def test_the_tiny_prompts_are_token_for_token_those_that_the_tiny_policy_learnt(
 def test_the_tiny_prompts_are_bare_and_the_source_can_be_hidden():
     prompts, task = load_prompts("tiny"), passage_task("p1", KALO, 3)
     assert said(PassageProposerEnv([], prompts), task) == propose_prompt(3, KALO.text)
-    assert said(PassageProposerEnv([], prompts, show_source=False), task) == "propose 3 hops :"
+    assert said(PassageProposerEnv([], prompts), passage_task("p1", KALO, 3, shown=False)) == "propose 3 hops :"
     assert said(AnswerProposerEnv([], prompts), answer_task("a", "Meri", 2)) == trace_prompt(2, "Meri")
 
 
@@ -116,7 +123,7 @@ def test_one_hop_is_proposed_without_a_search_and_two_with_one():
 
 
 def test_without_its_source_the_default_prompt_shows_nothing_of_it_and_asks_for_a_subject():
-    text = said(PassageProposerEnv([], load_prompts("default"), show_source=False), passage_task("p", KALO, 2))
+    text = said(PassageProposerEnv([], load_prompts("default")), passage_task("p", KALO, 2, shown=False))
     assert "Kalo" not in text
     assert "Meri" not in text
     assert "Choose a subject yourself" in text

@@ -80,6 +80,20 @@ def test_rows_without_a_value_are_passed_over():
     assert hacking_alarm([{**row, "solver/reward": float("nan")} for row in COLLAPSE]) is None
 
 
+def test_trap_a_frozen_solver_on_fresh_proposals_and_one_that_learns_are_two_games():
+    """Dr. Zero: three stretches of proposing at 0.3, then three of solving at 0.7. Neither game rose, and the fall of
+    the probes is not to be blamed on one; in Search Self-play every step has proposals, and its game is one."""
+    rows = curve([0.3, 0.3, 0.3, 0.7, 0.7, 0.7], [0.60, 0.62, 0.61, 0.50, 0.42, 0.35])
+    assert hacking_alarm(rows)
+    proposing = [row | {"selfplay/proposals": 8.0} for row in rows]
+    assert hacking_alarm(proposing[:30] + rows[30:]) is None
+    assert hacking_alarm([{"step": 0.0, "eval/reward": 0.58, "eval/n": 400.0}, *proposing]) == hacking_alarm(rows)
+    mixed = [new if number % 10 < 5 else old for number, (new, old) in enumerate(zip(proposing, COLLAPSE, strict=True))]
+    only = [row if number % 10 >= 5 else row | {"solver/reward": None} for number, row in enumerate(COLLAPSE)]
+    assert hacking_alarm(mixed)
+    assert hacking_alarm(mixed) == hacking_alarm(only)
+
+
 def watch(sink, said, rows, **options):
     alarmed = AlarmedMetrics(sink, said.append, **options)
     for row in rows:

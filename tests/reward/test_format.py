@@ -21,6 +21,7 @@ def proposal(
     hops: int = 1,
     calls: tuple[ToolCall, ...] = (),
     thoughts: tuple[str, ...] | None = None,
+    **metadata: object,
 ) -> Trajectory:
     """A proposal from SOURCE: a turn for each call, then the last; `thoughts` open them. Searches find MERI."""
     opened = thoughts or ("<think> because </think>",) * len(calls) + (LAST,)
@@ -28,7 +29,7 @@ def proposal(
     found = (MERI,)
     return Trajectory(
         id="t/0",
-        question=Question("t", SOURCE.contents, (), {"requested": hops, "passage_id": SOURCE.id}),
+        question=Question("t", SOURCE.contents, (), {"requested": hops, "passage_id": SOURCE.id, **metadata}),
         role="proposer",
         segments=(),
         actions=(*actions, Action(f"{opened[-1]}(end)", answer=answer, question=question)),
@@ -136,6 +137,12 @@ def test_an_answer_is_found_in_what_a_search_gave_and_not_in_the_question_nor_in
     assert format_score(proposal("when was it founded ?", "1971", calls=(SEARCH,))).answer == 1.0
     assert format_score(proposal("when was it founded ?", "1971")).answer == 0.0
     assert format_score(proposal("where ?", "done")).answer == 0.0
+
+
+def test_trap_an_answer_is_not_found_in_a_source_passage_that_was_not_shown() -> None:
+    assert format_score(proposal(WHO, "Long Blue Lake", shown=True)).answer == 1.0
+    assert format_score(proposal(WHO, "Long Blue Lake", shown=False)).answer == 0.0
+    assert format_score(proposal("when was it founded ?", "1971", calls=(SEARCH,), shown=False)).answer == 1.0
 
 
 def test_trap_the_question_and_answer_are_the_last_turns_own_not_those_of_the_prompt_or_of_an_earlier_turn() -> None:

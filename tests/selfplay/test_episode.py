@@ -53,7 +53,7 @@ def essence(episodes: list[Episode]) -> list[object]:
     return [
         (
             rollouts([(episode.proposer, episode.outcome), *episode.replaced]),
-            (episode.question, episode.rejected, [trajectory_to_json(t, str) for t in episode.checks]),
+            (episode.question, episode.rejected, rollouts(episode.checks)),
             [
                 rollouts([*zip(group.trajectories, group.outcomes, strict=True), *group.replaced])
                 for group in solver_groups([episode])
@@ -81,7 +81,7 @@ def test_a_proposal_is_filtered_verified_tried_and_scored(stage):
     assert episode.question == Question(
         "t0", "who is the mayor of kalo ?", ("meri",), {"requested": 1, "searches": 1, "evidence": ["p0", "kalo#0"]}
     )
-    assert [reading.id for reading in episode.checks] == ["k/t0/reading-0"]
+    assert [(reading.id, outcome.reward) for reading, outcome in episode.checks] == [("k/t0/reading-0", 1.0)]
     assert episode.solvers.key == "k/t0"
     assert [outcome.reward for outcome in episode.solvers.outcomes] == [1.0, 0.0, 0.0]
     assert all(trajectory.question == episode.question for trajectory in episode.solvers.trajectories)
@@ -105,7 +105,7 @@ def test_what_is_rejected_is_scored_as_such_and_nobody_tries_it(stage):
         Scored(-0.1, {f"rejected/{episode.rejected}": 1.0}) for episode in episodes
     ]
     assert [(episode.question, episode.solvers) for episode in episodes] == [(None, None)] * 3
-    assert [len(episode.checks) for episode in episodes] == [0, 0, 1]
+    assert [[outcome.reward for _, outcome in episode.checks] for episode in episodes] == [[], [], [0.0]]
 
 
 PROPOSALS = {
@@ -197,6 +197,16 @@ def test_noise_is_what_the_other_proposers_found(stage):
     assert ids == [["kalo#0", "nida#0", name, "tolu#0"] for name in ("p0", "p1")]
 
 
+def test_noise_is_nothing_that_a_proposer_of_the_same_task_found(stage):
+    """It may be what this question is about, and not be noise."""
+    table = {f"proposals/t{number}": proposing(name) for number, name in enumerate(("kalo", "nida", "tolu"))}
+    table |= {f"t{n}/{name}": [MERI] for n in range(3) for name in ("reading-0", 0, 1)}
+    tasks = [task(0, task="a"), task(1, task="a"), task(2, task="b")]
+    asyncio.run(stage(table, verify={}, near_duplicates=0.0, evidence=lambda _: ())(tasks, "k"))
+    ids = sorted([passage.id for passage in sorted(passages, key=str)] for passages in stage.shown)
+    assert ids == [["kalo#0", "nida#0"], ["tolu#0"], ["tolu#0"]]
+
+
 def test_a_reader_is_shown_what_the_proposer_saw_or_else_what_the_verification_asks_for(stage):
     table = {"proposals/t0": proposing("nida", "tolu"), "t0/reading-0": [MERI], "t0/0": [MERI], "t0/1": [MERI]}
     run(stage(table, verify={}))
@@ -269,11 +279,18 @@ class TestTrap1AFailureIsNoReward:
     TWO_RIGHT = ("proposals/t0", proposing()), ("t0/0", [MERI]), ("t0/1", [MERI]), ("t0/3", [TOLU])
 
     def test_a_failed_attempt_is_out_of_the_proposers_reward(self, stage):
-        """Two of three are right: (3 - 2) / 2. Were the failure a wrong answer, it would be (4 - 2) / 3."""
-        (episode,) = run(stage(dict(self.TWO_RIGHT), attempts=4))
+        """One of three is wrong. Were the failure a wrong answer, it would be two of four."""
+        (episode,) = run(stage(dict(self.TWO_RIGHT), attempts=4, worth=ProposerReward("failure")))
         assert [isinstance(outcome, Invalid) for outcome in episode.solvers.outcomes] == [False, False, True, False]
-        assert episode.outcome.parts["difficulty"] == 0.5
+        assert episode.outcome.parts["difficulty"] == pytest.approx(1 / 3)
         assert (episode.outcome.parts["solver/valid"], episode.outcome.parts["solver/invalid"]) == (3.0, 1.0)
+
+    def test_and_leaves_none_where_the_others_cannot_tell_it_but_the_solver_learns_all_the_same(self, stage):
+        (episode,) = run(stage(dict(self.TWO_RIGHT), attempts=4))
+        assert isinstance(episode.outcome, Invalid)
+        assert episode.outcome.detail.startswith("1 of 4 of the solver's attempts failed")
+        assert episode.question is not None
+        assert scored_rewards(episode.solvers) == [1.0, 1.0, 0.0]
 
     def test_and_out_of_the_solvers_baseline_and_loss(self, stage):
         (episode,) = run(stage(dict(self.TWO_RIGHT), attempts=4))
@@ -297,7 +314,8 @@ class TestTrap1AFailureIsNoReward:
         play = stage({"proposals/t0": proposing()}, verify={}, worth=ProposerReward(rejected_reward=-1.0))
         (episode,) = run(play)
         assert episode.outcome == Invalid(StopReason.SAMPLER_FAILED, "t0/reading-0 has no turn 0")
-        assert (episode.question, episode.rejected, episode.solvers, len(episode.checks)) == (None, None, None, 1)
+        assert (episode.question, episode.rejected, episode.solvers) == (None, None, None)
+        assert [outcome for _, outcome in episode.checks] == [episode.outcome]
 
     def test_invalid_proposals_are_out_of_the_proposers_baseline_and_loss(self, stage):
         """Rewards by the share of wrong answers: 0, 1/2, 1 and three that have none."""

@@ -1,4 +1,4 @@
-from evoseek.selfplay.evidence import retrieved_passages, supporting_passages
+from evoseek.selfplay.evidence import retrieved_passages, seen_passages, supporting_passages
 from evoseek.types import Action, Passage, Question, StopReason, ToolCall, ToolResult, Trajectory
 
 
@@ -12,11 +12,13 @@ FROM_KALO = {"requested": 3, "passage_id": KALO.id, "title": KALO.title, "text":
 SOURCE = Passage(KALO.id, KALO.id, KALO.title, KALO.text)
 
 
-def proposal(*turns: tuple[str, list[list[Passage]]], last: str, metadata: dict | None = None) -> Trajectory:
+def proposal(
+    *turns: tuple[str, list[list[Passage]]], last: str, metadata: dict | None = None, given: tuple[str, ...] = ()
+) -> Trajectory:
     """Turns are what was written, and what each of its calls found."""
     return Trajectory(
         id="t/0",
-        question=Question("t", "task", (), metadata or {"requested": 2}),
+        question=Question("t", "task", given, metadata or {"requested": 2}),
         role="proposer",
         segments=(),
         actions=(*(Action(text, (CALL,) * len(found)) for text, found in turns), Action(last)),
@@ -45,6 +47,24 @@ def test_the_source_passage_comes_first() -> None:
     made = proposal(("", [[ZUMI, MERI]]), last="<think> meri </think>", metadata=FROM_KALO)
     assert supporting_passages(made) == (SOURCE, MERI)
     assert supporting_passages(proposal(last="", metadata=FROM_KALO)) == (SOURCE,)
+
+
+def test_trap_a_source_passage_that_was_not_shown_supports_nothing_until_it_is_found() -> None:
+    for metadata in (FROM_KALO, {**FROM_KALO, "shown": True}):
+        made = proposal(("", [[ZUMI, MERI]]), last="meri and kalo", metadata=metadata)
+        assert (seen_passages(made), supporting_passages(made)) == ((SOURCE, ZUMI, MERI), (SOURCE, MERI))
+    hidden = {**FROM_KALO, "shown": False}
+    made = proposal(("", [[ZUMI, MERI]]), last="meri and kalo", metadata=hidden)
+    assert (seen_passages(made), supporting_passages(made)) == ((ZUMI, MERI), (MERI,))
+    assert supporting_passages(proposal(("", [[ZUMI, KALO]]), last="kalo", metadata=hidden)) == (KALO,)
+
+
+def test_passages_about_an_answer_that_the_task_gave_support_nothing_but_those_that_lead_away_do() -> None:
+    """Found first and written later on, and yet the way back only began there."""
+    made = proposal(("meri", [[MERI, KALO, ZUMI]]), ("", [[MERI]]), last="Meri of Kalo", given=("the Meri",))
+    assert supporting_passages(made) == (KALO,)
+    made = proposal(("meri", [[MERI, TOLU, ZUMI]]), last="meri", given=("Meri",))
+    assert supporting_passages(made) == (TOLU,)  # the best of the others
 
 
 def test_the_source_passage_found_again_counts_once() -> None:

@@ -43,6 +43,22 @@ def test_a_passage_that_does_not_mention_what_was_searched_for_leads_nowhere() -
     assert follow_back("Meri", lambda _: [passage("Kalo", "Kalo is a town.")], most=4).searches == 0
 
 
+@pytest.mark.parametrize(
+    ("answer", "text", "is_mentioned"),
+    [
+        ("art", "A party of many.", False),
+        ("art", "The ART of war.", True),
+        ("Lima", "The climate is mild.", False),
+        ("Kalo", "(Kalo's mayor)", True),
+        ("Saint-Denis", "in saint Denis", True),
+        ("東京", "東京都の人口", True),  # a script without spaces
+        ("?", "who ?", False),
+    ],
+)
+def test_only_whole_words_are_a_mention(answer: str, text: str, is_mentioned: bool) -> None:
+    assert follow_back(answer, lambda _: [passage("Zumi", text)], most=1) == Lead(answer, int(is_mentioned))
+
+
 def test_one_does_not_walk_in_circles() -> None:
     circle = [passage("Kalo", "Kalo is near Nida."), passage("Nida", "Nida is near Kalo.")]
     assert follow_back("Kalo", lambda query: find_in(circle, query), most=9).searches == 1

@@ -1,6 +1,3 @@
-import json
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,7 +6,7 @@ from evoseek.types import Question
 
 
 def question(name: str, text: str = "who ?") -> Question:
-    return Question(name, text, ("Meri", "M."), {"requested": 2, "evidence": ["kalo#0"], "nested": {"a": None}})
+    return Question(name, text, ("Meri", "M."))
 
 
 ABC = [question(name) for name in "abc"]
@@ -18,7 +15,6 @@ ABC = [question(name) for name in "abc"]
 def test_questions_are_kept_by_id_and_the_later_one_counts() -> None:
     buffer = ReplayBuffer(ABC)
     buffer.add([question("b", "when ?"), question("d")])
-    assert len(buffer) == 4
     assert {q.id: q.text for q in buffer.draw(4, "x")} == {"a": "who ?", "b": "when ?", "c": "who ?", "d": "who ?"}
 
 
@@ -39,24 +35,3 @@ def test_other_seeds_draw_otherwise() -> None:
     buffer = ReplayBuffer(question(str(number)) for number in range(50))
     draws = [[q.id for q in buffer.draw(10, f"0/replay/{step}")] for step in range(3)]
     assert len({tuple(draw) for draw in draws}) == 3
-
-
-@pytest.mark.parametrize(("step", "left"), [(1, 3), (9, 3), (10, 0), (11, 3), (30, 0)])
-def test_it_forgets_every_so_many_steps(step: int, left: int) -> None:
-    buffer = ReplayBuffer(ABC)
-    buffer.clear_at(step, every=10)
-    assert len(buffer) == left
-
-
-def test_a_buffer_that_was_written_and_read_is_the_same() -> None:
-    buffer = ReplayBuffer(reversed(ABC))
-    read = ReplayBuffer.from_json(json.loads(json.dumps(buffer.to_json())))
-    assert read.draw(7, "x") == buffer.draw(7, "x")
-    assert read.to_json() == buffer.to_json()
-    assert read.draw(1, "x")[0].metadata == ABC[0].metadata
-
-
-@pytest.mark.parametrize("data", [{}, {"questions": [{"id": "a"}]}, {"questions": [3]}])
-def test_another_object_is_refused(data: dict) -> None:
-    with pytest.raises((KeyError, TypeError)):
-        ReplayBuffer.from_json(data)

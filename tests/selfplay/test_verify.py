@@ -66,7 +66,7 @@ def test_what_is_answered_without_a_passage_is_rejected(answer: str | None, reje
     readers = Readers(closed_book=answer)
     verdict = verdict_of(readers, closed_book=True)
     assert (verdict.rejected, verdict.failure, readers.shown) == (rejected, None, [()])
-    assert [reading.id for reading in verdict.readings] == ["k/closed-book"]
+    assert [reading.id for reading, _ in verdict.readings] == ["k/closed-book"]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,9 @@ def test_what_is_not_answered_from_the_passages_is_rejected_and_no_answer_verifi
 ) -> None:
     verdict = verdict_of(Readers(reading_0=answer), from_passages=True)
     assert (verdict.rejected, verdict.failure) == (rejected, None)
-    assert [reading.id for reading in verdict.readings] == ["k/reading-0"]
+    ((reading, outcome),) = verdict.readings
+    assert reading.id == "k/reading-0"
+    assert outcome.reward == float(rejected is None)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +134,7 @@ def test_all_checks_together_share_their_readings_and_give_the_first_reason(
     readers = Readers(closed_book=closed, **{f"reading_{number}": answer for number, answer in enumerate(answers)})
     verdict = verdict_of(readers, closed_book=True, from_passages=True, ambiguity=3)
     assert verdict.rejected is rejected
-    assert [reading.id for reading in verdict.readings] == [
+    assert [reading.id for reading, _ in verdict.readings] == [
         *("k/closed-book", "k/reading-0", "k/reading-1", "k/reading-2")
     ]
 
@@ -155,6 +157,8 @@ def test_a_reading_that_failed_rejects_nothing_and_verifies_nothing(failing: str
     assert verdict.rejected is None
     assert verdict.failure == Invalid(StopReason.SAMPLER_FAILED, "out of memory")
     assert len(verdict.readings) == 4
+    failed = [reading.id for reading, outcome in verdict.readings if outcome == verdict.failure]
+    assert failed == [f"k/{failing.replace('_', '-')}"]
 
 
 def test_a_reward_that_cannot_be_had_is_a_failure_as_well() -> None:

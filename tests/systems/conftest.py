@@ -56,12 +56,12 @@ class Recorder:
 
 class ScriptedPlay:
     """Episodes whose proposals come to what `says` gives for the task: the text of a question and its reward, the name
-    of a rejection, or Invalid. Of two attempts at each question one is right."""
+    of a rejection, or Invalid. Of two attempts at each question one is right. When `checked`, a reader read each."""
 
     metric, near_duplicates = "exact_match", 1.0
 
     def __init__(self, says):
-        self.says, self.calls, self.solved = says, [], []
+        self.says, self.calls, self.solved, self.checked = says, [], [], False
 
     async def __call__(self, tasks, key, *, solve=True, stages=None):
         self.calls.append((key, list(tasks), solve))
@@ -82,7 +82,8 @@ class ScriptedPlay:
         text, reward = said
         question = Question(task.id, text, ("meri",), {"requested": task.metadata["requested"], "evidence": []})
         solvers = await self.solve(question, key) if solve else None
-        return Episode(proposal, Scored(reward), question, solvers=solvers)
+        checks = ((rollout(f"{key}/{question.id}/reading-0", question, "reader"), Scored(1.0)),) if self.checked else ()
+        return Episode(proposal, Scored(reward), question, checks=checks, solvers=solvers)
 
 
 def rollout(identifier, question, role):

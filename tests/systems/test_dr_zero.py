@@ -193,6 +193,16 @@ def test_every_rollout_is_recorded_once(dr_zero, tmp_path):
     assert len(ids) == len(set(ids)) == 4 + 4 * 2 + 6
 
 
+def test_readings_that_verified_are_recorded_and_not_trained_on(dr_zero, tmp_path):
+    system, _ = dr_zero()
+    system.play.checked = system.writing.checked = True
+    reports = steps(system, (1, 3))
+    roles = [record.trajectory.role for record in read_trajectories(tmp_path / "trajectories.jsonl")]
+    assert roles.count("reader") == 4 + 6
+    assert [report.num_rollouts for report in reports] == [4 + 4 * 2, 6]
+    assert {t.role for group in system.proposer_update.groups[1] for t in group.trajectories} == {"proposer"}
+
+
 def test_failures_of_both_roles_are_reported(dr_zero):
     says = itertools.cycle([DOWN, ("who is it ?", 1.0), Rejection.NO_QUESTION, DOWN])
     system, _ = dr_zero(lambda _: next(says))
@@ -201,16 +211,61 @@ def test_failures_of_both_roles_are_reported(dr_zero):
     assert report.num_rollouts == 4 + 2
 
 
-@pytest.mark.parametrize("said", [DOWN, Rejection.NO_QUESTION])
-def test_an_iteration_without_a_question_ends_with_a_remedy(dr_zero, said):
-    system, _ = dr_zero(lambda _: said)
-    steps(system, range(1, 5))
-    with pytest.raises(TrainingError, match=r"no valid question in iteration 1.*selfplay/rejected.*loosen the filter"):
-        steps(system, [5])
+def test_an_iteration_without_a_question_ends_with_the_reasons_and_a_remedy(dr_zero):
+    """Six proposals a step; in the last step four are too short, one has no question, and one fails."""
+    said = [*[Rejection.TOO_LONG] * 6, *[Rejection.TOO_SHORT] * 4, Rejection.NO_QUESTION, DOWN]
+    says = iter(said)
+    system, _ = dr_zero(writes=lambda _: next(says))
+    steps(system, range(1, 4))
+    reasons = r"no valid question in iteration 1.*Of the 6 .*: too_short \(4\), no_question \(1\)\. Loosen the filter"
+    with pytest.raises(TrainingError, match=reasons):
+        steps(system, [4])
+
+
+def test_questions_of_one_writing_step_are_enough(dr_zero):
+    says = itertools.chain([("who is it ?", 1.0)] * 6, itertools.repeat(Rejection.TOO_SHORT))
+    system, _ = dr_zero(writes=lambda _: next(says))
+    steps(system, range(3, 6))
+    assert len(system.solving.update.groups[5]) == 1
+
+
+@pytest.mark.parametrize("first", [3, 4])
+def test_an_outage_that_begins_while_questions_are_written_ends_the_run_with_its_cause(dr_zero, first):
+    """The engine is down after the proposer's steps, or after the first of the writing steps: nothing is trained on."""
+    down = False
+    system, events = dr_zero(writes=lambda task: DOWN if down else (f"who is {task.text} ?", 1.0))
+    steps(system, range(1, first))
+    down = True
+    cause = rf"stopped at step {first}.*tried 3 times.*6 of 6 .*tool_failed \(6 proposals\): the engine is down\."
+    with pytest.raises(TrainingError, match=cause):
+        steps(system, [first])
+    assert [question.metadata["step"] for question in system.questions.read(1, 99)] == [3] * (3 * (first - 3))
+    assert events == [("proposer", 1), ("proposer", 2)]
+
+
+def test_a_short_outage_costs_a_writing_step_no_question(dr_zero, tmp_path):
+    """Four of six fail, which is more than half: all six are written anew, with other luck."""
+    says = itertools.chain([DOWN] * 4, itertools.repeat(("who is it ?", 1.0)))
+    system, _ = dr_zero(writes=lambda task: (f"who is {task.text} ?", 1.0) if (said := next(says)) != DOWN else said)
+    (report,) = steps(system, [3])
+    assert [key for key, _, _ in system.writing.calls] == ["step-000003", "step-000003/again-1"]
+    assert (report.metrics["selfplay/written"], report.failures, report.num_rollouts) == (3.0, (), 6)
+    ids = [record.trajectory.id for record in read_trajectories(tmp_path / "trajectories.jsonl")]
+    assert len(ids) == len(set(ids)) == 6 + 6
+
+
+def test_half_of_the_proposals_may_fail(dr_zero):
+    says = itertools.cycle([DOWN, ("who is it ?", 1.0)])
+    system, _ = dr_zero(writes=lambda _: next(says))
+    (report,) = steps(system, [3])
+    assert len(system.writing.calls) == 1
+    assert report.failures == (DOWN,) * 3
 
 
 def test_fewer_questions_than_a_step_asks_for_are_all_asked(dr_zero):
-    says = itertools.chain([("who is the first ?", 1.0), ("who is the second ?", 1.0)], itertools.repeat(DOWN))
+    says = itertools.chain(
+        [("who is the first ?", 1.0), ("who is the second ?", 1.0)], itertools.repeat(Rejection.TOO_SHORT)
+    )
     system, _ = dr_zero(copies=1, writes=lambda _: next(says))
     steps(system, range(1, 6))
     assert len(system.solving.update.groups[5]) == 2

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evoseek.credit.group import group_advantages
-from evoseek.systems.proposals import TaskSource, proposal_groups, solver_groups
+from evoseek.systems.proposals import TaskSource, check_groups, proposal_groups, solver_groups
 from evoseek.systems.update import GroupUpdate
 from evoseek.types import Episode, Invalid, Outcome, Question, Scored, Segment, StopReason, Trajectory, TrajectoryGroup
 
@@ -148,3 +149,24 @@ def test_solvers_are_grouped_by_question_where_there_are_any():
     assert solver_groups([episode(0, DOWN), episode(1, Scored(1.0), solvers=solvers), episode(2, Scored(0.0))]) == [
         solvers
     ]
+
+
+def test_readings_are_a_group_a_proposal_beside_the_others_and_bound_to_their_outcomes():
+    def checked(number: int, *outcomes: Outcome) -> Episode:
+        question = Question(f"t{number}", "who ?", ("Meri",))
+        readings = [
+            Trajectory(f"step-1/t{number}/{name}", question, "reader", (), (), (), StopReason.ANSWERED)
+            for name in ("closed-book", "reading-0")
+        ]
+        return replace(episode(number, Scored(0.0)), checks=tuple(zip(readings, outcomes, strict=True)))
+
+    episodes = [checked(0, Scored(0.0), Scored(1.0)), episode(1, DOWN), checked(2, Scored(1.0), DOWN)]
+    groups = check_groups(episodes)
+    assert {group.key: group.outcomes for group in groups} == {
+        "step-1/t0/checks": (Scored(0.0), Scored(1.0)),
+        "step-1/t2/checks": (Scored(1.0), DOWN),
+    }
+    assert [reading.id for reading in groups[1].trajectories] == ["step-1/t2/closed-book", "step-1/t2/reading-0"]
+    assert {reading.role for group in groups for reading in group.trajectories} == {"reader"}
+    trained = [*proposal_groups(episodes, "requested"), *solver_groups(episodes)]
+    assert {trajectory.role for group in trained for trajectory in group.trajectories} == {"proposer"}

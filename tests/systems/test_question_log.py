@@ -74,6 +74,26 @@ def test_a_question_is_found_by_its_id_also_one_that_was_written_after_the_first
         log.find("z")
 
 
+def test_a_step_does_not_read_the_whole_file_again(log, monkeypatch):
+    """What is appended is known; another process' file is read once."""
+    reads = []
+
+    def counted(path):
+        reads.append(path)
+        return load_questions(path)
+
+    monkeypatch.setattr("evoseek.systems.question_log.load_questions", counted)
+    again = QuestionLog(log.path)
+    for step in range(20, 25):
+        for one in (log, again):
+            assert [q.metadata["step"] for q in one.read(13, step)] == list(range(20, step))
+        again.append(step, [question(f"new-{step}", pair=(1, 2))])
+        log.read(0, 0)
+    assert len(reads) == 1 + 5  # `again` once, and `log` whenever another had written
+    assert again.read(0, 99) == load_questions(log.path)
+    assert again.find("new-22").metadata == {"requested": 2, "evidence": ["a#0"], "pair": [1, 2], "step": 22}
+
+
 def test_a_file_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "questions.jsonl").mkdir()
     with pytest.raises(RunError, match=r"questions\.jsonl cannot be written .*resumes from the last checkpoint"):

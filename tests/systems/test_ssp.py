@@ -90,6 +90,16 @@ def test_a_role_that_is_not_trained_plays_and_is_logged_but_the_update_does_not_
     assert roles == {"proposer", "solver"}
 
 
+def test_readings_that_verified_are_recorded_and_not_trained_on(ssp, tmp_path):
+    system, _ = ssp(4)
+    system.play.checked = True
+    (report,) = steps(system, 1)
+    roles = [record.trajectory.role for record in read_trajectories(tmp_path / "trajectories.jsonl")]
+    assert (roles.count("reader"), report.num_rollouts) == (4, 4 + 4 * 2)
+    trained = system.update.groups[1].values()
+    assert {t.role for groups in trained for group in groups for t in group.trajectories} == {"proposer", "solver"}
+
+
 def test_each_proposal_is_a_group_of_its_own_or_with_those_of_equal_searches(ssp):
     system, _ = ssp(4)
     steps(system, 1)
@@ -122,6 +132,13 @@ def test_what_fills_a_batch(ssp, fill, solved):
     assert [len(system.update.groups[step]["proposer"]) for step in (1, 2)] == [4, 4]
     assert [report.metrics["selfplay/replayed"] for report in reports] == [0.0, solved[1] - 2.0]
     assert replayed(system, 2) == ["000001-0000-0001"] * (solved[1] - 2)
+
+
+@pytest.mark.parametrize(("role", "times"), [("proposer", 0), ("solver", 3)])
+def test_only_a_solver_that_learns_is_given_questions_again(ssp, role, times):
+    system, _ = ssp(1, trained=(role,))
+    steps(system, 1, 2)
+    assert len(replayed(system, 2)) == times
 
 
 def test_questions_that_are_replayed_more_than_once_are_rolled_out_anew_each_time(ssp, tmp_path):

@@ -33,7 +33,7 @@ def make_play(config: Config, proposer: Agent, solver: Agent, engine: SearchEngi
     if config.run.system == "ssp":
         env = AnswerProposerEnv(tools, proposer.prompts, renderer.format)
     else:
-        env = PassageProposerEnv(tools, proposer.prompts, renderer.format, show_source=config.proposer.show_source)
+        env = PassageProposerEnv(tools, proposer.prompts, renderer.format)
     settings = config.proposer
     limits = replace(proposer.limits, max_turns=settings.max_turns, max_tokens_per_turn=settings.max_tokens_per_turn)
     solving, metric = solver.solver(engine), config.reward.metric

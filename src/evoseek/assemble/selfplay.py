@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import cast
 
 from evoseek.assemble.agent import Agent, Solver, evaluation_setting, evaluation_temperature, open_index
-from evoseek.assemble.algorithm import check_settings, make_proposer_credit, make_proposer_loss
+from evoseek.assemble.algorithm import make_proposer_credit, make_proposer_loss
 from evoseek.assemble.play import at_temperature, load_players, make_play
-from evoseek.assemble.tasks import answer_tasks, passage_tasks
+from evoseek.assemble.selfplay_settings import check_selfplay
+from evoseek.assemble.tasks import answer_tasks, passage_pool, passage_tasks
 from evoseek.assemble.trained import Trained, make_proposer_learner
 from evoseek.config import MAY_DIFFER_ON_RESUME, Config
 from evoseek.corpus.oracle import Oracle, load_world, world_oracle
 from evoseek.env.teacher import TeacherEnv
-from evoseek.errors import ConfigError
 from evoseek.learner.checkpoint import Checkpoint, Part, latest_checkpoint
 from evoseek.learner.distributed import ALONE
 from evoseek.policy.load import save_policy
@@ -81,32 +81,6 @@ def selfplay_loop(
     )
 
 
-def check_selfplay(config: Config) -> None:
-    """Settings that are each possible, but not together. Raises ConfigError."""
-    check_settings(config)
-    if config.algorithm.advantage == "gae":
-        raise ConfigError(
-            "algorithm.advantage is gae, but self-play trains without a critic. Set it to group, leave-one-out, "
-            "whitened or raw."
-        )
-    if config.run.system == "ssp" and config.proposer.temperature != config.rollout.temperature:
-        raise ConfigError(
-            f"proposer.temperature is {config.proposer.temperature} and rollout.temperature "
-            f"{config.rollout.temperature}, but in ssp one policy plays both roles and is trained on the logprobs of "
-            "one temperature. Set them to the same value."
-        )
-    if config.run.system == "ssp" and config.algorithm.filter_limit:
-        raise ConfigError(
-            f"algorithm.filter_limit is {config.algorithm.filter_limit}, but ssp fills its batches in another way. Set "
-            "it to 0, and choose ssp.fill."
-        )
-    if config.policy.dtype != "float32" and config.lora.rank == 0:
-        raise ConfigError(
-            f"policy.dtype is {config.policy.dtype}, but weights are trained in float32. Set policy.dtype to float32 "
-            "and learner.bf16 to true, or train an adapter (lora.rank above 0)."
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class _Made:
     """A system with all that the loop around it needs."""
@@ -134,7 +108,7 @@ def _dr_zero(
     settings, play = config.dr_zero, make_play(config, proposer, solver, engine)
     schedule = Schedule(settings.iterations, settings.proposer_steps, settings.writing_steps, settings.solver_steps)
     solving, log = solver.solver(engine), TrajectoryWriter(run.trajectories, solver.decode)
-    tasks = partial(passage_tasks, config, proposer, index)
+    tasks = partial(passage_tasks, config, proposer, passage_pool(config, index))
     rollouts = QuestionRollouts(
         env=solving.env,
         renderer=solving.renderer,
@@ -199,7 +173,8 @@ def _ssp(
     trained = Trained.load(config, agent.policy, run, checkpoint, ALONE)
     questions = QuestionLog(run.questions)
     solving = trained.group_update(_distillation(config, trained, agent, index, questions))
-    proposing = replace(solving, credit=make_proposer_credit(config), distillation=None)
+    credit = make_proposer_credit(config)
+    proposing = replace(solving, credit=credit, completions=(), penalty=None, distillation=None)
     roles = {
         "proposer": RoleUpdate(proposing.samples, make_proposer_loss(config)),
         "solver": RoleUpdate(solving.samples, trained.learner.loss),

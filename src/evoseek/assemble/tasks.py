@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,18 +21,22 @@ from evoseek.types import Passage, Question
 POOL = 200_000  # passages that proposals are made from, at most: a random sample of a larger corpus
 
 
+def passage_pool(config: Config, index: LexicalIndex) -> list[Passage]:
+    """The passages that proposals are made from."""
+    return sample_passages(index.passages(), POOL, config.run.seed)
+
+
 def passage_tasks(
-    config: Config, agent: Agent, index: LexicalIndex, *, purpose: str, copies: int
+    config: Config, agent: Agent, pool: Sequence[Passage], *, purpose: str, copies: int
 ) -> TaskSource[Passage]:
-    """Tasks from the corpus' passages, cut to what a proposer is shown. `purpose` keeps draws apart."""
+    """Tasks from passages, cut to what a proposer is shown. `purpose` keeps draws apart."""
     limit, tokenizer = config.proposer.max_source_tokens, agent.policy.tokenizer
 
     def make(id: str, passage: Passage, hops: int) -> Question:
         ids = tokenizer.encode(passage.text, add_special_tokens=False)
-        shown = passage.text if len(ids) <= limit else str(tokenizer.decode(ids[:limit]))
-        return passage_task(id, replace(passage, text=shown), hops)
+        text = passage.text if len(ids) <= limit else str(tokenizer.decode(ids[:limit]))
+        return passage_task(id, replace(passage, text=text), hops, shown=config.proposer.show_source)
 
-    pool = sample_passages(index.passages(), POOL, config.run.seed)
     return TaskSource(pool, make, config.proposer.ratio, f"{config.run.seed}/{purpose}", copies)
 
 

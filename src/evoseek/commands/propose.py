@@ -13,7 +13,7 @@ from rich.console import Console
 
 from evoseek.assemble.agent import Agent, open_index
 from evoseek.assemble.play import load_players, make_play
-from evoseek.assemble.tasks import answer_tasks, passage_tasks
+from evoseek.assemble.tasks import answer_tasks, passage_pool, passage_tasks
 from evoseek.config import Config
 from evoseek.corpus.question_file import QuestionFile, Reached, open_question_file
 from evoseek.errors import ConfigError, EvoseekError
@@ -96,7 +96,8 @@ class Writing:
         if config.run.system == "ssp":
             tasks = answer_tasks(config, index)
         else:
-            tasks = passage_tasks(config, proposer, index, purpose="proposing", copies=copies)
+            pool = passage_pool(config, index)
+            tasks = passage_tasks(config, proposer, pool, purpose="proposing", copies=copies)
         play = make_play(config, proposer, solver, index)
         return cls(
             play=replace(play, label=None),  # a pass rate is about the answer that is written

@@ -1,7 +1,8 @@
 """The proposers' tasks: write a question with its answer, from a passage forwards or from an answer backwards.
 
 A task is a `Question`, so that a proposal is rolled out, scored and written down as everything else. Its metadata says
-how far the way is to be (`requested`: hops or searches) and, for a passage, which one it is.
+how far the way is to be (`requested`: hops or searches) and, for a passage, which one it is and whether the proposer
+is `shown` it.
 """
 
 from __future__ import annotations
@@ -15,9 +16,13 @@ from evoseek.protocols import Tool
 from evoseek.types import Message, Passage, Question
 
 
-def passage_task(id: str, passage: Passage, hops: int) -> Question:
-    """From this passage to a question that takes so many hops: the first in the passage, each other by a search."""
-    source = {"title": passage.title, "text": passage.text, "passage_id": passage.id}
+def passage_task(id: str, passage: Passage, hops: int, *, shown: bool = True) -> Question:
+    """From this passage to a question that takes so many hops: the first in the passage, each other by a search.
+
+    If it is not `shown`, the proposer has to choose a subject by itself (an ablation in Dr. Zero), and the passage is
+    none of what it saw.
+    """
+    source = {"title": passage.title, "text": passage.text, "passage_id": passage.id, "shown": shown}
     return Question(id, passage.contents, (), {"requested": hops, **source})
 
 
@@ -48,26 +53,15 @@ class _Proposer:
 
 
 class PassageProposerEnv(_Proposer):
-    """An `Environment` for tasks made by `passage_task`: Dr. Zero's proposer (arXiv 2601.07055, section 3).
+    """An `Environment` for tasks made by `passage_task`: Dr. Zero's proposer (arXiv 2601.07055, section 3)."""
 
-    Without `show_source` it is asked to choose a subject by itself, which is one of the paper's ablations.
-    """
-
-    def __init__(
-        self,
-        tools: Sequence[Tool],
-        prompts: PromptSet,
-        format: Literal["tags", "tools"] = "tags",
-        *,
-        show_source: bool = True,
-    ) -> None:
+    def __init__(self, tools: Sequence[Tool], prompts: PromptSet, format: Literal["tags", "tools"] = "tags") -> None:
         super().__init__(tools, prompts, "proposer_passage", format)
-        self._show_source = show_source
 
     def messages(self, question: Question) -> list[Message]:
         """The prompt. Raises DataError for a task of another kind."""
-        hops = _requested(question)
-        title, text = (str(question.metadata.get(key, "")) if self._show_source else "" for key in ("title", "text"))
+        hops, task = _requested(question), question.metadata
+        title, text = (str(task.get(key, "")) if task.get("shown", True) else "" for key in ("title", "text"))
         return self._ask(hops=hops, searches=hops - 1, title=title, text=text)
 
 

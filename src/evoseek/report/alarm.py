@@ -9,18 +9,22 @@ same two stretches of steps. The alarm is raised when both hold:
     the mean probe fell by more than twice its standard error: binomial, p (1 - p) / n for each probe of n questions
     (for rewards between 0 and 1 no sampling error is larger, and asking the same questions again only makes it
     smaller), or by the scatter of the probes where no n is known.
+
+A solver's reward on fresh proposals is not comparable with that on questions kept before: where there are steps of
+both kinds, as in Dr. Zero, only those without proposals count as the game.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from evoseek.protocols import MetricSink
 
 _PROBE = "eval/reward"
+_PROPOSALS = "selfplay/proposals"
 _ERRORS = 2.0  # so many standard errors are more than chance
 
 Row = Mapping[str, float | None]
@@ -39,7 +43,8 @@ def hacking_alarm(rows: Sequence[Row], *, in_game: str = "solver/reward", window
     first = probed[-2 * window - 1] + 1 if len(probed) > 2 * window else 0
     middle, end = probed[-window - 1] + 1, probed[-1] + 1
     before, after = rows[first:middle], rows[middle:end]
-    games = _mean(before, in_game), _mean(after, in_game)
+    played = _games(rows, in_game)
+    games = _mean(played[first:middle]), _mean(played[middle:end])
     probes = _probe_mean(before), _probe_mean(after)
     if not (games[0] and games[1] and probes[0] and probes[1]):
         return None
@@ -96,16 +101,23 @@ class _Mean:
     error: float
 
 
-def _mean(rows: Sequence[Row], name: str) -> _Mean | None:
+def _games(rows: Sequence[Row], name: str) -> list[float | None]:
+    """The reward of the game in each row, None where it is of another kind than elsewhere."""
+    games = [_value(row, name) for row in rows]
+    kept = [None if _value(row, _PROPOSALS) is not None else game for row, game in zip(rows, games, strict=True)]
+    return games if all(game is None for game in kept) else kept
+
+
+def _mean(values: Iterable[float | None]) -> _Mean | None:
     """None for fewer than two values, whose scatter is unknown."""
-    values = [value for row in rows if (value := _value(row, name)) is not None]
+    values = [value for value in values if value is not None]
     return _Mean(fmean(values), stdev(values) / math.sqrt(len(values))) if len(values) > 1 else None
 
 
 def _probe_mean(rows: Sequence[Row]) -> _Mean | None:
     scored = [(value, _scored(row)) for row in rows if (value := _value(row, _PROBE)) is not None]
     if not all(n > 0 for _, n in scored):
-        return _mean(rows, _PROBE)
+        return _mean(value for value, _ in scored)
     variance = sum(value * (1.0 - value) / n for value, n in scored)
     return _Mean(fmean(value for value, _ in scored), math.sqrt(variance) / len(scored))
 

@@ -5,8 +5,8 @@
     gate      there are a question and an answer, and the answer does not stand in the question
     think     share of the proposer's turns that open with reasoning
     tool      for n = 1 requested hops 1; for n > 1 min((1 + calls) / n, 1) if every call was valid, else 0
-    answer    0 if it is neither yes or no nor stands in the source passage or in one that was found;
-              else 1 for up to 5 words, 1/2 for up to 10, 0 beyond
+    answer    0 if it is neither yes or no nor stands in the source passage (if that was shown) or in one that was
+              found; else 1 for up to 5 words, 1/2 for up to 10, 0 beyond
 
 As published, more calls than the n - 1 asked for cost nothing, and a proposal for n > 1 without any call gets 1/n.
 """
@@ -117,8 +117,9 @@ def _answer(proposal: Trajectory, answer: str) -> float:
 
 
 def _texts(proposal: Trajectory) -> Iterator[str]:
-    """The source passage (the text of a passage task) and all that was found."""
-    yield proposal.question.text
+    """The source passage (the text of a passage task), if the proposer was shown it, and all that was found."""
+    if proposal.question.metadata.get("shown", True):
+        yield proposal.question.text
     for result in proposal.tool_results:
         for passage in result.passages:
             yield passage.contents

@@ -156,8 +156,7 @@ class _Batch:
         texts: dict[object, dict[int, str]] = {}
         for number, proposal in sorted(self._proposals.items()):
             if not proposal.stop_reason.is_failure and self.play.rules(proposal) is None:
-                own = texts.setdefault(proposal.question.metadata.get("task", number), {})
-                own[number] = proposal.actions[-1].question or ""
+                texts.setdefault(self._task(number), {})[number] = proposal.actions[-1].question or ""
         seen, found = NearDuplicates(self.play.near_duplicates), set[int]()
         for own in texts.values():
             found |= {number for number, text in own.items() if not seen.is_new(text, remember=False)}
@@ -166,14 +165,19 @@ class _Batch:
         return found
 
     async def passages_of_others(self, index: int) -> list[Passage]:
-        """What the other proposers of the batch found, in the tasks' order."""
+        """What the proposers of the batch's other tasks found, in the tasks' order: one of the same task may well have
+        found what this question is about."""
         await self._complete.wait()
         return [
             passage
             for number, proposal in sorted(self._proposals.items())
-            if number != index
+            if self._task(number) != self._task(index)
             for passage in retrieved_passages(proposal)
         ]
+
+    def _task(self, index: int) -> object:
+        """What a proposal shares with the others of nested sampling."""
+        return self._proposals[index].question.metadata.get("task", index)
 
 
 async def _all(episodes: Any) -> list[Episode]:

@@ -23,13 +23,13 @@ def retrieved_passages(proposal: Trajectory) -> tuple[Passage, ...]:
 
 
 def seen_passages(proposal: Trajectory) -> tuple[Passage, ...]:
-    """The task's source passage, if it has one, and all that the proposer found, each once."""
+    """The source passage, if the task shows one, and all that the proposer found, each once."""
     passages = (*_source(proposal), *retrieved_passages(proposal))
     return tuple({passage.id: passage for passage in passages}.values())
 
 
 def supporting_passages(proposal: Trajectory) -> tuple[Passage, ...]:
-    """What the question seems to rest on, each passage once: the task's source passage, if it has one, and of every
+    """What the question seems to rest on, each passage once: the source passage, if the task shows one, and of every
     search the passages whose titles the proposer wrote later on, or else the best one. Where the task gave the answer,
     passages about the answer itself do not count: they are where the way back began."""
     given = [normalise(answer) for answer in proposal.question.golden_answers]
@@ -44,7 +44,7 @@ def supporting_passages(proposal: Trajectory) -> tuple[Passage, ...]:
 
 def _source(proposal: Trajectory) -> Iterator[Passage]:
     metadata = proposal.question.metadata
-    if "passage_id" in metadata:
+    if "passage_id" in metadata and metadata.get("shown", True):
         identifier, title, text = (str(metadata[key]) for key in ("passage_id", "title", "text"))
         yield Passage(identifier, identifier, title, text)
 

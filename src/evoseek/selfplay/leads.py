@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from evoseek.corpus.mentions import TitleFinder
 from evoseek.types import Passage
 
 
@@ -23,12 +24,13 @@ class Lead:
 
 
 def follow_back(answer: str, find: Callable[[str], Sequence[Passage]], most: int) -> Lead:
-    """Follow each time the first passage found that mentions what was searched for and is about something new, at most
-    `most` times. `find` gives a query's best passages."""
+    """Follow each time the first passage found that mentions what was searched for, as whole words, and is about
+    something new, at most `most` times. `find` gives a query's best passages."""
     seen = [answer.casefold()]
     while len(seen) <= most:
         sought = seen[-1]
-        titles = (p.title.casefold() for p in find(sought) if sought in p.text.casefold())
+        mentions = TitleFinder([sought])
+        titles = (passage.title.casefold() for passage in find(sought) if mentions(passage.text))
         new = next((title for title in titles if title not in seen), None)
         if new is None:
             break

@@ -6,10 +6,8 @@ Kept for ever, they are met too often, and the solver overfits; cleared every fe
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
-from evoseek.corpus.questions import question_row
 from evoseek.types import Question
 
 
@@ -19,9 +17,6 @@ class ReplayBuffer:
     def __init__(self, questions: Iterable[Question] = ()) -> None:
         self._questions: dict[str, Question] = {}
         self.add(questions)
-
-    def __len__(self) -> int:
-        return len(self._questions)
 
     def add(self, questions: Iterable[Question]) -> None:
         """Keep these questions too. One with the id of an earlier one takes its place."""
@@ -38,20 +33,3 @@ class ReplayBuffer:
         while pool and len(drawn) < count:
             drawn += rng.sample(pool, min(len(pool), count - len(drawn)))
         return drawn
-
-    def clear_at(self, step: int, every: int) -> None:
-        """Forget all after the steps `every`, 2 * `every`, ... (counted from 1)."""
-        if step % every == 0:
-            self._questions.clear()
-
-    def to_json(self) -> dict[str, Any]:
-        """The state as an object for JSON."""
-        return {"questions": [question_row(question) for question in self._questions.values()]}
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> ReplayBuffer:
-        """The buffer of such an object. Raises KeyError or TypeError for another object."""
-        return ReplayBuffer(
-            Question(row["id"], row["question"], tuple(row["golden_answers"]), row["metadata"])
-            for row in data["questions"]
-        )

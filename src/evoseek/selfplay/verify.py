@@ -24,23 +24,19 @@ from evoseek.reward.answer import normalise
 from evoseek.rollout.group import score
 from evoseek.rollout.player import Player
 from evoseek.selfplay.filters import Rejection
-from evoseek.types import Invalid, Passage, Question, Scored, Trajectory
+from evoseek.types import Invalid, Outcome, Passage, Question, Scored, Trajectory
+
+Reading = tuple[Trajectory, Outcome]
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Why a question is rejected (None: it is not), or the failure that left it undecided; and the readings."""
+    """Why a question is rejected (None: it is not), or the failure that left it undecided; and the readings, each with
+    what it was worth."""
 
     rejected: Rejection | None = None
     failure: Invalid | None = None
-    readings: tuple[Trajectory, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    trajectory: Trajectory
-    is_right: bool
-    failure: Invalid | None
+    readings: tuple[Reading, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,28 +60,27 @@ class Verifier:
         closed = [self._read(self.reader(()), question, f"{key}/closed-book")] if self.closed_book else []
         count = max(int(self.from_passages), self.ambiguity)
         opened = [self._read_mixed(question, evidence, others, f"{key}/reading-{index}") for index in range(count)]
-        readings = await asyncio.gather(*closed, *opened)
-        trajectories = tuple(reading.trajectory for reading in readings)
-        failure = next((reading.failure for reading in readings if reading.failure), None)
+        readings = tuple(await asyncio.gather(*closed, *opened))
+        failure = next((outcome for _, outcome in readings if isinstance(outcome, Invalid)), None)
         if failure is not None:
-            return Verdict(failure=failure, readings=trajectories)
-        return Verdict(self._rejection(readings[: len(closed)], readings[len(closed) :]), readings=trajectories)
+            return Verdict(failure=failure, readings=readings)
+        return Verdict(self._rejection(readings[: len(closed)], readings[len(closed) :]), readings=readings)
 
-    def _rejection(self, closed: Sequence[_Reading], opened: Sequence[_Reading]) -> Rejection | None:
-        if any(reading.is_right for reading in closed):
+    def _rejection(self, closed: Sequence[Reading], opened: Sequence[Reading]) -> Rejection | None:
+        if any(map(_is_right, closed)):
             return Rejection.CLOSED_BOOK
-        if self.from_passages and not opened[0].is_right:
+        if self.from_passages and not _is_right(opened[0]):
             return Rejection.UNVERIFIED
         if self.ambiguity:
-            wrong = Counter(normalise(reading.trajectory.answer or "") for reading in opened if not reading.is_right)
+            wrong = Counter(normalise(reading[0].answer or "") for reading in opened if not _is_right(reading))
             most = max((count for answer, count in wrong.items() if answer), default=0)
-            if most >= max(1, sum(reading.is_right for reading in opened)):
+            if most >= max(1, sum(map(_is_right, opened))):
                 return Rejection.AMBIGUOUS
         return None
 
     async def _read_mixed(
         self, question: Question, evidence: Sequence[Passage], others: Sequence[Passage], reading_id: str
-    ) -> _Reading:
+    ) -> Reading:
         """A reading of the evidence among noise, in an order that follows from the reading's id. What the reader has no
         room for is left out, noise first."""
         rng = random.Random(f"{self.seed}/{reading_id}")
@@ -98,9 +93,11 @@ class Verifier:
             passages.remove(wanted.pop())
         return await self._read(reader, question, reading_id)
 
-    async def _read(self, reader: Player, question: Question, reading_id: str) -> _Reading:
+    async def _read(self, reader: Player, question: Question, reading_id: str) -> Reading:
         trajectory = await reader.play(question, reading_id)
-        outcome = await score(trajectory, self.correct)
-        if isinstance(outcome, Scored):
-            return _Reading(trajectory, outcome.reward == 1.0, None)
-        return _Reading(trajectory, False, outcome)
+        return trajectory, await score(trajectory, self.correct)
+
+
+def _is_right(reading: Reading) -> bool:
+    _, outcome = reading
+    return isinstance(outcome, Scored) and outcome.reward == 1.0

@@ -17,6 +17,7 @@ fails when most answers of the proposer are wrong: the solver learns them, or le
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
@@ -27,7 +28,7 @@ from evoseek.errors import TrainingError
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.selfplay.duplicates import NearDuplicates
 from evoseek.selfplay.episode import SelfPlay, Stages
-from evoseek.systems.proposals import TaskSource, proposal_groups, solver_groups
+from evoseek.systems.proposals import TaskSource, check_groups, proposal_groups, solver_groups
 from evoseek.systems.question_log import QuestionLog
 from evoseek.systems.rollout_metrics import prefixed
 from evoseek.systems.search_r1 import SearchR1
@@ -37,6 +38,9 @@ from evoseek.systems.update import Update
 from evoseek.types import Episode, Invalid, Passage, Question, Scored, TrajectoryGroup
 
 Phase = Literal["propose", "write", "solve"]
+
+_OUTAGE = 0.5  # share of a writing step's proposals; where more failed, its questions are no fair choice
+_WRITING_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +146,28 @@ class DrZero:
         """Write questions for the solver: of every passage the best one."""
         started, stages, count = perf_counter(), Stages(), self.passages_per_writing_step
         tasks = self.written_tasks(self._drawn(turn) * count, count, f"{step:06d}")
-        episodes = await self.writing(tasks, f"step-{step:06d}", solve=False, stages=stages)
-        self._record(step, episodes)
-        first = step - turn.number + 1
-        written = best_questions(episodes, self.questions.read(first, step - 1), self.writing.near_duplicates)
+        episodes = await self._written(step, tasks, stages)
+        earlier = self.questions.read(step - turn.number + 1, step - 1)
+        written = best_questions(episodes, earlier, self.writing.near_duplicates)
+        if turn.number == self.schedule.writing_steps and not (earlier or written):
+            raise TrainingError(_no_question(turn, episodes))
         self.questions.append(step, written)
         metrics = selfplay_metrics(episodes, oracle=self.oracle, metric=self.play.metric)
         metrics["selfplay/written"] = float(len(written))
         return _report(episodes, metrics, stages, perf_counter() - started, 0.0)
+
+    async def _written(self, step: int, tasks: Sequence[Question], stages: Stages) -> list[Episode]:
+        """A writing step's proposals; all are made anew when most failed outside of the policies, since a solver that
+        is trained on the rest would learn from an outage. Raises TrainingError when that does not help."""
+        failures: list[Invalid] = []
+        for attempt in range(_WRITING_TRIES):
+            key = f"step-{step:06d}/again-{attempt}" if attempt else f"step-{step:06d}"
+            episodes = await self.writing(tasks, key, solve=False, stages=stages)
+            self._record(step, episodes)
+            failures = [episode.outcome for episode in episodes if isinstance(episode.outcome, Invalid)]
+            if len(failures) <= _OUTAGE * len(episodes):
+                return episodes
+        raise TrainingError(_outage(step, failures, len(tasks)))
 
     async def _solve(self, step: int, turn: Turn) -> StepReport:
         """A step of the solver on the iteration's questions."""
@@ -163,19 +181,13 @@ class DrZero:
     def _begin_solving(self, step: int, turn: Turn) -> SearchR1:
         first = step - turn.number - self.schedule.writing_steps + 1
         questions = self.questions.read(first, step - turn.number)
-        if not questions:
-            raise TrainingError(
-                f"The proposer wrote no valid question in iteration {turn.iteration}, so the solver has nothing to "
-                "learn from. The shares selfplay/rejected/... of its steps in metrics.jsonl say why: loosen the filter "
-                "or the verification that rejects most, or begin with a model whose proposals are valid more often."
-            )
         per_step = min(self.solving.questions_per_step, len(questions))
         return replace(self.solving, questions=questions, questions_per_step=per_step)
 
     def _record(self, step: int, episodes: Sequence[Episode]) -> list[TrajectoryGroup]:
         """Write every rollout; returns the proposers' groups."""
         groups = proposal_groups(episodes, self.group_by)
-        self.trajectories.write(step, [*groups, *solver_groups(episodes)])
+        self.trajectories.write(step, [*groups, *solver_groups(episodes), *check_groups(episodes)])
         return groups
 
 
@@ -193,6 +205,28 @@ def best_questions(episodes: Sequence[Episode], earlier: Sequence[Question], nea
     for question in earlier:
         seen.is_new(question.text)
     return [question for _, question in best.values() if seen.is_new(question.text)]
+
+
+def _outage(step: int, failures: Sequence[Invalid], proposals: int) -> str:
+    reason, count = Counter(failure.reason for failure in failures).most_common(1)[0]
+    detail = next(failure.detail for failure in failures if failure.reason == reason)
+    return (
+        f"Training stopped at step {step}, which writes questions: it was tried {_WRITING_TRIES} times, and the last "
+        f"time {len(failures)} of {proposals} proposals were invalid. The most frequent reason is {reason} ({count} "
+        f"proposals): {detail.rstrip('.') or 'no detail'}. Nothing of them was written or trained on. Repair what "
+        "failed and give the same command again: it resumes from the last checkpoint."
+    )
+
+
+def _no_question(turn: Turn, episodes: Sequence[Episode]) -> str:
+    rejections = Counter(episode.rejected for episode in episodes if episode.rejected is not None)
+    reasons = ", ".join(f"{reason} ({count})" for reason, count in rejections.most_common())
+    return (
+        f"The proposer wrote no valid question in iteration {turn.iteration}, so the solver has nothing to learn from. "
+        f"Of the {len(episodes)} proposals of its last writing step were rejected, the most frequent reason first: "
+        f"{reasons}. Loosen the filter or the verification that rejects most, or begin with a model whose proposals "
+        "are valid more often."
+    )
 
 
 def _report(

@@ -68,5 +68,17 @@ def solver_groups(episodes: Sequence[Episode]) -> list[TrajectoryGroup]:
     return [episode.solvers for episode in episodes if episode.solvers is not None]
 
 
+def check_groups(episodes: Sequence[Episode]) -> list[TrajectoryGroup]:
+    """The readings that verified each question, for the record alone: nobody is trained on them. A group a proposal,
+    under the key `<the solvers' key>/checks`."""
+    groups: list[TrajectoryGroup] = []
+    for episode in episodes:
+        if episode.checks:
+            trajectories, outcomes = zip(*episode.checks, strict=True)
+            key = trajectories[0].id.rpartition("/")[0]
+            groups.append(TrajectoryGroup(f"{key}/checks", trajectories, outcomes))
+    return groups
+
+
 def _marked(task: Question) -> dict[str, object]:
     return {**task.metadata, "task": task.id}

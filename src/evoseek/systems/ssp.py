@@ -30,7 +30,7 @@ from evoseek.rollout.record import TrajectoryWriter
 from evoseek.selfplay.episode import SelfPlay, Stages
 from evoseek.selfplay.leads import Lead
 from evoseek.selfplay.replay import ReplayBuffer
-from evoseek.systems.proposals import TaskSource, proposal_groups, solver_groups
+from evoseek.systems.proposals import TaskSource, check_groups, proposal_groups, solver_groups
 from evoseek.systems.question_log import QuestionLog
 from evoseek.systems.selfplay_metrics import selfplay_metrics
 from evoseek.systems.training import StepReport
@@ -81,13 +81,14 @@ class SSP:
             "proposer": proposal_groups(episodes, self.group_by),
             "solver": [*solver_groups(episodes), *replayed],
         }
-        self.trajectories.write(step, [group for role in groups.values() for group in role])
+        played_groups = [group for role in groups.values() for group in role]
+        self.trajectories.write(step, [*played_groups, *check_groups(episodes)])
         self.questions.append(step, [episode.question for episode in episodes if episode.question])
         metrics = selfplay_metrics(episodes, oracle=self.oracle, metric=self.play.metric)
         metrics["selfplay/replayed"] = float(len(replayed))
         metrics |= self.update(step, {role: groups[role] for role in self.trained})
         self.publish(step)
-        outcomes = [o for role in groups.values() for group in role for o in group.outcomes]
+        outcomes = [outcome for group in played_groups for outcome in group.outcomes]
         return StepReport(
             metrics=metrics,
             timings={
@@ -121,8 +122,9 @@ class SSP:
         return episodes
 
     async def _replay(self, step: int, missing: int) -> list[TrajectoryGroup]:
-        """Earlier valid questions in the place of `missing` ones, solved anew."""
-        if missing <= 0 or self.fill not in ("replay", "replay-reset"):
+        """Earlier valid questions in the place of `missing` ones, solved anew. They are the solver's to learn from: the
+        proposer's rollouts of them are over."""
+        if missing <= 0 or "solver" not in self.trained or self.fill not in ("replay", "replay-reset"):
             return []
         first = 1 if self.fill == "replay" else (step - 1) // self.reset_every * self.reset_every + 1
         buffer = ReplayBuffer()

@@ -1,0 +1,67 @@
+"""Settings of self-play that have no effect, or no sense together, are refused with a remedy."""
+
+import pytest
+
+from evoseek.assemble.selfplay_settings import check_selfplay
+from evoseek.config import load_config
+from evoseek.errors import ConfigError
+
+ALONE = {"proposer.advantage": "group", "proposer.group_by": "task"}
+
+
+def check(system, options):
+    check_selfplay(load_config(system=system, options=options))
+
+
+@pytest.mark.parametrize(
+    ("system", "options", "words"),
+    [
+        ("dr-zero", {"questions.path": "q.jsonl"}, r"questions\.path is q\.jsonl, but dr-zero .*evaluation\.path"),
+        ("ssp", {"questions.path": "q.jsonl"}, r"questions\.path is q\.jsonl, but ssp"),
+        ("dr-zero", {"ssp.fill": "dummy"}, r"ssp\.fill is set, but has no effect in dr-zero.*train ssp"),
+        ("ssp", {"dr_zero.solver_steps": 3}, r"dr_zero\.solver_steps is set, .* in ssp.*train dr-zero"),
+        ("ssp", {"proposer.frozen": True}, r'proposer\.frozen .*ssp\.train = "solver"'),
+        ("ssp", {"proposer.show_source": False}, r"proposer\.show_source .*begins with an answer"),
+        ("ssp", {"proposer.max_source_tokens": 9}, r"proposer\.max_source_tokens .*begins with an answer"),
+        ("ssp", {"proposer.learning_rate": 1e-5}, r"proposer\.learning_rate .*learner\.learning_rate"),
+        ("dr-zero", {"proposer.attempts": 1}, r"proposer\.attempts is 1, .*linear.*to 2 or more"),
+        *[
+            ("ssp", {"proposer.attempts": 1, "proposer.difficulty": name}, f"attempts is 1, .*{name}.*to failure")
+            for name in ("linear", "parabolic", "uncertainty", "between")
+        ],
+        ("dr-zero", {"proposer.group_by": "task"}, r"never learns\. Set proposer\.per_task to 2 or more"),
+        ("ssp", ALONE, "never learns"),
+        ("ssp", {**ALONE, "ssp.train": "proposer", "proposer.singleton": "drop"}, "never learns"),
+        ("dr-zero", {"proposer.max_turns": 3}, r"up to 4 hops, made with 3 searches.*room for 2\..*max_turns to 4"),
+        ("ssp", {"proposer.max_turns": 3}, r"up to 3 searches, .*room for 2\. Set proposer\.max_turns to 4"),
+        ("ssp", {"rollout.max_tool_calls": 2}, r"room for 2\. Set rollout\.max_tool_calls to 3"),
+        ("dr-zero", {"rollout.max_tool_calls": 0, "proposer.ratio": [0, 1]}, r"2 hops.*max_tool_calls to 1"),
+    ],
+)
+def test_what_is_refused(system, options, words):
+    with pytest.raises(ConfigError, match=words):
+        check(system, options)
+
+
+@pytest.mark.parametrize(
+    ("system", "options"),
+    [
+        ("dr-zero", {}),
+        ("ssp", {}),
+        ("ssp", {"proposer.attempts": 1}),
+        ("dr-zero", {"proposer.attempts": 1, "proposer.difficulty": "failure"}),
+        ("dr-zero", {"proposer.attempts": 2}),
+        ("dr-zero", {"proposer.per_task": 2, "proposer.group_by": "task"}),
+        ("dr-zero", {"proposer.per_task": 2}),
+        ("dr-zero", {"proposer.group_by": "task", "proposer.singleton": "raw"}),
+        ("dr-zero", {"proposer.group_by": "task", "proposer.frozen": True}),
+        ("dr-zero", {"proposer.group_by": "task", "dr_zero.proposer_steps": 0}),
+        ("ssp", {**ALONE, "ssp.train": "solver"}),
+        ("dr-zero", {"proposer.max_turns": 4, "rollout.max_tool_calls": 3}),
+        ("ssp", {"proposer.max_turns": 4, "rollout.max_tool_calls": 3}),
+        ("ssp", {"proposer.max_turns": 3, "proposer.ratio": [1, 1, 0]}),
+        ("dr-zero", {"proposer.max_turns": 1, "rollout.max_tool_calls": 0, "proposer.ratio": [1]}),
+    ],
+)
+def test_what_is_not(system, options):
+    check(system, options)
