@@ -84,12 +84,12 @@ def learn(directory: Path, *, seed: int, max_minutes: float, console: Console) -
 
 
 def make_world(
-    directory: Path, split: Split, seed: int, questions: int, hops: Sequence[int], *, entities: int = ENTITIES
+    directory: Path, split: Split, seed: int, questions: int, hops: Sequence[int], *, entities: int | None = None
 ) -> None:
-    """Generate a world's index and questions, unless they are there. The same seed gives the same files."""
+    """Generate a world's index, card and questions, unless they are there. The same seed gives the same files."""
     if (directory / "questions.jsonl").exists():
         return
-    world = World.generate(seed, entities, split)
+    world = World.generate(seed, entities or ENTITIES, split)
     LexicalIndex.build(directory / "index", world.passages())
     save_world_card(directory / "world.json", world)
     save_questions(
