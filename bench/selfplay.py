@@ -213,6 +213,12 @@ def show(found: dict[tuple[str, str], dict[int, dict]], console: Console) -> Non
             points = ((row["step"], row["eval/reward"]) for row in result["rows"] if "eval/reward" in row)
             curve = "  ".join(f"{step}: {value:.2f}" for step, value in points)
             console.print(f"{experiment}/{name}, seed {seed}, held-out (n = 200) by step: {curve}")
+            for what in ("true_valid_rate", "true_hops/entropy", "requested_hops/entropy"):
+                found_at = [
+                    (row["step"], row[f"selfplay/{what}"]) for row in result["rows"] if f"selfplay/{what}" in row
+                ]
+                if found_at:
+                    console.print(f"  {what}: " + "  ".join(f"{step}: {value:.2f}" for step, value in found_at))
             if result["ended"]:
                 console.print(f"  * {result['ended']}")
     console.print(f"n = {QUESTIONS} a seed; 'true valid' is of all proposals, from the first step to the last.")
