@@ -109,6 +109,11 @@ class Agent:
             seed=self.config.run.seed,
         )
 
+    def publish(self, step: int) -> None:
+        """Let the sampler go on with the model's weights, as those of a step. It must be idle."""
+        self.sampler.policy_version = step
+        self.sampler.reset()
+
     def template_notice(self) -> str | None:
         """What the model's chat template can do, in words; None if it has none."""
         tokenizer = self.policy.tokenizer

@@ -8,10 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from evoseek.assemble.agent import Agent, Solver, evaluation_setting, evaluation_temperature, open_index
+from evoseek.assemble.agent import Agent, evaluation_setting, evaluation_temperature, open_index
 from evoseek.assemble.algorithm import make_proposer_credit, make_proposer_loss
 from evoseek.assemble.play import at_temperature, load_players, make_play
 from evoseek.assemble.selfplay_settings import check_selfplay
+from evoseek.assemble.solving import probe, question_rollouts, search_system
 from evoseek.assemble.tasks import answer_tasks, passage_pool, passage_tasks
 from evoseek.assemble.trained import Trained, make_proposer_learner
 from evoseek.config import MAY_DIFFER_ON_RESUME, Config
@@ -28,15 +29,13 @@ from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
 from evoseek.systems.distillation import SelfDistillation
 from evoseek.systems.dr_zero import DrZero, Schedule
-from evoseek.systems.dspo import DSPO
 from evoseek.systems.question_log import QuestionLog
 from evoseek.systems.run_state import RunState, resume
-from evoseek.systems.search_r1 import QuestionRollouts, SearchR1
 from evoseek.systems.ssp import SSP
 from evoseek.systems.training import Evaluate, System, TrainingLoop
 from evoseek.systems.two_roles import RoleUpdate, TwoRoleUpdate
-from evoseek.systems.update import GroupUpdate, Update
-from evoseek.types import Question, TrainingSample
+from evoseek.systems.update import GroupUpdate
+from evoseek.types import TrainingSample
 
 
 def selfplay_loop(
@@ -61,6 +60,7 @@ def selfplay_loop(
     if notice := made.agent.template_notice():
         notify(notice)
     held_out = evaluation_setting(config, made.agent)
+    evaluate = held_out and probe(*held_out, temperature=evaluation_temperature(config))
     run.claim(config.resolved(), may_differ=MAY_DIFFER_ON_RESUME)
     start = resume(run, checkpoint, made.parts)
     made.published(start)
@@ -73,8 +73,8 @@ def selfplay_loop(
         start=start,
         steps=min(config.run.steps, made.steps),
         checkpoint_every=config.run.checkpoint_every,
-        evaluate=held_out and made.evaluate(*held_out),
-        evaluate_every=made.evaluate_every,
+        evaluate=_when(made.is_due, evaluate) if evaluate and made.is_due else evaluate,
+        evaluate_every=config.evaluation.every if made.is_due is None else 1,
         max_invalid=config.run.max_invalid,
         pause_s=config.run.pause_s,
         notify=notify,
@@ -90,8 +90,15 @@ class _Made:
     parts: Mapping[str, Part]
     published: Callable[[int], None]
     steps: int
-    evaluate: Callable[[Solver, list[Question]], Evaluate]
-    evaluate_every: int
+    is_due: Callable[[int], bool] | None = None
+    """Whether a step ends with a probe; None: as the config says."""
+
+
+def _when(is_due: Callable[[int], bool], evaluate: Evaluate) -> Evaluate:
+    async def evaluate_if_due(step: int) -> Mapping[str, float]:
+        return await evaluate(step) if is_due(step) else {}
+
+    return evaluate_if_due
 
 
 def _dr_zero(
@@ -107,20 +114,8 @@ def _dr_zero(
     learner = make_proposer_learner(config, proposer.policy, dump=run.dump)
     settings, play = config.dr_zero, make_play(config, proposer, solver, engine)
     schedule = Schedule(settings.iterations, settings.proposer_steps, settings.writing_steps, settings.solver_steps)
-    solving, log = solver.solver(engine), TrajectoryWriter(run.trajectories, solver.decode)
     tasks = partial(passage_tasks, config, proposer, passage_pool(config, index))
-    rollouts = QuestionRollouts(
-        env=solving.env,
-        renderer=solving.renderer,
-        sampler=solver.sampler,
-        limits=solver.limits,
-        reward=play.reward,
-        trajectories=log,
-        seed=config.run.seed,
-        group_size=config.rollout.group_size,
-        temperature=config.rollout.temperature,
-        label=play.label,
-    )
+    rollouts = question_rollouts(config, solver.solver(engine), run, play.reward, label=play.label)
     questions = QuestionLog(run.questions)
     distillation = _distillation(config, trained, solver, index, questions)
     update = GroupUpdate(learner, make_proposer_credit(config), config.run.seed)
@@ -130,12 +125,12 @@ def _dr_zero(
         writing=at_temperature(play, settings.writing_temperature),
         tasks=tasks(purpose="training", copies=config.proposer.per_task),
         written_tasks=tasks(purpose="writing", copies=settings.questions_per_passage),
-        solving=_solving(config, rollouts, trained.group_update(distillation), partial(_publish, solver)),
+        solving=search_system(config, [], rollouts, trained.group_update(distillation), solver.publish),
         proposer_update=None if config.proposer.frozen else update,
-        publish_proposer=partial(_publish, proposer),
+        publish_proposer=proposer.publish,
         restart_solver=trained.learner.restart if settings.fresh_optimizer else None,
         questions=questions,
-        trajectories=log,
+        trajectories=rollouts.trajectories,
         proposals_per_step=config.selfplay.proposals_per_step,
         passages_per_writing_step=settings.passages_per_writing_step,
         group_by=config.proposer.group_by,
@@ -143,22 +138,17 @@ def _dr_zero(
     )
 
     def published(step: int) -> None:
-        _publish(solver, schedule.last("solve", step))
-        _publish(proposer, 0 if config.proposer.frozen else schedule.last("propose", step))
+        solver.publish(schedule.last("solve", step))
+        proposer.publish(0 if config.proposer.frozen else schedule.last("propose", step))
 
-    def evaluate(asked: Solver, questions: list[Question]) -> Evaluate:
-        async def evaluate_now(step: int) -> Mapping[str, float]:
-            """Before anything, and while the solver learns: every so many steps, and at the end of its phase."""
-            turn, every = schedule.turn(max(1, step)), config.evaluation.every
-            last = turn.number == schedule.solver_steps
-            if step and (turn.phase != "solve" or not (last or (every and turn.number % every == 0))):
-                return {}
-            return (await asked.evaluate(questions, temperature=evaluation_temperature(config))).metrics()
-
-        return evaluate_now
+    def is_due(step: int) -> bool:
+        """Before anything, and while the solver learns: every so many steps, and at the end of its phase."""
+        turn, every = schedule.turn(max(1, step)), config.evaluation.every
+        last = turn.number == schedule.solver_steps
+        return step == 0 or (turn.phase == "solve" and (last or (every > 0 and turn.number % every == 0)))
 
     parts = {**trained.parts, "proposer": Part(partial(save_policy, proposer.policy), learner)}
-    return _Made(system, solver, parts, published, schedule.steps, evaluate, 1)
+    return _Made(system, solver, parts, published, schedule.steps, is_due)
 
 
 def _ssp(
@@ -179,12 +169,11 @@ def _ssp(
         "proposer": RoleUpdate(proposing.samples, make_proposer_loss(config)),
         "solver": RoleUpdate(solving.samples, trained.learner.loss),
     }
-    publish = partial(_publish, agent)
     system = SSP(
         play=make_play(config, agent, agent, engine),
         tasks=answer_tasks(config, index),
         update=TwoRoleUpdate(trained.learner, roles, config.run.seed, config.algorithm.mini_batches),
-        publish=publish,
+        publish=agent.publish,
         questions=questions,
         trajectories=TrajectoryWriter(run.trajectories, agent.decode),
         seed=config.run.seed,
@@ -197,21 +186,7 @@ def _ssp(
         oracle=oracle,
     )
 
-    def evaluate(asked: Solver, questions: list[Question]) -> Evaluate:
-        async def evaluate_now(step: int) -> Mapping[str, float]:
-            return (await asked.evaluate(questions, temperature=evaluation_temperature(config))).metrics()
-
-        return evaluate_now
-
-    return _Made(system, agent, trained.parts, publish, config.run.steps, evaluate, config.evaluation.every)
-
-
-def _solving(config: Config, rollouts: QuestionRollouts, update: Update, publish: Callable[[int], None]) -> SearchR1:
-    """How a solver is trained on questions that are still to be written."""
-    per_step, limit = config.questions.per_step, config.algorithm.filter_limit
-    if limit:
-        return DSPO([], rollouts, update, publish, per_step, limit=limit)
-    return SearchR1([], rollouts, update, publish, per_step)
+    return _Made(system, agent, trained.parts, agent.publish, config.run.steps)
 
 
 def _distillation(
@@ -232,9 +207,3 @@ def _distillation(
         return ids if len(ids) + written <= agent.limits.max_total_tokens else None
 
     return SelfDistillation(trained.own_logprobs(), prompt, config.selfplay.distillation)
-
-
-def _publish(agent: Agent, step: int) -> None:
-    """Let a sampler go on with the weights of a step."""
-    agent.sampler.policy_version = step
-    agent.sampler.reset()

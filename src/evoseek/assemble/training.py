@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
 from functools import partial
 
 from evoseek.assemble.agent import (
@@ -16,29 +15,20 @@ from evoseek.assemble.agent import (
 )
 from evoseek.assemble.algorithm import check_settings
 from evoseek.assemble.selfplay import selfplay_loop
+from evoseek.assemble.solving import probe, question_rollouts, search_system
 from evoseek.assemble.trained import Trained
 from evoseek.config import MAY_DIFFER_ON_RESUME, Config
 from evoseek.errors import ConfigError
-from evoseek.eval.evaluate import Evaluation, Result
 from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.learner.sharding import copy_weights
 from evoseek.policy.policy import Policy
 from evoseek.report.metrics import JsonlMetrics, NoMetrics
 from evoseek.reward.functions import AnswerReward
-from evoseek.rollout.record import TrajectoryWriter
-from evoseek.rollout.trajectory_json import (
-    outcome_from_json,
-    outcome_to_json,
-    trajectory_from_json,
-    trajectory_to_json,
-)
 from evoseek.runs import RunDirectory
-from evoseek.systems.dspo import DSPO
 from evoseek.systems.question_order import questions_of_step
 from evoseek.systems.run_state import RunState, resume
-from evoseek.systems.search_r1 import QuestionRollouts, SearchR1
-from evoseek.systems.training import Evaluate, TrainingLoop
+from evoseek.systems.training import TrainingLoop
 from evoseek.types import Question
 
 
@@ -72,21 +62,17 @@ def training_loop(
     trained = Trained.load(config, agent.policy, run, checkpoint, ranks)
     start = resume(run, checkpoint, trained.parts, ranks)
     agent.sampler.policy_version = start
-    rollouts, publish = _rollouts(config, solver, run, ranks), partial(_publish, trained, agent)
-    per_step, limit = config.questions.per_step, config.algorithm.filter_limit
-    if limit:
-        system = DSPO(questions, rollouts, trained.update(), publish, per_step, limit=limit)
-    else:
-        system = SearchR1(questions, rollouts, trained.update(), publish, per_step)
+    publish = partial(_publish, trained, agent)
+    rollouts = question_rollouts(config, solver, run, AnswerReward(config.reward.metric), ranks=ranks)
     return TrainingLoop(
-        system=system,
+        system=search_system(config, questions, rollouts, trained.update(), publish),
         checkpoints=RunState(run, trained.parts, keep_last=config.run.keep_checkpoints, ranks=ranks),
         metrics=JsonlMetrics(run.metrics) if ranks.is_first else NoMetrics(),
         timings=JsonlMetrics(run.timings) if ranks.is_first else NoMetrics(),
         start=start,
         steps=config.run.steps,
         checkpoint_every=config.run.checkpoint_every,
-        evaluate=held_out and _evaluate_with(*held_out, temperature=evaluation_temperature(config), ranks=ranks),
+        evaluate=held_out and probe(*held_out, temperature=evaluation_temperature(config), ranks=ranks),
         evaluate_every=config.evaluation.every,
         max_invalid=config.run.max_invalid,
         pause_s=config.run.pause_s,
@@ -95,43 +81,11 @@ def training_loop(
     )
 
 
-def _rollouts(config: Config, solver: Solver, run: RunDirectory, ranks: Ranks) -> QuestionRollouts:
-    return QuestionRollouts(
-        env=solver.env,
-        renderer=solver.renderer,
-        sampler=solver.agent.sampler,
-        limits=solver.agent.limits,
-        reward=AnswerReward(config.reward.metric),
-        trajectories=TrajectoryWriter(run.trajectories, solver.agent.decode),
-        seed=config.run.seed,
-        group_size=config.rollout.group_size,
-        temperature=config.rollout.temperature,
-        ranks=ranks,
-    )
-
-
 def _publish(trained: Trained, agent: Agent, step: int) -> None:
     """Let the sampler go on with the weights of a step."""
     if trained.policy.model is not agent.policy.model:
         copy_weights(trained.policy.model, agent.policy.model)
-    agent.sampler.policy_version = step
-    agent.sampler.reset()
-
-
-def _evaluate_with(solver: Solver, questions: list[Question], *, temperature: float, ranks: Ranks) -> Evaluate:
-    async def evaluate_now(step: int) -> Mapping[str, float]:
-        own = await solver.evaluate(questions[ranks.rank :: ranks.size], temperature=temperature)
-        return (own if ranks.size == 1 else _together(own, ranks)).metrics()
-
-    return evaluate_now
-
-
-def _together(evaluation: Evaluation, ranks: Ranks) -> Evaluation:
-    """All of the results, on every rank, from each one's share."""
-    own = [(trajectory_to_json(r.trajectory, lambda _: ""), outcome_to_json(r.outcome)) for r in evaluation.results]
-    pairs = (pair for share in ranks.gather(own) for pair in share)
-    results = ((trajectory_from_json(trajectory), outcome_from_json(outcome)) for trajectory, outcome in pairs)
-    return replace(evaluation, results=tuple(Result(t.question, t, outcome) for t, outcome in results))
+    agent.publish(step)
 
 
 def _check_dtype(config: Config, policy: Policy, ranks: Ranks) -> None:

@@ -34,6 +34,11 @@ class Stages:
     verify: float = 0.0
     solve: float = 0.0
 
+    def timings(self) -> dict[str, float]:
+        """As a step reports them."""
+        seconds = {"propose": self.propose, "verify": self.verify, "solve": self.solve}
+        return {f"selfplay/{stage}_seconds": value for stage, value in seconds.items()}
+
 
 @dataclass(frozen=True, slots=True)
 class SelfPlay:

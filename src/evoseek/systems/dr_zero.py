@@ -236,13 +236,7 @@ def _report(
     outcomes = [e.outcome for e in episodes] + [outcome for group in groups for outcome in group.outcomes]
     return StepReport(
         metrics=metrics,
-        timings={
-            "selfplay/propose_seconds": stages.propose,
-            "selfplay/verify_seconds": stages.verify,
-            "selfplay/solve_seconds": stages.solve,
-            "rollout/seconds": rollout_s,
-            "learner/seconds": train_s,
-        },
+        timings={**stages.timings(), "rollout/seconds": rollout_s, "learner/seconds": train_s},
         failures=tuple(outcome for outcome in outcomes if isinstance(outcome, Invalid)),
         num_rollouts=len(outcomes),
     )

@@ -29,7 +29,7 @@ from evoseek.corpus.oracle import Oracle
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.selfplay.episode import SelfPlay, Stages
 from evoseek.selfplay.leads import Lead
-from evoseek.selfplay.replay import ReplayBuffer
+from evoseek.selfplay.replay import draw_again
 from evoseek.systems.proposals import TaskSource, check_groups, proposal_groups, solver_groups
 from evoseek.systems.question_log import QuestionLog
 from evoseek.systems.selfplay_metrics import selfplay_metrics
@@ -92,9 +92,7 @@ class SSP:
         return StepReport(
             metrics=metrics,
             timings={
-                "selfplay/propose_seconds": stages.propose,
-                "selfplay/verify_seconds": stages.verify,
-                "selfplay/solve_seconds": stages.solve,
+                **stages.timings(),
                 "rollout/seconds": played - started,
                 "learner/seconds": perf_counter() - played,
             },
@@ -127,9 +125,7 @@ class SSP:
         if missing <= 0 or "solver" not in self.trained or self.fill not in ("replay", "replay-reset"):
             return []
         first = 1 if self.fill == "replay" else (step - 1) // self.reset_every * self.reset_every + 1
-        buffer = ReplayBuffer()
-        buffer.add(self.questions.read(first, step - 1))
-        drawn = buffer.draw(missing, f"{self.seed}/replay/{step}")
+        drawn = draw_again(self.questions.read(first, step - 1), missing, f"{self.seed}/replay/{step}")
         keys = (f"step-{step:06d}/replay-{number:04d}" for number in range(len(drawn)))  # one may be drawn twice
         return list(await asyncio.gather(*map(self.play.solve, drawn, keys)))
 
