@@ -112,6 +112,7 @@ EXPERIMENTS: dict[str, dict[str, Arm]] = {
         "frozen": weak("proposer.frozen=true"),
         "trained, verified": weak(*VERIFIED),
         "frozen, verified": weak("proposer.frozen=true", *VERIFIED),
+        "gold": Arm("search-r1", "", (*GOLD, "policy.model=tiny-weak", "run.steps=24")),
     },
     "ablations": {
         "dr-zero": dr_zero(),

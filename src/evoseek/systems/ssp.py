@@ -74,9 +74,10 @@ class SSP:
     async def step(self, step: int) -> StepReport:
         """Propose, verify, solve, and one update of both roles."""
         started, stages = perf_counter(), Stages()
-        episodes = await self._episodes(step, stages)
+        episodes, fresh = await self._episodes(step, stages), perf_counter()
         replayed = await self._replay(step, self._wanted - _count_valid(episodes))
         played = perf_counter()
+        stages.solve += played - fresh
         groups: dict[str, Sequence[TrajectoryGroup]] = {
             "proposer": proposal_groups(episodes, self.group_by),
             "solver": [*solver_groups(episodes), *replayed],
