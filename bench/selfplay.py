@@ -87,7 +87,7 @@ def weak(*sets: str) -> Arm:
 
 def few(over: str = "") -> Arm:
     """Search Self-play from few answers a step, so that five questions from each are not too many."""
-    return Arm("ssp", over, ("selfplay.proposals_per_step=12",))
+    return Arm("ssp", over, ("selfplay.proposals_per_step=12", "run.steps=30"))
 
 
 # Search-R1 on gold questions, with Dr. Zero's settings and as many steps as its solver has.
