@@ -17,7 +17,7 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from time import perf_counter
 
 from rich.console import Console
@@ -190,12 +190,20 @@ def rollouts(result: dict) -> int:
     return int(sum(row.get(name, 0) for row in result["rows"] for name in names))
 
 
+def step_seconds(result: dict) -> list[float]:
+    """Rollouts and learning of each step in which a proposer learns; evaluations are left out."""
+    proposing = {r["step"] for r in result["rows"] if "proposer/rollout/num" in r and "selfplay/written" not in r}
+    rows = (row for row in result["timings"] if row["step"] in proposing)
+    return [(row.get("rollout/seconds") or 0.0) + (row.get("learner/seconds") or 0.0) for row in rows]
+
+
 def show(found: dict[tuple[str, str], dict[int, dict]], console: Console) -> None:
     table = Table("experiment", "arm", "held-out EM", "by seed, with 95 % intervals", "1, 2, 3, 4 hops")
-    for column in ("true valid", "true hops", "entropy", "rollouts", "seconds"):
+    for column in ("true valid", "true hops", "entropy", "rollouts", "seconds", "of proposing", "a step"):
         table.add_column(column, justify="right")
     for (experiment, name), by_seed in found.items():
         results = [by_seed[seed] for seed in sorted(by_seed)]
+        proposing = [step_seconds(result) for result in results]
         table.add_row(
             experiment,
             name + " *" * any(result["ended"] for result in results),
@@ -207,6 +215,8 @@ def show(found: dict[tuple[str, str], dict[int, dict]], console: Console) -> Non
             "\n".join(first_and_last(result, "selfplay/true_hops/entropy") for result in results),
             f"{fmean(rollouts(result) for result in results):.0f}",
             f"{fmean(result['seconds'] for result in results):.0f}",
+            f"{fmean(map(sum, proposing)):.0f}" if any(proposing) else "-",
+            f"{median(s for steps in proposing for s in steps):.1f}" if any(proposing) else "-",
         )
     console.print(table)
     for (experiment, name), by_seed in found.items():
@@ -222,7 +232,10 @@ def show(found: dict[tuple[str, str], dict[int, dict]], console: Console) -> Non
                     console.print(f"  {what}: " + "  ".join(f"{step}: {value:.2f}" for step, value in found_at))
             if result["ended"]:
                 console.print(f"  * {result['ended']}")
-    console.print(f"n = {QUESTIONS} a seed; 'true valid' is of all proposals, from the first step to the last.")
+    console.print(
+        f"n = {QUESTIONS} a seed; 'true valid' is of all proposals, from the first step to the last; 'of proposing' "
+        "are the seconds of the steps in which the proposer learns, 'a step' is their median."
+    )
 
 
 def folder_of(directory: Path, experiment: str, name: str, seed: int) -> Path:
@@ -236,7 +249,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=list(EXPERIMENTS), metavar="EXPERIMENT[/ARM]")
     parser.add_argument("--table", action="store_true", help="only print what there is")
     options = parser.parse_args()
-    console = Console(width=200)
+    console = Console(width=220)
     chosen = [
         (experiment, name, arm)
         for experiment, arms in EXPERIMENTS.items()
