@@ -101,6 +101,7 @@ SSP_TABLES = (
     *("solver_only", "proposer_only", "no_verification", "dummy", "resample", "replay"),
     *("punitive", "noise_0", "sqlm"),
 )
+SUMMED = ("proposer.aggregate=sequence-sum", "run.steps=30")  # as in the paper: the proposer learns faster
 EXPERIMENTS: dict[str, dict[str, Arm]] = {
     "dr-zero": {
         "self-play": Arm("dr-zero"),
@@ -122,6 +123,8 @@ EXPERIMENTS: dict[str, dict[str, Arm]] = {
     "ssp": {
         "both": Arm("ssp"),
         **{name: Arm("ssp", name) for name in SSP_TABLES},
+        "both, summed": Arm("ssp", "", SUMMED),
+        "punitive, summed": Arm("ssp", "punitive", SUMMED),
     },
     "estimators": {"rf_grpo": few(), **{name: few(name) for name in ("grpo_grpo", "rf_rf", "grpo_rf")}},
 }
