@@ -183,14 +183,25 @@ def train(config: Config, run: RunDirectory) -> dict[str, object]:
     }
 
 
-def first_and_last(result: dict, name: str) -> str:
+def first_and_last(result: dict, name: str) -> tuple[float, float] | None:
+    """The mean of the first sixth of the steps that have such a number, and of the last."""
     values = [row[name] for row in result["rows"] if name in row]
-    return f"{values[0]:.2f} -> {values[-1]:.2f}" if values else "-"
+    sixth = max(1, len(values) // 6)
+    return (fmean(values[:sixth]), fmean(values[-sixth:])) if values else None
+
+
+def change(results: list[dict], name: str) -> str:
+    """First and last, as the mean of the seeds."""
+    pairs = [pair for result in results if (pair := first_and_last(result, name))]
+    return f"{fmean(a for a, _ in pairs):.2f} -> {fmean(b for _, b in pairs):.2f}" if pairs else "-"
 
 
 def rollouts(result: dict) -> int:
     names = ("rollout/num", "solver/rollout/num", "proposer/rollout/num")
     return int(sum(row.get(name, 0) for row in result["rows"] for name in names))
+
+
+CHANGES = ("pass_rate/mean", "valid_rate", "true_valid_rate", "true_hops/mean", "true_hops/entropy")
 
 
 def step_seconds(result: dict) -> list[float]:
@@ -202,7 +213,8 @@ def step_seconds(result: dict) -> list[float]:
 
 def show(found: dict[tuple[str, str], dict[int, dict]], console: Console) -> None:
     table = Table("experiment", "arm", "held-out EM", "by seed, with 95 % intervals", "1, 2, 3, 4 hops")
-    for column in ("true valid", "true hops", "entropy", "rollouts", "seconds", "of proposing", "a step"):
+    columns = ("pass rate", "accepted", "true valid", "true hops", "entropy")
+    for column in (*columns, "rollouts", "seconds", "of proposing", "a step"):
         table.add_column(column, justify="right")
     for (experiment, name), by_seed in found.items():
         results = [by_seed[seed] for seed in sorted(by_seed)]
@@ -213,9 +225,7 @@ def show(found: dict[tuple[str, str], dict[int, dict]], console: Console) -> Non
             f"{fmean(result['em'] for result in results):.3f}",
             "  ".join(f"{r['em']:.3f} [{r['interval'][0]:.2f}, {r['interval'][1]:.2f}]" for r in results),
             " ".join(f"{fmean(r['by_hops'][str(hops)] for r in results):.2f}" for hops in EVALUATION_HOPS),
-            "\n".join(first_and_last(result, "selfplay/true_valid_rate") for result in results),
-            "\n".join(first_and_last(result, "selfplay/true_hops/mean") for result in results),
-            "\n".join(first_and_last(result, "selfplay/true_hops/entropy") for result in results),
+            *(change(results, f"selfplay/{name}") for name in CHANGES),
             f"{fmean(rollouts(result) for result in results):.0f}",
             f"{fmean(result['seconds'] for result in results):.0f}",
             f"{fmean(map(sum, proposing)):.0f}" if any(proposing) else "-",
@@ -236,8 +246,9 @@ def show(found: dict[tuple[str, str], dict[int, dict]], console: Console) -> Non
             if result["ended"]:
                 console.print(f"  * {result['ended']}")
     console.print(
-        f"n = {QUESTIONS} a seed; 'true valid' is of all proposals, from the first step to the last; 'of proposing' "
-        "are the seconds of the steps in which the proposer learns, 'a step' is their median."
+        f"n = {QUESTIONS} a seed. 'pass rate' is the solver's at accepted questions, 'accepted' and 'true valid' are "
+        "shares of all proposals: the first sixth of the steps -> the last. 'of proposing' are the seconds of the steps in "
+        "which the proposer learns, 'a step' is their median."
     )
 
 
