@@ -247,8 +247,8 @@ def show(found: dict[tuple[str, str], dict[int, dict]], console: Console) -> Non
                 console.print(f"  * {result['ended']}")
     console.print(
         f"n = {QUESTIONS} a seed. 'pass rate' is the solver's at accepted questions, 'accepted' and 'true valid' are "
-        "shares of all proposals: the first sixth of the steps -> the last. 'of proposing' are the seconds of the steps in "
-        "which the proposer learns, 'a step' is their median."
+        "shares of all proposals: the first sixth of the steps -> the last. 'of proposing' are the seconds of the "
+        "steps in which the proposer learns, 'a step' is their median."
     )
 
 
