@@ -18,7 +18,6 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
-from time import perf_counter
 
 from rich.console import Console
 from rich.table import Table
@@ -160,14 +159,13 @@ def examine(agent: Agent) -> Evaluation:
 
 def train(config: Config, run: RunDirectory) -> dict[str, object]:
     """Train, examine, and gather what there is to show. A run that cannot go on is a result, too."""
-    ended, started = "", perf_counter()
+    ended = ""
     with run.locked():
         loop = training_loop(config, run, notify=print)
         try:
             asyncio.run(loop.run())
         except EvoseekError as error:
             ended = str(error)
-    seconds = perf_counter() - started
     checkpoint = latest_checkpoint(run.path)
     evaluation = examine(Agent.load(config, checkpoint=checkpoint))
     rows, timings = read_metrics(run.metrics), read_metrics(run.timings)
@@ -175,7 +173,7 @@ def train(config: Config, run: RunDirectory) -> dict[str, object]:
         "em": evaluation.score.mean,
         "interval": [evaluation.score.interval.low, evaluation.score.interval.high],
         "by_hops": {str(hops): score.mean for hops, score in evaluation.by_hops().items()},
-        "seconds": seconds,
+        "seconds": sum(row.get("step/seconds") or 0.0 for row in timings),  # those of a run that was resumed, too
         "steps": checkpoint.step if checkpoint else 0,
         "rows": [{name: row[name] for name in ("step", *KEPT) if row.get(name) is not None} for row in rows],
         "timings": timings,
