@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -46,7 +47,7 @@ def check(lines: list[str], output: str, expected: str) -> None:
     assert "bug" not in lines[0]
     assert "gloo" not in output
     assert "exitcode  : 2" in output  # torchrun's own report of who failed
-    assert "exitcode  : -" not in output
+    assert not re.search(r"exitcode  : -(?!15\b)", output)  # torchrun may end (SIGTERM) one that is slower to fail
 
 
 def test_a_run_that_another_process_holds(tmp_path: Path, sources: list[object]) -> None:
