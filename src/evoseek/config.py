@@ -70,6 +70,40 @@ class SearchConfig(Section):
     wait_s: float = Field(default=0.5, ge=0, le=3600, description="before the second of them; doubles")
 
 
+class ChatConfig(Section):
+    """A model that is written to and replies: in this process, or behind an endpoint."""
+
+    model: str = Field(default="", description="a model as policy.model, or the endpoint's name for one; none: none")
+    base_url: str = Field(default="", description="of an OpenAI-compatible endpoint; none: the model runs in here")
+    api_key_env: str = Field(default="", description="the environment variable that holds the endpoint's key")
+    prompts: str = Field(default="auto", description="prompt set, as policy.prompts")
+    temperature: AnyTemperature = 0.0
+    max_tokens: int = Field(default=512, ge=1, le=MANY, description="of a reply; a longer one is a failure")
+    timeout_s: float = Field(default=60.0, gt=0, le=86_400, description="of one call of the endpoint")
+    attempts: int = Field(default=4, ge=1, le=100, description="calls of a failing endpoint")
+    concurrency: int = Field(default=32, ge=1, le=10_000, description="calls at once; in here: replies sampled at once")
+
+
+class JudgeConfig(ChatConfig):
+    """Who says whether an answer is right (reward.metric = "judge")."""
+
+
+class SimulatorConfig(ChatConfig):
+    """Who plays the search engine (zerosearch; ZeroSearch, arXiv 2505.04588)."""
+
+    temperature: AnyTemperature = 1.0
+    documents: int = Field(default=5, ge=1, le=100, description="of a reply")
+    max_words: int = Field(default=100, ge=1, le=MANY, description="of a document; a longer one is a failure")
+
+
+class ZeroSearchConfig(Section):
+    """How often simulated search is noisy: from the first step to the last, and how steeply."""
+
+    noise_start: float = Field(default=0.0, ge=0, le=1)
+    noise_end: float = Field(default=0.75, ge=0, le=1)
+    noise_base: float = Field(default=4.0, gt=0, le=1e6, description="above 1: slowly at first; not 1")
+
+
 class QuestionsConfig(Section):
     """What is asked in training."""
 
@@ -93,7 +127,9 @@ class RolloutConfig(Section):
 class RewardConfig(Section):
     """What an answer is worth."""
 
-    metric: Literal["exact_match", "substring_match", "guarded_substring_match", "f1", "set_f1"] = "exact_match"
+    metric: Literal["exact_match", "substring_match", "guarded_substring_match", "f1", "set_f1", "judge"] = Field(
+        default="exact_match", description="`judge` asks the model of [judge]"
+    )
 
 
 class AlgorithmConfig(Section):
@@ -272,7 +308,7 @@ class EvaluationConfig(Section):
 class RunConfig(Section):
     """The run as a whole."""
 
-    system: Literal["search-r1", "dspo", "dr-zero", "ssp"] = "search-r1"
+    system: Literal["search-r1", "dspo", "zerosearch", "dr-zero", "ssp"] = "search-r1"
     seed: int = Field(default=0, ge=-(2**63), lt=2**63)
     steps: Count = 120
     checkpoint_every: Count = 10
@@ -303,6 +339,9 @@ class Config(Section):
     selfplay: SelfPlayConfig = SelfPlayConfig()
     dr_zero: DrZeroConfig = DrZeroConfig()
     ssp: SSPConfig = SSPConfig()
+    judge: JudgeConfig = JudgeConfig()
+    simulator: SimulatorConfig = SimulatorConfig()
+    zerosearch: ZeroSearchConfig = ZeroSearchConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     run: RunConfig = RunConfig()
 
