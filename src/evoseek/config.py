@@ -92,7 +92,6 @@ class SimulatorConfig(ChatConfig):
     """Who plays the search engine (zerosearch; ZeroSearch, arXiv 2505.04588)."""
 
     temperature: AnyTemperature = 1.0
-    documents: int = Field(default=5, ge=1, le=100, description="of a reply")
     max_words: int = Field(default=100, ge=1, le=MANY, description="of a document; a longer one is a failure")
 
 
@@ -360,6 +359,12 @@ SYSTEMS: Mapping[str, Mapping[str, object]] = {
         "algorithm.clip_high": 4e-4,
         "algorithm.mini_batches": 4,
         "algorithm.filter_limit": 4,
+    },
+    "zerosearch": {
+        "reward.metric": "f1",  # exact match is what a policy is examined by; here long answers must not pay
+        "algorithm.advantage": "raw",
+        "algorithm.loss": "reinforce",
+        "search.top_k": 5,
     },
     "dr-zero": {"run.steps": MANY},  # its phases end it
     "ssp": {
