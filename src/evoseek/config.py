@@ -79,6 +79,7 @@ class ChatConfig(Section):
     prompts: str = Field(default="auto", description="prompt set, as policy.prompts")
     temperature: AnyTemperature = 0.0
     max_tokens: int = Field(default=512, ge=1, le=MANY, description="of a reply; a longer one is a failure")
+    max_total_tokens: int = Field(default=4096, ge=2, le=MANY, description="of prompt and reply, for a model in here")
     timeout_s: float = Field(default=60.0, gt=0, le=86_400, description="of one call of the endpoint")
     attempts: int = Field(default=4, ge=1, le=100, description="calls of a failing endpoint")
     concurrency: int = Field(default=32, ge=1, le=10_000, description="calls at once; in here: replies sampled at once")
@@ -364,6 +365,7 @@ SYSTEMS: Mapping[str, Mapping[str, object]] = {
         "reward.metric": "f1",  # exact match is what a policy is examined by; here long answers must not pay
         "algorithm.advantage": "raw",
         "algorithm.loss": "reinforce",
+        "algorithm.aggregate": "sequence-sum",
         "search.top_k": 5,
     },
     "dr-zero": {"run.steps": MANY},  # its phases end it

@@ -38,7 +38,7 @@ def test_the_default_prompts_say_how_many_documents_and_how_long():
     for useful in (True, False):
         text = plain(SimulatorPrompts(load_prompts("default"))(**VALUES, useful=useful)[0].content)
         assert "Write 4 documents" in text
-        assert "longer than 33 words" in text
+        assert "never longer than 33" in text
 
 
 def test_a_reply_has_one_line_a_document():

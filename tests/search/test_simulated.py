@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from dataclasses import replace
 from itertools import permutations
 
 import pytest
@@ -37,9 +38,9 @@ def test_it_asks_with_question_answer_query_and_kind_and_gives_the_documents_as_
         ("t/0/search-0/1", "", "Koto works at Lovezo."),
         ("t/0/search-0/2", "", "Lovezo sits in Jirebe."),
     ]
-    ((messages, key),) = engine.chat.asked
-    assert key == "t/0/search-0"
-    assert plain(messages[0].content).strip() == (
+    (asked,) = engine.chat.asked
+    assert asked.key == "t/0/search-0"
+    assert plain(asked.messages[0].content).strip() == (
         "simulate useful documents : question What is Koto's employer's headquarters? answer Jirebe query "
         "Koto's employer"
     )
@@ -61,7 +62,7 @@ def test_queries_of_a_rollout_are_numbered_over_its_calls():
         await bound.search(["c"], 2)
 
     asyncio.run(searches())
-    assert [key for _, key in engine.chat.asked] == ["t/0/search-0", "t/0/search-1", "t/0/search-2"]
+    assert [asked.key for asked in engine.chat.asked] == ["t/0/search-0", "t/0/search-1", "t/0/search-2"]
 
 
 @pytest.mark.parametrize("order", list(permutations(range(4))), ids=str)
@@ -69,17 +70,20 @@ def test_whatever_order_replies_come_in_a_rollout_is_given_its_own_documents(ord
     """Questions are bound to rollouts, never to places in a batch; some of the rollouts do not search at all."""
     gates = {}
 
-    async def script(messages, key):
-        await gates[key.split("/")[0]].wait()
-        answer = plain(messages[0].content).split(" answer ")[1].split(" query ")[0]
-        return f"Document 1: it is {answer}."
+    class Gated:
+        name, is_local = "gated", True
+
+        async def chat(self, messages, *, key, form=None):
+            await gates[key.split("/")[0]].wait()
+            answer = plain(messages[0].content).split(" answer ")[1].split(" query ")[0]
+            return f"Document 1: it is {answer}."
 
     questions = [Question(f"q{n}", f"What is thing {n}?", (f"answer-{n}",)) for n in range(8)]
     searching = questions[1::2]
 
     async def play():
         gates.update((question.id, asyncio.Event()) for question in searching)
-        engine = engine_of(script)
+        engine = replace(engine_of({}), chat=Gated())
         calls = [
             asyncio.ensure_future(engine.for_question(question, f"{question.id}/0").search(["thing"], 1))
             for question in searching
@@ -96,7 +100,7 @@ class TestNoise:
     def kinds(self, engine, rollouts, queries=5):
         for number in range(rollouts):
             search(engine, *["q"] * queries, trajectory=f"t/{number}")
-        return [plain(messages[0].content).split()[1] for messages, _ in engine.chat.asked]
+        return [plain(asked.messages[0].content).split()[1] for asked in engine.chat.asked]
 
     @pytest.mark.parametrize(("noise", "kind"), [(0.0, "useful"), (1.0, "noisy")])
     def test_none_and_all(self, noise, kind):
@@ -116,7 +120,7 @@ class TestNoise:
             engine = engine_of(lambda messages, key: GOOD, noise=0.5, seed=seed)
             for number in numbers:
                 search(engine, "q", "r", trajectory=f"t/{number}", question=question)
-            return {key: plain(messages[0].content).split()[1] for messages, key in engine.chat.asked}
+            return {asked.key: plain(asked.messages[0].content).split()[1] for asked in engine.chat.asked}
 
         everything = draws(range(20), KOTO)
         other = draws(random.Random(1).sample(range(20), 11), Question("other", "What?", ("x",)))

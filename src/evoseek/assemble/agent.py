@@ -8,6 +8,7 @@ from pathlib import Path
 
 from transformers.utils import logging as transformers_logging
 
+from evoseek.assemble.reward import make_reward
 from evoseek.config import Config
 from evoseek.corpus.questions import load_questions
 from evoseek.env.prompts import PromptSet, load_prompts
@@ -24,9 +25,8 @@ from evoseek.policy.sampler import TorchSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.policy.template_check import check_template
 from evoseek.policy.tool_calls import ToolCallRenderer
-from evoseek.protocols import Environment, Renderer, SearchEngine, Tool
+from evoseek.protocols import Environment, QuestionEngine, Renderer, RewardFn, SearchEngine, Tool
 from evoseek.reward.answer import check_golden_answers
-from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.player import Player
 from evoseek.rollout.run import run_trajectory
@@ -46,6 +46,7 @@ class Agent:
     sampler: TorchSampler
     prompts: PromptSet
     limits: Limits
+    reward: RewardFn
 
     @classmethod
     def load(cls, config: Config, *, checkpoint: Checkpoint | None = None, device: str | None = None) -> Agent:
@@ -76,21 +77,24 @@ class Agent:
                 max_total_tokens=rollout.max_total_tokens,
                 deadline_s=rollout.deadline_s,
             ),
+            reward=make_reward(config),
         )
 
-    def solver(self, engine: SearchEngine | None) -> Solver:
+    def solver(self, engine: SearchEngine | QuestionEngine | None) -> Solver:
         """The agent at work on an index; without one it has no tool and must answer by itself."""
         tools = self.tools(engine)
         renderer = self.renderer(tools)
         return Solver(self, renderer, SolverEnv(tools, self.prompts, renderer.format))
 
-    def tools(self, engine: SearchEngine | None) -> list[SearchTool]:
-        """What a role can use: a search tool that calls an engine again when it failed, or nothing."""
+    def tools(self, engine: SearchEngine | QuestionEngine | None) -> list[SearchTool]:
+        """What a role can use: a search tool, or nothing. An engine that failed is called again; a simulated
+        one sees to that by itself."""
         if engine is None:
             return []
         search = self.config.search
-        retrying = RetryingEngine(engine, attempts=search.attempts, wait_s=search.wait_s)
-        return [SearchTool(retrying, search.top_k, template=self.prompts["observation"])]
+        if not isinstance(engine, QuestionEngine):
+            engine = RetryingEngine(engine, attempts=search.attempts, wait_s=search.wait_s)
+        return [SearchTool(engine, search.top_k, template=self.prompts["observation"])]
 
     def renderer(self, tools: Sequence[Tool]) -> TagRenderer | ToolCallRenderer:
         """How the model is spoken to, in the config's format."""
@@ -139,7 +143,7 @@ class Solver:
         evaluation = await evaluate(
             questions,
             metric=config.reward.metric,
-            reward=AnswerReward(config.reward.metric),
+            reward=self.agent.reward,
             env=self.env,
             renderer=self.renderer,
             sampler=self.agent.sampler,

@@ -21,7 +21,7 @@ _OF_DR_ZERO_ALONE = {
 def check_selfplay(config: Config) -> None:
     """Settings that are each possible, but not together, or that have no effect. Raises ConfigError."""
     check_settings(config)
-    checks = _without_effect, _one_policy, _estimators, _searches
+    checks = _without_effect, _judged, _one_policy, _estimators, _searches
     if problem := next(chain.from_iterable(check(config) for check in checks), None):
         raise ConfigError(problem)
 
@@ -46,6 +46,14 @@ def _without_effect(config: Config) -> Iterator[str]:
 def _changed(section: Section, default: Section) -> list[str]:
     before = default.model_dump()
     return [key for key, value in section.model_dump().items() if value != before[key]]
+
+
+def _judged(config: Config) -> Iterator[str]:
+    if config.selfplay.label == "majority" and config.reward.metric == "judge":
+        yield (
+            "selfplay.label is majority and reward.metric is judge, but votes are counted and compared by an answer "
+            "metric. Set reward.metric to exact_match or another one, or selfplay.label to proposer."
+        )
 
 
 def _one_policy(config: Config) -> Iterator[str]:

@@ -67,7 +67,11 @@ class _BoundEngine:
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         first, self.asked = self.asked, self.asked + len(queries)
-        return list(await asyncio.gather(*(self._simulate(query, first + i, k) for i, query in enumerate(queries))))
+        simulations = (self._simulate(query, first + i, k) for i, query in enumerate(queries))
+        results = await asyncio.gather(*simulations, return_exceptions=True)  # none is left behind when one fails
+        if failed := next((result for result in results if isinstance(result, BaseException)), None):
+            raise failed
+        return [result for result in results if not isinstance(result, BaseException)]
 
     async def _simulate(self, query: str, number: int, k: int) -> list[Passage]:
         engine, key = self.engine, f"{self.trajectory_id}/search-{number}"
@@ -86,7 +90,7 @@ class _BoundEngine:
         except ToolError:
             engine.counts["failed"] += 1
             raise
-        return [Passage(f"{key}/{i}", "", text) for i, text in enumerate(texts, start=1)]
+        return [Passage(f"{key}/{i}", key, "", text) for i, text in enumerate(texts, start=1)]
 
     async def _documents(self, messages: list[Message], key: str, k: int) -> list[str]:
         engine = self.engine
