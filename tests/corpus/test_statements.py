@@ -47,6 +47,7 @@ def test_less_than_the_sentence_does_not(text):
 def test_whatever_object_is_still_one_name():
     assert states(["Koto Feno's employer is Balo Zina."], "Koto Feno", "employer")
     assert not states(["Koto Feno's employer is, they say, Balo."], "Koto Feno", "employer")
+    assert not states(["Koto Feno's employer is Balo, they say."], "Koto Feno", "employer")
     assert not states(["Koto Feno's employer is."], "Koto Feno", "employer")
     assert not states([], "Koto Feno", "employer")
 

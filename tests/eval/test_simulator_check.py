@@ -155,10 +155,15 @@ def test_without_a_world_the_golden_answer_is_looked_for():
 def test_style_by_hand():
     """The second half of the drawn queries is what all are measured against, with n words of one document each."""
     records = [record(question, query(question, 0), "red red blue.", "Blue") for question in ASKED]
-    checked, _ = check(lambda messages, key: simulator_reply(["red blue", "green green"]), records)
+    drawn = [asked.key.split("/")[2] for asked in check(obedient, records)[1].asked]
+
+    def reply(messages, key):
+        return simulator_reply(["red blue", "green green"] if key.split("/")[2] in drawn[:2] else ["grey", "brown two"])
+
+    checked, _ = check(reply, records)
     real, useful = checked.style["real"], checked.style["useful"]
     assert (real.documents, real.words, real.divergence) == (2.0, 2.0, 0.0)
-    assert (useful.documents, useful.words) == (2.0, 2.0)
+    assert (useful.documents, useful.words) == (2.0, 1.75)
     # real: red 1/2, blue 1/2; simulated: red 1/4, blue 1/4, green 1/2; middle: 3/8, 3/8, 1/4
     expected = 0.5 * math.log2(4 / 3) + 0.5 * (0.5 * math.log2(2 / 3) + 0.5 * math.log2(2))
     assert useful.divergence == pytest.approx(expected)

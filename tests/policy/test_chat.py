@@ -60,6 +60,11 @@ def test_an_ending_token_that_is_not_special_is_left_out_too(made):
     assert ask(chat_of(sampler, tokenizer)) == "the mayor"
 
 
+def test_a_special_token_by_which_the_model_itself_ended_is_left_out_too(made):
+    sampler = ScriptedSampler(lambda request: "the mayor<|endoftext|>", made("qwen"))  # its settings may name several
+    assert ask(chat_of(sampler, made("qwen"))) == "the mayor"
+
+
 def test_outside_text_stays_text_in_a_prompt(made):
     tokenizer = made("qwen")
     sampler = ScriptedSampler(lambda request: "so", tokenizer)

@@ -415,7 +415,18 @@ def test_proxies_of_the_environment_are_not_used(monkeypatch):
 
 @pytest.mark.parametrize(
     ("header", "seconds"),
-    [("7", 7), (" 7 ", 7), ("0.5", 0.5), ("", 0), ("-3", 0), ("inf", 0), ("nan", 0), ("1e3", 0), ("soon", 0)],
+    [
+        ("7", 7),
+        (" 7 ", 7),
+        ("0.5", 0.5),
+        ("", 0),
+        ("-3", 0),
+        ("inf", 0),
+        ("nan", 0),
+        ("1e3", 0),
+        ("soon", 0),
+        (f"Mon, 01 Jan {9**30} 00:00:00 GMT", 0),
+    ],
 )
 def test_seconds_of_a_number(header, seconds):
     assert seconds_of(header) == seconds

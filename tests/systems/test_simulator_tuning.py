@@ -143,7 +143,9 @@ def begin(work):
 
 
 def test_a_few_steps_lower_the_loss_and_an_interruption_changes_nothing(tmp_path):
-    data = TuningData.of([record(True), record(False, *TEXTS[::-1])], maker())
+    useful = [record(True, query=f"{film}'s mayor") for film in ("Kalo", "Nida", "Zina")]
+    noisy = [record(False, *TEXTS[::-1], query=f"{book}'s year") for book in ("Kalo", "Balo")]
+    data = TuningData.of([*useful, *noisy], maker())
     settings = {"seed": 0, "steps": 5, "tokens_per_step": 300}
     straight = begin(tmp_path / "work")
     assert tune(straight, data, tmp_path / "straight", **settings)
