@@ -110,8 +110,8 @@ def train(
     system: Annotated[
         str | None,
         typer.Argument(
-            help="search-r1 or dspo (from questions), dr-zero or ssp (self-play, from a corpus alone). Default: what "
-            "--config says, or search-r1."
+            help="search-r1 or dspo (from questions), zerosearch (from questions, with a simulated engine), dr-zero or "
+            "ssp (self-play, from a corpus alone). Default: what --config says, or search-r1."
         ),
     ] = None,
     index: Corpus = None,

@@ -98,7 +98,7 @@ class QuestionEngine(Protocol):
     """An engine whose passages depend on what they are searched for: it is bound first, and then is a plain engine."""
 
     def for_question(self, question: Question, trajectory_id: str) -> SearchEngine:
-        """The engine of one rollout of a question. Its random numbers follow from the rollout and the query's number."""
+        """The engine of one rollout of a question. Random numbers follow from the rollout and the query's number."""
         ...
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from evoseek.env.prompts import load_prompts
-from evoseek.errors import PolicyError, SamplerError, ToolError
+from evoseek.errors import PolicyError, ReplyError, SamplerError, ToolError
 from evoseek.policy.chat import SamplerChat
 from evoseek.policy.encoding import outside, trusted
 from evoseek.policy.load import load_policy
@@ -74,7 +74,7 @@ def test_outside_text_stays_text_in_a_prompt(made):
 
 def test_the_beginning_of_a_reply_is_none(made):
     sampler = ScriptedSampler(lambda request: "the mayor of Kalo is Meri", made("qwen"))
-    with pytest.raises(ToolError, match=r"'q1/0/judge': after 2 tokens .*Raise max_tokens \(2\)"):
+    with pytest.raises(ReplyError, match=r"'q1/0/judge': after 2 tokens .*Raise max_tokens \(2\)"):
         ask(chat_of(sampler, made("qwen"), max_tokens=2))
     assert sampler.released == ["q1/0/judge"]
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from evoseek.env.prompts import load_prompts
 from evoseek.env.simulator import SimulatorPrompts, simulator_reply
-from evoseek.errors import ToolError
+from evoseek.errors import ReplyError, ToolError
 from evoseek.policy.encoding import plain
 from evoseek.policy.scripted import ScriptedChat
 from evoseek.protocols import QuestionEngine
-from evoseek.search.simulated import SimulatedEngine, UnreadableReplyError, parse_documents
+from evoseek.search.simulated import SimulatedEngine, parse_documents
 from evoseek.types import Question
 
 KOTO = Question("q1", "What is Koto's employer's headquarters?", ("Jirebe",))
@@ -145,10 +145,18 @@ class TestFailures:
 
     def test_two_unreadable_replies_are_a_failure_never_an_empty_result(self):
         engine = engine_of(lambda messages, key: "I cannot do that.")
-        with pytest.raises(UnreadableReplyError, match=r"'I cannot do that\.'.*documents 1 to 2"):
+        with pytest.raises(ReplyError, match=r"'I cannot do that\.'.*documents 1 to 2"):
             search(engine, "q")
         assert len(engine.chat.asked) == 2
         assert engine.counts == {"queries": 1, "noisy": 0, "repeated": 1, "failed": 1}
+
+    def test_a_reply_that_was_cut_is_asked_for_once_more(self):
+        def script(messages, key):
+            if key.endswith("/again"):
+                return GOOD
+            raise ReplyError("cut at 10 tokens")
+
+        assert len(search(engine_of(script), "q")[0]) == 2
 
     def test_a_chat_that_fails_is_not_asked_again_it_has_retries_of_its_own(self):
         def script(messages, key):
@@ -196,7 +204,7 @@ class TestParse:
         ],
     )
     def test_all_else_is_unreadable(self, reply):
-        with pytest.raises(UnreadableReplyError):
+        with pytest.raises(ReplyError):
             parse_documents(reply, 2, 20)
 
     def test_the_longest_document_there_may_be(self):

@@ -48,8 +48,8 @@ class SearchTool:
         return SearchTool(self._engine.for_question(question, trajectory_id), self._k, template=self._template)
 
     async def __call__(self, call: ToolCall) -> ToolResult:
-        """Search. An empty query finds nothing; a missing one is told so. Raises ToolError when the engine fails, or was
-        never bound."""
+        """Search. An empty query finds nothing; a missing one is told so. Raises ToolError when the engine fails or
+        was never bound."""
         query = call.arguments.get("query")
         if not isinstance(query, str):
             return ToolResult(call, 'The tool "search" takes one argument, "query", which is a text.')

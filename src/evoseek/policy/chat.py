@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from transformers import PreTrainedTokenizerBase
 
-from evoseek.errors import SamplerError, ToolError
+from evoseek.errors import ReplyError, SamplerError, ToolError
 from evoseek.policy.tags import TagRenderer
 from evoseek.protocols import Sampler
 from evoseek.types import Message, SampleRequest, StopConditions
@@ -45,8 +45,8 @@ class SamplerChat:
         self._under_way: set[str] = set()
 
     async def chat(self, messages: Sequence[Message], *, key: str, form: Mapping[str, object] | None = None) -> str:
-        """The reply's text, without the token that ends it. Raises ToolError, also for a key that is under way;
-        PolicyError for messages that the model's chat template refuses."""
+        """The reply's text, without the token that ends it. Raises ToolError, also for a key that is under way
+        (ReplyError for a reply that is cut or empty); PolicyError for messages that the chat template refuses."""
         ids = self._renderer.render_prompt(messages)
         room = min(self._max_tokens, self._max_total_tokens - len(ids))
         if room < 1:
@@ -68,7 +68,7 @@ class SamplerChat:
             self._under_way.discard(key)
             self._sampler.release(key)
         if completion.finish_reason == "length":
-            raise self._failed(
+            raise self._useless(
                 key,
                 f"after {room} tokens it had not come to its end, and the beginning of a reply is none. Raise "
                 f"max_tokens ({self._max_tokens}) and max_total_tokens ({self._max_total_tokens}, of which the prompt "
@@ -76,7 +76,7 @@ class SamplerChat:
             )
         text = self._text(completion.token_ids)
         if not text.strip():
-            raise self._failed(key, "it is empty. Ask for a reply in the prompt, or take another model.")
+            raise self._useless(key, "it is empty. Ask for a reply in the prompt, or take another model.")
         return text
 
     def _text(self, token_ids: Sequence[int]) -> str:
@@ -86,3 +86,6 @@ class SamplerChat:
 
     def _failed(self, key: str, what: str) -> ToolError:
         return ToolError(f"There is no reply of the model {self.name!r} for {key!r}: {what}")
+
+    def _useless(self, key: str, what: str) -> ReplyError:
+        return ReplyError(str(self._failed(key, what)))

@@ -16,7 +16,7 @@ import httpx2
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exception, wait_random_exponential
 from tenacity.wait import wait_base
 
-from evoseek.errors import ConfigError, PolicyError, ToolError
+from evoseek.errors import ConfigError, PolicyError, ReplyError, ToolError
 from evoseek.policy.encoding import plain, well_formed
 from evoseek.types import Message
 
@@ -74,7 +74,7 @@ class EndpointChat:
         self._session: _Session | None = None
 
     async def chat(self, messages: Sequence[Message], *, key: str, form: Mapping[str, object] | None = None) -> str:
-        """The reply's text. Raises ToolError."""
+        """The reply's text. Raises ToolError, for one that was cut ReplyError."""
         payload = self._payload(messages, key, form)
         session = self._open()
         retrying = AsyncRetrying(
@@ -174,9 +174,8 @@ class EndpointChat:
             case {"choices": [{"message": {"refusal": str(refusal)}}, *_]} if refusal:
                 raise self._failed(f"the model refused: {self._shown(refusal)}. Change the prompt, or the model.")
             case {"choices": [{"finish_reason": "length"}, *_]}:
-                raise self._failed(
-                    f"the reply was cut at {self._max_tokens} tokens. Raise max_tokens, or ask for less in the prompt."
-                )
+                what = f"it was cut at {self._max_tokens} tokens. Raise max_tokens, or ask for less in the prompt."
+                raise ReplyError(str(self._failed(what)))
             case {"choices": [{"finish_reason": "content_filter"}, *_]}:
                 raise self._failed("the server's content filter held it back. Change the prompt, or the endpoint.")
             case {"choices": [{"finish_reason": "stop", "message": {"content": str(content)}}, *_]} if content.strip():

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from evoseek.errors import ToolError
+from evoseek.errors import ReplyError, ToolError
 from evoseek.protocols import Chat, SearchEngine
 from evoseek.types import Message, Passage, Question
 
@@ -36,8 +36,8 @@ class SimulatedEngine:
     """A `QuestionEngine`: `for_question` binds it to a rollout, so that no rollout is given another one's documents.
 
     `noise` is the probability that a query's documents are noisy; it may be changed between rollouts. A query's own
-    draw follows from `seed`, the rollout's id and the number of the query in it. A reply that cannot be read is asked
-    for once more. `counts` has `queries`, `noisy`, `repeated` (second replies) and `failed`.
+    draw follows from `seed`, the rollout's id and the number of the query in it. A reply that is cut or cannot
+    be read is asked for once more. `counts` has `queries`, `noisy`, `repeated` (second replies) and `failed`.
     """
 
     chat: Chat
@@ -96,19 +96,15 @@ class _BoundEngine:
         engine = self.engine
         try:
             return parse_documents(await engine.chat.chat(messages, key=key), k, engine.max_words)
-        except UnreadableReplyError:
+        except ReplyError:
             engine.counts["repeated"] += 1
         return parse_documents(await engine.chat.chat(messages, key=f"{key}/again"), k, engine.max_words)
-
-
-class UnreadableReplyError(ToolError):
-    """A simulator's reply is not made of the documents it was asked for."""
 
 
 def parse_documents(reply: str, count: int, max_words: int) -> list[str]:
     """The documents of a reply: `Document 1: ...`, `Document 2: ...`, to `count`, each of 1 to `max_words` words.
 
-    Raises UnreadableReplyError for any other reply: fewer documents or more, another order, text before the first, an
+    Raises ReplyError for any other reply: fewer documents or more, another order, text before the first, an
     empty one, one that is too long.
     """
     before, *rest = _MARKER.split(reply)
@@ -116,7 +112,7 @@ def parse_documents(reply: str, count: int, max_words: int) -> list[str]:
     words = [len(text.split()) for text in texts]
     if before.strip() or numbers != [str(n) for n in range(1, count + 1)] or not all(0 < n <= max_words for n in words):
         shown = reply if len(reply) <= 200 else f"{reply[:200]}..."
-        raise UnreadableReplyError(
+        raise ReplyError(
             f"The simulated engine replied {shown!r}, with {len(texts)} documents of {words} words. Expected the "
             f'documents 1 to {count}, each after "Document 1:" and so on and of 1 to {max_words} words, and nothing '
             "else. Tune the simulator (evoseek simulator tune), take a larger model, or raise simulator.max_words or "

@@ -21,11 +21,11 @@ from pathlib import Path
 from transformers import PreTrainedTokenizerBase
 
 from evoseek.env.simulator import simulator_reply
-from evoseek.errors import ConfigError, DataError
+from evoseek.errors import ConfigError, DataError, ReplyError
 from evoseek.policy.encoding import Encoder
 from evoseek.policy.load import export_policy
 from evoseek.policy.tags import TagRenderer
-from evoseek.search.simulated import SimulatorPrompt, UnreadableReplyError, parse_documents
+from evoseek.search.simulated import SimulatorPrompt, parse_documents
 from evoseek.systems.search_records import SearchRecord, document_text
 from evoseek.systems.supervised import SupervisedProgress, SupervisedRun
 from evoseek.types import TrainingSample
@@ -67,7 +67,7 @@ class ExampleMaker:
         )
         try:
             parse_documents(str(written), self._documents, self._max_words)
-        except UnreadableReplyError:
+        except ReplyError:
             return "whose documents, in a reply, could not be told apart"
         return None
 
