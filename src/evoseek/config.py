@@ -48,6 +48,11 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
+    def changed(self) -> list[str]:
+        """The keys whose values are not the defaults."""
+        before = type(self)().model_dump()
+        return [key for key, value in self.model_dump().items() if value != before[key]]
+
 
 class PolicyConfig(Section):
     """The model that is trained or asked."""
@@ -101,7 +106,7 @@ class ZeroSearchConfig(Section):
 
     noise_start: float = Field(default=0.0, ge=0, le=1)
     noise_end: float = Field(default=0.75, ge=0, le=1)
-    noise_base: float = Field(default=4.0, gt=0, le=1e6, description="above 1: slowly at first; not 1")
+    noise_base: float = Field(default=4.0, gt=1, le=1e6, description="the higher, the later the noise comes")
 
 
 class QuestionsConfig(Section):
@@ -384,10 +389,11 @@ SYSTEMS: Mapping[str, Mapping[str, object]] = {
     },
 }
 
-# What a resumed run may change: nothing of it reaches the weights of a given step.
-MAY_DIFFER_ON_RESUME = frozenset(
-    {"run.steps", "run.checkpoint_every", "run.keep_checkpoints", "run.max_invalid", "run.pause_s"}
-)
+
+def may_differ_on_resume(config: Config) -> frozenset[str]:
+    """What a resumed run may change: nothing of it reaches the weights of a given step."""
+    of_all = frozenset({"run.checkpoint_every", "run.keep_checkpoints", "run.max_invalid", "run.pause_s"})
+    return of_all if config.run.system == "zerosearch" else of_all | {"run.steps"}  # where the noise depends on them
 
 
 def load_config(

@@ -179,9 +179,28 @@ class TestParse:
     def test_documents_in_lines(self):
         assert parse_documents(GOOD, 2, 20) == ["Koto works at Lovezo.", "Lovezo sits in Jirebe."]
 
-    def test_as_the_tiny_tokenizer_writes_and_with_emphasis(self):
+    def test_as_the_tiny_tokenizer_writes(self):
         assert parse_documents("document 1 : koto ' s . document 2 : jirebe .", 2, 20) == ["koto ' s .", "jirebe ."]
-        assert parse_documents("**Document 1:** a\n\n**Document 2:** b", 2, 20) == ["a", "b"]
+
+    @pytest.mark.parametrize(
+        "reply",
+        [
+            "Document 1: a\nDocument 2: b",
+            "**Document 1:** a\n\n**Document 2:** b",
+            "**Document 1**: a\n**Document 2**: b",
+            "### Document 1: a\n### Document 2: b",
+            "- Document 1: a\n- Document 2: b",
+            "> DOCUMENT 1 : a\n> document 2:b",
+            "```\nDocument 1: a\nDocument 2: b\n```",
+            "```text\nDocument 1: a\nDocument 2: b\n```\n",
+            "<think>\nDocument 1: no.\n</think>\n\nDocument 1: a\nDocument 2: b",
+        ],
+    )
+    def test_as_chat_models_dress_it(self, reply):
+        assert parse_documents(reply, 2, 20) == ["a", "b"]
+
+    def test_a_marker_within_a_line_is_text(self):
+        assert parse_documents("Document 1: see document 2: there\nDocument 2: b", 2, 20)[0] == "see document 2: there"
 
     @pytest.mark.parametrize(
         "reply",
@@ -200,7 +219,11 @@ class TestParse:
             "Document 1: " + "word " * 21 + "Document 2: two",
             "Document 01: one Document 2: two",
             "Document one: one Document two: two",
-            "Document 1: one\nDocument 2: two\nDocument 2: see Document 1: there",
+            "Document 1: one\nDocument 2: two\nDocument 2: three",
+            "Document 1: one\nDocument 2: two\n\nNote: none of them holds the answer, Jirebe.",
+            "Document 1: one\nmore of it\nDocument 2: two",
+            "Document 1: " + "\u5b57" * 241 + "\nDocument 2: two",
+            "Document 1: one\nDocument 2: two\n<think> Jirebe </think>",
         ],
     )
     def test_all_else_is_unreadable(self, reply):

@@ -16,7 +16,7 @@ from evoseek.policy.scripted import ScriptedChat, ScriptedSampler
 from evoseek.search.simulated import SimulatedEngine
 from evoseek.selfplay.curriculum import noise_probability
 from evoseek.systems.zerosearch import ZeroSearch
-from evoseek.types import Question, StopReason
+from evoseek.types import Invalid, Question, StopReason
 
 QUESTIONS = [Question(f"q{n}", f"what is {n} ?", (f"meri{n}",)) for n in range(3)]
 PROMPTS = load_prompts("tiny")
@@ -117,8 +117,27 @@ def test_a_simulator_that_dies_half_way_makes_rollouts_invalid_by_name_and_ends_
     assert report.failures
     assert {failure.reason for failure in report.failures} == {StopReason.TOOL_FAILED}
     assert all("The endpoint is gone." in failure.detail for failure in report.failures)
-    outcomes = [outcome for group in update.groups for outcome in group.outcomes]
-    assert not any(outcome in outcomes for outcome in report.failures if hasattr(outcome, "reward"))
+    pairs = [pair for group in update.groups for pair in zip(group.trajectories, group.outcomes, strict=True)]
+    assert all(isinstance(outcome, Invalid) == trajectory.stop_reason.is_failure for trajectory, outcome in pairs)
+    assert any(isinstance(outcome, Invalid) for _, outcome in pairs)
     assert report.metrics["simulator/failed"] > 0
     asked = len(replies)
     assert asked <= 3 * 2 * 2 * 4  # questions, rollouts, searches, and at most three refills of each
+
+
+def test_counts_are_those_of_all_ranks(system):
+    """Of the other of two: 5 queries, 2 of them noisy."""
+
+    class TwoRanks:
+        rank, size, is_first = 0, 2, True
+
+        def gather(self, value):
+            return [value, {"queries": 5, "noisy": 2} if isinstance(value, dict) else value]
+
+    zerosearch, _ = system()
+    alone = asyncio.run(zerosearch.step(1)).metrics
+    both = replace(zerosearch, rollouts=replace(zerosearch.rollouts, ranks=TwoRanks()))
+    metrics = asyncio.run(both.step(1)).metrics
+    own = metrics["simulator/queries"] - 5
+    assert 0 < own < alone["simulator/queries"]
+    assert metrics["simulator/noisy"] == 2 / metrics["simulator/queries"]

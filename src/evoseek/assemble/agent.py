@@ -8,7 +8,6 @@ from pathlib import Path
 
 from transformers.utils import logging as transformers_logging
 
-from evoseek.assemble.reward import make_reward
 from evoseek.config import Config
 from evoseek.corpus.questions import load_questions
 from evoseek.env.prompts import PromptSet, load_prompts
@@ -27,6 +26,7 @@ from evoseek.policy.template_check import check_template
 from evoseek.policy.tool_calls import ToolCallRenderer
 from evoseek.protocols import Environment, QuestionEngine, Renderer, RewardFn, SearchEngine, Tool
 from evoseek.reward.answer import check_golden_answers
+from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.player import Player
 from evoseek.rollout.run import run_trajectory
@@ -46,7 +46,6 @@ class Agent:
     sampler: TorchSampler
     prompts: PromptSet
     limits: Limits
-    reward: RewardFn
 
     @classmethod
     def load(cls, config: Config, *, checkpoint: Checkpoint | None = None, device: str | None = None) -> Agent:
@@ -77,7 +76,6 @@ class Agent:
                 max_total_tokens=rollout.max_total_tokens,
                 deadline_s=rollout.deadline_s,
             ),
-            reward=make_reward(config),
         )
 
     def solver(self, engine: SearchEngine | QuestionEngine | None) -> Solver:
@@ -136,14 +134,17 @@ class Solver:
     renderer: TagRenderer | ToolCallRenderer
     env: SolverEnv
 
-    async def evaluate(self, questions: list[Question], *, temperature: float) -> Evaluation:
-        """Score the policy as it is now. The sampler must be idle."""
+    async def evaluate(
+        self, questions: list[Question], *, temperature: float, reward: RewardFn | None = None
+    ) -> Evaluation:
+        """Score the policy as it is now, by the config's answer metric unless a reward is given. The sampler must be
+        idle."""
         config = self.agent.config
         self.agent.sampler.reset()
         evaluation = await evaluate(
             questions,
             metric=config.reward.metric,
-            reward=self.agent.reward,
+            reward=reward or AnswerReward(config.reward.metric),
             env=self.env,
             renderer=self.renderer,
             sampler=self.agent.sampler,

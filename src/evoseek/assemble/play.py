@@ -25,7 +25,9 @@ from evoseek.selfplay.verify import Verifier
 from evoseek.types import Passage
 
 
-def make_play(config: Config, proposer: Agent, solver: Agent, engine: SearchEngine) -> SelfPlay:
+def make_play(
+    config: Config, proposer: Agent, solver: Agent, engine: SearchEngine, answer_reward: RewardFn
+) -> SelfPlay:
     """Episodes between two agents (for Search Self-play twice the same) that search with an engine."""
     tools = proposer.tools(engine)
     renderer = proposer.renderer(tools)
@@ -36,7 +38,6 @@ def make_play(config: Config, proposer: Agent, solver: Agent, engine: SearchEngi
     settings = config.proposer
     limits = replace(proposer.limits, max_turns=settings.max_turns, max_tokens_per_turn=settings.max_tokens_per_turn)
     solving, metric = solver.solver(engine), config.reward.metric
-    answer_reward = solver.reward
     weight, filters = config.selfplay.evidence_weight, config.filters
     return SelfPlay(
         proposer=proposer.player(env, renderer, limits=limits, temperature=settings.temperature),

@@ -72,11 +72,13 @@ def search_system(
     return SearchR1(questions, rollouts, update, publish, per_step)
 
 
-def probe(solver: Solver, questions: list[Question], *, temperature: float, ranks: Ranks = ALONE) -> Evaluate:
+def probe(
+    solver: Solver, questions: list[Question], reward: RewardFn, *, temperature: float, ranks: Ranks = ALONE
+) -> Evaluate:
     """The held-out score of the policy as it is, each rank taking a share of the questions."""
 
     async def evaluate_now(step: int) -> Mapping[str, float]:
-        own = await solver.evaluate(questions[ranks.rank :: ranks.size], temperature=temperature)
+        own = await solver.evaluate(questions[ranks.rank :: ranks.size], temperature=temperature, reward=reward)
         return (own if ranks.size == 1 else _together(own, ranks)).metrics()
 
     return evaluate_now

@@ -14,12 +14,12 @@ from evoseek.assemble.agent import (
     read_questions,
 )
 from evoseek.assemble.algorithm import check_settings
-from evoseek.assemble.reward import judge_notice
+from evoseek.assemble.reward import judge_notice, make_reward
 from evoseek.assemble.selfplay import selfplay_loop
 from evoseek.assemble.simulation import simulated_engine
 from evoseek.assemble.solving import probe, question_rollouts, search_system
 from evoseek.assemble.trained import Trained, check_dtype
-from evoseek.config import MAY_DIFFER_ON_RESUME, Config
+from evoseek.config import Config, may_differ_on_resume
 from evoseek.errors import ConfigError
 from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.learner.distributed import ALONE, Ranks
@@ -58,14 +58,15 @@ def training_loop(
     solver = agent.solver(simulated or open_index(config.search.index, setting="search.index"))
     questions = read_questions(config.questions.path, setting="questions.path")
     _check_prompt(solver, questions_of_step(questions, seed=config.run.seed, step=1, size=config.questions.per_step)[0])
+    reward = make_reward(config)
     held_out = evaluation_setting(config, agent)
     if ranks.is_first:
-        run.claim(config.resolved(), may_differ=MAY_DIFFER_ON_RESUME)
+        run.claim(config.resolved(), may_differ=may_differ_on_resume(config))
     trained = Trained.load(config, agent.policy, run, checkpoint, ranks)
     start = resume(run, checkpoint, trained.parts, ranks)
     agent.sampler.policy_version = start
     publish = partial(_publish, trained, agent)
-    rollouts = question_rollouts(config, solver, run, agent.reward, ranks=ranks)
+    rollouts = question_rollouts(config, solver, run, reward, ranks=ranks)
     return TrainingLoop(
         system=search_system(config, questions, rollouts, trained.update(), publish, simulated),
         checkpoints=RunState(run, trained.parts, keep_last=config.run.keep_checkpoints, ranks=ranks),
@@ -74,7 +75,7 @@ def training_loop(
         start=start,
         steps=config.run.steps,
         checkpoint_every=config.run.checkpoint_every,
-        evaluate=held_out and probe(*held_out, temperature=evaluation_temperature(config), ranks=ranks),
+        evaluate=held_out and probe(*held_out, reward, temperature=evaluation_temperature(config), ranks=ranks),
         evaluate_every=config.evaluation.every,
         max_invalid=config.run.max_invalid,
         pause_s=config.run.pause_s,

@@ -18,7 +18,10 @@ from evoseek.errors import ReplyError, ToolError
 from evoseek.protocols import Chat, SearchEngine
 from evoseek.types import Message, Passage, Question
 
-_MARKER = re.compile(r"(?<!\w)[*_#]*document\s+(\d+)\s*:[*_]*", re.IGNORECASE)
+_MARKER = re.compile(r"(?<!\S)[-*_#> ]*document\s+(\d+)[*_]*\s*:[*_]*", re.IGNORECASE)
+_MARKER_OF_LINE = re.compile(r"^[-*_#> \t]*document\s+(\d+)[*_]*\s*:[*_]*", re.IGNORECASE | re.MULTILINE)
+_DRESS = re.compile(r"\A\s*<think>.*?</think>|^```\w*[ \t]*$", re.DOTALL | re.MULTILINE)
+_CHARACTERS = 12  # of a word with its space, at most, on average
 
 
 class SimulatorPrompt(Protocol):
@@ -102,20 +105,27 @@ class _BoundEngine:
 
 
 def parse_documents(reply: str, count: int, max_words: int) -> list[str]:
-    """The documents of a reply: `Document 1: ...`, `Document 2: ...`, to `count`, each of 1 to `max_words` words.
+    """The documents of a reply: `Document 1: ...`, `Document 2: ...`, to `count`, a line each (or all in one), each of 1
+    to `max_words` words.
 
-    Raises ReplyError for any other reply: fewer documents or more, another order, text before the first, an
-    empty one, one that is too long.
+    Emphasis, a list's or a heading's marks around "Document 1", a fence around all, and a block of thought before it are
+    passed over. Raises ReplyError for any other reply: fewer documents or more, another order, words before, between or
+    after them, an empty one, one that is too long.
     """
-    before, *rest = _MARKER.split(reply)
-    numbers, texts = rest[::2], [text.strip() for text in rest[1::2]]
-    words = [len(text.split()) for text in texts]
-    if before.strip() or numbers != [str(n) for n in range(1, count + 1)] or not all(0 < n <= max_words for n in words):
+    text = _DRESS.sub("", reply).strip()
+    before, *rest = (_MARKER_OF_LINE if "\n" in text else _MARKER).split(text)
+    numbers, texts = rest[::2], [piece.strip() for piece in rest[1::2]]
+    in_order = not before.strip() and numbers == [str(number) for number in range(1, count + 1)]
+    if not in_order or not all(_is_document(piece, max_words) for piece in texts):
         shown = reply if len(reply) <= 200 else f"{reply[:200]}..."
         raise ReplyError(
-            f"The simulated engine replied {shown!r}, with {len(texts)} documents of {words} words. Expected the "
-            f'documents 1 to {count}, each after "Document 1:" and so on and of 1 to {max_words} words, and nothing '
-            "else. Tune the simulator (evoseek simulator tune), take a larger model, or raise simulator.max_words or "
-            "simulator.max_tokens."
+            f"The simulated engine replied {shown!r}. Expected the documents 1 to {count} (search.top_k), each in a line "
+            f'after "Document 1:" and so on, of 1 to {max_words} words, and nothing else. Tune the simulator (evoseek '
+            "simulator tune) for that many documents, take a larger model, or raise simulator.max_words."
         )
     return texts
+
+
+def _is_document(text: str, max_words: int) -> bool:
+    """A line of words: not none, not too many, nor too many characters where no spaces part the words."""
+    return 0 < len(text.split()) <= max_words and len(text) <= _CHARACTERS * max_words and "\n" not in text
