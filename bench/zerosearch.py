@@ -26,7 +26,8 @@ from rich.table import Table
 
 from evoseek.assemble.agent import Agent, open_index, read_questions
 from evoseek.assemble.training import training_loop
-from evoseek.commands.simulator import check, collect_searches, label_searches, tune_simulator
+from evoseek.commands.simulator import collect_searches, label_searches, tune_simulator
+from evoseek.commands.simulator_check import check
 from evoseek.config import Config, load_config
 from evoseek.demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
 from evoseek.errors import EvoseekError

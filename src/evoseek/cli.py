@@ -299,7 +299,7 @@ def collect_searches(
 @simulator.command("label")
 def label_searches(
     searches: Searches,
-    out: Annotated[Path, typer.Argument(help="The JSONL file to write.")],
+    out: Annotated[Path, typer.Argument(help="The JSONL file to write. The same command goes on with it.")],
     world: WorldCard = None,
     model: Annotated[str | None, typer.Option(help="The model that judges, as in judge.model.")] = None,
     seed: Seed = None,
@@ -308,12 +308,14 @@ def label_searches(
 ) -> None:
     """Label searches useful or noisy: do their results answer the query? By the model of [judge], or by --world."""
     from evoseek.commands.simulator import label_searches as label
-    from evoseek.commands.simulator import make_label
     from evoseek.config import load_config
 
+    if world is not None and model is not None:
+        raise ConfigError("--model names a judge, but with --world nobody is asked: it is truth that labels. Give one.")
     options = {"judge.model": model, "run.seed": seed}
     settings = load_config(config, fallback="zerosearch", options=options, sets=set_ or ())
-    label(make_label(settings, world), searches, out, console=Console())
+    if not label(settings, searches, out, world=world, console=Console()):
+        raise typer.Exit(INTERRUPTED)
 
 
 @simulator.command("tune")
@@ -347,21 +349,36 @@ def check_simulator(
     model: Annotated[str | None, typer.Option(help="The simulator, as in simulator.model.")] = None,
     world: WorldCard = None,
     count: Annotated[int, typer.Option(min=2, help="How many queries.")] = 500,
+    policy: Annotated[
+        str | None,
+        typer.Option(help="A policy that answers --questions with the simulator: a model as in policy.model."),
+    ] = None,
+    questions: Questions = None,
+    index: Annotated[str | None, typer.Option(help="A real index, on which the policy answers them as well.")] = None,
     output: Annotated[Path | None, typer.Option(help="A JSON file to write the numbers to.")] = None,
     seed: Seed = None,
     config: ConfigFiles = None,
     set_: Sets = None,
 ) -> None:
-    """Ask a simulator for useful and noisy results of held-out searches: are they so, and like the real engine's?"""
-    from evoseek.assemble.chat import make_chat
-    from evoseek.commands.simulator import check
+    """Ask a simulator for useful and noisy results of held-out searches: are they so, and like the real engine's?
+
+    With --policy and --questions also: what does a policy score that searches with it?
+    """
+    from evoseek.commands.simulator_check import check
     from evoseek.config import load_config
 
-    options = {"simulator.model": model, "run.seed": seed}
+    if policy is None and (questions or index):
+        raise ConfigError("--questions and --index are for a policy to answer with the simulator. Name one: --policy.")
+    options = {
+        "simulator.model": model,
+        "policy.model": policy,
+        "evaluation.path": questions,
+        "evaluation.index": index,
+        "run.seed": seed,
+    }
     settings = load_config(config, fallback="zerosearch", options=options, sets=set_ or ())
-    simulator, device = settings.simulator, settings.policy.device
-    chat, prompts = make_chat(simulator, section="simulator", seed=settings.run.seed, device=device)
-    check(chat, prompts, settings, searches, world=world, count=count, output=output, console=Console())
+    with_policy = policy is not None
+    check(settings, searches, world=world, count=count, output=output, with_policy=with_policy, console=Console())
 
 
 def main() -> None:

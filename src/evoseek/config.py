@@ -81,6 +81,8 @@ class ChatConfig(Section):
     model: str = Field(default="", description="a model as policy.model, or the endpoint's name for one; none: none")
     base_url: str = Field(default="", description="of an OpenAI-compatible endpoint; none: the model runs in here")
     api_key_env: str = Field(default="", description="the environment variable that holds the endpoint's key")
+    device: str = Field(default="", description="of a model in here; none: the policy's")
+    dtype: Literal["float32", "bfloat16", "float16"] = Field(default="float32", description="of a model in here")
     prompts: str = Field(default="auto", description="prompt set, as policy.prompts")
     temperature: AnyTemperature = 0.0
     max_tokens: int = Field(default=512, ge=1, le=MANY, description="of a reply; a longer one is a failure")
@@ -88,6 +90,11 @@ class ChatConfig(Section):
     timeout_s: float = Field(default=60.0, gt=0, le=86_400, description="of one call of the endpoint")
     attempts: int = Field(default=4, ge=1, le=100, description="calls of a failing endpoint")
     concurrency: int = Field(default=32, ge=1, le=10_000, description="calls at once; in here: replies sampled at once")
+    structured: bool = Field(default=True, description="false: an endpoint is not sent the form of a reply")
+    max_tokens_name: Literal["max_tokens", "max_completion_tokens"] = Field(
+        default="max_tokens", description="what the endpoint calls it"
+    )
+    omit: tuple[Literal["temperature", "seed"], ...] = Field(default=(), description="what it does not take")
 
 
 class JudgeConfig(ChatConfig):

@@ -33,13 +33,13 @@ class ChatServer:
     """Answers the n-th request by the n-th behaviour, and all further ones by the last.
 
     `received` has the requests in order, `peak` the most that were being answered at once, `connections` how many
-    there were.
+    there were, `connected` how many there are.
     """
 
     def __init__(self, *behaviours: Behaviour) -> None:
         self._behaviours = behaviours
         self.received: list[Received] = []
-        self.peak = self.connections = self._busy = 0
+        self.peak = self.connections = self.connected = self._busy = 0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),))
         self._up, self._down = threading.Event(), asyncio.Event()
@@ -71,6 +71,7 @@ class ChatServer:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self.connected += 1
         try:
             while not writer.is_closing():
                 self.received.append(await read(reader))
@@ -85,6 +86,7 @@ class ChatServer:
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass  # the client has gone, or the server is going
         finally:
+            self.connected -= 1
             writer.close()
 
 

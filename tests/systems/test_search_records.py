@@ -1,13 +1,14 @@
 """Searches on disk: what is written is read back, and what is no search is refused by its line."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evoseek.errors import DataError
-from evoseek.systems.search_records import SearchRecord, document_text, load_records, save_records
+from evoseek.systems.search_records import SearchRecord, document_text, document_texts, load_records, save_records
 from evoseek.types import Passage, Question
 
 QUESTION = Question("q1", "who?", ("Meri", "M."), {"hops": 2, "chain": [["Kalo", "mayor", "Meri"]]})
@@ -36,6 +37,7 @@ def test_records_come_back(tmp_path):
         ({"passages": []}, "passages"),
         ({"query": None}, "query"),
         ({"score": 1}, "score"),
+        ({"question": {"id": "q1", "question": "who?", "golden_answers": []}}, "The question has no golden answer"),
     ],
 )
 def test_a_line_that_is_no_search_is_named(tmp_path, change, said):
@@ -48,7 +50,15 @@ def test_a_line_that_is_no_search_is_named(tmp_path, change, said):
         load_records(path)
 
 
-@pytest.mark.parametrize(("content", "said"), [(b"", "holds no searches"), (b"{", ":1: the line"), (b"\xff\n", ":1:")])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "holds no search"),
+        (b"{", ":1: "),
+        (b"[]", "Expected a JSON object"),
+        (b"\xff\n", "1: The line is not UTF-8"),
+    ],
+)
 def test_files_of_something_else(tmp_path, content, said):
     path = tmp_path / "s.jsonl"
     path.write_bytes(content)
@@ -56,6 +66,25 @@ def test_files_of_something_else(tmp_path, content, said):
         load_records(path)
     with pytest.raises(DataError, match="cannot be read"):
         load_records(tmp_path)
+
+
+def test_a_byte_order_mark_is_passed_over(tmp_path):
+    save_records(tmp_path / "s.jsonl", RECORDS)
+    (tmp_path / "s.jsonl").write_bytes(b"\xef\xbb\xbf" + (tmp_path / "s.jsonl").read_bytes())
+    assert load_records(tmp_path / "s.jsonl") == RECORDS
+
+
+def test_files_put_together_have_each_search_once_and_it_is_said(tmp_path):
+    other = replace(RECORDS[0], passages=PASSAGES[:1])  # the same query of another index
+    save_records(tmp_path / "s.jsonl", [RECORDS[0], other, RECORDS[1], RECORDS[0], RECORDS[1]])
+    told = []
+    assert load_records(tmp_path / "s.jsonl", notify=told.append) == [RECORDS[0], other, RECORDS[1]]
+    assert told == [f"2 of the 5 searches in {tmp_path / 's.jsonl'} repeat an earlier one and are left out."]
+
+
+def test_documents_are_cut_to_what_a_simulator_writes():
+    assert document_texts(RECORDS[0], 2, 3) == ["Kalo's mayor is", "line one"]
+    assert document_texts(RECORDS[0], 1, 9) == ["Kalo's mayor is Meri."]
 
 
 @pytest.mark.parametrize(

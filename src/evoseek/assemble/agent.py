@@ -18,7 +18,7 @@ from evoseek.eval.evaluate import Evaluation, evaluate
 from evoseek.learner.checkpoint import Checkpoint
 from evoseek.policy.load import limit_threads, load_policy
 from evoseek.policy.lora import add_adapter
-from evoseek.policy.policy import Policy
+from evoseek.policy.policy import Policy, prompts_of
 from evoseek.policy.renderer import make_renderer
 from evoseek.policy.sampler import TorchSampler
 from evoseek.policy.tags import TagRenderer
@@ -59,16 +59,13 @@ class Agent:
     def of(cls, config: Config, policy: Policy) -> Agent:
         """A policy that is loaded, with a sampler of its own. Raises ConfigError."""
         limit_threads(policy)
-        prompts = config.policy.prompts
-        if prompts == "auto":
-            prompts = str(getattr(policy.model.config, "evoseek_prompts", "default"))
         rollout = config.rollout
         _check_length(policy, rollout.max_total_tokens)
         return cls(
             config=config,
             policy=policy,
             sampler=TorchSampler(policy, slots=rollout.slots, max_length=rollout.max_total_tokens),
-            prompts=load_prompts(prompts),
+            prompts=load_prompts(prompts_of(policy, config.policy.prompts)),
             limits=Limits(
                 max_turns=rollout.max_turns,
                 max_tool_calls=rollout.max_tool_calls,

@@ -10,12 +10,13 @@ from evoseek.errors import ConfigError
 from evoseek.policy.chat import SamplerChat
 from evoseek.policy.chat_endpoint import EndpointChat
 from evoseek.policy.load import limit_threads, load_policy
+from evoseek.policy.policy import prompts_of
 from evoseek.policy.sampler import TorchSampler
 from evoseek.protocols import Chat
 
 
 def make_chat(settings: ChatConfig, *, section: str, seed: int, device: str = "cpu") -> tuple[Chat, PromptSet]:
-    """The model of the settings, and how it is spoken to. `section` names them in errors.
+    """The model of the settings, and how it is spoken to. `section` names them in errors; `device` is the policy's.
 
     Raises ConfigError, or PolicyError for a model that cannot be loaded.
     """
@@ -28,11 +29,8 @@ def make_chat(settings: ChatConfig, *, section: str, seed: int, device: str = "c
         return _endpoint(settings, section, seed), load_prompts(
             "default" if settings.prompts == "auto" else settings.prompts
         )
-    policy = load_policy(settings.model, device=device)
+    policy = load_policy(settings.model, device=settings.device or device, dtype=settings.dtype)
     limit_threads(policy)
-    prompts = settings.prompts
-    if prompts == "auto":
-        prompts = str(getattr(policy.model.config, "evoseek_prompts", "default"))
     longest = getattr(policy.model.config.get_text_config(), "max_position_embeddings", settings.max_total_tokens)
     sampler = TorchSampler(policy, slots=settings.concurrency, max_length=min(longest, settings.max_total_tokens))
     chat = SamplerChat(
@@ -44,7 +42,7 @@ def make_chat(settings: ChatConfig, *, section: str, seed: int, device: str = "c
         temperature=settings.temperature,
         seed=seed,
     )
-    return chat, load_prompts(prompts)
+    return chat, load_prompts(prompts_of(policy, settings.prompts))
 
 
 def _endpoint(settings: ChatConfig, section: str, seed: int) -> EndpointChat:
@@ -64,4 +62,7 @@ def _endpoint(settings: ChatConfig, section: str, seed: int) -> EndpointChat:
         attempts=settings.attempts,
         concurrency=settings.concurrency,
         seed=seed,
+        structured=settings.structured,
+        max_tokens_name=settings.max_tokens_name,
+        omit=settings.omit,
     )

@@ -14,7 +14,7 @@ from evoseek.config import Config
 from evoseek.env.prompts import load_prompts
 from evoseek.env.simulator import SimulatorPrompts
 from evoseek.learner.checkpoint import Checkpoint
-from evoseek.policy.policy import Policy
+from evoseek.policy.policy import Policy, prompts_of
 from evoseek.systems.search_records import SearchRecord
 from evoseek.systems.simulator_tuning import ExampleMaker, TuningData
 from evoseek.systems.supervised import SupervisedRun
@@ -55,14 +55,14 @@ def tuning_data(config: Config, policy: Policy, records: Sequence[SearchRecord])
 
     Raises ConfigError or DataError.
     """
-    name, model = config.simulator.prompts, policy.model.config
-    if name == "auto":
-        name = str(getattr(model, "evoseek_prompts", "default"))
+    longest = getattr(
+        policy.model.config.get_text_config(), "max_position_embeddings", config.simulator.max_total_tokens
+    )
     maker = ExampleMaker(
         policy.tokenizer,
-        SimulatorPrompts(load_prompts(name)),
+        SimulatorPrompts(load_prompts(prompts_of(policy, config.simulator.prompts))),
         documents=config.search.top_k,
         max_words=config.simulator.max_words,
-        max_length=int(getattr(model.get_text_config(), "max_position_embeddings", config.simulator.max_total_tokens)),
+        max_length=int(longest),
     )
     return TuningData.of(records, maker)

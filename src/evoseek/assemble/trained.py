@@ -11,9 +11,7 @@ from typing import TypedDict, cast
 
 from transformers import PreTrainedModel
 
-from evoseek.assemble.agent import (
-    load_trainable,
-)
+from evoseek.assemble.agent import load_trainable
 from evoseek.assemble.algorithm import make_credit, make_loss, make_proposer_loss
 from evoseek.config import Config
 from evoseek.errors import ConfigError

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -14,13 +13,13 @@ from evoseek.env.prompts import PromptSet
 from evoseek.errors import EvoseekError, ToolError
 from evoseek.eval.agreement import Agreement
 from evoseek.protocols import Chat
+from evoseek.report.failures import for_example
 from evoseek.report.printable import say
-from evoseek.report.progress import LiveProgress
+from evoseek.report.progress import CountProgress
 from evoseek.report.tables import agreement_table
 from evoseek.reward.judge import Judge
 
 SHOWN = 5  # disagreements, and answers without a verdict
-_REPORTS = 20  # lines of progress where there is no terminal
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,7 @@ def check_judge(chat: Chat, prompts: PromptSet, cases: Sequence[JudgedAnswer], *
 
     Raises EvoseekError if there is not one verdict.
     """
-    with LiveProgress(console, "answers") as progress:
+    with CountProgress(console, "answers") as progress:
         checked = asyncio.run(_check_all(Judge(chat, prompts), cases, progress))
     pairs = ((one.case.correct, one.verdict if isinstance(one.verdict, bool) else None) for one in checked)
     console.print(agreement_table(f"{chat.name} as a judge, 95 % intervals", Agreement.of(pairs)))
@@ -44,9 +43,11 @@ def check_judge(chat: Chat, prompts: PromptSet, cases: Sequence[JudgedAnswer], *
     _show_failures(checked, console)
 
 
-async def _check_all(judge: Judge, cases: Sequence[JudgedAnswer], progress: LiveProgress) -> list[Checked]:
+async def _check_all(
+    judge: Judge, cases: Sequence[JudgedAnswer], progress: Callable[[int, int], None]
+) -> list[Checked]:
     """All of them at once: the chat says how many it takes at a time."""
-    done, every = 0, max(len(cases) // _REPORTS, 1)
+    done = 0
 
     async def check(case: JudgedAnswer) -> Checked:
         nonlocal done
@@ -55,8 +56,7 @@ async def _check_all(judge: Judge, cases: Sequence[JudgedAnswer], progress: Live
         except ToolError as error:
             verdict = error
         done += 1
-        if done % every == 0 or done == len(cases):
-            progress.show(done, len(cases), "")
+        progress(done, len(cases))
         return Checked(case, verdict)
 
     return await asyncio.gather(*map(check, cases))
@@ -75,10 +75,9 @@ def _show_disagreements(checked: Sequence[Checked], console: Console) -> None:
 def _show_failures(checked: Sequence[Checked], console: Console) -> None:
     failed = [(one.case, str(one.verdict)) for one in checked if isinstance(one.verdict, ToolError)]
     if len(failed) == len(checked):
-        reason, count = Counter(reason for _, reason in failed).most_common(1)[0]
         raise EvoseekError(
-            f"The judge gave no verdict on any of {len(failed)} answers. The most frequent reason ({count} answers): "
-            f"{reason} Repair that and give the same command again."
+            f"The judge gave no verdict on any of {len(failed)} answers. {for_example([why for _, why in failed])} "
+            "Repair that and give the same command again."
         )
     if failed:
         say(console, f"Without a verdict ({min(len(failed), SHOWN)} of {len(failed)}):")

@@ -1,37 +1,34 @@
-"""Making a simulated search engine: collecting searches, labelling them, tuning a model on them, checking it."""
+"""Making a simulated search engine: collecting searches, labelling them, tuning a model on them."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 
-from pydantic import TypeAdapter
 from rich.console import Console
 
 from evoseek.assemble.agent import Agent, open_index, read_questions
 from evoseek.assemble.chat import make_chat
 from evoseek.assemble.simulator_tuning import begin_tuning, tuning_data
 from evoseek.commands.export import check_new
+from evoseek.commands.new_file import check_new_file
+from evoseek.commands.propose import STOPPING as STOPPING_AFTER_BATCH
 from evoseek.config import Config
+from evoseek.corpus.growing_file import open_growing_file
 from evoseek.corpus.oracle import load_world
-from evoseek.env.prompts import PromptSet
-from evoseek.env.simulator import SimulatorPrompts
 from evoseek.errors import EvoseekError
-from evoseek.eval.simulator_check import GoldenTruth, SimulatorCheck, WorldTruth, check_simulator
-from evoseek.files import write_atomic
-from evoseek.protocols import Chat
+from evoseek.report.failures import for_example, say_left_out
 from evoseek.report.printable import say
 from evoseek.report.progress import STOPPING, CountProgress, LiveProgress
-from evoseek.report.simulator import obedience_table, style_table
 from evoseek.runs import RunDirectory
 from evoseek.search.paging import PagingEngine
 from evoseek.systems.interrupt import stop_on_interrupt
-from evoseek.systems.search_records import load_records, save_records
+from evoseek.systems.search_records import SearchRecord, load_records, save_records
 from evoseek.systems.simulator_collecting import collect
-from evoseek.systems.simulator_labelling import JudgeLabel, Label, TrueLabel, label_records
+from evoseek.systems.simulator_labelling import KINDS, JudgeLabel, Label, TrueLabel, label_records
 from evoseek.systems.simulator_tuning import tune
 from evoseek.systems.supervised import SupervisedProgress
 
@@ -39,8 +36,9 @@ from evoseek.systems.supervised import SupervisedProgress
 def collect_searches(agent: Agent, out: Path, *, pages: int, limit: int | None, console: Console) -> None:
     """Roll an agent out on its config's questions and write what its searches found, so many pages of each.
 
-    Raises EvoseekError if no search came of it.
+    Raises ConfigError, before any work, if `out` is there or cannot be made; EvoseekError if no search came of it.
     """
+    check_new_file(out)
     config = agent.config
     engine = PagingEngine(open_index(config.search.index, setting="search.index"), pages)
     questions = read_questions(config.questions.path, setting="questions.path")[:limit]
@@ -48,7 +46,7 @@ def collect_searches(agent: Agent, out: Path, *, pages: int, limit: int | None, 
     player = agent.player(solver.env, solver.renderer)
     with CountProgress(console, "rollouts") as progress:
         collection = asyncio.run(collect(questions, player, engine, progress=progress))
-    _say_left_out(console, "rollouts failed and give no searches", collection.failures)
+    say_left_out(console, "rollouts failed and give no searches", collection.failures)
     if not collection.records:
         raise EvoseekError(
             f"Nothing was collected: in {collection.rollouts} rollouts of {agent.policy.name} there was no search that "
@@ -57,31 +55,47 @@ def collect_searches(agent: Agent, out: Path, *, pages: int, limit: int | None, 
     save_records(out, collection.records)
     by_page = Counter(record.page for record in collection.records)
     found = ", ".join(f"{count} on page {page}" for page, count in sorted(by_page.items()))
-    say(
-        console,
-        f"{collection.rollouts} rollouts made {engine.queries} queries of the engine. Searches in {out}: {found}.",
-    )
+    say(console, f"{len(questions)} rollouts made {engine.queries} queries of the engine. Searches in {out}: {found}.")
 
 
-def make_label(config: Config, world: Path | None) -> Label:
-    """The config's judge, or truth where a world's card is given. Raises ConfigError, PolicyError or DataError."""
+def label_searches(config: Config, source: Path, out: Path, *, world: Path | None, console: Console) -> bool:
+    """Label searches by the config's judge, or by truth where a world's card is given, or go on with that.
+
+    Returns False if Ctrl-C ended it. Raises EvoseekError, also if there is not one label.
+    """
+    records = load_records(source, notify=lambda text: say(console, text))
+    label, settings = _make_label(config, world, records)
+    settings = {"searches": sha256(source.read_bytes()).hexdigest(), **settings}
+    with (
+        open_growing_file(out, settings, KINDS) as file,
+        stop_on_interrupt(lambda: say(console, STOPPING_AFTER_BATCH)) as interrupted,
+        CountProgress(console, "labels") as progress,
+    ):
+        most = config.run.max_invalid
+        labelling = label_records(records, label, file, max_failed=most, should_stop=interrupted, progress=progress)
+        labelled = asyncio.run(labelling)
+    if labelled.done < len(records):
+        say(console, f"Stopped after {labelled.done} of {len(records)} searches. The same command goes on from there.")
+        return False
+    count = labelled.useful + labelled.noisy
+    if not count:
+        raise EvoseekError(f"There is no label for any of {len(records)} searches. {for_example(labelled.failures)}")
+    say_left_out(console, "searches have no label and are left out", labelled.failures)
+    say(console, f"{count} searches in {out}: {labelled.useful} useful, {labelled.noisy} noisy.")
+    return True
+
+
+def _make_label(
+    config: Config, world: Path | None, records: Sequence[SearchRecord]
+) -> tuple[Label, Mapping[str, object]]:
+    """Who labels, and which settings its labels follow from."""
     if world is not None:
-        return TrueLabel(load_world(world))
+        label = TrueLabel(load_world(world))
+        label.check(records)
+        return label, {"world": world.read_text(encoding="utf-8")}
     chat, prompts = make_chat(config.judge, section="judge", seed=config.run.seed, device=config.policy.device)
-    return JudgeLabel(chat, prompts)
-
-
-def label_searches(label: Label, source: Path, out: Path, *, console: Console) -> None:
-    """Label searches. Raises EvoseekError if there is not one label."""
-    records = load_records(source)
-    with CountProgress(console, "labels") as progress:
-        labelled = asyncio.run(label_records(records, label, progress=progress))
-    if not labelled.records:
-        raise EvoseekError(f"There is no label for any of {len(records)} searches. {_for_example(labelled.failures)}")
-    _say_left_out(console, "searches have no label and are left out", labelled.failures)
-    save_records(out, labelled.records)
-    useful = sum(record.useful is True for record in labelled.records)
-    say(console, f"{len(labelled.records)} searches in {out}: {useful} useful, {len(labelled.records) - useful} noisy.")
+    deciding = {"model", "base_url", "prompts", "temperature", "max_tokens", "max_total_tokens"}
+    return JudgeLabel(chat, prompts), {"judge": config.judge.model_dump(include=deciding), "seed": config.run.seed}
 
 
 def tune_simulator(
@@ -92,7 +106,7 @@ def tune_simulator(
     Returns False if Ctrl-C ended it. Raises EvoseekError.
     """
     check_new(directory)
-    records = load_records(source)
+    records = load_records(source, notify=lambda text: say(console, text))
     with (
         RunDirectory(work).locked(),
         stop_on_interrupt(lambda: say(console, STOPPING)) as interrupted,
@@ -121,68 +135,3 @@ def tune_simulator(
         )
     say(console, f"Written to {directory}." if finished else "Stopped. The same command goes on from there.")
     return finished
-
-
-def check(
-    chat: Chat,
-    prompts: PromptSet,
-    config: Config,
-    source: Path,
-    *,
-    world: Path | None,
-    count: int,
-    output: Path | None,
-    console: Console,
-) -> None:
-    """Check a simulator on held-out searches; print what came out, and write it as JSON if asked to.
-
-    Raises EvoseekError if not one reply could be read.
-    """
-    records = load_records(source)
-    truth = GoldenTruth() if world is None else WorldTruth(load_world(world))
-    with CountProgress(console, "replies") as progress:
-        checked = asyncio.run(
-            check_simulator(
-                chat,
-                SimulatorPrompts(prompts),
-                records,
-                truth,
-                count=count,
-                documents=config.search.top_k,
-                max_words=config.simulator.max_words,
-                seed=config.run.seed,
-                progress=progress,
-            )
-        )
-    if all(score.mean == 0 for score in checked.readable.values()):
-        raise EvoseekError(f"Not one reply of {chat.name} could be read. {_for_example(checked.problems)}")
-    if checked.unasked:
-        say(console, f"{checked.unasked} queries were left out: nothing can be said of their answers.")
-    console.print(obedience_table(checked))
-    console.print(style_table(checked))
-    _say_left_out(console, "replies could not be read", checked.problems)
-    if output is not None:
-        write_atomic(output, _as_json(config, source, chat.name, checked))
-
-
-def _as_json(config: Config, source: Path, model: str, checked: SimulatorCheck) -> str:
-    settings = {
-        "simulator": model,
-        "searches": str(source),
-        "documents": config.search.top_k,
-        "max_words": config.simulator.max_words,
-        "temperature": config.simulator.temperature,
-        "seed": config.run.seed,
-    }
-    measured = json.loads(TypeAdapter(SimulatorCheck).dump_json(checked))  # nan becomes null
-    return json.dumps({**settings, **measured}, indent=1) + "\n"
-
-
-def _say_left_out(console: Console, what: str, reasons: Sequence[str]) -> None:
-    if reasons:
-        say(console, f"{len(reasons)} {what}. {_for_example(reasons)}")
-
-
-def _for_example(reasons: Sequence[str]) -> str:
-    reason, count = Counter(reasons).most_common(1)[0]
-    return f"The most frequent reason ({count} times): {reason}" if count > 1 else f"For example: {reason}"

@@ -1,129 +1,51 @@
 """How good a simulated search engine is: does it do as it is told, and does it read like the real one?
 
 Held-out queries, of searches in a real engine that the simulator was not tuned on, are each put to it twice: once for
-useful documents, once for noisy ones. How a policy fares that was trained with it is measured by evaluating the policy.
+useful documents, once for noisy ones.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Literal, Protocol, cast
+from typing import Literal, NamedTuple
 
-import numpy as np
-from scipy.spatial.distance import jensenshannon
-
-from evoseek.corpus.statements import asked_fact, states
-from evoseek.corpus.world import Fact, World
 from evoseek.errors import DataError, ToolError
 from evoseek.eval.evaluate import Score
-from evoseek.eval.statistics import Interval, bootstrap_mean_interval, wilson_interval
+from evoseek.eval.simulator_style import Style, styles
+from evoseek.eval.simulator_truth import Claims, Truth
+from evoseek.eval.statistics import wilson_interval
 from evoseek.protocols import Chat
-from evoseek.reward.answer import normalise
 from evoseek.search.simulated import SimulatorPrompt, parse_documents
-from evoseek.systems.search_records import SearchRecord, document_text
+from evoseek.systems.search_records import SearchRecord, document_texts
 
 Kind = Literal["useful", "noisy"]
 KINDS: tuple[Kind, ...] = ("useful", "noisy")
-ALL = "all"
-
-_WORD = re.compile(r"\w+")
-
-
-class Truth(Protocol):
-    """What it means that documents hold the answer to a query."""
-
-    def group(self, record: SearchRecord) -> str | None:
-        """What kind of query it is, for scores by kind; None if nothing can be said of its answers."""
-        ...
-
-    def holds(self, record: SearchRecord, texts: Sequence[str]) -> bool:
-        """Whether the documents hold the answer to the record's query."""
-        ...
-
-
-class GoldenTruth:
-    """A document holds the question's golden answer, as whole words in the normal form of exact match.
-
-    A query for an earlier link of a question of several hops may be answered without it.
-    """
-
-    def group(self, record: SearchRecord) -> str | None:
-        """`golden answer`; None if its normal form is empty."""
-        return "golden answer" if any(map(normalise, record.question.golden_answers)) else None
-
-    def holds(self, record: SearchRecord, texts: Sequence[str]) -> bool:
-        """Whether it stands there."""
-        wanted = [golden for answer in record.question.golden_answers if (golden := normalise(answer))]
-        return any(f" {golden} " in f" {normalise(text)} " for text in texts for golden in wanted)
-
-
-class WorldTruth:
-    """The same for questions about a generated world, where a query asks for one fact: some sentence states it.
-
-    The last link of the question's chain has to be the golden answer. Of an earlier link whatever is said counts: a
-    simulator that knows the golden answer alone has to invent it, and so to hide it when it is to be noisy.
-    """
-
-    def __init__(self, world: World) -> None:
-        def chain(question: str) -> tuple[Fact, ...]:
-            return world.oracle(question).chain
-
-        self._chain = cache(chain)
-
-    def group(self, record: SearchRecord) -> str | None:
-        """`last link` or `earlier link`; None for a query that does not ask for one fact."""
-        fact, chain = asked_fact(record.query), self._chain(record.question.text)
-        if fact is None or not chain:
-            return None
-        earlier = {(link.subject.casefold(), link.relation) for link in chain[:-1]}
-        return "last link" if fact[1] == chain[-1].relation and fact not in earlier else "earlier link"
-
-    def holds(self, record: SearchRecord, texts: Sequence[str]) -> bool:
-        """Whether a sentence states what is asked for."""
-        fact = asked_fact(record.query)
-        golden = record.question.golden_answers if self.group(record) == "last link" else None
-        return fact is not None and states(texts, *fact, golden)
-
-
-@dataclass(frozen=True, slots=True)
-class Style:
-    """Documents in a reply, their words with a 95 % interval of the mean, and how far the distribution of words is from
-    the real engine's: Jensen-Shannon divergence in bits, 0 for the same and 1 for no word in common.
-
-    It is measured against what the real engine found for other queries, and that of the real engine likewise, so both
-    have the same number of queries and no subject in common: a good simulator has about the real engine's own.
-    """
-
-    documents: float
-    words: float
-    interval: Interval
-    divergence: float
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatorCheck:
-    """A finished check. `readable`: replies that came and could be read. `holding`: replies whose documents hold the
-    answer, by kind of query; unreadable ones count as invalid. `style` has `real`, `useful` and `noisy`. `unasked`
-    queries were left out since nothing can be said of their answers; `problems` says of replies why they were not
-    read."""
+    """A finished check. `readable`: replies that came and could be read. `stating`: replies whose documents state an
+    answer, by what is stated (see `evoseek.eval.simulator_truth`); unreadable ones count as invalid. `style` has
+    `real`, `useful` and `noisy`. `unasked` queries were left out since nothing can be said of their answers; `problems`
+    says of replies why they were not read."""
 
     readable: Mapping[Kind, Score]
-    holding: Mapping[Kind, Mapping[str, Score]]
+    stating: Mapping[Kind, Mapping[str, Score]]
     style: Mapping[str, Style]
     unasked: int
     problems: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Reply:
+class _Query(NamedTuple):
+    number: int  # of its record in the file
     record: SearchRecord
-    group: str
+    claims: Claims
+
+
+class _Reply(NamedTuple):
     texts: Sequence[str] | None
     problem: str = ""
 
@@ -147,54 +69,46 @@ async def check_simulator(
     drawn, unasked = _draw(records, truth, count, seed)
     done = 0
 
-    async def ask(record: SearchRecord, group: str, kind: Kind) -> _Reply:
+    async def ask(query: _Query, kind: Kind) -> _Reply:
         nonlocal done
+        question = query.record.question
         messages = prompt(
-            question=record.question.text,
-            answers=record.question.golden_answers,
-            query=record.query,
+            question=question.text,
+            answers=question.golden_answers,
+            query=query.record.query,
             useful=kind == "useful",
             documents=documents,
             max_words=max_words,
         )
         try:
-            reply = await chat.chat(messages, key=f"check/{kind}/{record.question.id}/{record.query}")
-            return _Reply(record, group, parse_documents(reply, documents, max_words))
+            reply = await chat.chat(messages, key=f"check/{kind}/{query.number}")
+            return _Reply(parse_documents(reply, documents, max_words))
         except ToolError as error:
-            return _Reply(record, group, None, str(error))
+            return _Reply(None, str(error))
         finally:
             done += 1
             progress(done, len(KINDS) * len(drawn))
 
-    replies: dict[Kind, list[_Reply]] = {}
-    asked = await asyncio.gather(*(ask(record, group, kind) for kind in KINDS for record, group in drawn))
-    for number, kind in enumerate(KINDS):
-        replies[kind] = list(asked[number * len(drawn) : (number + 1) * len(drawn)])
+    replies = await asyncio.gather(*(ask(query, kind) for kind in KINDS for query in drawn))
+    texts = [reply.texts for reply in replies]
+    by_kind: dict[Kind, list[Sequence[str] | None]] = {"useful": texts[: len(drawn)], "noisy": texts[len(drawn) :]}
     return SimulatorCheck(
-        readable={kind: _score([reply.texts is not None for reply in replies[kind]]) for kind in KINDS},
-        holding={kind: _holding(replies[kind], truth) for kind in KINDS},
-        style=_styles([record for record, _ in drawn], replies),
+        readable={kind: _score([one is not None for one in found]) for kind, found in by_kind.items()},
+        stating={kind: _stating(drawn, found) for kind, found in by_kind.items()},
+        style=styles([document_texts(query.record, documents, max_words) for query in drawn], dict(by_kind)),
         unasked=unasked,
-        problems=tuple(reply.problem for reply in asked if reply.problem),
+        problems=tuple(reply.problem for reply in replies if reply.problem),
     )
 
 
-def divergence(left: Iterable[str], right: Iterable[str]) -> float:
-    """Jensen-Shannon divergence of the words of two sets of texts, in bits; nan if one has no words."""
-    counts = [Counter(word for text in texts for word in _words(text)) for texts in (left, right)]
-    if not all(counts):
-        return float("nan")
-    vocabulary = sorted(counts[0] | counts[1])
-    distributions = [np.array([count[word] for word in vocabulary], dtype=float) for count in counts]
-    return float(cast("float", jensenshannon(*distributions, base=2))) ** 2
-
-
-def _draw(
-    records: Sequence[SearchRecord], truth: Truth, count: int, seed: int
-) -> tuple[list[tuple[SearchRecord, str]], int]:
-    """Records to ask about, each with its group, and how many of the first pages were left out."""
-    first = {(record.question.id, record.query): record for record in records if record.page == 1}
-    usable = [(record, group) for record in first.values() if (group := truth.group(record)) is not None]
+def _draw(records: Sequence[SearchRecord], truth: Truth, count: int, seed: int) -> tuple[list[_Query], int]:
+    """Queries to ask, in random order, each of a question's once; and how many of the first pages were left out."""
+    first: dict[tuple[str, str, str], _Query] = {}
+    for number, record in enumerate(records, start=1):
+        if record.page == 1:
+            question = record.question
+            first.setdefault((question.id, question.text, record.query), _Query(number, record, truth.claims(record)))
+    usable = [query for query in first.values() if query.claims]
     if not usable:
         raise DataError(
             f"Of the {len(first)} different queries not one can be checked: nothing can be said of their answers. Give "
@@ -204,42 +118,15 @@ def _draw(
     return drawn, len(first) - len(usable)
 
 
-def _holding(replies: Sequence[_Reply], truth: Truth) -> dict[str, Score]:
-    groups: dict[str, list[bool | None]] = {ALL: []}
-    for reply in replies:
-        held = None if reply.texts is None else truth.holds(reply.record, reply.texts)
-        groups[ALL].append(held)
-        groups.setdefault(reply.group, []).append(held)
-    return {name: _score(groups[name]) for name in (*sorted(groups.keys() - {ALL}), ALL)}
+def _stating(drawn: Sequence[_Query], found: Sequence[Sequence[str] | None]) -> dict[str, Score]:
+    stated: dict[str, list[bool | None]] = {}
+    for query, texts in zip(drawn, found, strict=True):
+        for name, says in query.claims.items():
+            stated.setdefault(name, []).append(None if texts is None else says(texts))
+    return {name: _score(stated[name]) for name in sorted(stated)}
 
 
 def _score(values: Sequence[bool | None]) -> Score:
     known = [value for value in values if value is not None]
     mean = sum(known) / len(known) if known else float("nan")
     return Score(mean, wilson_interval(sum(known), len(known)), len(values), len(values) - len(known))
-
-
-def _styles(drawn: Sequence[SearchRecord], replies: Mapping[Kind, Sequence[_Reply]]) -> dict[str, Style]:
-    """Those of the first half of the queries, against the real engine's documents for the second."""
-    real = [[document_text(passage) for passage in record.passages] for record in drawn]
-    written = {"real": real, **{kind: [reply.texts for reply in replies[kind]] for kind in KINDS}}
-    half = len(drawn) // 2
-    others = [text for texts in real[half:] for text in texts]
-    return {name: _style(found, half, others) for name, found in written.items()}
-
-
-def _style(found: Sequence[Sequence[str] | None], half: int, others: Sequence[str]) -> Style:
-    came = [texts for texts in found if texts]
-    if not came:
-        return Style(float("nan"), float("nan"), Interval(0.0, float("inf")), float("nan"))
-    words = [sum(len(_words(text)) for text in texts) / len(texts) for texts in came]
-    return Style(
-        documents=sum(map(len, came)) / len(came),
-        words=sum(words) / len(words),
-        interval=bootstrap_mean_interval(words),
-        divergence=divergence([text for texts in found[:half] for text in texts or ()], others),
-    )
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.casefold())

@@ -11,13 +11,17 @@ from evoseek.policy.tags import TagRenderer
 from evoseek.protocols import Sampler
 from evoseek.types import Message, SampleRequest, StopConditions
 
+_THINK = "<think>"
+_END = 16  # tokens of a prompt, which hold the tag and white space after it however they are cut
+
 
 class SamplerChat:
     """Implements `Chat` on any sampler. A reply is one completion, and ends where the model ends its turn.
 
     A prompt is encoded as a rollout's is in the tag format: through the chat template, or without one a line for each
-    message. A reply has up to `max_tokens` tokens, prompt and reply together up to `max_total_tokens`. It follows from
-    seed, key and messages; `form` has no effect. How many replies are sampled at once is the sampler's affair.
+    message. Where it ends with <think>, as templates of reasoning models do, the reply is given from there on. A reply
+    has up to `max_tokens` tokens, prompt and reply together up to `max_total_tokens`. It follows from seed, key and
+    messages; `form` has no effect. How many replies are sampled at once is the sampler's affair.
 
     The sampler must not be one whose rollouts wait for this chat: they keep their slots meanwhile, and once they have
     all of them, no reply can begin.
@@ -77,7 +81,13 @@ class SamplerChat:
         text = self._text(completion.token_ids)
         if not text.strip():
             raise self._useless(key, "it is empty. Ask for a reply in the prompt, or take another model.")
-        return text
+        return _THINK + text if self._is_in_thought(ids) else text
+
+    def _is_in_thought(self, prompt: Sequence[int]) -> bool:
+        end = self._tokenizer.decode(
+            list(prompt[-_END:]), skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
+        return str(end).rstrip().endswith(_THINK)
 
     def _text(self, token_ids: Sequence[int]) -> str:
         """The text of a completion. A token that ends a turn need not be a special one."""

@@ -214,7 +214,7 @@ def _named(error: Exception) -> str:
 
 def _without_secrets(url: str) -> str:
     """The part of what should be a URL that may be shown."""
-    return "a URL with a user or password" if "@" in url else re.split(r"[?#]", url)[0]
+    return "***" if "@" in url else re.split(r"[?#]", url)[0]
 
 
 def _check_url(base_url: str) -> None:
@@ -230,10 +230,10 @@ def _check_url(base_url: str) -> None:
         usable = False
     if not usable:
         raise ConfigError(
-            f"Got {_without_secrets(base_url)!r} as the base_url of an endpoint"
-            f"{', with a query or fragment (not shown)' if re.search('[?#]', base_url) else ''}. Expected http:// or "
-            "https://, a host, maybe a port from 1 to 65535, and the path before /chat/completions, as in "
-            "http://localhost:8000/v1; a key goes into the environment variable that api_key_env names."
+            f"Got {_without_secrets(base_url)!r} as the base_url of an endpoint. Expected http:// or https://, a host, "
+            "maybe a port from 1 to 65535, and the path before /chat/completions, as in http://localhost:8000/v1; but "
+            "no user, password, query or fragment (which are not shown here): a key goes into the environment variable "
+            "that api_key_env names."
         )
 
 

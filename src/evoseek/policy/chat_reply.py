@@ -26,7 +26,7 @@ def text_of(body: bytes, *, secret: str) -> str:
         case {"choices": [{"message": {"refusal": str(refusal)}}, *_]} if refusal:
             raise ToolError(f"the model refused: {quoted(refusal, secret)}. Change the prompt, or the model.")
         case {"choices": [{"finish_reason": "length"}, *_]}:
-            raise ReplyError("it was cut at max_tokens tokens. Raise max_tokens, or ask for less in the prompt.")
+            raise ReplyError("it was cut at its limit of tokens. Raise max_tokens, or ask for less in the prompt.")
         case {"choices": [{"finish_reason": "content_filter"}, *_]}:
             raise ToolError("the server's content filter held it back. Change the prompt, or the endpoint.")
         case {"choices": [{"finish_reason": "stop", "message": {"content": str(content)}}, *_]} if content.strip():

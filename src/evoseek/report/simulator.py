@@ -9,11 +9,11 @@ from evoseek.report.tables import score_text
 
 
 def obedience_table(check: SimulatorCheck) -> Table:
-    """How often replies can be read, and hold the answer: asked for useful documents, and for noisy ones."""
+    """How often replies can be read, and what they state: asked for useful documents, and for noisy ones."""
     table = Table("replies", *KINDS, title="What the simulator was asked for, 95 % intervals")
     table.add_row("can be read", *(score_text(check.readable[kind]) for kind in KINDS))
-    for group in check.holding[KINDS[0]]:
-        table.add_row(f"hold the answer, {group}", *(score_text(check.holding[kind][group]) for kind in KINDS))
+    for name in check.stating[KINDS[0]]:
+        table.add_row(f"state: {name}", *(score_text(check.stating[kind][name]) for kind in KINDS))
     return table
 
 

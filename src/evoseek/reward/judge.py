@@ -9,25 +9,17 @@ A prompt cannot do more: an answer that talks a judge into a verdict is found by
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from evoseek.env.prompts import PromptSet
 from evoseek.errors import ToolError
-from evoseek.policy.encoding import well_formed
+from evoseek.policy.encoding import harmless, well_formed
 from evoseek.protocols import Chat
-from evoseek.reward.verdict import parse_verdict
+from evoseek.reward.verdict import parse_verdict, verdict_form
 from evoseek.types import Invalid, Message, Outcome, Question, Scored, StopReason, Trajectory
 
-FORM: Mapping[str, object] = {
-    "type": "object",
-    "properties": {"correct": {"type": "boolean"}},
-    "required": ["correct"],
-    "additionalProperties": False,
-}
-"""A JSON schema of the reply, for models that can be held to one."""
+FORM = verdict_form("correct")
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_OPENING = re.compile(r"[<\ufe64\uff1c]|\[(?=\s*/?[A-Z_]+\s*\])")  # tags and control strings: <|...|>, </s>, [INST]
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _NO_NAME = frozenset(
     (
@@ -79,5 +71,4 @@ def same_family(a: str, b: str) -> bool:
 
 
 def _on_one_line(text: str) -> str:
-    line = " ".join(_CONTROL.sub(" ", well_formed(text)).split())
-    return _OPENING.sub(lambda opening: "&#91;" if opening[0] == "[" else "&lt;", line)
+    return harmless(" ".join(_CONTROL.sub(" ", well_formed(text)).split()))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from evoseek.errors import ToolError
@@ -27,6 +28,16 @@ _REASONS = frozenset({"reason", "reasoning", "rationale", "explanation"})
 _LONGEST = 100  # characters of a verdict in words, with its heading
 _EMPHASIS = re.compile(r"(?<!\w)(\*{1,3}|_{1,3}|`|\"|')(?=\S)(.+?)(?<=\S)\1(?!\w)", re.DOTALL)
 _HEADING = r"(?:(?:the|my|final|overall) )*(?:verdict|judge?ment)(?:[ ]*:[ \t\r\n]*| [-–—] |[ ]*\r?\n[ \t\r\n]*)"
+
+
+def verdict_form(word: str = "correct") -> Mapping[str, object]:
+    """A JSON schema of the reply, for models that can be held to one. `word` is the first of the two."""
+    return {
+        "type": "object",
+        "properties": {word: {"type": "boolean"}},
+        "required": [word],
+        "additionalProperties": False,
+    }
 
 
 def parse_verdict(reply: str, words: tuple[str, str] = ("correct", "incorrect")) -> bool:

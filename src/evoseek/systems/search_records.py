@@ -9,13 +9,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from evoseek.corpus.questions import question_row
+from evoseek.corpus.questions import parse_question, question_row
+from evoseek.corpus.rows import read_rows
 from evoseek.errors import DataError
 from evoseek.files import write_atomic
 from evoseek.types import Passage, Question
@@ -43,57 +44,33 @@ def document_text(passage: Passage) -> str:
     return text if text.casefold().startswith(title.casefold()) else f"{title.rstrip('.')}. {text}"
 
 
+def document_texts(record: SearchRecord, documents: int, max_words: int) -> list[str]:
+    """A record's first passages as a simulated engine writes them: so many documents of so many words at most."""
+    words = (document_text(passage).split() for passage in record.passages[:documents])
+    return [" ".join(text[:max_words]) for text in words]
+
+
 def save_records(path: Path, records: Iterable[SearchRecord]) -> None:
-    """Write a file that `load_records` reads back, of a passage its id, title and text. Raises RunError when the disk
-    does not take it."""
-    write_atomic(path, "".join(json.dumps(_row(record), ensure_ascii=False) + "\n" for record in records))
+    """Write a file that `load_records` reads back. Raises RunError when the disk does not take it."""
+    write_atomic(path, "".join(json.dumps(record_row(record), ensure_ascii=False) + "\n" for record in records))
 
 
-def load_records(path: Path) -> list[SearchRecord]:
-    """The records of a file. Raises DataError if it cannot be read or holds none, or for a line that is no record."""
-    records: list[SearchRecord] = []
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    records.append(_record(line, f"{path}:{number}"))
-    except OSError as error:
-        raise DataError(
-            f"The file of searches {path} cannot be read ({error.strerror or error}). Give one that `evoseek simulator "
-            "collect` wrote."
-        ) from error
-    if not records:
-        raise DataError(f"{path} holds no searches. Give a file that `evoseek simulator collect` wrote.")
-    return records
+def load_records(path: Path, *, notify: Callable[[str], None] = lambda text: None) -> list[SearchRecord]:
+    """The records of a file, in order, each once: `notify` is told of repetitions, as files put together have them.
+
+    Raises DataError, naming file and line, if the file cannot be read, holds none, or for a line that is no record.
+    """
+    records = read_rows(path, _record, noun="search", keys="`question`, `query`, `passages`, `page` and `trajectory`")
+    distinct: dict[str, SearchRecord] = {}
+    for record in records:
+        distinct.setdefault(json.dumps(record_row(record), sort_keys=True), record)
+    if repeated := len(records) - len(distinct):
+        notify(f"{repeated} of the {len(records)} searches in {path} repeat an earlier one and are left out.")
+    return list(distinct.values())
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class _Question(_Strict):
-    id: str
-    question: str
-    golden_answers: list[str]
-    metadata: dict[str, object]
-
-
-class _Passage(_Strict):
-    id: str
-    title: str
-    text: str
-
-
-class _Row(_Strict):
-    question: _Question
-    query: str
-    passages: list[_Passage] = Field(min_length=1)
-    page: int = Field(ge=1)
-    trajectory: str
-    useful: bool | None = None
-
-
-def _row(record: SearchRecord) -> dict[str, object]:
+def record_row(record: SearchRecord) -> dict[str, object]:
+    """What a line of a file of searches says: of a passage its id, title and text."""
     row: dict[str, object] = {
         "question": question_row(record.question),
         "query": record.query,
@@ -104,19 +81,37 @@ def _row(record: SearchRecord) -> dict[str, object]:
     return row if record.useful is None else {**row, "useful": record.useful}
 
 
-def _record(line: bytes, where: str) -> SearchRecord:
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class _Passage(_Strict):
+    id: str
+    title: str
+    text: str
+
+
+class _Row(_Strict):
+    question: dict[str, object]
+    query: str
+    passages: list[_Passage] = Field(min_length=1)
+    page: int = Field(ge=1)
+    trajectory: str
+    useful: bool | None = None
+
+
+def _record(fields: Mapping[str, object], number: int) -> SearchRecord:
     try:
-        row = _Row.model_validate_json(line)
+        row = _Row.model_validate(fields)
     except ValidationError as error:
         problem = error.errors()[0]
-        key = ".".join(str(part) for part in problem["loc"]) or "the line"
         raise DataError(
-            f"{where}: {key}: {problem['msg']}. Expected a search as `evoseek simulator collect` writes it: question, "
-            "query, passages, page, trajectory, and useful once it is labelled. Correct the line or remove it."
+            f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}. Expected a search as `evoseek simulator collect` "
+            "writes it: question, query, passages, page, trajectory, and useful once it is labelled. Correct the line "
+            "or remove it."
         ) from error
-    asked = row.question
     return SearchRecord(
-        question=Question(asked.id, asked.question, tuple(asked.golden_answers), asked.metadata),
+        question=parse_question(row.question, str(number)),
         query=row.query,
         passages=tuple(Passage(p.id, p.id, p.title, p.text) for p in row.passages),
         page=row.page,

@@ -26,7 +26,7 @@ from evoseek.policy.encoding import Encoder
 from evoseek.policy.load import export_policy
 from evoseek.policy.tags import TagRenderer
 from evoseek.search.simulated import SimulatorPrompt, parse_documents
-from evoseek.systems.search_records import SearchRecord, document_text
+from evoseek.systems.search_records import SearchRecord, document_texts
 from evoseek.systems.supervised import SupervisedProgress, SupervisedRun
 from evoseek.types import TrainingSample
 
@@ -87,8 +87,7 @@ class ExampleMaker:
         return TrainingSample((*prompt, *reply), (False,) * len(prompt) + (True,) * len(reply), zeros, zeros)
 
     def _reply(self, record: SearchRecord) -> tuple[int, ...]:
-        words = (document_text(passage).split() for passage in record.passages[: self._documents])
-        return self._encoder.outside(simulator_reply([" ".join(text[: self._max_words]) for text in words]))
+        return self._encoder.outside(simulator_reply(document_texts(record, self._documents, self._max_words)))
 
 
 @dataclass(frozen=True, slots=True)
