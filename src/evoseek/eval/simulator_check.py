@@ -95,7 +95,10 @@ async def check_simulator(
     return SimulatorCheck(
         readable={kind: _score([one is not None for one in found]) for kind, found in by_kind.items()},
         stating={kind: _stating(drawn, found) for kind, found in by_kind.items()},
-        style=styles([document_texts(query.record, documents, max_words) for query in drawn], dict(by_kind)),
+        style=styles(
+            [document_texts(query.record, documents, max_words) for query in drawn],
+            {str(kind): found for kind, found in by_kind.items()},
+        ),
         unasked=unasked,
         problems=tuple(reply.problem for reply in replies if reply.problem),
     )

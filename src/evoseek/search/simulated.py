@@ -105,12 +105,12 @@ class _BoundEngine:
 
 
 def parse_documents(reply: str, count: int, max_words: int) -> list[str]:
-    """The documents of a reply: `Document 1: ...`, `Document 2: ...`, to `count`, a line each (or all in one), each of 1
-    to `max_words` words.
+    """The documents of a reply: `Document 1: ...`, `Document 2: ...`, to `count`, a line each (or all in one), each of
+    1 to `max_words` words.
 
-    Emphasis, a list's or a heading's marks around "Document 1", a fence around all, and a block of thought before it are
-    passed over. Raises ReplyError for any other reply: fewer documents or more, another order, words before, between or
-    after them, an empty one, one that is too long.
+    Emphasis, a list's or a heading's marks around "Document 1", a fence around all, and a block of thought before it
+    are passed over. Raises ReplyError for any other reply: fewer documents or more, another order, words before,
+    between or after them, an empty one, one that is too long.
     """
     text = _DRESS.sub("", reply).strip()
     before, *rest = (_MARKER_OF_LINE if "\n" in text else _MARKER).split(text)
@@ -119,8 +119,8 @@ def parse_documents(reply: str, count: int, max_words: int) -> list[str]:
     if not in_order or not all(_is_document(piece, max_words) for piece in texts):
         shown = reply if len(reply) <= 200 else f"{reply[:200]}..."
         raise ReplyError(
-            f"The simulated engine replied {shown!r}. Expected the documents 1 to {count} (search.top_k), each in a line "
-            f'after "Document 1:" and so on, of 1 to {max_words} words, and nothing else. Tune the simulator (evoseek '
+            f"The simulated engine replied {shown!r}. Expected the documents 1 to {count} (search.top_k), each in a "
+            f'line after "Document 1:" and so on, of 1 to {max_words} words, and nothing else. Tune the simulator (evoseek '
             "simulator tune) for that many documents, take a larger model, or raise simulator.max_words."
         )
     return texts
