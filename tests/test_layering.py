@@ -19,7 +19,14 @@ STRANGERS = {"reward", "credit", "loss"}
 TORCH = {"torch", "safetensors"}
 TORCH_ALLOWED = {"policy", "loss", "learner"}
 NETWORK = {"httpx", "httpx2", "requests", "urllib3", "aiohttp", "socket", "http", "urllib"}
-NETWORK_ALLOWED = {"search/web", "search/browse", "search/remote", "policy/http_sampler", "policy/chat", "serve"}
+NETWORK_ALLOWED = {
+    "search/web",
+    "search/browse",
+    "search/remote",
+    "policy/http_sampler",
+    "policy/chat_endpoint",
+    "serve",
+}
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 

@@ -26,6 +26,10 @@ INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 tiny = typer.Typer(no_args_is_help=True, help="The tiny policy that comes with the package.")
 app.add_typer(tiny, name="tiny")
+simulator = typer.Typer(no_args_is_help=True, help="Make a language model that plays the search engine (zerosearch).")
+app.add_typer(simulator, name="simulator")
+judge = typer.Typer(no_args_is_help=True, help="The model that says whether an answer is right.")
+app.add_typer(judge, name="judge")
 
 
 @app.callback()
@@ -106,8 +110,8 @@ def train(
     system: Annotated[
         str | None,
         typer.Argument(
-            help="search-r1 or dspo (from questions), dr-zero or ssp (self-play, from a corpus alone). Default: what "
-            "--config says, or search-r1."
+            help="search-r1 or dspo (from questions), zerosearch (from questions, with a simulated engine), dr-zero or "
+            "ssp (self-play, from a corpus alone). Default: what --config says, or search-r1."
         ),
     ] = None,
     index: Corpus = None,
@@ -231,6 +235,23 @@ def export(
     export_policy(source, directory, console=Console())
 
 
+@judge.command()
+def check(
+    cases: Annotated[Path, typer.Argument(help="JSON lines: question, golden_answers, answer, correct (true, false).")],
+    config: ConfigFiles = None,
+    set_: Sets = None,
+) -> None:
+    """Ask the judge that the settings name (judge.model) about labelled answers, and say how far it agrees."""
+    from evoseek.assemble.chat import make_chat
+    from evoseek.commands.judge import check_judge
+    from evoseek.config import load_config
+    from evoseek.corpus.judged_answers import load_judged_answers
+
+    settings, labelled = load_config(config, sets=set_ or ()), load_judged_answers(cases)
+    chat, prompts = make_chat(settings.judge, section="judge", seed=settings.run.seed, device=settings.policy.device)
+    check_judge(chat, prompts, labelled, console=Console())
+
+
 @tiny.command()
 def build(
     directory: Annotated[Path, typer.Argument(help="Where the policy goes.")],
@@ -244,6 +265,120 @@ def build(
 
     if not build_tiny(directory, work, variant=variant, steps=steps, seed=seed, console=Console()):
         raise typer.Exit(INTERRUPTED)
+
+
+Searches = Annotated[Path, typer.Argument(help="Searches: a file of JSON lines that `simulator collect` wrote.")]
+WorldCard = Annotated[
+    Path | None, typer.Option(help="world.json of the generated world that the searches come from: go by its truth.")
+]
+
+
+@simulator.command("collect")
+def collect_searches(
+    out: Annotated[Path, typer.Argument(help="The JSONL file to write.")],
+    run_dir: RunDir = None,
+    index: Index = None,
+    questions: Questions = None,
+    model: Model = None,
+    pages: Annotated[int, typer.Option(min=1, help="Pages of results of each query that are kept.")] = 1,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many questions.")] = None,
+    seed: Seed = None,
+    config: ConfigFiles = None,
+    set_: Sets = None,
+) -> None:
+    """Roll a policy out on questions, with a real index; write what its searches find (search.top_k a page)."""
+    from evoseek.assemble.agent import Agent
+    from evoseek.commands.settings import load_settings
+    from evoseek.commands.simulator import collect_searches as collect
+
+    options = {"search.index": index, "questions.path": questions, "policy.model": model, "run.seed": seed}
+    settings, checkpoint = load_settings(run_dir, config or (), options=options, sets=set_ or (), fallback="zerosearch")
+    collect(Agent.load(settings, checkpoint=checkpoint), out, pages=pages, limit=limit, console=Console())
+
+
+@simulator.command("label")
+def label_searches(
+    searches: Searches,
+    out: Annotated[Path, typer.Argument(help="The JSONL file to write. The same command goes on with it.")],
+    world: WorldCard = None,
+    model: Annotated[str | None, typer.Option(help="The model that judges, as in judge.model.")] = None,
+    seed: Seed = None,
+    config: ConfigFiles = None,
+    set_: Sets = None,
+) -> None:
+    """Label searches useful or noisy: do their results answer the query? By the model of [judge], or by --world."""
+    from evoseek.commands.simulator import label_searches as label
+    from evoseek.config import load_config
+
+    if world is not None and model is not None:
+        raise ConfigError("--model names a judge, but with --world nobody is asked: it is truth that labels. Give one.")
+    options = {"judge.model": model, "run.seed": seed}
+    settings = load_config(config, fallback="zerosearch", options=options, sets=set_ or ())
+    if not label(settings, searches, out, world=world, console=Console()):
+        raise typer.Exit(INTERRUPTED)
+
+
+@simulator.command("tune")
+def tune_simulator(
+    searches: Searches,
+    directory: Annotated[Path, typer.Argument(help="Where the tuned model goes.")],
+    work: Annotated[Path, typer.Option(help="Where checkpoints go; the same command resumes.")] = Path(
+        "runs/simulator"
+    ),
+    model: Model = None,
+    steps: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 300,
+    learning_rate: Annotated[float | None, typer.Option(help="Falls to 0 at the last step.")] = None,
+    tokens_per_step: Annotated[int, typer.Option(min=1, help="Prompts counted too.")] = 16_384,
+    seed: Seed = None,
+    config: ConfigFiles = None,
+    set_: Sets = None,
+) -> None:
+    """Tune a model (policy.model, with lora.rank an adapter of it) to write the results of labelled searches."""
+    from evoseek.commands.simulator import tune_simulator as tune
+    from evoseek.config import load_config
+
+    options = {"policy.model": model, "learner.learning_rate": learning_rate, "run.seed": seed}
+    settings = load_config(config, fallback="zerosearch", options=options, sets=set_ or ())
+    if not tune(settings, searches, directory, work, steps=steps, tokens_per_step=tokens_per_step, console=Console()):
+        raise typer.Exit(INTERRUPTED)
+
+
+@simulator.command("check")
+def check_simulator(
+    searches: Searches,
+    model: Annotated[str | None, typer.Option(help="The simulator, as in simulator.model.")] = None,
+    world: WorldCard = None,
+    count: Annotated[int, typer.Option(min=2, help="How many queries.")] = 500,
+    policy: Annotated[
+        str | None,
+        typer.Option(help="A policy that answers --questions with the simulator: a model as in policy.model."),
+    ] = None,
+    questions: Questions = None,
+    index: Annotated[str | None, typer.Option(help="A real index, on which the policy answers them as well.")] = None,
+    output: Annotated[Path | None, typer.Option(help="A JSON file to write the numbers to.")] = None,
+    seed: Seed = None,
+    config: ConfigFiles = None,
+    set_: Sets = None,
+) -> None:
+    """Ask a simulator for useful and noisy results of held-out searches: are they so, and like the real engine's?
+
+    With --policy and --questions also: what does a policy score that searches with it?
+    """
+    from evoseek.commands.simulator_check import check
+    from evoseek.config import load_config
+
+    if policy is None and (questions or index):
+        raise ConfigError("--questions and --index are for a policy to answer with the simulator. Name one: --policy.")
+    options = {
+        "simulator.model": model,
+        "policy.model": policy,
+        "evaluation.path": questions,
+        "evaluation.index": index,
+        "run.seed": seed,
+    }
+    settings = load_config(config, fallback="zerosearch", options=options, sets=set_ or ())
+    with_policy = policy is not None
+    check(settings, searches, world=world, count=count, output=output, with_policy=with_policy, console=Console())
 
 
 def main() -> None:

@@ -48,6 +48,11 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
+    def changed(self) -> list[str]:
+        """The keys whose values are not the defaults."""
+        before = type(self)().model_dump()
+        return [key for key, value in self.model_dump().items() if value != before[key]]
+
 
 class PolicyConfig(Section):
     """The model that is trained or asked."""
@@ -68,6 +73,47 @@ class SearchConfig(Section):
     top_k: int = Field(default=3, ge=1, le=1000)
     attempts: int = Field(default=4, ge=1, le=100, description="calls of a failing engine, before a rollout is Invalid")
     wait_s: float = Field(default=0.5, ge=0, le=3600, description="before the second of them; doubles")
+
+
+class ChatConfig(Section):
+    """A model that is written to and replies: in this process, or behind an endpoint."""
+
+    model: str = Field(default="", description="a model as policy.model, or the endpoint's name for one; none: none")
+    base_url: str = Field(default="", description="of an OpenAI-compatible endpoint; none: the model runs in here")
+    api_key_env: str = Field(default="", description="the environment variable that holds the endpoint's key")
+    device: str = Field(default="", description="of a model in here; none: the policy's")
+    dtype: Literal["float32", "bfloat16", "float16"] = Field(default="float32", description="of a model in here")
+    prompts: str = Field(default="auto", description="prompt set, as policy.prompts")
+    temperature: AnyTemperature = 0.0
+    max_tokens: int = Field(default=512, ge=1, le=MANY, description="of a reply; a longer one is a failure")
+    max_total_tokens: int = Field(default=4096, ge=2, le=MANY, description="of prompt and reply, for a model in here")
+    timeout_s: float = Field(default=60.0, gt=0, le=86_400, description="of one call of the endpoint")
+    attempts: int = Field(default=4, ge=1, le=100, description="calls of a failing endpoint")
+    concurrency: int = Field(default=32, ge=1, le=10_000, description="calls at once; in here: replies sampled at once")
+    structured: bool = Field(default=True, description="false: an endpoint is not sent the form of a reply")
+    max_tokens_name: Literal["max_tokens", "max_completion_tokens"] = Field(
+        default="max_tokens", description="what the endpoint calls it"
+    )
+    omit: tuple[Literal["temperature", "seed"], ...] = Field(default=(), description="what it does not take")
+
+
+class JudgeConfig(ChatConfig):
+    """Who says whether an answer is right (reward.metric = "judge")."""
+
+
+class SimulatorConfig(ChatConfig):
+    """Who plays the search engine (zerosearch; ZeroSearch, arXiv 2505.04588)."""
+
+    temperature: AnyTemperature = 1.0
+    max_words: int = Field(default=100, ge=1, le=MANY, description="of a document; a longer one is a failure")
+
+
+class ZeroSearchConfig(Section):
+    """How often simulated search is noisy: from the first step to the last, and how steeply."""
+
+    noise_start: float = Field(default=0.0, ge=0, le=1)
+    noise_end: float = Field(default=0.75, ge=0, le=1)
+    noise_base: float = Field(default=4.0, gt=1, le=1e6, description="the higher, the later the noise comes")
 
 
 class QuestionsConfig(Section):
@@ -93,7 +139,9 @@ class RolloutConfig(Section):
 class RewardConfig(Section):
     """What an answer is worth."""
 
-    metric: Literal["exact_match", "substring_match", "guarded_substring_match", "f1", "set_f1"] = "exact_match"
+    metric: Literal["exact_match", "substring_match", "guarded_substring_match", "f1", "set_f1", "judge"] = Field(
+        default="exact_match", description="`judge` asks the model of [judge]"
+    )
 
 
 class AlgorithmConfig(Section):
@@ -272,7 +320,7 @@ class EvaluationConfig(Section):
 class RunConfig(Section):
     """The run as a whole."""
 
-    system: Literal["search-r1", "dspo", "dr-zero", "ssp"] = "search-r1"
+    system: Literal["search-r1", "dspo", "zerosearch", "dr-zero", "ssp"] = "search-r1"
     seed: int = Field(default=0, ge=-(2**63), lt=2**63)
     steps: Count = 120
     checkpoint_every: Count = 10
@@ -303,6 +351,9 @@ class Config(Section):
     selfplay: SelfPlayConfig = SelfPlayConfig()
     dr_zero: DrZeroConfig = DrZeroConfig()
     ssp: SSPConfig = SSPConfig()
+    judge: JudgeConfig = JudgeConfig()
+    simulator: SimulatorConfig = SimulatorConfig()
+    zerosearch: ZeroSearchConfig = ZeroSearchConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     run: RunConfig = RunConfig()
 
@@ -322,6 +373,13 @@ SYSTEMS: Mapping[str, Mapping[str, object]] = {
         "algorithm.mini_batches": 4,
         "algorithm.filter_limit": 4,
     },
+    "zerosearch": {
+        "reward.metric": "f1",  # exact match is what a policy is examined by; here long answers must not pay
+        "algorithm.advantage": "raw",
+        "algorithm.loss": "reinforce",
+        "algorithm.aggregate": "sequence-sum",
+        "search.top_k": 5,
+    },
     "dr-zero": {"run.steps": MANY},  # its phases end it
     "ssp": {
         "policy.model": "tiny-reader",
@@ -338,10 +396,11 @@ SYSTEMS: Mapping[str, Mapping[str, object]] = {
     },
 }
 
-# What a resumed run may change: nothing of it reaches the weights of a given step.
-MAY_DIFFER_ON_RESUME = frozenset(
-    {"run.steps", "run.checkpoint_every", "run.keep_checkpoints", "run.max_invalid", "run.pause_s"}
-)
+
+def may_differ_on_resume(config: Config) -> frozenset[str]:
+    """What a resumed run may change: nothing of it reaches the weights of a given step."""
+    of_all = frozenset({"run.checkpoint_every", "run.keep_checkpoints", "run.max_invalid", "run.pause_s"})
+    return of_all if config.run.system == "zerosearch" else of_all | {"run.steps"}  # where the noise depends on them
 
 
 def load_config(

@@ -7,6 +7,7 @@
     ├── SearchIndexError     an index is missing, damaged or of another version
     ├── PolicyError          a model or tokenizer cannot be loaded or does not fit the format
     ├── ToolError            a tool, engine or judge failed (ends a rollout as Invalid, never as a reward)
+    │   └── ReplyError       a model's reply is cut, empty or not what was asked for; another one may be
     ├── SamplerError         the sampler failed or was given a request it cannot serve
     ├── RunError             a run directory cannot be used
     │   └── RunLockedError   another process holds it
@@ -46,6 +47,10 @@ class PolicyError(EvoseekError):
 
 class ToolError(EvoseekError):
     """A tool, engine or judge failed. The rollout ends Invalid; it is never scored."""
+
+
+class ReplyError(ToolError):
+    """A model's reply is cut, empty or not in the form that was asked for. Another one may be."""
 
 
 class SamplerError(EvoseekError):

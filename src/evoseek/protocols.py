@@ -60,8 +60,22 @@ class Renderer(Protocol):
 class Chat(Protocol):
     """Messages to text: judges, simulators and reading agents use nothing else."""
 
-    async def chat(self, messages: Sequence[Message]) -> str:
-        """The reply's text. Raises ToolError."""
+    @property
+    def name(self) -> str:
+        """The model's name, as it was given."""
+        ...
+
+    @property
+    def is_local(self) -> bool:
+        """True if a reply never waits for anything outside this process (keeps runs reproducible bit for bit)."""
+        ...
+
+    async def chat(self, messages: Sequence[Message], *, key: str, form: Mapping[str, object] | None = None) -> str:
+        """The reply's text, whole. `key` says what it is for: its random numbers follow from that.
+
+        `form` is a JSON schema that the reply should have, for models that can be held to one; others are sent the
+        messages alone. Raises ToolError if there is no reply, or only the beginning of one.
+        """
         ...
 
 
@@ -79,6 +93,15 @@ class SearchEngine(Protocol):
         ...
 
 
+@runtime_checkable
+class QuestionEngine(Protocol):
+    """An engine whose passages depend on what they are searched for: it is bound first, and then is a plain engine."""
+
+    def for_question(self, question: Question, trajectory_id: str) -> SearchEngine:
+        """The engine of one rollout of a question. Random numbers follow from the rollout and the query's number."""
+        ...
+
+
 class Tool(Protocol):
     """Something that a policy can call."""
 
@@ -90,6 +113,10 @@ class Tool(Protocol):
     @property
     def schema(self) -> Mapping[str, object]:
         """JSON schema of the function, as chat templates take it."""
+        ...
+
+    def for_question(self, question: Question, trajectory_id: str) -> Tool:
+        """The tool as one rollout of a question has it: itself, unless what it does depends on them."""
         ...
 
     async def __call__(self, call: ToolCall) -> ToolResult:

@@ -23,6 +23,7 @@ from evoseek.loss.reinforce import ReinforceLoss
 from evoseek.policy.encoding import plain
 from evoseek.policy.load import load_policy
 from evoseek.reward.evidence import EvidenceReward
+from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
@@ -351,7 +352,7 @@ def test_a_source_passage_is_cut_and_its_end_is_not_shown(places):
     assert len(agent.policy.tokenizer.encode(shown, add_special_tokens=False)) == 3
     assert whole.text.casefold().startswith(shown[:3].casefold())
     assert cut.text == f"{whole.title}\n{shown}"
-    play = make_play(config, agent, agent, index)
+    play = make_play(config, agent, agent, index, AnswerReward())
     (message,) = play.proposer.env.messages(cut)
     assert plain(message.content).endswith(shown)
     free = load_config(system="dr-zero", options=places)

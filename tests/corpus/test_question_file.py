@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from evoseek.corpus.growing_file import GrowingFile
 from evoseek.corpus.question_file import QuestionFile, Reached, open_question_file
 from evoseek.corpus.questions import load_questions
 from evoseek.errors import ConfigError, RunError, RunLockedError
@@ -75,7 +76,7 @@ def test_a_disk_that_is_full_is_said_and_the_batch_can_be_added_again(path: Path
 
     path.parent.mkdir()
     with path.open("a+b", buffering=0) as file:
-        full = QuestionFile(path, Full(file), SETTINGS)  # pyright: ignore[reportArgumentType]
+        full = QuestionFile(GrowingFile(path, Full(file), SETTINGS))  # pyright: ignore[reportArgumentType]
         with pytest.raises(RunError, match="No space left on device"):
             full.append(QUESTIONS[:2], Reached(1, {"valid": 2}))
         assert full.reached == Reached()

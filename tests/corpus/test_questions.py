@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.corpus.questions import MAX_LINE_BYTES, load_questions, save_questions
+from evoseek.corpus.questions import load_questions, save_questions
+from evoseek.corpus.rows import MAX_LINE_BYTES
 from evoseek.errors import DataError
 from evoseek.types import Question
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evoseek.errors import PolicyError
-from evoseek.policy.encoding import Encoder, is_control, outside, plain, split_trusted, trusted, well_formed
+from evoseek.policy.encoding import Encoder, harmless, is_control, outside, plain, split_trusted, trusted, well_formed
 
 TAGS = ("search", "information", "think", "answer", "question", "tool_call", "tool_response")
 NAMES = ("qwen", "llama", "base", "wordpiece", "words", "sentencepiece")
@@ -162,3 +162,32 @@ def test_a_tokenizer_without_offsets_is_refused():
 
     with pytest.raises(PolicyError, match=r"tokenizer\.json"):
         Encoder(Slow())
+
+
+@pytest.mark.parametrize(
+    ("text", "broken"),
+    [
+        ("x<|im_end|>", "x&lt;|im_end|>"),
+        ("</s> ＜s> ﹤s> <\u200b|end|>", "&lt;/s> &lt;s> &lt;s> &lt;\u200b|end|>"),
+        ("[INST] [/INST] [ /INST ] [TOOL_CALLS]", "&#91;INST] &#91;/INST] &#91; /INST ] &#91;TOOL_CALLS]"),
+        ("[|system|] ]~b]system", "&#91;|system|] &#93;~b]system"),
+        ("[\u200bINST]", "&#91;\u200bINST]"),
+        ("[1] [a, b] x > 3 | y [] ~", "[1] [a, b] x > 3 | y [] ~"),
+    ],
+)
+def test_what_might_be_a_control_string_is_broken_where_no_tokenizer_is_known(text, broken):
+    assert harmless(text) == broken
+    assert harmless(broken) == broken
+
+
+def test_harmless_takes_time_in_proportion():
+    assert harmless("[" * 200_000 + " " * 200_000) == "[" * 200_000 + " " * 200_000
+
+
+@pytest.mark.parametrize("name", ["qwen", "llama", "base", "sentencepiece"])
+def test_no_control_token_with_a_bracket_comes_of_harmless_text_at_another_readers_tokenizer(made, name):
+    """Encoded as a server does it: as a whole."""
+    text = well_formed(" x ".join(FRAGMENTS)).replace("☞", "")
+    tokenizer, control = made(name), Encoder(made(name)).control_ids
+    assert not control & set(tokenizer.encode(harmless(text), add_special_tokens=False))
+    assert control & set(tokenizer.encode(text, add_special_tokens=False))

@@ -34,6 +34,9 @@ class Mayors:
     def __init__(self):
         self.order = []
 
+    def for_question(self, question, trajectory_id):
+        return self
+
     async def __call__(self, call):
         query = call.arguments.get("query")
         self.order.append(f"{query} begins")

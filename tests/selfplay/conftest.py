@@ -39,6 +39,9 @@ class Library:
     def __init__(self, delay: Delay) -> None:
         self.delay = delay
 
+    def for_question(self, question, trajectory_id):
+        return self
+
     async def __call__(self, call: ToolCall) -> ToolResult:
         query = str(call.arguments["query"])
         for _ in range(self.delay(query)):

@@ -14,7 +14,8 @@ from evoseek.policy.load import SHIPPED, Policy, load_policy, tiny_policy_dir
 from evoseek.policy.tags import TagRenderer
 from evoseek.policy.tiny_tokenizer import tiny_tokenizer
 from evoseek.systems.demonstrations import Piece
-from evoseek.systems.tiny import VARIANTS, BuildProgress, TinyRecipe, build, sample
+from evoseek.systems.supervised import SupervisedProgress
+from evoseek.systems.tiny import VARIANTS, TinyRecipe, build, sample
 
 RECIPE = TinyRecipe(steps=6, copying_steps=3, tokens_per_step=1200, entities=(200,), steps_per_world=2, warmup_steps=1)
 
@@ -28,7 +29,7 @@ def test_a_build_that_was_stopped_twice_ends_with_the_same_weights(tmp_path: Pat
     seen: list[int] = []
     for stop_at in (2, 5, 99):
 
-        def note(progress: BuildProgress) -> None:
+        def note(progress: SupervisedProgress) -> None:
             seen.append(progress.step)
 
         finished = build(

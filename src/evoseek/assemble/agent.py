@@ -18,13 +18,13 @@ from evoseek.eval.evaluate import Evaluation, evaluate
 from evoseek.learner.checkpoint import Checkpoint
 from evoseek.policy.load import limit_threads, load_policy
 from evoseek.policy.lora import add_adapter
-from evoseek.policy.policy import Policy
+from evoseek.policy.policy import Policy, prompts_of
 from evoseek.policy.renderer import make_renderer
 from evoseek.policy.sampler import TorchSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.policy.template_check import check_template
 from evoseek.policy.tool_calls import ToolCallRenderer
-from evoseek.protocols import Environment, Renderer, SearchEngine, Tool
+from evoseek.protocols import Environment, QuestionEngine, Renderer, RewardFn, SearchEngine, Tool
 from evoseek.reward.answer import check_golden_answers
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
@@ -59,16 +59,13 @@ class Agent:
     def of(cls, config: Config, policy: Policy) -> Agent:
         """A policy that is loaded, with a sampler of its own. Raises ConfigError."""
         limit_threads(policy)
-        prompts = config.policy.prompts
-        if prompts == "auto":
-            prompts = str(getattr(policy.model.config, "evoseek_prompts", "default"))
         rollout = config.rollout
         _check_length(policy, rollout.max_total_tokens)
         return cls(
             config=config,
             policy=policy,
             sampler=TorchSampler(policy, slots=rollout.slots, max_length=rollout.max_total_tokens),
-            prompts=load_prompts(prompts),
+            prompts=load_prompts(prompts_of(policy, config.policy.prompts)),
             limits=Limits(
                 max_turns=rollout.max_turns,
                 max_tool_calls=rollout.max_tool_calls,
@@ -78,19 +75,21 @@ class Agent:
             ),
         )
 
-    def solver(self, engine: SearchEngine | None) -> Solver:
+    def solver(self, engine: SearchEngine | QuestionEngine | None) -> Solver:
         """The agent at work on an index; without one it has no tool and must answer by itself."""
         tools = self.tools(engine)
         renderer = self.renderer(tools)
         return Solver(self, renderer, SolverEnv(tools, self.prompts, renderer.format))
 
-    def tools(self, engine: SearchEngine | None) -> list[SearchTool]:
-        """What a role can use: a search tool that calls an engine again when it failed, or nothing."""
+    def tools(self, engine: SearchEngine | QuestionEngine | None) -> list[SearchTool]:
+        """What a role can use: a search tool, or nothing. An engine that failed is called again; a simulated
+        one sees to that by itself."""
         if engine is None:
             return []
         search = self.config.search
-        retrying = RetryingEngine(engine, attempts=search.attempts, wait_s=search.wait_s)
-        return [SearchTool(retrying, search.top_k, template=self.prompts["observation"])]
+        if not isinstance(engine, QuestionEngine):
+            engine = RetryingEngine(engine, attempts=search.attempts, wait_s=search.wait_s)
+        return [SearchTool(engine, search.top_k, template=self.prompts["observation"])]
 
     def renderer(self, tools: Sequence[Tool]) -> TagRenderer | ToolCallRenderer:
         """How the model is spoken to, in the config's format."""
@@ -132,14 +131,17 @@ class Solver:
     renderer: TagRenderer | ToolCallRenderer
     env: SolverEnv
 
-    async def evaluate(self, questions: list[Question], *, temperature: float) -> Evaluation:
-        """Score the policy as it is now. The sampler must be idle."""
+    async def evaluate(
+        self, questions: list[Question], *, temperature: float, reward: RewardFn | None = None
+    ) -> Evaluation:
+        """Score the policy as it is now, by the config's answer metric unless a reward is given. The sampler must be
+        idle."""
         config = self.agent.config
         self.agent.sampler.reset()
         evaluation = await evaluate(
             questions,
             metric=config.reward.metric,
-            reward=AnswerReward(config.reward.metric),
+            reward=reward or AnswerReward(config.reward.metric),
             env=self.env,
             renderer=self.renderer,
             sampler=self.agent.sampler,

@@ -28,6 +28,16 @@ def check_settings(config: Config) -> None:
             f"algorithm.filter_limit is {algorithm.filter_limit}, which keeps only groups whose rewards differ, but "
             "algorithm.advantage is gae: a critic must see the others too. Set algorithm.filter_limit to 0."
         )
+    for name, section in (("simulator", config.simulator), ("zerosearch", config.zerosearch)):
+        if config.run.system != "zerosearch" and (changed := section.changed()):
+            raise ConfigError(
+                f"{name}.{changed[0]} is set, but {config.run.system} searches a real index. Leave it out, or train "
+                "zerosearch."
+            )
+    if config.run.system == "zerosearch" and algorithm.filter_limit:
+        raise ConfigError(
+            f"algorithm.filter_limit is {algorithm.filter_limit}, but zerosearch trains on all groups. Leave it at 0."
+        )
     if not algorithm.mask_observations and algorithm.kl_in == "reward" and algorithm.kl_coefficient > 0:
         raise ConfigError(
             "algorithm.mask_observations is false and algorithm.kl_in is reward, but the sampler knows no logprobs of "

@@ -13,9 +13,8 @@ from evoseek.env.reader import ReaderEnv
 from evoseek.learner.checkpoint import Checkpoint
 from evoseek.policy.pair import NewAdapter, load_pair
 from evoseek.policy.policy import Policy
-from evoseek.protocols import SearchEngine
+from evoseek.protocols import RewardFn, SearchEngine
 from evoseek.reward.evidence import EvidenceReward
-from evoseek.reward.functions import AnswerReward
 from evoseek.reward.proposer import ProposerReward
 from evoseek.rollout.player import Player
 from evoseek.selfplay.episode import SelfPlay
@@ -26,7 +25,9 @@ from evoseek.selfplay.verify import Verifier
 from evoseek.types import Passage
 
 
-def make_play(config: Config, proposer: Agent, solver: Agent, engine: SearchEngine) -> SelfPlay:
+def make_play(
+    config: Config, proposer: Agent, solver: Agent, engine: SearchEngine, answer_reward: RewardFn
+) -> SelfPlay:
     """Episodes between two agents (for Search Self-play twice the same) that search with an engine."""
     tools = proposer.tools(engine)
     renderer = proposer.renderer(tools)
@@ -37,7 +38,6 @@ def make_play(config: Config, proposer: Agent, solver: Agent, engine: SearchEngi
     settings = config.proposer
     limits = replace(proposer.limits, max_turns=settings.max_turns, max_tokens_per_turn=settings.max_tokens_per_turn)
     solving, metric = solver.solver(engine), config.reward.metric
-    answer_reward = AnswerReward(metric)
     weight, filters = config.selfplay.evidence_weight, config.filters
     return SelfPlay(
         proposer=proposer.player(env, renderer, limits=limits, temperature=settings.temperature),
@@ -60,7 +60,7 @@ def make_play(config: Config, proposer: Agent, solver: Agent, engine: SearchEngi
     )
 
 
-def _verifier(config: Config, agent: Agent, correct: AnswerReward) -> Verifier | None:
+def _verifier(config: Config, agent: Agent, correct: RewardFn) -> Verifier | None:
     settings = config.verification
     if not (settings.from_passages or settings.closed_book or settings.ambiguity):
         return None

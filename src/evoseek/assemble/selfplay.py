@@ -11,17 +11,18 @@ from typing import cast
 from evoseek.assemble.agent import Agent, evaluation_setting, evaluation_temperature, open_index
 from evoseek.assemble.algorithm import make_proposer_credit, make_proposer_loss
 from evoseek.assemble.play import at_temperature, load_players, make_play
+from evoseek.assemble.reward import judge_notice, make_reward
 from evoseek.assemble.selfplay_settings import check_selfplay
 from evoseek.assemble.solving import probe, question_rollouts, search_system
 from evoseek.assemble.tasks import answer_tasks, passage_pool, passage_tasks
 from evoseek.assemble.trained import Trained, make_proposer_learner
-from evoseek.config import MAY_DIFFER_ON_RESUME, Config
+from evoseek.config import Config, may_differ_on_resume
 from evoseek.corpus.oracle import Oracle, load_world, world_oracle
 from evoseek.env.teacher import TeacherEnv
 from evoseek.learner.checkpoint import Checkpoint, Part, latest_checkpoint
 from evoseek.learner.distributed import ALONE
 from evoseek.policy.load import save_policy
-from evoseek.protocols import SearchEngine
+from evoseek.protocols import RewardFn, SearchEngine
 from evoseek.report.alarm import AlarmedMetrics
 from evoseek.report.metrics import JsonlMetrics, read_metrics
 from evoseek.rollout.record import TrajectoryWriter
@@ -56,12 +57,14 @@ def selfplay_loop(
     index = open_index(config.search.index, setting="search.index")
     oracle = world_oracle(load_world(Path(config.selfplay.world))) if config.selfplay.world else None
     build = _ssp if config.run.system == "ssp" else _dr_zero
-    made = build(config, run, checkpoint, index, engine or index, oracle)
-    if notice := made.agent.template_notice():
-        notify(notice)
+    reward = make_reward(config)
+    made = build(config, run, checkpoint, index, engine or index, oracle, reward)
+    for notice in (made.agent.template_notice(), judge_notice(config)):
+        if notice:
+            notify(notice)
     held_out = evaluation_setting(config, made.agent)
-    evaluate = held_out and probe(*held_out, temperature=evaluation_temperature(config))
-    run.claim(config.resolved(), may_differ=MAY_DIFFER_ON_RESUME)
+    evaluate = held_out and probe(*held_out, reward, temperature=evaluation_temperature(config))
+    run.claim(config.resolved(), may_differ=may_differ_on_resume(config))
     start = resume(run, checkpoint, made.parts)
     made.published(start)
     metrics = JsonlMetrics(run.metrics)
@@ -108,11 +111,12 @@ def _dr_zero(
     index: LexicalIndex,
     engine: SearchEngine,
     oracle: Oracle | None,
+    reward: RewardFn,
 ) -> _Made:
     solver, proposer = (Agent.of(config, policy) for policy in load_players(config, checkpoint))
     trained = Trained.load(config, solver.policy, run, checkpoint, ALONE)
     learner = make_proposer_learner(config, proposer.policy, dump=run.dump)
-    settings, play = config.dr_zero, make_play(config, proposer, solver, engine)
+    settings, play = config.dr_zero, make_play(config, proposer, solver, engine, reward)
     schedule = Schedule(settings.iterations, settings.proposer_steps, settings.writing_steps, settings.solver_steps)
     tasks = partial(passage_tasks, config, proposer, passage_pool(config, index))
     rollouts = question_rollouts(config, solver.solver(engine), run, play.reward, label=play.label)
@@ -158,6 +162,7 @@ def _ssp(
     index: LexicalIndex,
     engine: SearchEngine,
     oracle: Oracle | None,
+    reward: RewardFn,
 ) -> _Made:
     agent = Agent.load(config, checkpoint=checkpoint)
     trained = Trained.load(config, agent.policy, run, checkpoint, ALONE)
@@ -170,7 +175,7 @@ def _ssp(
         "solver": RoleUpdate(solving.samples, trained.learner.loss),
     }
     system = SSP(
-        play=make_play(config, agent, agent, engine),
+        play=make_play(config, agent, agent, engine, reward),
         tasks=answer_tasks(config, index),
         update=TwoRoleUpdate(trained.learner, roles, config.run.seed, config.algorithm.mini_batches),
         publish=agent.publish,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from evoseek.assemble.algorithm import check_settings
-from evoseek.config import Config, DrZeroConfig, ProposerConfig, Section, SSPConfig
+from evoseek.config import Config
 from evoseek.errors import ConfigError
 
 _NEEDS_TWO = ("linear", "parabolic", "uncertainty", "between")  # attempts, to tell a hard question from an easy one
@@ -21,7 +21,7 @@ _OF_DR_ZERO_ALONE = {
 def check_selfplay(config: Config) -> None:
     """Settings that are each possible, but not together, or that have no effect. Raises ConfigError."""
     check_settings(config)
-    checks = _without_effect, _one_policy, _estimators, _searches
+    checks = _without_effect, _judged, _one_policy, _estimators, _searches
     if problem := next(chain.from_iterable(check(config) for check in checks), None):
         raise ConfigError(problem)
 
@@ -35,17 +35,20 @@ def _without_effect(config: Config) -> Iterator[str]:
         )
     ssp = system == "ssp"
     name, section, other = ("dr_zero", config.dr_zero, "dr-zero") if ssp else ("ssp", config.ssp, "ssp")
-    for key in _changed(section, DrZeroConfig() if ssp else SSPConfig()):
+    for key in section.changed():
         yield f"{name}.{key} is set, but has no effect in {system}. Leave it out, or train {other}."
     if ssp:
-        for key in _changed(config.proposer, ProposerConfig()):
+        for key in config.proposer.changed():
             if key in _OF_DR_ZERO_ALONE:
                 yield f"proposer.{key} is set, but has no effect in ssp: {_OF_DR_ZERO_ALONE[key]}. Leave it out."
 
 
-def _changed(section: Section, default: Section) -> list[str]:
-    before = default.model_dump()
-    return [key for key, value in section.model_dump().items() if value != before[key]]
+def _judged(config: Config) -> Iterator[str]:
+    if config.selfplay.label == "majority" and config.reward.metric == "judge":
+        yield (
+            "selfplay.label is majority and reward.metric is judge, but votes are counted and compared by an answer "
+            "metric. Set reward.metric to exact_match or another one, or selfplay.label to proposer."
+        )
 
 
 def _one_policy(config: Config) -> Iterator[str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from evoseek.assemble.agent import Solver
+from evoseek.assemble.simulation import noise_of_step
 from evoseek.config import Config
 from evoseek.eval.evaluate import Evaluation, Result
 from evoseek.learner.distributed import ALONE, Ranks
@@ -18,10 +19,12 @@ from evoseek.rollout.trajectory_json import (
     trajectory_to_json,
 )
 from evoseek.runs import RunDirectory
+from evoseek.search.simulated import SimulatedEngine
 from evoseek.systems.dspo import DSPO
 from evoseek.systems.search_r1 import QuestionRollouts, SearchR1
 from evoseek.systems.training import Evaluate
 from evoseek.systems.update import Update
+from evoseek.systems.zerosearch import ZeroSearch
 from evoseek.types import Question, TrajectoryGroup
 
 
@@ -56,19 +59,26 @@ def search_system(
     rollouts: QuestionRollouts,
     update: Update,
     publish: Callable[[int], None],
+    simulated: SimulatedEngine | None = None,
 ) -> SearchR1:
-    """What trains a solver on questions: Search-R1, or DSPO where groups are filtered."""
+    """What trains a solver on questions: ZeroSearch where the engine is simulated, DSPO where groups are filtered, or
+    Search-R1."""
     per_step, limit = config.questions.per_step, config.algorithm.filter_limit
+    if simulated is not None:
+        noise = noise_of_step(config)
+        return ZeroSearch(questions, rollouts, update, publish, per_step, engine=simulated, noise=noise)
     if limit:
         return DSPO(questions, rollouts, update, publish, per_step, limit=limit)
     return SearchR1(questions, rollouts, update, publish, per_step)
 
 
-def probe(solver: Solver, questions: list[Question], *, temperature: float, ranks: Ranks = ALONE) -> Evaluate:
+def probe(
+    solver: Solver, questions: list[Question], reward: RewardFn, *, temperature: float, ranks: Ranks = ALONE
+) -> Evaluate:
     """The held-out score of the policy as it is, each rank taking a share of the questions."""
 
     async def evaluate_now(step: int) -> Mapping[str, float]:
-        own = await solver.evaluate(questions[ranks.rank :: ranks.size], temperature=temperature)
+        own = await solver.evaluate(questions[ranks.rank :: ranks.size], temperature=temperature, reward=reward)
         return (own if ranks.size == 1 else _together(own, ranks)).metrics()
 
     return evaluate_now

@@ -11,11 +11,10 @@ from typing import TypedDict, cast
 
 from transformers import PreTrainedModel
 
-from evoseek.assemble.agent import (
-    load_trainable,
-)
+from evoseek.assemble.agent import load_trainable
 from evoseek.assemble.algorithm import make_credit, make_loss, make_proposer_loss
 from evoseek.config import Config
+from evoseek.errors import ConfigError
 from evoseek.learner.checkpoint import Checkpoint, Part
 from evoseek.learner.checkpointing import checkpoint_activations
 from evoseek.learner.distributed import ALONE, Ranks
@@ -25,6 +24,7 @@ from evoseek.learner.reference import Scoring, with_old_logprobs, with_ref_logpr
 from evoseek.learner.sharding import full_state_dict, shard_module
 from evoseek.learner.values import ValueModel
 from evoseek.loss.base import LossInputs, ValueInputs
+from evoseek.loss.cross_entropy import CrossEntropyLoss
 from evoseek.loss.value import ValueLoss
 from evoseek.policy.critic import load_critic, save_critic
 from evoseek.policy.load import load_policy, save_policy
@@ -188,6 +188,21 @@ def make_learner(
     )
 
 
+def make_supervised_learner(config: Config, policy: Policy, *, total_steps: int) -> Learner[LossInputs]:
+    """The learner of a policy that is shown what to write; its learning rate falls to 0 at the last step."""
+    forward = LogprobModel(policy.model)
+    _prepare(config, forward, policy.model, ALONE)
+    return Learner(
+        forward,
+        loss=CrossEntropyLoss(),
+        learning_rate=config.learner.learning_rate,
+        warmup_steps=config.learner.warmup_steps,
+        total_steps=total_steps,
+        active=policy.active,
+        **_optimization(config),
+    )
+
+
 def make_critic_learner(
     config: Config, model: PreTrainedModel, *, dump: Path | None = None, ranks: Ranks = ALONE
 ) -> Learner[ValueInputs]:
@@ -203,6 +218,22 @@ def make_critic_learner(
         ranks=ranks,
         **_optimization(config),
     )
+
+
+def check_dtype(config: Config, policy: Policy, ranks: Ranks = ALONE) -> None:
+    """Raise ConfigError for weights of a type that cannot be trained, or not by so many processes."""
+    if config.policy.dtype != "float32" and policy.adapter is None:
+        raise ConfigError(
+            f"policy.dtype is {config.policy.dtype}, but weights are trained in float32: in {config.policy.dtype} the "
+            "small updates of a usual learning rate round to nothing. Set policy.dtype to float32, and learner.bf16 "
+            "to true to compute in bfloat16; or train an adapter (lora.rank above 0), which is always in float32."
+        )
+    if config.policy.dtype != "float32" and ranks.size > 1:
+        raise ConfigError(
+            f"policy.dtype is {config.policy.dtype}, but {ranks.size} processes share the weights in float32 only: "
+            "adapters are kept in it, and both must be of one kind. Set policy.dtype to float32, or train in one "
+            "process."
+        )
 
 
 def _prepare(config: Config, forward: LogprobModel | ValueModel, model: PreTrainedModel, ranks: Ranks) -> None:

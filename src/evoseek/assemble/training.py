@@ -14,17 +14,17 @@ from evoseek.assemble.agent import (
     read_questions,
 )
 from evoseek.assemble.algorithm import check_settings
+from evoseek.assemble.reward import judge_notice, make_reward
 from evoseek.assemble.selfplay import selfplay_loop
+from evoseek.assemble.simulation import simulated_engine
 from evoseek.assemble.solving import probe, question_rollouts, search_system
-from evoseek.assemble.trained import Trained
-from evoseek.config import MAY_DIFFER_ON_RESUME, Config
+from evoseek.assemble.trained import Trained, check_dtype
+from evoseek.config import Config, may_differ_on_resume
 from evoseek.errors import ConfigError
 from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.learner.sharding import copy_weights
-from evoseek.policy.policy import Policy
 from evoseek.report.metrics import JsonlMetrics, NoMetrics
-from evoseek.reward.functions import AnswerReward
 from evoseek.runs import RunDirectory
 from evoseek.systems.question_order import questions_of_step
 from evoseek.systems.run_state import RunState, resume
@@ -50,29 +50,32 @@ def training_loop(
     check_settings(config)
     checkpoint = latest_checkpoint(run.path, ranks=ranks)
     agent = Agent.load(config, checkpoint=checkpoint, device=str(ranks.device))
-    _check_dtype(config, agent.policy, ranks)
-    if notice := agent.template_notice():
-        notify(notice)
-    solver = agent.solver(open_index(config.search.index, setting="search.index"))
+    check_dtype(config, agent.policy, ranks)
+    for notice in (agent.template_notice(), judge_notice(config)):
+        if notice:
+            notify(notice)
+    simulated = simulated_engine(config) if config.run.system == "zerosearch" else None
+    solver = agent.solver(simulated or open_index(config.search.index, setting="search.index"))
     questions = read_questions(config.questions.path, setting="questions.path")
     _check_prompt(solver, questions_of_step(questions, seed=config.run.seed, step=1, size=config.questions.per_step)[0])
+    reward = make_reward(config)
     held_out = evaluation_setting(config, agent)
     if ranks.is_first:
-        run.claim(config.resolved(), may_differ=MAY_DIFFER_ON_RESUME)
+        run.claim(config.resolved(), may_differ=may_differ_on_resume(config))
     trained = Trained.load(config, agent.policy, run, checkpoint, ranks)
     start = resume(run, checkpoint, trained.parts, ranks)
     agent.sampler.policy_version = start
     publish = partial(_publish, trained, agent)
-    rollouts = question_rollouts(config, solver, run, AnswerReward(config.reward.metric), ranks=ranks)
+    rollouts = question_rollouts(config, solver, run, reward, ranks=ranks)
     return TrainingLoop(
-        system=search_system(config, questions, rollouts, trained.update(), publish),
+        system=search_system(config, questions, rollouts, trained.update(), publish, simulated),
         checkpoints=RunState(run, trained.parts, keep_last=config.run.keep_checkpoints, ranks=ranks),
         metrics=JsonlMetrics(run.metrics) if ranks.is_first else NoMetrics(),
         timings=JsonlMetrics(run.timings) if ranks.is_first else NoMetrics(),
         start=start,
         steps=config.run.steps,
         checkpoint_every=config.run.checkpoint_every,
-        evaluate=held_out and probe(*held_out, temperature=evaluation_temperature(config), ranks=ranks),
+        evaluate=held_out and probe(*held_out, reward, temperature=evaluation_temperature(config), ranks=ranks),
         evaluate_every=config.evaluation.every,
         max_invalid=config.run.max_invalid,
         pause_s=config.run.pause_s,
@@ -86,21 +89,6 @@ def _publish(trained: Trained, agent: Agent, step: int) -> None:
     if trained.policy.model is not agent.policy.model:
         copy_weights(trained.policy.model, agent.policy.model)
     agent.publish(step)
-
-
-def _check_dtype(config: Config, policy: Policy, ranks: Ranks) -> None:
-    if config.policy.dtype != "float32" and policy.adapter is None:
-        raise ConfigError(
-            f"policy.dtype is {config.policy.dtype}, but weights are trained in float32: in {config.policy.dtype} the "
-            "small updates of a usual learning rate round to nothing. Set policy.dtype to float32, and learner.bf16 "
-            "to true to compute in bfloat16; or train an adapter (lora.rank above 0), which is always in float32."
-        )
-    if config.policy.dtype != "float32" and ranks.size > 1:
-        raise ConfigError(
-            f"policy.dtype is {config.policy.dtype}, but {ranks.size} processes share the weights in float32 only: "
-            "adapters are kept in it, and both must be of one kind. Set policy.dtype to float32, or train in one "
-            "process."
-        )
 
 
 def _check_prompt(solver: Solver, question: Question) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from evoseek.assemble.agent import Agent, evaluation_temperature, open_index, read_questions
+from evoseek.assemble.reward import make_reward
 from evoseek.commands.settings import load_settings
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.eval.evaluate import Evaluation
@@ -41,7 +42,7 @@ def evaluate(agent: Agent, *, search: bool, console: Console) -> None:
     temperature = evaluation_temperature(config)
     index = config.evaluation.index or config.search.index
     solver = agent.solver(open_index(index, setting="evaluation.index") if search else None)
-    evaluation = asyncio.run(solver.evaluate(asked, temperature=temperature))
+    evaluation = asyncio.run(solver.evaluate(asked, temperature=temperature, reward=make_reward(config)))
     _check_any_valid(evaluation)
     drawn = "greedy" if temperature == 0 else f"temperature {temperature:g}"
     title = f"{config.reward.metric}, {drawn}, search {'on' if search else 'off'}, 95 % intervals"

@@ -18,13 +18,7 @@ def export(run_or_policy: str, directory: Path, *, console: Console) -> None:
     An adapter is merged into its base. Raises ConfigError if the directory is not empty or cannot be made, RunError or
     CheckpointError if the run has no whole checkpoint, PolicyError if there is no such policy.
     """
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise ConfigError(
-            f"{directory} is there already and is no empty folder; an export would replace it. Give a new folder."
-        )
-    blocking = next((parent for parent in directory.parents if parent.exists()), None)
-    if blocking is not None and not blocking.is_dir():
-        raise ConfigError(f"{directory} cannot be made: {blocking} is a file. Give a new folder.")
+    check_new(directory)
     checkpoint = latest_checkpoint(Path(run_or_policy))
     if checkpoint is None and (Path(run_or_policy) / "lock").is_file():
         raise RunError(
@@ -49,3 +43,14 @@ def export(run_or_policy: str, directory: Path, *, console: Console) -> None:
     whence = f"step {checkpoint.step} of {run_or_policy}" if checkpoint else run_or_policy
     what = "its adapter merged into the base" if policy.adapter else "as it is"
     say(console, f"Wrote the policy of {whence} to {directory}, {what}.")
+
+
+def check_new(directory: Path) -> None:
+    """Raise ConfigError for a folder that writing a policy would replace, or that cannot be made."""
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise ConfigError(
+            f"{directory} is there already and is no empty folder; an export would replace it. Give a new folder."
+        )
+    blocking = next((parent for parent in directory.parents if parent.exists()), None)
+    if blocking is not None and not blocking.is_dir():
+        raise ConfigError(f"{directory} cannot be made: {blocking} is a file. Give a new folder.")

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from evoseek.assemble.agent import Agent, open_index
 from evoseek.assemble.play import load_players, make_play
+from evoseek.assemble.reward import make_reward
 from evoseek.assemble.tasks import answer_tasks, passage_pool, passage_tasks
 from evoseek.config import Config
 from evoseek.corpus.question_file import QuestionFile, Reached, open_question_file
@@ -98,7 +99,7 @@ class Writing:
         else:
             pool = passage_pool(config, index)
             tasks = passage_tasks(config, proposer, pool, purpose="proposing", copies=copies)
-        play = make_play(config, proposer, solver, index)
+        play = make_play(config, proposer, solver, index, make_reward(config))
         return cls(
             play=replace(play, label=None),  # a pass rate is about the answer that is written
             tasks=lambda batch: tasks((batch - 1) * per_batch, per_batch, f"{batch:06d}"),

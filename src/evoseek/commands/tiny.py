@@ -16,7 +16,8 @@ from evoseek.report.progress import STOPPING
 from evoseek.report.tiny_card import tiny_card
 from evoseek.runs import RunDirectory
 from evoseek.systems.interrupt import stop_on_interrupt
-from evoseek.systems.tiny import VARIANTS, BuildProgress, TinyRecipe, build
+from evoseek.systems.supervised import SupervisedProgress
+from evoseek.systems.tiny import VARIANTS, TinyRecipe, build
 from evoseek.systems.tiny_skills import measure_skills
 
 
@@ -31,7 +32,7 @@ def build_tiny(directory: Path, work: Path, *, variant: str, steps: int | None, 
     if steps is not None:
         recipe = replace(recipe, steps=steps)
 
-    def watch(progress: BuildProgress) -> None:
+    def watch(progress: SupervisedProgress) -> None:
         say(console, f"step {progress.step}/{progress.steps}  loss {progress.loss:.4f}")
 
     with RunDirectory(work).locked(), stop_on_interrupt(lambda: say(console, STOPPING)) as interrupted:

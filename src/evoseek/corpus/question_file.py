@@ -1,27 +1,16 @@
-"""A question file that grows batch by batch, and that can be gone on with after whatever ended the process.
-
-    OUT.jsonl              one question a line, as `evoseek.corpus.questions` reads them
-    OUT.jsonl.state.json   the settings, how far it is, and the lines of the last batch with the place they belong to
-
-A batch goes into the state first and is then appended. Whoever goes on writes what is missing of it. Nothing that is in
-the file is ever removed: one that holds anything else than the state says is refused.
-"""
+"""A question file that grows batch by batch (`evoseek.corpus.growing_file`): one question a line, as
+`evoseek.corpus.questions` reads them."""
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
+from evoseek.corpus.growing_file import GrowingFile, open_growing_file
 from evoseek.corpus.questions import load_questions, question_row
-from evoseek.errors import ConfigError, RunError, RunLockedError
-from evoseek.files import write_atomic
-from evoseek.runs import changes
 from evoseek.types import Question
 
 
@@ -38,118 +27,29 @@ class Reached:
 class QuestionFile:
     """An open file, held against other processes; made by `open_question_file`."""
 
-    def __init__(self, path: Path, file: BinaryIO, settings: Mapping[str, object]) -> None:
-        self.path, self.reached = path, Reached()
-        self._file, self._settings = file, settings
+    def __init__(self, file: GrowingFile) -> None:
+        self.path, self._file = file.path, file
+        self.reached = _reached(file.reached) if file.reached else Reached()
 
     def questions(self) -> list[Question]:
         """What is written, in order. Raises DataError if a line was damaged."""
-        return load_questions(self.path) if os.fstat(self._file.fileno()).st_size else []
+        return [] if self._file.is_empty else load_questions(self.path)
 
     def append(self, questions: Sequence[Question], reached: Reached) -> None:
         """Add a batch. Raises RunError when the disk does not take it: the same batch can then be added again."""
-        lines = "".join(json.dumps(question_row(question), ensure_ascii=False) + "\n" for question in questions)
-        state = {
-            "settings": self._settings,
-            "batches": reached.batches,
-            "counts": reached.counts,
-            "spare": [question_row(question) for question in reached.spare],
-            "place": os.fstat(self._file.fileno()).st_size,
-            "lines": lines,
-        }
-        write_atomic(_state_path(self.path), json.dumps(state, ensure_ascii=False))
-        self._write(lines.encode())
+        spare = [question_row(question) for question in reached.spare]
+        state = {"batches": reached.batches, "counts": reached.counts, "spare": spare}
+        self._file.append(map(question_row, questions), state)
         self.reached = reached
-
-    def take_up(self) -> None:
-        """Go on where another process left off. Raises ConfigError if the settings are others, RunError if file and
-        state do not belong together."""
-        state = _read_state(self.path)
-        changed = changes(state["settings"], self._settings)
-        if changed:
-            raise ConfigError(
-                f"{self.path} was begun with other settings and can only be gone on with by the same ones: {changed}. "
-                "Restore these, or give another file."
-            )
-        place, lines = state["place"], state["lines"].encode()
-        self._file.seek(place)
-        tail = self._file.read()
-        if os.fstat(self._file.fileno()).st_size < place or not lines.startswith(tail):
-            raise RunError(
-                f"{self.path} was changed since it was written: it does not end with the lines that "
-                f"{_state_path(self.path).name} tells of. Give another file, and leave this one as it is."
-            )
-        self._write(lines[len(tail) :])
-        spare = (Question(q["id"], q["question"], tuple(q["golden_answers"]), q["metadata"]) for q in state["spare"])
-        self.reached = Reached(state["batches"], state["counts"], tuple(spare))
-
-    def _write(self, data: bytes) -> None:
-        try:
-            while data:
-                data = data[self._file.write(data) :]
-            os.fsync(self._file.fileno())
-        except OSError as error:
-            raise RunError(
-                f"{self.path} cannot be written ({error.strerror or error}). Free some space or check the permissions, "
-                "then give the same command again: it goes on from there."
-            ) from error
 
 
 @contextmanager
 def open_question_file(path: Path, settings: Mapping[str, object]) -> Generator[QuestionFile]:
-    """A new file, or one that was begun with the same settings, as far as it is.
-
-    Raises ConfigError or RunError if there is something else at `path`, if it cannot be written, or if another process
-    is writing it.
-    """
-    begun = _is_begun(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("a+b", buffering=0)
-    except OSError as error:
-        raise RunError(
-            f"{path} cannot be written ({error.strerror or error}). Give a file in a folder where this user may write."
-        ) from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise RunLockedError(
-                f"Another process is writing {path}. Wait for it to end, stop it, or give another file."
-            ) from error
-        opened = QuestionFile(path, file, settings)
-        if begun:
-            opened.take_up()
-        yield opened
+    """A new file, or one that was begun with the same settings, as far as it is. Raises as `open_growing_file`."""
+    with open_growing_file(path, settings, {"batches": int, "counts": dict, "spare": list}) as file:
+        yield QuestionFile(file)
 
 
-def _is_begun(path: Path) -> bool:
-    """Whether there is a file to go on with. Raises ConfigError if there is anything else but an empty one."""
-    if path.exists() and not path.is_file():
-        raise ConfigError(f"{path} is no file that questions could be written to. Give the name of a new file.")
-    begun = path.is_file() and _state_path(path).is_file()
-    if not begun and path.is_file() and path.stat().st_size:
-        raise ConfigError(
-            f"{path} is there already, and {_state_path(path).name}, which would tell how to go on with it, is not "
-            "beside it. It is left as it is: give the name of a new file."
-        )
-    return begun
-
-
-def _state_path(path: Path) -> Path:
-    return path.with_name(f"{path.name}.state.json")
-
-
-def _read_state(path: Path) -> Mapping[str, Any]:
-    state_path = _state_path(path)
-    try:
-        state = json.loads(state_path.read_text(encoding="utf-8"))
-        kinds = {"settings": dict, "batches": int, "counts": dict, "spare": list, "place": int, "lines": str}
-        if not isinstance(state, dict) or any(not isinstance(state.get(key), kind) for key, kind in kinds.items()):
-            raise ValueError("it is not what belongs there")
-    except (OSError, ValueError) as error:
-        raise RunError(
-            f"{state_path} is damaged ({error}), so {path} cannot be gone on with. Restore it from a copy, or give "
-            "another file."
-        ) from error
-    return state
+def _reached(state: Mapping[str, Any]) -> Reached:
+    spare = (Question(q["id"], q["question"], tuple(q["golden_answers"]), q["metadata"]) for q in state["spare"])
+    return Reached(state["batches"], state["counts"], tuple(spare))

@@ -9,18 +9,15 @@ top-level `hops` is taken into the metadata.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import TypedDict, cast
 
-from evoseek.corpus.decoding import check_regular
-from evoseek.corpus.jsonl import bounded_lines
+from evoseek.corpus.rows import read_rows
 from evoseek.errors import DataError
 from evoseek.files import write_atomic
 from evoseek.types import Question
-
-MAX_LINE_BYTES = 16 * 2**20
 
 
 def load_questions(path: Path, *, check: Callable[[Question], None] | None = None) -> list[Question]:
@@ -30,26 +27,18 @@ def load_questions(path: Path, *, check: Callable[[Question], None] | None = Non
     Raises DataError, naming file and line, if the file cannot be read, holds no question, or any line cannot be used:
     a question that silently went missing would change every score.
     """
-    questions: dict[str, Question] = {}
-    for number, line in _lines(path):
-        try:
-            if not (text := _decoded(line)).strip():
-                continue
-            question = _question(json.loads(text), str(number))
-            if question.id in questions:
-                raise DataError(f"The id {question.id!r} occurs twice. Every question needs an id of its own.")
-            if check is not None:
-                check(question)
-        except (DataError, ValueError) as error:
-            raise DataError(f"{path}:{number}: {error}") from error
-        except RecursionError as error:
-            raise DataError(
-                f"{path}:{number}: The JSON is nested too deeply. A question is one flat object."
-            ) from error
-        questions[question.id] = question
-    if not questions:
-        raise DataError(f"The question file {path} holds no question. It must hold one JSON object a line.")
-    return list(questions.values())
+    seen: set[str] = set()
+
+    def make(fields: Mapping[str, object], number: int) -> Question:
+        question = parse_question(fields, str(number))
+        if question.id in seen:
+            raise DataError(f"The id {question.id!r} occurs twice. Every question needs an id of its own.")
+        seen.add(question.id)
+        if check is not None:
+            check(question)
+        return question
+
+    return read_rows(path, make, noun="question", keys="`question` and `golden_answers`")
 
 
 def save_questions(path: Path, questions: Iterable[Question]) -> None:
@@ -76,33 +65,8 @@ def question_row(question: Question) -> QuestionRow:
     }
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
-    try:
-        check_regular(path)
-        with path.open("rb") as file:
-            yield from bounded_lines(file, MAX_LINE_BYTES)
-    except (OSError, DataError) as error:
-        raise DataError(
-            f"The question file {path} cannot be read ({error}). It must be a UTF-8 file of JSON lines with the keys "
-            "`question` and `golden_answers`."
-        ) from error
-
-
-def _decoded(line: bytes | None) -> str:
-    if line is None:
-        raise DataError(f"The line is longer than {MAX_LINE_BYTES:,} bytes. Every question needs a line of its own.")
-    if b"\0" in line:
-        raise DataError("The line holds NUL bytes: the file is binary or damaged. JSON lines are UTF-8 text.")
-    try:
-        return line.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError("The line is not UTF-8 text. Save the file as UTF-8.") from error
-
-
-def _question(row: object, default_id: str) -> Question:
-    if not isinstance(row, Mapping):
-        raise DataError(f"Expected a JSON object, got {type(row).__name__}.")
-    fields = cast(Mapping[str, object], row)
+def parse_question(fields: Mapping[str, object], default_id: str) -> Question:
+    """The question that a line states. Raises DataError."""
     text = fields.get("question")
     if not isinstance(text, str) or not text.strip():
         raise DataError("The key `question` is missing, empty or not a text.")

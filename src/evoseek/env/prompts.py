@@ -6,6 +6,10 @@
     proposer_answer.jinja    that of a proposer that begins with an answer; `answer`, `searches`, `examples`, `format`
     reader.jinja             that of a reader; `question`, `passages` (none: from what it knows), `format`
     teacher.jinja            the solver's, with a view of the way; `question`, `passages`, `format`
+    simulator_useful.jinja   that of a simulated search engine, for documents that help; `question`, `answers`, `query`,
+    simulator_noisy.jinja    and for others that do not; `documents` (how many), `max_words` (of each)
+    simulator_label.jinja    that of a judge of search results; `question`, `query`, `passages`
+    judge.jinja              that of a judge; `question`, `golden_answers`, `answer`
     observation.jinja        the text of a search's result; variable `passages`, best first, maybe none
 
 `proposer_passage.examples.json` and `proposer_answer.examples.json` hold the `examples`, a list of objects. A set may

@@ -6,9 +6,10 @@ import time
 from collections.abc import Mapping
 
 from evoseek.env.prompts import PromptTemplate
+from evoseek.errors import ToolError
 from evoseek.policy.encoding import well_formed
-from evoseek.protocols import SearchEngine
-from evoseek.types import ToolCall, ToolResult
+from evoseek.protocols import QuestionEngine, SearchEngine
+from evoseek.types import Question, ToolCall, ToolResult
 
 _SCHEMA: Mapping[str, object] = {
     "type": "function",
@@ -27,7 +28,7 @@ _SCHEMA: Mapping[str, object] = {
 class SearchTool:
     """The tool `search` with the argument `query`: the engine's best `k` passages, shown by the template."""
 
-    def __init__(self, engine: SearchEngine, k: int = 3, *, template: PromptTemplate) -> None:
+    def __init__(self, engine: SearchEngine | QuestionEngine, k: int = 3, *, template: PromptTemplate) -> None:
         self._engine, self._k, self._template = engine, k, template
 
     @property
@@ -40,12 +41,21 @@ class SearchTool:
         """JSON schema of the function."""
         return _SCHEMA
 
+    def for_question(self, question: Question, trajectory_id: str) -> SearchTool:
+        """With the engine bound to the rollout, if that is one that has to be."""
+        if not isinstance(self._engine, QuestionEngine):
+            return self
+        return SearchTool(self._engine.for_question(question, trajectory_id), self._k, template=self._template)
+
     async def __call__(self, call: ToolCall) -> ToolResult:
-        """Search. An empty query finds nothing; a missing one is told so. Raises ToolError when the engine fails."""
+        """Search. An empty query finds nothing; a missing one is told so. Raises ToolError when the engine fails or
+        was never bound."""
         query = call.arguments.get("query")
         if not isinstance(query, str):
             return ToolResult(call, 'The tool "search" takes one argument, "query", which is a text.')
         query = well_formed(query).strip()
+        if isinstance(self._engine, QuestionEngine):
+            raise ToolError("The search engine depends on the question: bind the tool first (for_question).")
         start = time.perf_counter()
         passages = (await self._engine.search([query], self._k))[0] if query else []
         latency = time.perf_counter() - start

@@ -25,6 +25,11 @@ _KEY = secrets.token_hex(8)
 _START, _END = f"\ufdd0{_KEY}\ufdd1", f"\ufdd2{_KEY}\ufdd1"  # U+FDD0.. are "noncharacters", for internal use
 _TRUSTED = re.compile(f"{_START}(.*?){_END}", re.DOTALL)
 
+_ANGLE = re.compile("[<\u226e\ufe64\uff1c]")  # and what becomes one when a tokenizer normalises
+_SQUARE = re.compile(
+    r"\[(?=[^\w\[]*[A-Z_]+[^\w\[]*\]|\|)|[\uff3b\ufe47]|\](?=~)"
+)  # [INST], [/INST], [|user|], ]~b]user
+
 
 def trusted(text: str) -> str:
     """Mark text as template text, but for what `outside` wraps in it. Not for text that others can influence."""
@@ -39,6 +44,14 @@ def outside(value: object) -> str:
 def plain(text: str) -> str:
     """The text without marks, for readers that are no tokenizer (a chat endpoint, a log)."""
     return text.replace(_START, "").replace(_END, "")
+
+
+def harmless(text: str) -> str:
+    """Outside text for a model whose tokenizer is not at hand: the openings of tags and control strings are broken.
+
+    They are "<" in every width, and the square brackets of such as [INST]. An `Encoder` is surer: it looks at the ids.
+    """
+    return _SQUARE.sub(lambda bracket: "&#91;" if bracket[0] == "[" else "&#93;", _ANGLE.sub("&lt;", text))
 
 
 def split_trusted(text: str) -> Iterator[tuple[bool, str]]:

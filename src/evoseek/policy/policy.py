@@ -74,6 +74,12 @@ def base_of(policy: Policy) -> Policy:
     return replace(policy, adapter=None)
 
 
+def prompts_of(policy: Policy, setting: str) -> str:
+    """The prompt set that a policy is spoken to with: the setting, or for "auto" the one that its model was made for,
+    which the model's config names (`default` if it names none)."""
+    return str(getattr(policy.model.config, "evoseek_prompts", "default")) if setting == "auto" else setting
+
+
 def has_adapters(model: PreTrainedModel) -> bool:
     """Whether any adapter was added to the model."""
     return bool(model._hf_peft_config_loaded)  # pyright: ignore[reportPrivateUsage]

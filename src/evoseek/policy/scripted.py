@@ -1,16 +1,21 @@
-"""A sampler that says what a script says: a public double for tests of environments, rewards and rollouts."""
+"""A sampler and a chat that say what a script says: public doubles for tests of environments, rewards and rollouts."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from transformers import PreTrainedTokenizerBase
 
-from evoseek.errors import SamplerError
-from evoseek.types import Completion, SampleRequest
+from evoseek.errors import SamplerError, ToolError
+from evoseek.types import Completion, Message, SampleRequest
 
 Script = Callable[[SampleRequest], str | Sequence[int] | Completion]
 """What to say to a request: text, ids, or a whole completion. It may raise."""
+
+ChatScript = Callable[[Sequence[Message], str], str]
+"""What to reply to messages and a key. It may raise."""
 
 
 class ScriptedSampler:
@@ -64,5 +69,51 @@ def _by_trajectory(texts: Mapping[str, Sequence[str]]) -> Script:
         if request.turn >= len(turns):
             raise SamplerError(f"The script has no turn {request.turn} of the trajectory {request.trajectory_id!r}.")
         return turns[request.turn]
+
+    return script
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One call of a scripted chat."""
+
+    messages: tuple[Message, ...]
+    key: str
+    form: Mapping[str, object] | None = None
+
+
+class ScriptedChat:
+    """Implements `Chat` from a script: a function of messages and key, or by key one reply, or one for each call.
+
+    Everything asked is kept in `asked`, in order, also where it fails. Raises ToolError where a script by key has no
+    reply.
+
+    >>> ScriptedChat({"q1/0/search-0": "Document 1: Meri is the mayor."})  # doctest: +SKIP
+    """
+
+    is_local = True
+
+    def __init__(self, script: ChatScript | Mapping[str, str | Sequence[str]], *, name: str = "scripted") -> None:
+        self.name = name
+        self._script = script if callable(script) else _by_key(script)
+        self.asked: list[Asked] = []
+
+    async def chat(self, messages: Sequence[Message], *, key: str, form: Mapping[str, object] | None = None) -> str:
+        """The script's reply."""
+        self.asked.append(Asked(tuple(messages), key, form))
+        return self._script(messages, key)
+
+
+def _by_key(replies: Mapping[str, str | Sequence[str]]) -> ChatScript:
+    calls: Counter[str] = Counter()
+
+    def script(messages: Sequence[Message], key: str) -> str:
+        said = replies.get(key, ())
+        number, calls[key] = calls[key], calls[key] + 1
+        if isinstance(said, str):
+            return said
+        if number >= len(said):
+            raise ToolError(f"The script has no reply to call {number} for the key {key!r}.")
+        return said[number]
 
     return script

@@ -87,3 +87,12 @@ class TrainingProgress(LiveProgress):
     def _time_left(self, progress: Progress) -> float:
         left = self._seconds / self._steps * (progress.steps - progress.step)
         return max(min(left, self._max_seconds - self._seconds), 0.0)
+
+
+class CountProgress(LiveProgress):
+    """To be called after each of many of something; off a terminal it says a line for each tenth of them."""
+
+    def __call__(self, done: int, of: int) -> None:
+        """Show how many are done."""
+        if self._console.is_terminal or done == of or done % max(1, of // 10) == 0:
+            self.show(done, of, "")

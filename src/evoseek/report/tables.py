@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from rich.table import Table
 
+from evoseek.eval.agreement import Agreement
 from evoseek.eval.evaluate import Evaluation, Score
 
 
@@ -36,4 +38,15 @@ def comparison_table(title: str, before: Mapping[str, Evaluation], after: Mappin
     table = Table("", "before", "after", title=title)
     for name, evaluation in before.items():
         table.add_row(name, score_text(evaluation.score), score_text(after[name].score))
+    return table
+
+
+def agreement_table(title: str, agreement: Agreement) -> Table:
+    """How a judge agrees with labels."""
+    table = Table("", "", "what it means", title=title)
+    table.add_row("agreement", score_text(agreement.agreement), "verdicts that are the label")
+    kappa = "none" if math.isnan(agreement.kappa) else f"{agreement.kappa:.3f}"
+    table.add_row("Cohen's kappa", kappa, "agreement beyond chance; none if all is one label and one verdict")
+    table.add_row("false positives", score_text(agreement.false_positives), "incorrect, but judged correct")
+    table.add_row("false negatives", score_text(agreement.false_negatives), "correct, but judged incorrect")
     return table

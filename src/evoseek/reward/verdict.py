@@ -1,59 +1,84 @@
 """Reading a judge's verdict: strictly, or not at all.
 
-A verdict that is looked for anywhere in the reply is found in "Incorrect" and in "not correct". Here the reply must be
-one of these, and nothing that speaks against it may stand in it:
+A verdict that is looked for in a longer text is found in "Incorrect", in "not correct", in a quotation, and in whatever
+an answer has talked its judge into repeating. So the reply must be the verdict and nothing else, in one of two forms:
 
-    {"correct": true}          a JSON object with that key, also within a ``` fence
-    ... correct                a last line that is the word alone, or after "verdict:"; in any case, with a full stop or
-    ... Verdict: INCORRECT     emphasis around it; "correct" or "incorrect"
+    {"correct": true}    a JSON object; beside that key at most texts named reason, reasoning, rationale or explanation
+    Verdict: correct     "correct" or "incorrect" in any letter case, alone or after "verdict" or "judgment" (also as a
+                         heading), with a full stop, exclamation marks, emphasis or quotation marks
 
-Everything else is no verdict, and so no reward: neither right nor wrong.
+It may stand in a ``` fence and after one leading <think> ... </think>. Neither that nor a reason is read: reasoning
+weighs both sides, and the verdict is what it comes to. Everything else is no verdict, and so no reward: neither right
+nor wrong. The two words may be others, such as "useful" and "noisy"; the key is the first of them.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from evoseek.errors import ToolError
 
-_FENCE = re.compile(r"\A```(?:json)?\s*\n(.*)\n```\Z", re.DOTALL)
-_LINE = re.compile(r"[\W_]*(?:(?:final |my )?(?:verdict|judge?ment)[\W_]*)?(correct|incorrect)[\W_]*", re.IGNORECASE)
+_SPACE = " \t\r\n"
+_FENCE = re.compile(r"\A```(?:json)?[ \t]*\r?\n(.*)\n```\Z", re.DOTALL)
+_REASONS = frozenset({"reason", "reasoning", "rationale", "explanation"})
+
+_LONGEST = 100  # characters of a verdict in words, with its heading
+_EMPHASIS = re.compile(r"(?<!\w)(\*{1,3}|_{1,3}|`|\"|')(?=\S)(.+?)(?<=\S)\1(?!\w)", re.DOTALL)
+_HEADING = r"(?:(?:the|my|final|overall) )*(?:verdict|judge?ment)(?:[ ]*:[ \t\r\n]*| [-–—] |[ ]*\r?\n[ \t\r\n]*)"
 
 
-def parse_verdict(reply: str) -> bool:
-    """True for "correct", False for "incorrect". Raises ToolError if the reply has no verdict, or two that differ."""
-    text = reply.strip()
+def verdict_form(word: str = "correct") -> Mapping[str, object]:
+    """A JSON schema of the reply, for models that can be held to one. `word` is the first of the two."""
+    return {
+        "type": "object",
+        "properties": {word: {"type": "boolean"}},
+        "required": [word],
+        "additionalProperties": False,
+    }
+
+
+def parse_verdict(reply: str, words: tuple[str, str] = ("correct", "incorrect")) -> bool:
+    """True for the first word, False for the second. Raises ToolError if the reply is anything but one verdict."""
+    text = reply.strip(_SPACE)
+    if text.startswith("<think>"):
+        text = text.partition("</think>")[2].strip(_SPACE)
     if fenced := _FENCE.match(text):
-        text = fenced[1].strip()
-    if text.startswith("{"):
-        return _of_object(text, reply)
-    lines = [line for line in text.splitlines() if line.strip()]
-    words = [match[1].lower() for line in lines if (match := _LINE.fullmatch(line))]
-    if not lines or not _LINE.fullmatch(lines[-1]) or len(set(words)) > 1:
-        raise _unreadable(reply)
-    return words[-1] == "correct"
+        text = fenced[1].strip(_SPACE)
+    verdict = _of_object(text, words[0]) if text.startswith("{") else _of_words(text, words)
+    if verdict is None:
+        shown = text if len(text) <= 80 else f"{text[:80]}..."
+        raise ToolError(
+            f'The reply {shown!r} holds no single verdict. Expected the object {{"{words[0]}": true}} (or false), or '
+            f'"{words[0]}" or "{words[1]}", and nothing else. Ask for that form in the prompt, or take another model.'
+        )
+    return verdict
 
 
-def _of_object(text: str, reply: str) -> bool:
-    def no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len({key for key, _ in pairs}) < len(pairs):
-            raise ValueError("a key stands twice")
-        return dict(pairs)
-
+def _of_object(text: str, word: str) -> bool | None:
     try:
-        value = json.loads(text, object_pairs_hook=no_repeats)["correct"]
-    except (ValueError, KeyError, RecursionError) as error:
-        raise _unreadable(reply) from error
-    if not isinstance(value, bool):
-        raise _unreadable(reply)
-    return value
+        fields: dict[str, Any] = json.loads(text, object_pairs_hook=_without_repeats)
+    except (ValueError, RecursionError):
+        return None
+    verdict = fields.pop(word, None)
+    reasons = all(key in _REASONS and isinstance(value, str) for key, value in fields.items())
+    return verdict if isinstance(verdict, bool) and reasons else None
 
 
-def _unreadable(reply: str) -> ToolError:
-    shown = reply if len(reply) <= 80 else f"{reply[:80]}..."
-    return ToolError(
-        f'The judge\'s reply {shown!r} holds no single verdict. Expected the object {{"correct": true}} (or false), or '
-        'a last line that is "correct" or "incorrect". Ask the judge for that form in its prompt.'
-    )
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise ValueError("a key stands twice")
+    return fields
+
+
+def _of_words(text: str, words: tuple[str, str]) -> bool | None:
+    if len(text) > _LONGEST:
+        return None
+    while (bare := _EMPHASIS.sub(r"\2", text)) != text:
+        text = bare
+    form = rf"(?:#+ )?(?:{_HEADING})?({'|'.join(words)})(?:\.|!*)"
+    found = re.fullmatch(form, text, re.IGNORECASE | re.ASCII)
+    return found[1].lower() == words[0] if found else None

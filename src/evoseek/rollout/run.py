@@ -6,11 +6,11 @@ Token ids go in and come out. What the sampler gave is kept as it is, and only i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from evoseek.errors import ConfigError, SamplerError
-from evoseek.protocols import Environment, Renderer, Sampler
+from evoseek.protocols import Environment, Renderer, Sampler, Tool
 from evoseek.rollout.limits import Limits
 from evoseek.types import (
     Action,
@@ -86,7 +86,8 @@ async def run_trajectory(
     timer = asyncio.timeout(limits.deadline_s)  # with None it never looks at a clock
     try:
         async with timer:
-            reason = await _take_turns(log, request, env, renderer, sampler, limits)
+            tools = {name: tool.for_question(question, trajectory_id) for name, tool in env.tools.items()}
+            reason = await _take_turns(log, request, tools, renderer, sampler, limits)
     except _ToolFailedError as error:
         reason, failure = StopReason.TOOL_FAILED, str(error)
     except SamplerError as error:
@@ -112,7 +113,7 @@ async def run_trajectory(
 
 
 async def _take_turns(
-    log: _Log, request: SampleRequest, env: Environment, renderer: Renderer, sampler: Sampler, limits: Limits
+    log: _Log, request: SampleRequest, tools: Mapping[str, Tool], renderer: Renderer, sampler: Sampler, limits: Limits
 ) -> StopReason:
     """The loop: sample, parse, call, observe."""
     for turn in range(1, limits.max_turns + 1):
@@ -125,7 +126,7 @@ async def _take_turns(
             return StopReason.MAX_TURNS
         if len(log.tool_results) + len(action.tool_calls) > limits.max_tool_calls:
             return StopReason.MAX_TOOL_CALLS
-        texts = await _call_tools(log, env, action.tool_calls)
+        texts = await _call_tools(log, tools, action.tool_calls)
         observation = renderer.render_observation(texts, completion.token_ids)
         if len(log.token_ids) + len(observation) >= limits.max_total_tokens:
             return StopReason.MAX_TOKENS  # left out: nothing could be sampled after it
@@ -140,9 +141,9 @@ def _ending(action: Action, completion: Completion) -> StopReason:
     return StopReason.MAX_TOKENS if completion.finish_reason == "length" else StopReason.MALFORMED
 
 
-async def _call_tools(log: _Log, env: Environment, calls: Sequence[ToolCall]) -> list[str]:
+async def _call_tools(log: _Log, tools: Mapping[str, Tool], calls: Sequence[ToolCall]) -> list[str]:
     """Run the calls of one turn side by side; their texts in the calls' order. Results that came are always kept."""
-    results = await asyncio.gather(*(_call(env, call) for call in calls))
+    results = await asyncio.gather(*(_call(tools, call) for call in calls))
     came = [result for result in results if not isinstance(result, _ToolFailedError)]
     log.tool_results += came
     if len(came) < len(results):
@@ -150,11 +151,11 @@ async def _call_tools(log: _Log, env: Environment, calls: Sequence[ToolCall]) ->
     return [result.text for result in came]
 
 
-async def _call(env: Environment, call: ToolCall) -> ToolResult | _ToolFailedError:
+async def _call(tools: Mapping[str, Tool], call: ToolCall) -> ToolResult | _ToolFailedError:
     """The result of a call, or its failure. A tool that does not exist is the policy's fault: it is told."""
-    tool = env.tools.get(call.name)
+    tool = tools.get(call.name)
     if tool is None:
-        return ToolResult(call, f'There is no tool "{call.name}". The tools are: {", ".join(env.tools) or "none"}.')
+        return ToolResult(call, f'There is no tool "{call.name}". The tools are: {", ".join(tools) or "none"}.')
     try:
         return await tool(call)
     except asyncio.CancelledError as error:

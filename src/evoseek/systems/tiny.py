@@ -20,20 +20,20 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from evoseek.corpus.world import World
-from evoseek.errors import ConfigError
-from evoseek.files import write_atomic
-from evoseek.learner.checkpoint import Part, latest_checkpoint, save_checkpoint
+from evoseek.learner.checkpoint import Checkpoint
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.muon import MuonAdamW
 from evoseek.loss.base import LossInputs
 from evoseek.loss.cross_entropy import CrossEntropyLoss
-from evoseek.policy.load import Policy, limit_threads, load_policy, save_policy
+from evoseek.policy.load import load_policy, save_policy
+from evoseek.policy.policy import Policy
 from evoseek.policy.tags import TagRenderer
 from evoseek.policy.tiny_model import tiny_config, tiny_model
 from evoseek.policy.tiny_tokenizer import END, PADDING, tiny_tokenizer
 from evoseek.search.lexical import LexicalIndex
 from evoseek.systems.demonstrations import Demonstration, Demonstrator, Mixture
+from evoseek.systems.supervised import SupervisedProgress, SupervisedRun
 from evoseek.types import Message, TrainingSample
 
 PASSAGES_SHOWN = 3
@@ -67,21 +67,12 @@ VARIANTS: Mapping[str, Mixture] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class BuildProgress:
-    """What a watcher sees after each step."""
-
-    step: int
-    steps: int
-    loss: float
-
-
 def build(
     directory: Path,
     work: Path,
     recipe: TinyRecipe,
     *,
-    progress: Callable[[BuildProgress], None] = lambda _: None,
+    progress: Callable[[SupervisedProgress], None] = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
     checkpoint_every: int = 50,
 ) -> bool:
@@ -90,28 +81,14 @@ def build(
     True when the build is finished, False when `should_stop` ended it early: the same call then goes on. Raises
     ConfigError if `work` holds a build of another recipe.
     """
-    _claim(work, recipe)
-    policy, learner, step, losses = _begin(work, recipe)
-    renderer = TagRenderer(policy.tokenizer)
-    batches = _batches(recipe, renderer, policy, first=step + 1)
-    while step < recipe.steps and not should_stop():
-        metrics = learner.update(next(batches))
-        step += 1
-        losses.append(metrics["loss"])
-        progress(BuildProgress(step, recipe.steps, metrics["loss"]))
-        if step % checkpoint_every == 0 or step == recipe.steps or should_stop():
-            save_checkpoint(
-                work,
-                step=step,
-                parts={"policy": Part(partial(save_policy, policy), learner)},
-                position={"losses": losses},
-            )
-    if step < recipe.steps:
-        return False
-    save_policy(policy, directory)
-    lines = (json.dumps({"step": number, "loss": loss}) for number, loss in enumerate(losses, start=1))
-    write_atomic(work / "losses.jsonl", "\n".join(lines) + "\n")
-    return True
+    run = SupervisedRun.begin(work, recipe.fingerprint(), partial(_load, recipe), partial(_learner, recipe))
+    batches = _batches(recipe, TagRenderer(run.policy.tokenizer), run.policy, first=run.step + 1)
+    finished = run.train(
+        batches, recipe.steps, progress=progress, should_stop=should_stop, checkpoint_every=checkpoint_every
+    )
+    if finished:
+        save_policy(run.policy, directory)
+    return finished
 
 
 def sample(demonstration: Demonstration, renderer: TagRenderer, policy: Policy) -> TrainingSample:
@@ -136,28 +113,18 @@ def world_index(world: World, directory: Path) -> LexicalIndex:
     return LexicalIndex.build(directory, world.passages())
 
 
-def _claim(work: Path, recipe: TinyRecipe) -> None:
-    work.mkdir(parents=True, exist_ok=True)
-    path = work / "recipe.json"
-    if path.exists() and path.read_text(encoding="utf-8") != recipe.fingerprint():
-        raise ConfigError(
-            f"{work} holds the build of another recipe (see {path}). Give another folder for the work, or delete it."
-        )
-    write_atomic(path, recipe.fingerprint())
+def _load(recipe: TinyRecipe, found: Checkpoint | None) -> Policy:
+    """The policy of a checkpoint, or one with random weights."""
+    if found is not None:
+        return load_policy(str(found.part_directory("policy")))
+    tokenizer = tiny_tokenizer()
+    end, padding = (tokenizer.get_vocab()[name] for name in (END, PADDING))
+    config = tiny_config(len(tokenizer), eos_token_id=end, pad_token_id=padding)
+    return Policy(tiny_model(config, recipe.seed), tokenizer, "tiny")
 
 
-def _begin(work: Path, recipe: TinyRecipe) -> tuple[Policy, Learner[LossInputs], int, list[float]]:
-    """The policy, its learner, the step reached and the losses so far: new, or from the last checkpoint."""
-    found = latest_checkpoint(work)
-    if found is None:
-        tokenizer = tiny_tokenizer()
-        end, padding = (tokenizer.get_vocab()[name] for name in (END, PADDING))
-        config = tiny_config(len(tokenizer), eos_token_id=end, pad_token_id=padding)
-        policy = Policy(tiny_model(config, recipe.seed), tokenizer, "tiny")
-    else:
-        policy = load_policy(str(found.part_directory("policy")))
-    limit_threads(policy)
-    learner = Learner(
+def _learner(recipe: TinyRecipe, policy: Policy) -> Learner[LossInputs]:
+    return Learner(
         LogprobModel(policy.model),
         loss=CrossEntropyLoss(),
         learning_rate=recipe.learning_rate,
@@ -167,11 +134,6 @@ def _begin(work: Path, recipe: TinyRecipe) -> tuple[Policy, Learner[LossInputs],
         bf16=True,
         optimizer=MuonAdamW,
     )
-    if found is None:
-        return policy, learner, 0, []
-    found.restore("policy", learner)
-    losses = found.position["losses"]
-    return policy, learner, found.step, [float(loss) for loss in losses] if isinstance(losses, list) else []
 
 
 def _batches(recipe: TinyRecipe, renderer: TagRenderer, policy: Policy, first: int) -> Iterator[list[TrainingSample]]:

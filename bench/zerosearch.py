@@ -1,0 +1,243 @@
+"""Search learnt from a simulated engine, on the generated world: what the recipe in recipes/zerosearch quotes.
+
+A simulator is made once, from a world of the pretraining split: searches of the untrained tiny policy are collected
+with a real index, labelled by truth, and the same tiny policy is tuned on them. Then a policy is trained on each seed's
+training world with it, without an index, and examined on another world with a real one: 500 questions, 1 to 4 hops in
+equal shares, answered at the training temperature; exact match, with 95 % intervals.
+
+    python bench/zerosearch.py --directory runs/zerosearch                     everything (hours)
+    python bench/zerosearch.py --only zerosearch real --seeds 0 1 2            some arms
+    python bench/zerosearch.py --table                                         what there is
+
+Results are kept (result.json in each run's folder) and not computed again, so several processes may share the work.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from time import perf_counter
+
+from rich.console import Console
+from rich.table import Table
+
+from evoseek.assemble.agent import Agent, open_index, read_questions
+from evoseek.assemble.training import training_loop
+from evoseek.commands.simulator import collect_searches, label_searches, tune_simulator
+from evoseek.commands.simulator_check import check
+from evoseek.config import Config, load_config
+from evoseek.demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
+from evoseek.errors import EvoseekError
+from evoseek.eval.evaluate import Evaluation
+from evoseek.files import write_atomic
+from evoseek.learner.checkpoint import latest_checkpoint
+from evoseek.report.metrics import read_metrics
+from evoseek.runs import RunDirectory
+from evoseek.search.lexical import LexicalIndex
+
+RECIPES = Path(__file__).parents[1] / "recipes" / "zerosearch"
+QUESTIONS = 500
+SIMULATOR_SEED = 7  # of the worlds that the simulator is made from and checked with
+TUNING_STEPS = 300
+CHECKED = 500
+EXAMINED = "reward.metric=exact_match"
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """A recipe over the tiny one, another system, and who plays the engine."""
+
+    over: str = ""
+    system: str = "zerosearch"
+    simulator: str = "tuned"
+
+
+ARMS = {
+    "zerosearch": Arm(),
+    "real engine": Arm(system="search-r1"),
+    "constant 0.5": Arm("constant_noise"),
+    "no noise": Arm("no_noise"),
+    "prompted simulator": Arm(simulator="tiny"),
+    "unmasked": Arm("unmasked"),
+    "grpo": Arm("grpo"),
+    "ppo": Arm("ppo"),
+    "real engine, grpo": Arm("grpo", system="search-r1"),
+    "real engine, ppo": Arm("ppo", system="search-r1"),
+}
+
+
+def make_simulator(directory: Path, console: Console) -> Path:
+    """The tuned simulator, made if it is not there, and checked."""
+    place = directory / "simulator"
+    source, held_out = place / "pretrain", place / "evaluation"
+    make_world(source, "pretrain", SIMULATOR_SEED, 3000, EVALUATION_HOPS, entities=1500)
+    make_world(held_out, "evaluation", SIMULATOR_SEED, 800, EVALUATION_HOPS)
+    base = [RECIPES / "tiny.toml"]
+    for world, pages in ((source, 2), (held_out, 1)):
+        if not (world / "searches.jsonl").exists():
+            paths = {"search.index": str(world / "index"), "questions.path": str(world / "questions.jsonl")}
+            agent = Agent.load(load_config(base, options=paths))
+            collect_searches(agent, world / "searches.jsonl", pages=pages, limit=None, console=console)
+    config = load_config(base, sets=("learner.learning_rate=1e-3", "learner.bf16=true", "learner.token_budget=8192"))
+    if not (labelled := source / "labelled.jsonl").exists():
+        label_searches(config, source / "searches.jsonl", labelled, world=source / "world.json", console=console)
+    tuned, work = place / "tuned", place / "work"
+    if not tuned.exists():
+        tune_simulator(config, labelled, tuned, work, steps=TUNING_STEPS, tokens_per_step=16_384, console=console)
+    for model, name in ((str(tuned), "tuned"), ("tiny", "prompted")):
+        if (output := place / f"check-{name}.json").exists():
+            continue
+        settings = load_config(base, options={"simulator.model": model})
+        try:
+            world = held_out / "world.json"
+            check(settings, held_out / "searches.jsonl", world=world, count=CHECKED, output=output, console=console)
+        except EvoseekError as error:  # a model that was never tuned may write nothing that can be read
+            console.print(f"{name}: {error}")
+    return tuned
+
+
+def make_config(directory: Path, arm: Arm, seed: int, simulator: Path) -> Config:
+    worlds = directory / f"worlds-{seed}"
+    make_world(worlds / "train", "train", seed, TRAINING_QUESTIONS, TRAINING_HOPS)
+    make_world(worlds / "evaluation", "evaluation", seed, QUESTIONS, EVALUATION_HOPS)
+    options: dict[str, object] = {
+        "questions.path": str(worlds / "train" / "questions.jsonl"),
+        "run.seed": seed,
+    }
+    recipes = [RECIPES / "tiny.toml", *([RECIPES / f"{arm.over}.toml"] if arm.over else [])]
+    if arm.system == "zerosearch":
+        options["simulator.model"] = str(simulator) if arm.simulator == "tuned" else arm.simulator
+        return load_config(recipes, options=options)
+    zerosearch = load_config(recipes, options=options)  # the same settings, with a real index
+    same = zerosearch.model_dump(include={"rollout", "learner", "algorithm", "critic", "reward", "questions"})
+    values = {f"{section}.{key}": value for section, keys in same.items() for key, value in keys.items()}
+    steps, top_k, index = zerosearch.run.steps, zerosearch.search.top_k, str(worlds / "train" / "index")
+    real = {**values, **options, "run.steps": steps, "search.top_k": top_k, "search.index": index}
+    return load_config(system=arm.system, options=real)
+
+
+class Counted:
+    """How many queries a real index was asked for."""
+
+    def __init__(self) -> None:
+        self.queries, self._find = 0, LexicalIndex.find
+
+    def __enter__(self) -> "Counted":
+        def find(index: LexicalIndex, query: str, k: int) -> list:
+            self.queries += 1
+            return self._find(index, query, k)
+
+        LexicalIndex.find = find
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        LexicalIndex.find = self._find
+
+
+def examine(config: Config, worlds: Path, checkpoint: object) -> Evaluation:
+    settings = {"reward": config.reward.model_copy(update={"metric": "exact_match"})}
+    agent = Agent.load(config.model_copy(update=settings), checkpoint=checkpoint)
+    questions = read_questions(str(worlds / "evaluation" / "questions.jsonl"), setting="evaluation.path")
+    index = open_index(str(worlds / "evaluation" / "index"), setting="evaluation.index")
+    return asyncio.run(agent.solver(index).evaluate(questions, temperature=config.rollout.temperature))
+
+
+def train(config: Config, run: RunDirectory, worlds: Path) -> dict[str, object]:
+    ended, started = "", perf_counter()
+    with run.locked(), Counted() as real:
+        loop = training_loop(config, run, notify=print)
+        try:
+            asyncio.run(loop.run())
+        except EvoseekError as error:
+            ended = str(error)
+    seconds = perf_counter() - started
+    evaluation = examine(config, worlds, latest_checkpoint(run.path))
+    rows = read_metrics(run.metrics)
+    return {
+        "em": evaluation.score.mean,
+        "interval": [evaluation.score.interval.low, evaluation.score.interval.high],
+        "by_hops": {str(hops): score.mean for hops, score in evaluation.by_hops().items()},
+        "seconds": seconds,
+        "real_queries": real.queries,
+        "simulated_queries": sum(row.get("simulator/queries") or 0 for row in rows),
+        "rows": [
+            {key: row[key] for key in ("step", "reward", "simulator/noise", "simulator/failed") if key in row}
+            for row in rows
+        ],
+        "ended": ended,
+    }
+
+
+def show(found: dict[str, dict[int, dict]], start: dict[int, float], console: Console) -> None:
+    table = Table("arm", "held-out EM", "by seed, with 95 % intervals", "1, 2, 3, 4 hops")
+    for column in ("real queries", "simulated", "failed", "seconds"):
+        table.add_column(column, justify="right")
+    for name, by_seed in found.items():
+        results = [by_seed[seed] for seed in sorted(by_seed)]
+        failed = [row["simulator/failed"] for result in results for row in result["rows"] if "simulator/failed" in row]
+        table.add_row(
+            name + " *" * any(result["ended"] for result in results),
+            f"{fmean(result['em'] for result in results):.3f}",
+            "  ".join(f"{r['em']:.3f} [{r['interval'][0]:.2f}, {r['interval'][1]:.2f}]" for r in results),
+            " ".join(f"{fmean(r['by_hops'][str(hops)] for r in results):.2f}" for hops in EVALUATION_HOPS),
+            f"{fmean(result['real_queries'] for result in results):.0f}",
+            f"{fmean(result['simulated_queries'] for result in results):.0f}",
+            f"{fmean(failed):.1%}" if failed else "-",
+            f"{fmean(result['seconds'] for result in results):.0f}",
+        )
+    console.print(table)
+    console.print("start: " + "  ".join(f"seed {seed}: {value:.3f}" for seed, value in sorted(start.items())))
+    for name, by_seed in found.items():
+        for seed, result in sorted(by_seed.items()):
+            if result["ended"]:
+                console.print(f"* {name}, seed {seed}: {result['ended']}")
+    console.print(f"n = {QUESTIONS} a seed.")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--directory", type=Path, default=Path("runs/zerosearch"))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--only", nargs="+", default=list(ARMS), metavar="ARM")
+    parser.add_argument("--table", action="store_true", help="only print what there is")
+    options = parser.parse_args()
+    console = Console(width=200)
+    chosen = {name: arm for name, arm in ARMS.items() if name in options.only}
+    if not options.table:
+        simulator = make_simulator(options.directory, console)
+        for seed in options.seeds:
+            for name, arm in chosen.items():
+                folder = options.directory / f"{name.replace(', ', '-').replace(' ', '-')}-{seed}"
+                worlds = options.directory / f"worlds-{seed}"
+                if (folder / "result.json").exists():
+                    continue
+                try:
+                    result = train(
+                        make_config(options.directory, arm, seed, simulator), RunDirectory(folder / "run"), worlds
+                    )
+                except EvoseekError as error:  # another process is at it, or it cannot begin
+                    console.print(f"{name}, seed {seed}: {error}")
+                    continue
+                write_atomic(folder / "result.json", json.dumps(result))
+                console.print(f"{name}, seed {seed}: {result['em']:.3f}, {result['seconds']:.0f} s")
+    found: dict[str, dict[int, dict]] = {}
+    start: dict[int, float] = {}
+    for name in chosen:
+        for seed in options.seeds:
+            path = options.directory / f"{name.replace(', ', '-').replace(' ', '-')}-{seed}" / "result.json"
+            if path.exists():
+                found.setdefault(name, {})[seed] = json.loads(path.read_text())
+    for seed in options.seeds:
+        if (worlds := options.directory / f"worlds-{seed}").exists():
+            start[seed] = examine(
+                load_config(RECIPES / "tiny.toml", options={"run.seed": seed}), worlds, None
+            ).score.mean
+    show(found, start, console)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    main()

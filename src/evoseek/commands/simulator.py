@@ -1,0 +1,137 @@
+"""Making a simulated search engine: collecting searches, labelling them, tuning a model on them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from rich.console import Console
+
+from evoseek.assemble.agent import Agent, open_index, read_questions
+from evoseek.assemble.chat import make_chat
+from evoseek.assemble.simulator_tuning import begin_tuning, tuning_data
+from evoseek.commands.export import check_new
+from evoseek.commands.new_file import check_new_file
+from evoseek.commands.propose import STOPPING as STOPPING_AFTER_BATCH
+from evoseek.config import Config
+from evoseek.corpus.growing_file import open_growing_file
+from evoseek.corpus.oracle import load_world
+from evoseek.errors import EvoseekError
+from evoseek.report.failures import for_example, say_left_out
+from evoseek.report.printable import say
+from evoseek.report.progress import STOPPING, CountProgress, LiveProgress
+from evoseek.runs import RunDirectory
+from evoseek.search.paging import PagingEngine
+from evoseek.systems.interrupt import stop_on_interrupt
+from evoseek.systems.search_records import SearchRecord, load_records, save_records
+from evoseek.systems.simulator_collecting import collect
+from evoseek.systems.simulator_labelling import KINDS, JudgeLabel, Label, TrueLabel, label_records
+from evoseek.systems.simulator_tuning import tune
+from evoseek.systems.supervised import SupervisedProgress
+
+
+def collect_searches(agent: Agent, out: Path, *, pages: int, limit: int | None, console: Console) -> None:
+    """Roll an agent out on its config's questions and write what its searches found, so many pages of each.
+
+    Raises ConfigError, before any work, if `out` is there or cannot be made; EvoseekError if no search came of it.
+    """
+    check_new_file(out)
+    config = agent.config
+    engine = PagingEngine(open_index(config.search.index, setting="search.index"), pages)
+    questions = read_questions(config.questions.path, setting="questions.path")[:limit]
+    solver = agent.solver(engine)
+    player = agent.player(solver.env, solver.renderer)
+    with CountProgress(console, "rollouts") as progress:
+        collection = asyncio.run(collect(questions, player, engine, progress=progress))
+    say_left_out(console, "rollouts failed and give no searches", collection.failures)
+    if not collection.records:
+        raise EvoseekError(
+            f"Nothing was collected: in {collection.rollouts} rollouts of {agent.policy.name} there was no search that "
+            "found anything. Take a policy that searches, and an index that holds what the questions are about."
+        )
+    save_records(out, collection.records)
+    by_page = Counter(record.page for record in collection.records)
+    found = ", ".join(f"{count} on page {page}" for page, count in sorted(by_page.items()))
+    say(console, f"{len(questions)} rollouts made {engine.queries} queries of the engine. Searches in {out}: {found}.")
+
+
+def label_searches(config: Config, source: Path, out: Path, *, world: Path | None, console: Console) -> bool:
+    """Label searches by the config's judge, or by truth where a world's card is given, or go on with that.
+
+    Returns False if Ctrl-C ended it. Raises EvoseekError, also if there is not one label.
+    """
+    records = load_records(source, notify=lambda text: say(console, text))
+    label, settings = _make_label(config, world, records)
+    settings = {"searches": sha256(source.read_bytes()).hexdigest(), **settings}
+    with (
+        open_growing_file(out, settings, KINDS) as file,
+        stop_on_interrupt(lambda: say(console, STOPPING_AFTER_BATCH)) as interrupted,
+        CountProgress(console, "labels") as progress,
+    ):
+        most = config.run.max_invalid
+        labelling = label_records(records, label, file, max_failed=most, should_stop=interrupted, progress=progress)
+        labelled = asyncio.run(labelling)
+    if labelled.done < len(records):
+        say(console, f"Stopped after {labelled.done} of {len(records)} searches. The same command goes on from there.")
+        return False
+    count = labelled.useful + labelled.noisy
+    if not count:
+        raise EvoseekError(f"There is no label for any of {len(records)} searches. {for_example(labelled.failures)}")
+    say_left_out(console, "searches have no label and are left out", labelled.failures)
+    say(console, f"{count} searches in {out}: {labelled.useful} useful, {labelled.noisy} noisy.")
+    return True
+
+
+def _make_label(
+    config: Config, world: Path | None, records: Sequence[SearchRecord]
+) -> tuple[Label, Mapping[str, object]]:
+    """Who labels, and which settings its labels follow from."""
+    if world is not None:
+        label = TrueLabel(load_world(world))
+        label.check(records)
+        return label, {"world": world.read_text(encoding="utf-8")}
+    chat, prompts = make_chat(config.judge, section="judge", seed=config.run.seed, device=config.policy.device)
+    deciding = {"model", "base_url", "prompts", "temperature", "max_tokens", "max_total_tokens"}
+    return JudgeLabel(chat, prompts), {"judge": config.judge.model_dump(include=deciding), "seed": config.run.seed}
+
+
+def tune_simulator(
+    config: Config, source: Path, directory: Path, work: Path, *, steps: int, tokens_per_step: int, console: Console
+) -> bool:
+    """Tune the config's policy on labelled searches, or go on with that, and write it as a plain model.
+
+    Returns False if Ctrl-C ended it. Raises EvoseekError.
+    """
+    check_new(directory)
+    records = load_records(source, notify=lambda text: say(console, text))
+    with (
+        RunDirectory(work).locked(),
+        stop_on_interrupt(lambda: say(console, STOPPING)) as interrupted,
+        LiveProgress(console, "step") as bar,
+    ):
+        run = begin_tuning(config, source, work, steps=steps, tokens_per_step=tokens_per_step)
+        data = tuning_data(config, run.policy, records)
+        for problem, count in data.left_out.items():
+            say(console, f"Left out: {count} searches {problem}.")
+        say(
+            console, f"Tuning on {len(data.useful)} useful and {len(data.noisy)} noisy searches, after step {run.step}."
+        )
+
+        def watch(progress: SupervisedProgress) -> None:
+            bar.show(progress.step, progress.steps, f"loss {progress.loss:.4f}")
+
+        finished = tune(
+            run,
+            data,
+            directory,
+            seed=config.run.seed,
+            steps=steps,
+            tokens_per_step=tokens_per_step,
+            progress=watch,
+            should_stop=interrupted,
+        )
+    say(console, f"Written to {directory}." if finished else "Stopped. The same command goes on from there.")
+    return finished

@@ -1,0 +1,147 @@
+"""Checking a simulated search engine: does it obey, how does it read, and what does a policy make of it?"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter
+from rich.console import Console
+
+from evoseek.assemble.agent import Agent, evaluation_temperature, open_index, read_questions
+from evoseek.assemble.simulation import simulated_engine
+from evoseek.commands.new_file import check_new_file
+from evoseek.config import Config
+from evoseek.corpus.oracle import load_world
+from evoseek.errors import EvoseekError
+from evoseek.eval.evaluate import Evaluation, Score
+from evoseek.eval.simulator_check import SimulatorCheck, check_simulator
+from evoseek.eval.simulator_truth import GoldenTruth, WorldTruth
+from evoseek.files import write_atomic
+from evoseek.protocols import QuestionEngine, SearchEngine
+from evoseek.report.failures import for_example, say_left_out
+from evoseek.report.printable import say
+from evoseek.report.progress import CountProgress
+from evoseek.report.simulator import obedience_table, style_table
+from evoseek.report.tables import evaluation_table
+from evoseek.reward.functions import AnswerReward
+from evoseek.search.simulated import SimulatedEngine
+from evoseek.systems.search_records import load_records
+from evoseek.types import Invalid, Question
+
+
+def check(
+    config: Config,
+    source: Path,
+    *,
+    world: Path | None,
+    count: int,
+    output: Path | None,
+    with_policy: bool = False,
+    console: Console,
+) -> None:
+    """Check the config's simulator on held-out searches, and with `with_policy` what the config's policy scores on it;
+    print what came out, and write it as JSON if asked to.
+
+    Raises ConfigError, before any work, if `output` is there or cannot be made; EvoseekError if not one reply could be
+    read.
+    """
+    if output is not None:
+        check_new_file(output)
+    engine = simulated_engine(config)
+    trial = Trial.load(config, engine) if with_policy else None
+    checked = _check(engine, config, source, world, count, console)
+    found = {**_settings(config, engine, source), **_plain(SimulatorCheck, checked)}
+    _write(output, found)
+    if trial is not None:
+        _write(output, {**found, "policy": trial.run(console)})
+
+
+def _check(
+    engine: SimulatedEngine, config: Config, source: Path, world: Path | None, count: int, console: Console
+) -> SimulatorCheck:
+    records = load_records(source, notify=lambda text: say(console, text))
+    truth = GoldenTruth() if world is None else WorldTruth(load_world(world))
+    with CountProgress(console, "replies") as progress:
+        checked = asyncio.run(
+            check_simulator(
+                engine.chat,
+                engine.prompt,
+                records,
+                truth,
+                count=count,
+                documents=config.search.top_k,
+                max_words=engine.max_words,
+                seed=engine.seed,
+                progress=progress,
+            )
+        )
+    if all(score.mean == 0 for score in checked.readable.values()):
+        raise EvoseekError(f"Not one reply of {engine.chat.name} could be read. {for_example(checked.problems)}")
+    if checked.unasked:
+        say(console, f"{checked.unasked} queries were left out: nothing can be said of their answers.")
+    console.print(obedience_table(checked))
+    console.print(style_table(checked))
+    say_left_out(console, "replies could not be read", checked.problems)
+    return checked
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A policy, questions, and the engines that it is to answer them with: the simulator, without noise, and a real
+    one if there is one."""
+
+    agent: Agent
+    questions: list[Question]
+    engines: Mapping[str, SearchEngine | QuestionEngine]
+
+    @classmethod
+    def load(cls, config: Config, simulator: SimulatedEngine) -> Trial:
+        """The config's policy, evaluation questions and evaluation index. Raises EvoseekError."""
+        evaluation, engines = config.evaluation, dict[str, SearchEngine | QuestionEngine](simulator=simulator)
+        questions = read_questions(evaluation.path, setting="--questions")[: evaluation.limit]
+        if evaluation.index:
+            engines["index"] = open_index(evaluation.index, setting="--index")
+        return cls(Agent.load(config), questions, engines)
+
+    def run(self, console: Console) -> Mapping[str, object]:
+        """Answer the questions with each engine, under the same luck; print the exact match and return it."""
+        reward, temperature = AnswerReward("exact_match"), evaluation_temperature(self.agent.config)
+        evaluations: dict[str, Evaluation] = {}
+        for name, engine in self.engines.items():
+            solver = self.agent.solver(engine)
+            done = asyncio.run(solver.evaluate(self.questions, temperature=temperature, reward=reward))
+            say_left_out(console, f"rollouts with the {name} failed", _failures(done))
+            evaluations[name] = done
+        console.print(evaluation_table(f"Exact match of {self.agent.policy.name}, 95 % intervals", evaluations))
+        scores = {name: _plain(Score, evaluation.score) for name, evaluation in evaluations.items()}
+        return {"model": self.agent.policy.name, "temperature": temperature, "exact_match": scores}
+
+
+def _failures(evaluation: Evaluation) -> list[str]:
+    outcomes = [result.outcome for result in evaluation.results]
+    return [outcome.detail or str(outcome.reason) for outcome in outcomes if isinstance(outcome, Invalid)]
+
+
+def _settings(config: Config, engine: SimulatedEngine, source: Path) -> dict[str, object]:
+    return {
+        "simulator": engine.chat.name,
+        "searches": str(source),
+        "documents": config.search.top_k,
+        "max_words": engine.max_words,
+        "temperature": config.simulator.temperature,
+        "seed": engine.seed,
+    }
+
+
+def _plain(kind: type, measured: object) -> dict[str, object]:
+    """A record as values for JSON, nan as null."""
+    return json.loads(TypeAdapter(kind).dump_json(measured))
+
+
+def _write(output: Path | None, found: Mapping[str, object]) -> None:
+    if output is not None:
+        write_atomic(output, json.dumps(found, indent=1) + "\n")

@@ -1,0 +1,28 @@
+"""How a simulated search engine is asked, and what it should reply."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evoseek.env.prompts import PromptSet
+from evoseek.types import Message
+
+
+class SimulatorPrompts:
+    """A `SimulatorPrompt` from the files simulator_useful.jinja and simulator_noisy.jinja of a prompt set."""
+
+    def __init__(self, prompts: PromptSet) -> None:
+        self._useful, self._noisy = prompts["simulator_useful"], prompts["simulator_noisy"]
+
+    def __call__(
+        self, *, question: str, answers: Sequence[str], query: str, useful: bool, documents: int, max_words: int
+    ) -> list[Message]:
+        """One user message."""
+        template = self._useful if useful else self._noisy
+        values = {"question": question, "answers": tuple(answers), "query": query}
+        return [Message("user", template.marked(**values, documents=documents, max_words=max_words))]
+
+
+def simulator_reply(texts: Sequence[str]) -> str:
+    """The reply that these documents are read from, each in one line (see `search.simulated.parse_documents`)."""
+    return "\n".join(f"Document {number}: {' '.join(text.split())}" for number, text in enumerate(texts, start=1))

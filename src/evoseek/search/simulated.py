@@ -1,0 +1,131 @@
+"""A language model that plays the search engine (ZeroSearch, arXiv 2505.04588, section 3).
+
+It is told the question, its golden answer, the query, and whether the documents are to be useful or noisy, and writes
+them. What it is told reaches the solver in no other way than through these documents.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from evoseek.errors import ReplyError, ToolError
+from evoseek.protocols import Chat, SearchEngine
+from evoseek.types import Message, Passage, Question
+
+_MARKER = re.compile(r"(?<!\S)[-*_#> ]*document\s+(\d+)[*_]*\s*:[*_]*", re.IGNORECASE)
+_MARKER_OF_LINE = re.compile(r"^[-*_#> \t]*document\s+(\d+)[*_]*\s*:[*_]*", re.IGNORECASE | re.MULTILINE)
+_DRESS = re.compile(r"\A\s*<think>.*?</think>|^```\w*[ \t]*$", re.DOTALL | re.MULTILINE)
+_CHARACTERS = 12  # of a word with its space, at most, on average
+
+
+class SimulatorPrompt(Protocol):
+    """How a simulator is asked for documents."""
+
+    def __call__(
+        self, *, question: str, answers: Sequence[str], query: str, useful: bool, documents: int, max_words: int
+    ) -> list[Message]:
+        """The messages."""
+        ...
+
+
+@dataclass(slots=True)
+class SimulatedEngine:
+    """A `QuestionEngine`: `for_question` binds it to a rollout, so that no rollout is given another one's documents.
+
+    `noise` is the probability that a query's documents are noisy; it may be changed between rollouts. A query's own
+    draw follows from `seed`, the rollout's id and the number of the query in it. A reply that is cut or cannot
+    be read is asked for once more. `counts` has `queries`, `noisy`, `repeated` (second replies) and `failed`.
+    """
+
+    chat: Chat
+    prompt: SimulatorPrompt
+    max_words: int
+    seed: int
+    noise: float = 0.0
+    counts: Counter[str] = field(default_factory=Counter[str])
+
+    def for_question(self, question: Question, trajectory_id: str) -> SearchEngine:
+        """The engine of one rollout."""
+        return _BoundEngine(self, question, trajectory_id)
+
+
+@dataclass(slots=True)
+class _BoundEngine:
+    """Queries are numbered as they come: a rollout's calls of one turn are begun in their order."""
+
+    engine: SimulatedEngine
+    question: Question
+    trajectory_id: str
+    asked: int = 0
+
+    @property
+    def is_local(self) -> bool:
+        return self.engine.chat.is_local
+
+    async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        first, self.asked = self.asked, self.asked + len(queries)
+        simulations = (self._simulate(query, first + i, k) for i, query in enumerate(queries))
+        results = await asyncio.gather(*simulations, return_exceptions=True)  # none is left behind when one fails
+        if failed := next((result for result in results if isinstance(result, BaseException)), None):
+            raise failed
+        return [result for result in results if not isinstance(result, BaseException)]
+
+    async def _simulate(self, query: str, number: int, k: int) -> list[Passage]:
+        engine, key = self.engine, f"{self.trajectory_id}/search-{number}"
+        noisy = random.Random(f"{engine.seed}/noise/{key}").random() < engine.noise
+        messages = engine.prompt(
+            question=self.question.text,
+            answers=self.question.golden_answers,
+            query=query,
+            useful=not noisy,
+            documents=k,
+            max_words=engine.max_words,
+        )
+        engine.counts.update(queries=1, noisy=noisy)
+        try:
+            texts = await self._documents(messages, key, k)
+        except ToolError:
+            engine.counts["failed"] += 1
+            raise
+        return [Passage(f"{key}/{i}", key, "", text) for i, text in enumerate(texts, start=1)]
+
+    async def _documents(self, messages: list[Message], key: str, k: int) -> list[str]:
+        engine = self.engine
+        try:
+            return parse_documents(await engine.chat.chat(messages, key=key), k, engine.max_words)
+        except ReplyError:
+            engine.counts["repeated"] += 1
+        return parse_documents(await engine.chat.chat(messages, key=f"{key}/again"), k, engine.max_words)
+
+
+def parse_documents(reply: str, count: int, max_words: int) -> list[str]:
+    """The documents of a reply: `Document 1: ...`, `Document 2: ...`, to `count`, a line each (or all in one), each of
+    1 to `max_words` words.
+
+    Emphasis, a list's or a heading's marks around "Document 1", a fence around all, and a block of thought before it
+    are passed over. Raises ReplyError for any other reply: fewer documents or more, another order, words before,
+    between or after them, an empty one, one that is too long.
+    """
+    text = _DRESS.sub("", reply).strip()
+    before, *rest = (_MARKER_OF_LINE if "\n" in text else _MARKER).split(text)
+    numbers, texts = rest[::2], [piece.strip() for piece in rest[1::2]]
+    in_order = not before.strip() and numbers == [str(number) for number in range(1, count + 1)]
+    if not in_order or not all(_is_document(piece, max_words) for piece in texts):
+        shown = reply if len(reply) <= 200 else f"{reply[:200]}..."
+        raise ReplyError(
+            f"The simulated engine replied {shown!r}. Expected the documents 1 to {count} (search.top_k), each in a "
+            f'line after "Document 1:" and so on, of 1 to {max_words} words, and nothing else. Tune the simulator (evoseek '
+            "simulator tune) for that many documents, take a larger model, or raise simulator.max_words."
+        )
+    return texts
+
+
+def _is_document(text: str, max_words: int) -> bool:
+    """A line of words: not none, not too many, nor too many characters where no spaces part the words."""
+    return 0 < len(text.split()) <= max_words and len(text) <= _CHARACTERS * max_words and "\n" not in text

@@ -1,0 +1,93 @@
+"""Settings of the simulator, the noise and the judge reach what they are for."""
+
+import asyncio
+
+import pytest
+
+from evoseek.assemble.algorithm import check_settings
+from evoseek.assemble.chat import make_chat
+from evoseek.assemble.reward import judge_notice, make_reward
+from evoseek.assemble.simulation import noise_of_step, simulated_engine
+from evoseek.config import load_config, may_differ_on_resume
+from evoseek.errors import ConfigError, ToolError
+from evoseek.policy.chat import SamplerChat
+from evoseek.policy.chat_endpoint import EndpointChat
+from evoseek.reward.functions import AnswerReward
+from evoseek.reward.judge import Judge
+from evoseek.types import Question
+
+ENDPOINT = {"simulator.model": "big", "simulator.base_url": "http://127.0.0.1:9/v1"}
+
+
+def zerosearch(**settings):
+    options = {name.replace("__", "."): value for name, value in settings.items()}
+    return load_config(system="zerosearch", options=options)
+
+
+def test_the_noise_of_a_step_is_the_settings():
+    config = zerosearch(run__steps=10, zerosearch__noise_start=0.2, zerosearch__noise_end=0.6, zerosearch__noise_base=9)
+    noise = noise_of_step(config)
+    assert noise(5) == pytest.approx(0.2 + (9**0.5 - 1) / 8 * 0.4)
+    assert [noise(0), noise(10), noise(11)] == [0.2, 0.6, 0.6]
+
+
+def test_a_model_in_here_or_behind_an_endpoint(monkeypatch):
+    inside, prompts = make_chat(zerosearch(simulator__model="tiny").simulator, section="simulator", seed=0)
+    assert isinstance(inside, SamplerChat)
+    assert prompts.directory.name == "tiny"
+    outside, prompts = make_chat(load_config(system="zerosearch", options=ENDPOINT).simulator, section="x", seed=0)
+    assert isinstance(outside, EndpointChat)
+    assert prompts.directory.name == "default"
+
+
+@pytest.mark.parametrize("section", ["simulator", "judge"])
+def test_a_missing_model_and_a_missing_key_are_named(section, monkeypatch):
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    settings = getattr(zerosearch(), section)
+    with pytest.raises(ConfigError, match=rf"set {section}\.model to"):
+        make_chat(settings, section=section, seed=0)
+    keyed = settings.model_copy(update={"model": "m", "base_url": "http://127.0.0.1:9", "api_key_env": "NO_SUCH_KEY"})
+    with pytest.raises(ConfigError, match=rf"{section}\.api_key_env is NO_SUCH_KEY"):
+        make_chat(keyed, section=section, seed=0)
+
+
+def test_an_engine_has_the_simulator_s_settings_and_no_noise_of_its_own():
+    engine = simulated_engine(zerosearch(simulator__model="tiny", simulator__max_words=7, run__seed=3))
+    assert (engine.max_words, engine.seed, engine.noise) == (7, 3, 0.0)
+
+
+def test_only_zerosearch_has_a_simulator():
+    for key, value in {"simulator.model": "tiny", "zerosearch.noise_end": 0.5}.items():
+        with pytest.raises(ConfigError, match=f"{key} is set, but search-r1 searches a real index"):
+            check_settings(load_config(options={key: value}))
+    check_settings(zerosearch(simulator__model="tiny", zerosearch__noise_end=0.5))
+    with pytest.raises(ConfigError, match="zerosearch trains on all groups"):
+        check_settings(zerosearch(algorithm__filter_limit=2))
+
+
+def test_a_run_whose_noise_depends_on_its_steps_keeps_them():
+    assert "run.steps" not in may_differ_on_resume(zerosearch())
+    assert "run.steps" in may_differ_on_resume(load_config())
+
+
+def test_the_reward_is_a_metric_or_the_judge():
+    assert isinstance(make_reward(load_config()), AnswerReward)
+    judged = {"reward.metric": "judge", "judge.model": "qwen3-8b", "judge.base_url": "http://127.0.0.1:9"}
+    assert isinstance(make_reward(load_config(options=judged)), Judge)
+    with pytest.raises(ConfigError, match=r"set judge\.model"):
+        make_reward(load_config(options={"reward.metric": "judge"}))
+
+
+def test_a_relative_as_judge_is_warned_of():
+    judged = {"reward.metric": "judge", "judge.model": "qwen3-8b", "policy.model": "Qwen/Qwen2.5-3B-Instruct"}
+    assert "same family" in judge_notice(load_config(options=judged))
+    assert judge_notice(load_config(options={**judged, "judge.model": "llama-3.1-8b"})) is None
+    assert judge_notice(load_config(options={**judged, "reward.metric": "f1"})) is None
+
+
+def test_the_tiny_policy_was_never_told_how_to_simulate():
+    """It never ends its turn: a reply that is cut is a failure, and no document."""
+    config = zerosearch(simulator__model="tiny", simulator__max_tokens=8)
+    bound = simulated_engine(config).for_question(Question("q", "what ?", ("x",)), "t")
+    with pytest.raises(ToolError):
+        asyncio.run(bound.search(["koto's employer"], 1))

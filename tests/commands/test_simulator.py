@@ -1,0 +1,182 @@
+"""`evoseek simulator`: the whole way with the tiny policy, in small; and what is said when a step cannot be made."""
+
+import json
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from evoseek.cli import main
+from evoseek.commands import simulator, simulator_check
+from evoseek.corpus.oracle import save_world_card
+from evoseek.corpus.questions import load_questions, save_questions
+from evoseek.corpus.world import World
+from evoseek.env.prompts import load_prompts
+from evoseek.env.simulator import SimulatorPrompts, simulator_reply
+from evoseek.policy.encoding import plain
+from evoseek.policy.load import load_policy
+from evoseek.policy.policy import has_adapters
+from evoseek.policy.scripted import ScriptedChat
+from evoseek.search.lexical import LexicalIndex
+from evoseek.search.simulated import SimulatedEngine
+from evoseek.systems import simulator_labelling
+from evoseek.systems.search_records import load_records
+
+WORLD = World.generate(1, 200, "train")
+TOP_3 = ("--set", "search.top_k=3")
+
+
+@pytest.fixture
+def cli(capsys, monkeypatch):
+    """Run the command line in this process: (exit status, stdout, stderr with single spaces)."""
+
+    def run(*words):
+        monkeypatch.setattr("sys.argv", ["evoseek", "simulator", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capsys.readouterr()
+        return int(ended.value.code or 0), captured.out, " ".join(captured.err.split())
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A world's index, card and questions."""
+    path = tmp_path_factory.mktemp("world")
+    LexicalIndex.build(path / "index", WORLD.passages())
+    save_world_card(path / "world.json", WORLD)
+    save_questions(path / "questions.jsonl", WORLD.questions(8, seed=0))
+    return path
+
+
+def collect(cli, folder: Path, out: Path, *more):
+    source = ("--index", folder / "index", "--questions", folder / "questions.jsonl", "--model", "tiny")
+    return cli("collect", out, *source, *TOP_3, *more)
+
+
+def test_the_whole_way(cli, folder, tmp_path):
+    searches, labelled = tmp_path / "searches.jsonl", tmp_path / "labelled.jsonl"
+    status, out, _ = collect(cli, folder, searches, "--pages", "2", "--limit", "6")
+    assert status == 0
+    assert "6 rollouts made" in out
+    records = load_records(searches)
+    assert {record.page for record in records} == {1, 2}
+    assert len({record.question.id for record in records}) == 6
+    assert all(len(record.passages) == 3 for record in records)
+
+    status, out, _ = cli("label", searches, labelled, "--world", folder / "world.json")
+    assert status == 0
+    useful = [record for record in load_records(labelled) if record.useful]
+    assert f"{len(useful)} useful" in out
+    assert 0 < len(useful) < len(records)
+
+    tuning = ("--model", "tiny", "--steps", "2", "--tokens-per-step", "300", "--work", tmp_path / "work", *TOP_3)
+    status, out, _ = cli("tune", labelled, tmp_path / "made", *tuning, "--set", "lora.rank=2")
+    assert status == 0
+    assert f"Tuning on {len(useful)} useful and {len(records) - len(useful)} noisy searches, after step 0." in out
+    made = load_policy(str(tmp_path / "made"))
+    assert not has_adapters(made.model)
+    assert made.model.config.evoseek_prompts == "tiny"
+
+    status, _, err = cli("tune", labelled, tmp_path / "made", *tuning)
+    assert (status, "is there already" in err) == (2, True)
+    status, _, err = cli("tune", labelled, tmp_path / "other", *tuning)
+    assert (status, "another recipe" in err) == (2, True)
+
+    short = ("--model", tmp_path / "made", "--count", "2", "--set", "simulator.max_tokens=4", *TOP_3)
+    status, _, err = cli("check", searches, "--world", folder / "world.json", *short)
+    assert (status, "Not one reply of" in err) == (2, True)
+
+
+def test_labelling_is_gone_on_with_and_nothing_is_overwritten(cli, folder, tmp_path, monkeypatch):
+    searches, labelled, world = tmp_path / "s.jsonl", tmp_path / "new" / "l.jsonl", folder / "world.json"
+    collect(cli, folder, searches)
+    whole = searches.read_bytes()
+    status, _, err = cli("label", searches, searches, "--world", world)
+    assert (status, "is there already" in err) == (2, True)
+    assert searches.read_bytes() == whole
+    status, _, err = collect(cli, folder, searches)
+    assert (status, "is there already" in err) == (2, True)
+
+    monkeypatch.setattr(simulator_labelling, "BATCH", 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(simulator, "stop_on_interrupt", lambda say: stop_after(1))
+        status, out, _ = cli("label", searches, labelled, "--world", world)
+    assert (status, "Stopped after 3 of" in out) == (130, True)
+    assert len(load_records(labelled)) == 3
+    status, _, _ = cli("label", searches, labelled, "--world", world)
+    assert status == 0
+    assert [record.query for record in load_records(labelled)] == [record.query for record in load_records(searches)]
+
+    status, _, err = cli("label", searches, labelled, "--set", "judge.model=tiny")
+    assert (status, "begun with other settings" in err) == (2, True)
+
+
+@contextmanager
+def stop_after(batches):
+    left = iter(range(batches))
+    yield lambda: next(left, None) is None
+
+
+def test_a_check_is_printed_and_written(cli, folder, tmp_path, monkeypatch):
+    """With a policy that is evaluated on a simulator that knows the golden answers, and on the index."""
+    searches, questions = tmp_path / "searches.jsonl", folder / "questions.jsonl"
+    collect(cli, folder, searches)
+    golden = {question.text: question.golden_answers[0] for question in load_questions(questions)}
+
+    def reply(messages, key):
+        said = plain(messages[0].content)
+        answer = next(answer for text, answer in golden.items() if text in said)
+        return simulator_reply([answer if "noisy" not in key else "nothing", "two", "three"])
+
+    chat = ScriptedChat(reply, name="the-simulator")
+    engine = SimulatedEngine(chat, SimulatorPrompts(load_prompts("default")), max_words=100, seed=0)
+    monkeypatch.setattr(simulator_check, "simulated_engine", lambda config: engine)
+    output = tmp_path / "check.json"
+    policy = ("--policy", "tiny", "--questions", questions, "--index", folder / "index")
+    more = ("--set", "evaluation.limit=4", "--count", "5", "--output", output)
+    status, out, _ = cli("check", searches, *policy, *more, *TOP_3)
+    assert status == 0
+    assert "golden answer" in out
+    assert "Exact match of tiny" in out
+    found = json.loads(output.read_text())
+    assert (found["simulator"], found["documents"]) == ("the-simulator", 3)
+    assert found["stating"]["useful"]["golden answer"]["mean"] == 1.0
+    assert found["stating"]["noisy"]["golden answer"] == {
+        "mean": 0.0,
+        "interval": {"low": 0.0, "high": pytest.approx(0.4345, abs=1e-3)},  # Wilson, 0 of 5
+        "n": 5,
+        "n_invalid": 0,
+    }
+    assert found["style"]["useful"]["documents"] == 3.0
+    assert {name: (score["n"], score["n_invalid"]) for name, score in found["policy"]["exact_match"].items()} == {
+        "simulator": (4, 0),
+        "index": (4, 0),
+    }
+    asked = [asked.key for asked in chat.asked if asked.key.startswith("evaluation/")]
+    assert engine.counts["queries"] == len(asked) > 0
+    status, _, err = cli("check", searches, *policy, *more, *TOP_3)
+    assert (status, "is there already" in err) == (2, True)
+
+
+def test_mistakes_are_told(cli, folder, tmp_path):
+    collect(cli, folder, tmp_path / "s.jsonl", "--limit", "2")
+    save_world_card(tmp_path / "other.json", World.generate(2, 200, "evaluation"))
+    (tmp_path / "file").touch()
+    for words, said in (
+        (("label", tmp_path / "s.jsonl", tmp_path / "l.jsonl"), "set judge.model"),
+        (("label", tmp_path / "s.jsonl", tmp_path / "l.jsonl", "--world", tmp_path / "other.json"), "Not one question"),
+        (("label", tmp_path / "s.jsonl", tmp_path / "l.jsonl", "--world", "w.json", "--model", "tiny"), "Give one."),
+        (("tune", tmp_path / "s.jsonl", tmp_path / "made", "--work", tmp_path / "w", *TOP_3), "has no label"),
+        (("check", tmp_path / "s.jsonl"), "set simulator.model"),
+        (("check", tmp_path / "s.jsonl", "--output", tmp_path / "file" / "x.json"), "cannot be made"),
+        (("check", tmp_path / "s.jsonl", "--questions", folder / "questions.jsonl"), "Name one: --policy"),
+        (("check", tmp_path / "s.jsonl", "--model", "tiny", "--policy", "tiny"), "set --questions"),
+        (("label", folder / "questions.jsonl", tmp_path / "l.jsonl", "--world", folder / "world.json"), "jsonl:1:"),
+        (("collect", tmp_path / "c.jsonl", "--model", "tiny"), "No index was given"),
+    ):
+        status, _, err = cli(*words)
+        assert (status, said in err) == (2, True), err
+        assert "bug" not in err
+    assert not (tmp_path / "l.jsonl").exists()

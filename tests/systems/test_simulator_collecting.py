@@ -1,0 +1,77 @@
+"""Searches of rollouts: each query and page once, none of a rollout that failed, none that found nothing."""
+
+import asyncio
+
+from evoseek.env.prompts import load_prompts
+from evoseek.env.solver import SolverEnv
+from evoseek.env.tools import SearchTool
+from evoseek.errors import ToolError
+from evoseek.policy.scripted import ScriptedSampler
+from evoseek.policy.tags import TagRenderer
+from evoseek.policy.tiny_tokenizer import tiny_tokenizer
+from evoseek.rollout.limits import Limits
+from evoseek.rollout.player import Player
+from evoseek.search.paging import PagingEngine
+from evoseek.systems.simulator_collecting import collect
+from evoseek.types import Passage, Question
+
+TOKENIZER = tiny_tokenizer()
+PROMPTS = load_prompts("tiny")
+
+
+class Engine:
+    """Finds up to four passages of any query but "nothing"; fails for "error"."""
+
+    is_local = True
+
+    async def search(self, queries, k):
+        if "error" in queries:
+            raise ToolError("the engine is down")
+        found = [Passage(f"{i}", f"{i}", "", f"{queries[0]} {i}") for i in range(min(k, 4))]
+        return [[] if query == "nothing" else found for query in queries]
+
+
+def collected(scripts, *, pages=1, k=2, progress=lambda done, of: None):
+    texts = {f"collect/{name}": turns for name, turns in scripts.items()}
+    engine = PagingEngine(Engine(), pages)
+    env = SolverEnv([SearchTool(engine, k, template=PROMPTS["observation"])], PROMPTS)
+    player = Player(env, TagRenderer(TOKENIZER), ScriptedSampler(texts, TOKENIZER), Limits(), 1.0, 0)
+    questions = [Question(name, f"{name} ?", ("meri",)) for name in scripts]
+    return asyncio.run(collect(questions, player, engine, progress=progress)), engine
+
+
+def search(query):
+    return f"<search> {query} </search>"
+
+
+ANSWER = "<answer> meri </answer>"
+
+
+def test_every_query_and_page_once():
+    scripts = {
+        "a": [search("year"), search("film"), search("year"), ANSWER],
+        "b": [search("year"), ANSWER],
+        "c": [search("nothing"), search(""), ANSWER],
+    }
+    collection, engine = collected(scripts, pages=3)
+    found = [(r.question.id, r.query, r.page, [p.id for p in r.passages], r.trajectory) for r in collection.records]
+    assert found == [
+        ("a", "year", 1, ["0", "1"], "collect/a"),
+        ("a", "year", 2, ["2", "3"], "collect/a"),
+        ("a", "film", 1, ["0", "1"], "collect/a"),
+        ("a", "film", 2, ["2", "3"], "collect/a"),
+        ("b", "year", 1, ["0", "1"], "collect/b"),
+        ("b", "year", 2, ["2", "3"], "collect/b"),
+    ]
+    assert {record.useful for record in collection.records} == {None}
+    assert (collection.rollouts, collection.failures, engine.queries) == (3, (), 5)
+
+
+def test_a_rollout_that_failed_gives_nothing_and_is_counted():
+    told = []
+    scripts = {"a": [search("year"), search("error")], "b": [search("film"), ANSWER]}
+    collection, _ = collected(scripts, progress=lambda done, of: told.append((done, of)))
+    assert [record.question.id for record in collection.records] == ["b"]
+    assert collection.rollouts == 1
+    assert "the engine is down" in collection.failures[0]
+    assert told == [(1, 2), (2, 2)]
