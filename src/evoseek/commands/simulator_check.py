@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import TypeAdapter
 from rich.console import Console
@@ -31,6 +32,8 @@ from evoseek.reward.functions import AnswerReward
 from evoseek.search.simulated import SimulatedEngine
 from evoseek.systems.search_records import load_records
 from evoseek.types import Invalid, Question
+
+Measured = TypeVar("Measured")
 
 
 def check(
@@ -137,7 +140,7 @@ def _settings(config: Config, engine: SimulatedEngine, source: Path) -> dict[str
     }
 
 
-def _plain(kind: type, measured: object) -> dict[str, object]:
+def _plain(kind: type[Measured], measured: Measured) -> dict[str, object]:
     """A record as values for JSON, nan as null."""
     return json.loads(TypeAdapter(kind).dump_json(measured))
 

@@ -120,8 +120,8 @@ def parse_documents(reply: str, count: int, max_words: int) -> list[str]:
         shown = reply if len(reply) <= 200 else f"{reply[:200]}..."
         raise ReplyError(
             f"The simulated engine replied {shown!r}. Expected the documents 1 to {count} (search.top_k), each in a "
-            f'line after "Document 1:" and so on, of 1 to {max_words} words, and nothing else. Tune the simulator (evoseek '
-            "simulator tune) for that many documents, take a larger model, or raise simulator.max_words."
+            f'line after "Document 1:" and so on, of 1 to {max_words} words, and nothing else. Tune the simulator '
+            "(evoseek simulator tune) for that many documents, take a larger model, or raise simulator.max_words."
         )
     return texts
 
