@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.corpus.answers import KINDS, MAX_LINE_BYTES, Answer, load_answers, mine_answers, normal_form, save_answers
+from evoseek.corpus.answers import KINDS, Answer, load_answers, mine_answers, normal_form, save_answers
+from evoseek.corpus.rows import MAX_LINE_BYTES
 from evoseek.corpus.world import World
 from evoseek.errors import DataError
 from evoseek.types import Passage
@@ -161,14 +162,14 @@ def test_a_file_needs_answers_alone_and_the_first_of_equal_ones_stays(tmp_path):
     ("row", "phrase"),
     [
         ("{", "Expecting property name"),
-        ("3", "no usable answer, but None"),
-        ({"text": "Meri"}, "no usable answer, but None"),
+        ("3", "Expected a JSON object, got int"),
+        ({"text": "Meri"}, 'Expected a line such as {"answer": "Lake Geneva"}'),
         ({"answer": 1990}, "no usable answer, but 1990"),
         ({"answer": " The ... "}, "no usable answer"),
         ({"answer": "Meri", "kind": 3}, "`kind` is 3"),
         ({"answer": "Meri", "count": -1}, "`count` is -1"),
         ({"answer": "Meri", "count": True}, "`count` is True"),
-        ('{"answer": ' + "[" * 100_000, "recursion"),
+        ('{"answer": ' + "[" * 100_000, "nested too deeply"),
         ('{"answer": "' + "x" * MAX_LINE_BYTES + '"}', "longer than"),
     ],
 )
@@ -178,7 +179,6 @@ def test_a_bad_line_is_named(tmp_path, row, phrase):
         load_answers(path)
     assert str(caught.value).startswith(f"{path}:2: ")
     assert phrase in str(caught.value)
-    assert '{"answer": "Lake Geneva"}' in str(caught.value)
 
 
 def test_a_file_that_is_missing_empty_or_not_utf8_is_refused(tmp_path):
@@ -187,5 +187,5 @@ def test_a_file_that_is_missing_empty_or_not_utf8_is_refused(tmp_path):
     with pytest.raises(DataError, match="holds no answer"):
         load_answers(write(tmp_path / "empty.jsonl", "", " "))
     (tmp_path / "latin.jsonl").write_bytes('{"answer": "Müller"}'.encode("latin-1"))
-    with pytest.raises(DataError, match=r"latin\.jsonl:1: .*utf-8"):
+    with pytest.raises(DataError, match=r"latin\.jsonl:1: .*UTF-8"):
         load_answers(tmp_path / "latin.jsonl")

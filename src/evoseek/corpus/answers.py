@@ -12,11 +12,10 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import Literal, get_args
 
-from evoseek.corpus.decoding import check_regular
-from evoseek.corpus.jsonl import bounded_lines
 from evoseek.corpus.mentions import TitleFinder, names, numbers, phrases, split_dates, title_key
+from evoseek.corpus.rows import read_rows
 from evoseek.corpus.stop_words import STOP_WORDS
 from evoseek.errors import DataError
 from evoseek.files import write_atomic
@@ -27,7 +26,6 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 MAX_WORDS, MAX_CHARACTERS = 5, 80
 MIN_REPEATS = 2  # passages that a phrase occurs in
-MAX_LINE_BYTES = 2**20
 _ARTICLES = frozenset({"a", "an", "the"})
 _DISAMBIGUATION = re.compile(r"\s*\([^()]*\)\s*$")  # Mercury (planet)
 
@@ -91,23 +89,8 @@ def load_answers(path: Path) -> list[Answer]:
     Raises DataError, naming file and line, if the file cannot be read, holds no answer, or a line cannot be used.
     """
     answers: dict[str, Answer] = {}
-    for number, line in _lines(path):
-        try:
-            if line is None:
-                raise DataError(f"The line is longer than {MAX_LINE_BYTES:,} bytes.")
-            if line.strip():
-                answer = _answer(json.loads(line))
-                answers.setdefault(normal_form(answer.text), answer)
-        except (DataError, ValueError, RecursionError) as error:
-            raise DataError(
-                f"{path}:{number}: {error} Every line of an answer file is a JSON object in UTF-8 such as "
-                '{"answer": "Lake Geneva"}, with "kind" (a text) and "count" (an integer) if they are known.'
-            ) from error
-    if not answers:
-        raise DataError(
-            f"The answer file {path} holds no answer. It must hold one JSON object a line; without a file, answers are "
-            "mined from the corpus."
-        )
+    for answer in read_rows(path, _answer, noun="answer", keys='"answer", and "kind" and "count" if they are known'):
+        answers.setdefault(normal_form(answer.text), answer)
     return list(answers.values())
 
 
@@ -183,25 +166,14 @@ def _bare_title(title: str) -> str:
     return _DISAMBIGUATION.sub("", title).strip()
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
-    try:
-        check_regular(path)
-        with path.open("rb") as file:
-            yield from bounded_lines(file, MAX_LINE_BYTES)
-    except (OSError, DataError) as error:
-        raise DataError(
-            f"The answer file {path} cannot be read ({error}). Give a UTF-8 file of JSON lines with the key `answer`, "
-            "or none, and answers are mined from the corpus."
-        ) from error
-
-
-def _answer(row: object) -> Answer:
-    fields = cast(Mapping[str, object], row) if isinstance(row, Mapping) else {}
-    text, kind, count = fields.get("answer"), fields.get("kind", "given"), fields.get("count", 0)
+def _answer(row: Mapping[str, object], _number: int) -> Answer:
+    text, kind, count = row.get("answer"), row.get("kind", "given"), row.get("count", 0)
     if not isinstance(text, str) or not _says_something(normal_form(text)):
-        raise DataError(f"It holds no usable answer, but {text!r}.")
+        raise DataError(
+            f'It holds no usable answer, but {text!r}. Expected a line such as {{"answer": "Lake Geneva"}}.'
+        )
     if not isinstance(kind, str):
-        raise DataError(f"The key `kind` is {kind!r}.")
+        raise DataError(f"The key `kind` is {kind!r}; it has to be a text.")
     if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-        raise DataError(f"The key `count` is {count!r}.")
+        raise DataError(f"The key `count` is {count!r}; it has to be an integer of at least 0.")
     return Answer(text.strip(), kind, count)
