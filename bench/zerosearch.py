@@ -207,7 +207,8 @@ def main() -> None:
     console = Console(width=200)
     chosen = {name: arm for name, arm in ARMS.items() if name in options.only}
     if not options.table:
-        simulator = make_simulator(options.directory, console)
+        tuned = any(arm.system == "zerosearch" and arm.simulator == "tuned" for arm in chosen.values())
+        simulator = make_simulator(options.directory, console) if tuned else Path()
         for seed in options.seeds:
             for name, arm in chosen.items():
                 folder = options.directory / f"{name.replace(', ', '-').replace(' ', '-')}-{seed}"
