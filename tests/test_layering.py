@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "evoseek"
-FOUNDATION = ("types", "protocols", "errors", "files", "runs")
+FOUNDATION = ("types", "protocols", "errors", "files", "runs", "calls")
 LAYERS = (
     *("corpus", "search", "policy", "env", "rollout", "reward", "credit", "loss", "learner", "selfplay", "systems"),
     *("eval", "report", "serve", "config", "assemble", "commands"),
@@ -20,6 +20,7 @@ TORCH = {"torch", "safetensors"}
 TORCH_ALLOWED = {"policy", "loss", "learner"}
 NETWORK = {"httpx", "httpx2", "requests", "urllib3", "aiohttp", "socket", "http", "urllib"}
 NETWORK_ALLOWED = {
+    "calls/server",
     "search/web",
     "search/browse",
     "search/remote",

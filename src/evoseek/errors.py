@@ -8,6 +8,7 @@
     ├── PolicyError          a model or tokenizer cannot be loaded or does not fit the format
     ├── ToolError            a tool, engine or judge failed (ends a rollout as Invalid, never as a reward)
     │   └── ReplyError       a model's reply is cut, empty or not what was asked for; another one may be
+    ├── PageError            a web page cannot be read, whoever asks for it (the model is told so)
     ├── SamplerError         the sampler failed or was given a request it cannot serve
     ├── RunError             a run directory cannot be used
     │   └── RunLockedError   another process holds it
@@ -51,6 +52,10 @@ class ToolError(EvoseekError):
 
 class ReplyError(ToolError):
     """A model's reply is cut, empty or not in the form that was asked for. Another one may be."""
+
+
+class PageError(EvoseekError):
+    """A page cannot be read, whoever asks for it: it is gone, forbidden, of a wrong type. The model is told so."""
 
 
 class SamplerError(EvoseekError):

@@ -10,6 +10,7 @@ from evoseek.types import (
     Completion,
     Message,
     Outcome,
+    Page,
     Passage,
     Question,
     SampleRequest,
@@ -99,6 +100,28 @@ class QuestionEngine(Protocol):
 
     def for_question(self, question: Question, trajectory_id: str) -> SearchEngine:
         """The engine of one rollout of a question. Random numbers follow from the rollout and the query's number."""
+        ...
+
+
+class Fetcher(Protocol):
+    """Opens web pages."""
+
+    @property
+    def is_local(self) -> bool:
+        """True if `fetch` never waits for anything outside this process."""
+        ...
+
+    async def fetch(self, url: str) -> Page:
+        """The page at an address. Raises PageError for one that nobody could read, ToolError if fetching failed."""
+        ...
+
+
+class PageReader(Protocol):
+    """Takes from a page what matters."""
+
+    async def read(self, page: Page, *, task: str, key: str) -> str:
+        """What of the page matters for the task; "" if nothing does. `key` says what it is for: random numbers follow
+        from that. Raises ToolError."""
         ...
 
 

@@ -60,6 +60,15 @@ class Passage:
 
 
 @dataclass(frozen=True, slots=True)
+class Page:
+    """A web page that was opened: its address after redirects, and its text without markup."""
+
+    url: str
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class ToolCall:
     """A call parsed from what the model wrote."""
 

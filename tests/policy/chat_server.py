@@ -23,7 +23,8 @@ class Received:
 
     path: str
     headers: dict[str, str]
-    body: dict
+    body: dict | None
+    method: str = "POST"
 
 
 Behaviour = Callable[[Received, asyncio.StreamWriter], Awaitable[None]]
@@ -93,8 +94,9 @@ class ChatServer:
 async def read(reader: asyncio.StreamReader) -> Received:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("ascii").split("\r\n")
     headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:] if line)}
-    body = await reader.readexactly(int(headers["content-length"]))
-    return Received(head[0].split()[1], headers, json.loads(body))
+    body = await reader.readexactly(int(headers.get("content-length", 0)))
+    method, path, _ = head[0].split()
+    return Received(path, headers, json.loads(body) if body else None, method)
 
 
 def send(writer: asyncio.StreamWriter, status: int, body: bytes, **headers: object) -> None:

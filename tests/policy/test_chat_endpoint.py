@@ -11,10 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from evoseek.calls.server import MAX_BODY
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError, PolicyError, ToolError
 from evoseek.policy.chat import SamplerChat
-from evoseek.policy.chat_endpoint import MAX_BODY, EndpointChat
+from evoseek.policy.chat_endpoint import EndpointChat
 from evoseek.policy.encoding import outside, trusted
 from evoseek.policy.load import load_policy
 from evoseek.policy.sampler import TorchSampler
@@ -253,7 +254,7 @@ def test_a_redirect_is_not_followed():
 
 
 def test_whatever_else_a_call_raises_is_a_tool_error(monkeypatch):
-    monkeypatch.setattr("evoseek.policy.chat_endpoint._check_url", lambda url: None)
+    monkeypatch.setattr("evoseek.policy.chat_endpoint.check_url", lambda url, **named: None)
     with pytest.raises(ToolError, match=r"'a-model' at http://localhost:99999/v1/.*: the call failed: .OverflowError "):
         ask(chat_of("http://localhost:99999/v1"))  # out of a group of errors
     with pytest.raises(ToolError, match="the call failed: 'TypeError "):

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evoseek.calls.waits import PassingError
 from evoseek.errors import ReplyError, ToolError
-from evoseek.policy.chat_reply import error_message, quoted, text_of
-from evoseek.policy.chat_waits import PassingError
+from evoseek.policy.chat_reply import text_of
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.text() | st.sampled_from(["stop", "length"]),
@@ -22,14 +22,8 @@ JSON = st.recursive(
 @settings(max_examples=50)
 @given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
 def test_any_body_is_a_text_or_an_error_that_is_expected(body):
-    error_message(body)
     with suppress(PassingError, ToolError):
         assert text_of(body, secret="").strip()
-
-
-def test_what_is_said_is_shown_in_quotation_marks_in_one_line_and_without_the_secret():
-    assert quoted(b"no\n key  sk-1\xff", "sk-1") == "'no key ***\ufffd'"
-    assert quoted("x" * 301, "") == f"'{'x' * 300}...'"
 
 
 def test_a_cut_reply_is_one_that_may_be_asked_for_again():

@@ -3,7 +3,7 @@
 import pytest
 
 from evoseek.errors import ToolError
-from evoseek.reward.verdict import parse_verdict
+from evoseek.reward.verdict import parse_label, parse_verdict
 
 RIGHT = ["correct", "**Correct.**", "Final verdict: correct", '{"correct": true}', '```json\n{"correct": true}\n```']
 WRONG = ["incorrect", "Incorrect!", "Verdict: INCORRECT", '{"correct": false}', '{"reason": "x", "correct": false}']
@@ -42,3 +42,32 @@ def test_the_two_words_may_be_others():
     for reply in ("correct", '{"correct": true}', '{"noisy": false}', "useless"):
         with pytest.raises(ToolError, match='"useful" or "noisy"'):
             parse_verdict(reply, words)
+
+
+LABELS = ("good", "time-sensitive", "bad")
+
+
+@pytest.mark.parametrize(
+    ("reply", "label"),
+    [
+        ('{"verdict": "time-sensitive"}', "time-sensitive"),
+        ('<think>bad?</think>\n```json\n{"reason": "x", "verdict": "good"}\n```', "good"),
+        ("Verdict: **Time-Sensitive**.", "time-sensitive"),
+        ("bad", "bad"),
+    ],
+)
+def test_of_several_labels_one_is_read(reply, label):
+    assert parse_label(reply, LABELS) == label
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        *("not good", "good or bad", "timeXsensitive", "", "It is good."),
+        *('{"verdict": "Good"}', '{"verdict": ["good"]}', '{"verdict": true}', '{"good": true}'),
+        *('{"verdict": "good", "verdict": "bad"}', '{"verdict": "good", "also": "bad"}', '{"verdict": "good"} bad'),
+    ],
+)
+def test_anything_but_one_label_is_none(reply):
+    with pytest.raises(ToolError, match="one of good, time-sensitive, bad"):
+        parse_label(reply, LABELS)

@@ -130,6 +130,46 @@ def test_calls_of_the_last_turn_or_above_the_limit_are_not_run(tags):
     assert len(tags.tool.order) == 4  # begin and end of one call each
 
 
+TOLD = "answer now"
+
+
+@pytest.mark.parametrize(
+    ("turns", "reason", "observed"),
+    [
+        ([SEARCH, SEARCH, ANSWER], StopReason.ANSWERED, ["mayor : Meri", TOLD]),
+        ([SEARCH, SEARCH, SEARCH, ANSWER], StopReason.MAX_TOOL_CALLS, ["mayor : Meri", TOLD]),
+        ([SEARCH, SEARCH, "Meri"], StopReason.MALFORMED, ["mayor : Meri", TOLD]),
+        ([SEARCH, ANSWER], StopReason.ANSWERED, ["mayor : Meri"]),
+    ],
+)
+def test_the_call_that_is_too_many_is_not_made_and_one_turn_is_left_to_answer(tags, turns, reason, observed):
+    trajectory, sampler = tags.run({"q/0": turns}, max_tool_calls=1, final_answer=TOLD)
+    assert trajectory.stop_reason is reason
+    assert tags.tool.order == ["mayor begins", "mayor ends"]
+    assert len(trajectory.tool_results) == 1
+    shown = [tags.tokenizer.decode(s.token_ids) for s in trajectory.segments if s.kind == "observation"]
+    assert [text.strip() for text in shown] == [f"<information>\n{text}\n</information>" for text in observed]
+    assert_ids_are_the_samplers(trajectory, sampler)
+
+
+def test_after_the_last_word_not_even_a_call_that_was_left_is_made(tools):
+    turns = [hermes("mayor"), hermes("a", "b"), hermes("mayor")]
+    trajectory, sampler = tools.run({"q/0": turns}, max_tool_calls=2, final_answer=TOLD)
+    assert trajectory.stop_reason is StopReason.MAX_TOOL_CALLS
+    assert len(trajectory.tool_results) == 1
+    assert tools.tokenizer.decode(trajectory.segments[4].token_ids).count(TOLD) == 2  # one for each call
+    assert_ids_are_the_samplers(trajectory, sampler)
+
+
+def test_a_forced_answer_keeps_within_the_other_limits(tags):
+    script = {"q/0": [SEARCH, SEARCH, ANSWER]}
+    assert tags.run(script, max_tool_calls=1, max_turns=2, final_answer=TOLD)[0].stop_reason is StopReason.MAX_TURNS
+    stopped, _ = tags.run(script, max_tool_calls=1)
+    short, _ = tags.run(script, max_tool_calls=1, max_total_tokens=len(stopped.token_ids) + 2, final_answer=TOLD)
+    assert short.stop_reason is StopReason.MAX_TOKENS
+    assert short.token_ids == stopped.token_ids
+
+
 def test_an_observation_after_which_nothing_fits_is_left_out(tags):
     full, _ = tags.run({"q/0": [SEARCH, ANSWER]})
     room = len(full.token_ids) - len(full.segments[-1].token_ids)  # exactly up to the observation's end

@@ -143,3 +143,13 @@ def test_a_text_that_is_not_to_be_remembered_is_only_asked_about(threshold: floa
     assert [seen.is_new(text, remember=False) for _ in range(2)] == [True, True]
     assert [seen.is_new(text) for _ in range(2)] == [True, False]
     assert not seen.is_new(text, remember=False)
+
+
+def test_what_is_remembered_is_found_also_where_it_is_like_an_earlier_text() -> None:
+    """The last text is like the middle one (0.62), which is like the first, which the last is not like (0.36)."""
+    first, middle, last = (" ".join(f"w{n}" for n in range(start, start + 40)) for start in (0, 9, 18))
+    seen = NearDuplicates(0.5)
+    assert [seen.is_new(text) for text in (first, middle)] == [True, False]
+    assert seen.is_new(last, remember=False)
+    seen.remember(middle)
+    assert not seen.is_new(last)

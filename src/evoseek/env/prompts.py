@@ -1,6 +1,7 @@
 """Prompt sets: Jinja files, one for each thing said to a model, to be replaced by a directory with the same names.
 
     solver.jinja             the solver's user message; variables `question`, `format` ("tags" or "tools")
+    solver_web.jinja         the same, for one that searches and browses the web
     proposer_passage.jinja   the user message of a proposer that begins with a passage; `hops`, `searches` (one less),
                              `title` and `text` of the passage ("" if it is not to be shown), `examples`, `format`
     proposer_answer.jinja    that of a proposer that begins with an answer; `answer`, `searches`, `examples`, `format`
@@ -10,7 +11,12 @@
     simulator_noisy.jinja    and for others that do not; `documents` (how many), `max_words` (of each)
     simulator_label.jinja    that of a judge of search results; `question`, `query`, `passages`
     judge.jinja              that of a judge; `question`, `golden_answers`, `answer`
+    question_filter.jinja    that of a judge of questions; `question`
+    reading.jinja            that of a reading agent; `task`, `title` of the page, `memory` (notes so far), `segment`
     observation.jinja        the text of a search's result; variable `passages`, best first, maybe none
+    web_results.jinja        that of a web search; `searches`, each with `query` and `passages` (their `id` is the URL)
+    pages.jinja              that of browsing; `pages`, each with `url`, `title`, `text`, `problem` (one is "")
+    final_answer.jinja       what is said instead of a result when no call is left
 
 `proposer_passage.examples.json` and `proposer_answer.examples.json` hold the `examples`, a list of objects. A set may
 do without them; the keys are between them and the set's templates.

@@ -11,11 +11,21 @@ from evoseek.types import Message, Question
 
 
 class SolverEnv:
-    """An `Environment`: the question in one user message, in the words of the prompt set for the renderer's format."""
+    """An `Environment`: the question in one user message, in the words of the prompt set for the renderer's format.
 
-    def __init__(self, tools: Sequence[Tool], prompts: PromptSet, format: Literal["tags", "tools"] = "tags") -> None:
+    `prompt` names the template: `solver`, or `solver_web` for one with the tools of the web.
+    """
+
+    def __init__(
+        self,
+        tools: Sequence[Tool],
+        prompts: PromptSet,
+        format: Literal["tags", "tools"] = "tags",
+        *,
+        prompt: str = "solver",
+    ) -> None:
         self._tools = {tool.name: tool for tool in tools}
-        self._template, self._format = prompts["solver"], format
+        self._template, self._format = prompts[prompt], format
 
     @property
     def role(self) -> str:

@@ -26,6 +26,12 @@ Schema = Mapping[str, object]
 """A tool's JSON schema, as templates take it."""
 
 
+def tool_name(tool: Schema) -> str:
+    """The name in a tool's schema; "" without one."""
+    function = tool.get("function")
+    return str(function.get("name", "")) if isinstance(function, Mapping) else ""
+
+
 def placeholder(index: int) -> str:
     """The text that stands for the outside text number `index`."""
     return f"EVOSEEK{index}OUTSIDE"

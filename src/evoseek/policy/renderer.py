@@ -8,7 +8,7 @@ from typing import Literal
 from transformers import PreTrainedTokenizerBase
 
 from evoseek.policy.chat_template import Schema
-from evoseek.policy.tags import TagRenderer
+from evoseek.policy.tags import TagRenderer, tag_calls
 from evoseek.policy.template_check import check_template
 from evoseek.policy.tool_calls import ToolCallRenderer
 
@@ -20,9 +20,9 @@ def make_renderer(
 ) -> TagRenderer | ToolCallRenderer:
     """The renderer for a tokenizer: `auto` takes tool calls if the chat template has them, else tags.
 
-    `tools` are the schemas that the tool-call format shows. Its `format` attribute says which was taken. Raises
-    PolicyError if the model does not fit.
+    `tools` are the schemas of the tools: the tool-call format shows them, the tag format has a tag for each that it
+    knows. The renderer's `format` says which was taken. Raises PolicyError if the model does not fit.
     """
     if format == "auto":
         format = "tools" if check_template(tokenizer).call_format else "tags"
-    return TagRenderer(tokenizer) if format == "tags" else ToolCallRenderer(tokenizer, tools)
+    return TagRenderer(tokenizer, tag_calls(tools)) if format == "tags" else ToolCallRenderer(tokenizer, tools)

@@ -4,42 +4,68 @@
     <information> passages </information>
     <answer> answer </answer>
 
-A proposer states its question in <question> before the answer.
+With the tools of the web, <search> holds queries and <browse> addresses, one in each line. A proposer states its
+question in <question> before the answer.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
-from evoseek.policy.chat_template import encode_messages, end_ids
+from evoseek.policy.chat_template import Schema, encode_messages, end_ids, tool_name
 from evoseek.policy.encoding import Encoder
 from evoseek.policy.template_check import check_template
 from evoseek.types import Action, Message, StopConditions, ToolCall
 
 TAGS = ("search", "information", "think", "answer", "question")
 _OBSERVATION = ("\n\n<information>\n", "\n</information>\n\n")
-_TAG = re.compile(r"<(/?)(search|answer|question)>")
+
+
+class TagCall(NamedTuple):
+    """What a tag calls: a tool, with the tag's content as one argument, whole or as the list of its lines."""
+
+    tool: str
+    argument: str
+    is_list: bool = False
+
+
+SEARCH: Mapping[str, TagCall] = {"search": TagCall("search", "query")}
+_TAGS_OF_TOOLS = {
+    "search": ("search", SEARCH["search"]),
+    "web_search": ("search", TagCall("web_search", "queries", True)),
+    "browse": ("browse", TagCall("browse", "urls", True)),
+}
+
+
+def tag_calls(tools: Sequence[Schema]) -> Mapping[str, TagCall]:
+    """The tags for tools of these schemas; without any tool that has one, `SEARCH`."""
+    names = map(tool_name, tools)
+    return dict(_TAGS_OF_TOOLS[name] for name in names if name in _TAGS_OF_TOOLS) or SEARCH
 
 
 class TagRenderer:
-    """Renders and parses the tag format with any tokenizer; a chat template, if there is one, wraps the prompt only."""
+    """Renders and parses the tag format with any tokenizer; a chat template, if there is one, wraps the prompt only.
+
+    `calls` says what each tag calls.
+    """
 
     format: Literal["tags"] = "tags"
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        self._tokenizer = tokenizer
-        self._encoder = Encoder(tokenizer, TAGS)
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, calls: Mapping[str, TagCall] = SEARCH) -> None:
+        self._tokenizer, self._calls = tokenizer, calls
+        self._encoder = Encoder(tokenizer, tuple(dict.fromkeys((*TAGS, *calls))))
+        self._tag = re.compile(rf"<(/?)({'|'.join(map(re.escape, (*calls, 'answer', 'question')))})>")
         ends = end_ids(tokenizer, check_template(tokenizer).end_of_turn)
-        self._stop = StopConditions(("</search>", "</answer>"), ends)
+        self._stop = StopConditions((*(f"</{tag}>" for tag in calls), "</answer>"), ends)
         self._opening, self._closing = map(self._encoder.template, _OBSERVATION)
 
     @property
     def stop(self) -> StopConditions:
-        """After a query or an answer, or where the model ends its turn."""
+        """After a call or an answer, or where the model ends its turn."""
         return self._stop
 
     def render_prompt(self, messages: Sequence[Message]) -> tuple[int, ...]:
@@ -53,25 +79,34 @@ class TagRenderer:
         return tuple(ids)
 
     def parse(self, token_ids: Sequence[int]) -> Action:
-        """The first query or answer to be closed ends the turn; what follows it is not read."""
+        """The first call or answer to be closed ends the turn; what follows it is not read."""
         text = self._encoder.decode(token_ids)
         opened: dict[str, int] = {}
         question = None
-        for tag in _TAG.finditer(text):
+        for tag in self._tag.finditer(text):
             closes, name = tag.groups()
             if not closes:
                 opened[name] = tag.end()
             elif name in opened:
                 content = text[opened.pop(name) : tag.start()].strip()
-                if name == "search":
-                    return Action(text, (ToolCall("search", {"query": content}),), question=question)
+                if name in self._calls:
+                    return Action(text, (_call(self._calls[name], content),), question=question)
                 if name == "answer":
                     return Action(text, answer=content, question=question)
                 question = content
         unclosed = " and ".join(f"<{name}>" for name in opened)
-        problem = f"{unclosed} is not closed" if opened else "there is neither a <search> nor an <answer>"
+        problem = (
+            f"{unclosed} is not closed"
+            if opened
+            else f"there is neither a <{'>, a <'.join(self._calls)}> nor an <answer>"
+        )
         return Action(text, question=question, problem=problem)
 
     def render_observation(self, texts: Sequence[str], after: Sequence[int] = ()) -> tuple[int, ...]:
         """Ids of <information> with the results' texts; the model goes on in the same turn."""
         return (*self._opening, *self._encoder.outside("\n\n".join(texts)), *self._closing)
+
+
+def _call(call: TagCall, content: str) -> ToolCall:
+    lines = [line.strip() for line in content.splitlines() if line.strip()]
+    return ToolCall(call.tool, {call.argument: lines if call.is_list else content})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from transformers import PreTrainedTokenizerBase
@@ -23,6 +23,7 @@ from evoseek.policy.chat_template import (
     observation_text,
     placeholder,
     render_chat,
+    tool_name,
 )
 from evoseek.policy.encoding import Encoder
 from evoseek.policy.template_check import check_template
@@ -51,7 +52,7 @@ class ToolCallRenderer:
         self._stop = StopConditions((), end_ids(tokenizer, self._end_of_turn))
         self._opening = "<think>" if render_chat(tokenizer, [USER], tools).rstrip().endswith("<think>") else ""
         self._suffixes: dict[int, str] = {}
-        self._tool = next((name for tool in tools if (name := _name(tool))), "tool")
+        self._tool = next((name for tool in tools if (name := tool_name(tool))), "tool")
 
     @property
     def stop(self) -> StopConditions:
@@ -98,11 +99,6 @@ class ToolCallRenderer:
             _, suffix = observation_text(self._tokenizer, self._tools, self._tool, marks, self._end_of_turn)
             self._suffixes[results] = suffix
         return self._suffixes[results]
-
-
-def _name(tool: Schema) -> str:
-    function = tool.get("function")
-    return str(function.get("name", "")) if isinstance(function, Mapping) else ""
 
 
 def _without_reasoning(text: str) -> str:

@@ -50,10 +50,10 @@ class Judge:
 
     async def verdict(self, question: Question, answer: str, *, key: str) -> bool:
         """Whether an answer to a question is right. Raises ToolError."""
-        if not (given := _on_one_line(answer)):
+        if not (given := on_one_line(answer)):
             return False
-        golden = [_on_one_line(golden) for golden in question.golden_answers]
-        content = self._template.marked(question=_on_one_line(question.text), golden_answers=golden, answer=given)
+        golden = [on_one_line(golden) for golden in question.golden_answers]
+        content = self._template.marked(question=on_one_line(question.text), golden_answers=golden, answer=given)
         return parse_verdict(await self._chat.chat([Message("user", content)], key=key, form=FORM))
 
 
@@ -70,5 +70,6 @@ def same_family(a: str, b: str) -> bool:
     return bool(one) and one == other
 
 
-def _on_one_line(text: str) -> str:
+def on_one_line(text: str) -> str:
+    """Outside text as a line of a judge's prompt, in which it can end neither the line nor a tag."""
     return harmless(" ".join(_CONTROL.sub(" ", well_formed(text)).split()))

@@ -9,14 +9,15 @@ an answer has talked its judge into repeating. So the reply must be the verdict 
 
 It may stand in a ``` fence and after one leading <think> ... </think>. Neither that nor a reason is read: reasoning
 weighs both sides, and the verdict is what it comes to. Everything else is no verdict, and so no reward: neither right
-nor wrong. The two words may be others, such as "useful" and "noisy"; the key is the first of them.
+nor wrong. The two words may be others, such as "useful" and "noisy"; the key is the first of them. Where there are more
+than two to choose from, the object is {"verdict": "good"}.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evoseek.errors import ToolError
@@ -40,31 +41,62 @@ def verdict_form(word: str = "correct") -> Mapping[str, object]:
     }
 
 
+def label_form(labels: Sequence[str]) -> Mapping[str, object]:
+    """The same for a choice among labels."""
+    return {
+        "type": "object",
+        "properties": {"verdict": {"type": "string", "enum": list(labels)}},
+        "required": ["verdict"],
+        "additionalProperties": False,
+    }
+
+
 def parse_verdict(reply: str, words: tuple[str, str] = ("correct", "incorrect")) -> bool:
     """True for the first word, False for the second. Raises ToolError if the reply is anything but one verdict."""
+    text = _bare(reply)
+    if text.startswith("{"):
+        verdict = _of_object(text, words[0])
+    else:
+        verdict = {words[0]: True, words[1]: False}.get(_of_words(text, words))
+    if not isinstance(verdict, bool):
+        raise _no_verdict(text, f'{{"{words[0]}": true}} (or false), or "{words[0]}" or "{words[1]}"')
+    return verdict
+
+
+def parse_label(reply: str, labels: Sequence[str]) -> str:
+    """The one label (in small letters) that a reply gives. Raises ToolError if it is anything but that."""
+    text = _bare(reply)
+    label = _of_object(text, "verdict") if text.startswith("{") else _of_words(text, labels)
+    if not isinstance(label, str) or label not in labels:
+        raise _no_verdict(text, f'{{"verdict": "{labels[0]}"}}, or one of {", ".join(labels)}')
+    return label
+
+
+def _bare(reply: str) -> str:
     text = reply.strip(_SPACE)
     if text.startswith("<think>"):
         text = text.partition("</think>")[2].strip(_SPACE)
     if fenced := _FENCE.match(text):
         text = fenced[1].strip(_SPACE)
-    verdict = _of_object(text, words[0]) if text.startswith("{") else _of_words(text, words)
-    if verdict is None:
-        shown = text if len(text) <= 80 else f"{text[:80]}..."
-        raise ToolError(
-            f'The reply {shown!r} holds no single verdict. Expected the object {{"{words[0]}": true}} (or false), or '
-            f'"{words[0]}" or "{words[1]}", and nothing else. Ask for that form in the prompt, or take another model.'
-        )
-    return verdict
+    return text
 
 
-def _of_object(text: str, word: str) -> bool | None:
+def _no_verdict(text: str, expected: str) -> ToolError:
+    shown = text if len(text) <= 80 else f"{text[:80]}..."
+    return ToolError(
+        f"The reply {shown!r} holds no single verdict. Expected the object {expected}, and nothing else. Ask for that "
+        "form in the prompt, or take another model."
+    )
+
+
+def _of_object(text: str, key: str) -> object:
     try:
         fields: dict[str, Any] = json.loads(text, object_pairs_hook=_without_repeats)
     except (ValueError, RecursionError):
         return None
-    verdict = fields.pop(word, None)
+    verdict = fields.pop(key, None)
     reasons = all(key in _REASONS and isinstance(value, str) for key, value in fields.items())
-    return verdict if isinstance(verdict, bool) and reasons else None
+    return verdict if reasons else None
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -74,11 +106,12 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-def _of_words(text: str, words: tuple[str, str]) -> bool | None:
+def _of_words(text: str, words: Sequence[str]) -> str:
+    """Which of the words it is; "" for none."""
     if len(text) > _LONGEST:
-        return None
+        return ""
     while (bare := _EMPHASIS.sub(r"\2", text)) != text:
         text = bare
-    form = rf"(?:#+ )?(?:{_HEADING})?({'|'.join(words)})(?:\.|!*)"
+    form = rf"(?:#+ )?(?:{_HEADING})?({'|'.join(map(re.escape, words))})(?:\.|!*)"
     found = re.fullmatch(form, text, re.IGNORECASE | re.ASCII)
-    return found[1].lower() == words[0] if found else None
+    return found[1].lower() if found else ""

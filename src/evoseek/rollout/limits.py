@@ -14,6 +14,9 @@ class Limits:
     Attributes:
         max_turns: completions sampled. The last may only answer: its calls are not run.
         max_tool_calls: calls run in all turns together.
+        final_answer: what the model is told, once, when it asks for more calls than are left: none of the turn's calls
+            is made, these words stand in the place of each result, and in one more turn (if `max_turns` leaves one) it
+            can only answer. None ends the rollout instead.
         max_tokens_per_turn: length of a completion.
         max_total_tokens: length of the trajectory, with prompt and observations; no more than the sampler's length.
         deadline_s: seconds for the whole rollout, tools included. None uses no clock, so that runs can be repeated
@@ -25,12 +28,13 @@ class Limits:
     max_tokens_per_turn: int = 512
     max_total_tokens: int = 4096
     deadline_s: float | None = None
+    final_answer: str | None = None
 
     def __post_init__(self) -> None:
         for item in fields(self):
             value = getattr(self, item.name)
             least = 0 if item.name == "max_tool_calls" else 1
-            if value is not None and (value <= 0 if item.name == "deadline_s" else value < least):
+            if not isinstance(value, str | None) and (value <= 0 if item.name == "deadline_s" else value < least):
                 raise ConfigError(
                     f"The limit {item.name} is {value}; it has to be {'above 0' if least else '0 or more'}."
                 )

@@ -116,6 +116,7 @@ async def _take_turns(
     log: _Log, request: SampleRequest, tools: Mapping[str, Tool], renderer: Renderer, sampler: Sampler, limits: Limits
 ) -> StopReason:
     """The loop: sample, parse, call, observe."""
+    may_call = True
     for turn in range(1, limits.max_turns + 1):
         room = min(limits.max_tokens_per_turn, limits.max_total_tokens - len(log.token_ids))
         completion = await sampler.sample(replace(request, turn=turn - 1, token_ids=log.token_ids, max_tokens=room))
@@ -124,9 +125,13 @@ async def _take_turns(
             return _ending(action, completion)
         if turn == limits.max_turns:
             return StopReason.MAX_TURNS
-        if len(log.tool_results) + len(action.tool_calls) > limits.max_tool_calls:
+        has_calls = len(log.tool_results) + len(action.tool_calls) <= limits.max_tool_calls
+        if may_call and has_calls:
+            texts = await _call_tools(log, tools, action.tool_calls)
+        elif may_call and limits.final_answer is not None:
+            may_call, texts = False, [limits.final_answer] * len(action.tool_calls)
+        else:
             return StopReason.MAX_TOOL_CALLS
-        texts = await _call_tools(log, tools, action.tool_calls)
         observation = renderer.render_observation(texts, completion.token_ids)
         if len(log.token_ids) + len(observation) >= limits.max_total_tokens:
             return StopReason.MAX_TOKENS  # left out: nothing could be sampled after it

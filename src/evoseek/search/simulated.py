@@ -20,7 +20,7 @@ from evoseek.types import Message, Passage, Question
 
 _MARKER = re.compile(r"(?<!\S)[-*_#> ]*document\s+(\d+)[*_]*\s*:[*_]*", re.IGNORECASE)
 _MARKER_OF_LINE = re.compile(r"^[-*_#> \t]*document\s+(\d+)[*_]*\s*:[*_]*", re.IGNORECASE | re.MULTILINE)
-_DRESS = re.compile(r"\A\s*<think>.*?</think>|^```\w*[ \t]*$", re.DOTALL | re.MULTILINE)
+DRESS = re.compile(r"\A\s*<think>.*?</think>|^```\w*[ \t]*$", re.DOTALL | re.MULTILINE)
 _CHARACTERS = 12  # of a word with its space, at most, on average
 
 
@@ -112,7 +112,7 @@ def parse_documents(reply: str, count: int, max_words: int) -> list[str]:
     are passed over. Raises ReplyError for any other reply: fewer documents or more, another order, words before,
     between or after them, an empty one, one that is too long.
     """
-    text = _DRESS.sub("", reply).strip()
+    text = DRESS.sub("", reply).strip()
     before, *rest = (_MARKER_OF_LINE if "\n" in text else _MARKER).split(text)
     numbers, texts = rest[::2], [piece.strip() for piece in rest[1::2]]
     in_order = not before.strip() and numbers == [str(number) for number in range(1, count + 1)]

@@ -49,19 +49,27 @@ class NearDuplicates:
         words = normalise(text)
         if words in self._texts:
             return False
-        if self._threshold < 1:
-            found = signature(text)
-            bands = list(self._bands_of(found))
-            others = {index for band in bands for index in self._bands.get(band, ())}
-            if any(likeness(found, self._signatures[index]) >= self._threshold for index in others):
-                return False
-            if remember:
-                for band in bands:
-                    self._bands.setdefault(band, []).append(len(self._signatures))
-                self._signatures.append(found)
+        found = signature(text) if self._threshold < 1 else None
+        if found is not None and self._is_like_another(found):
+            return False
         if remember:
-            self._texts.add(words)
+            self._remember(words, found)
         return True
+
+    def remember(self, text: str) -> None:
+        """Remember a text, duplicate or not."""
+        self._remember(normalise(text), signature(text) if self._threshold < 1 else None)
+
+    def _remember(self, words: str, found: array[int] | None) -> None:
+        self._texts.add(words)
+        if found is not None:
+            for band in self._bands_of(found):
+                self._bands.setdefault(band, []).append(len(self._signatures))
+            self._signatures.append(found)
+
+    def _is_like_another(self, found: array[int]) -> bool:
+        others = {index for band in self._bands_of(found) for index in self._bands.get(band, ())}
+        return any(likeness(found, self._signatures[index]) >= self._threshold for index in others)
 
     def _bands_of(self, found: array[int]) -> Iterator[bytes]:
         for start in range(0, PLACES - self._rows + 1, self._rows):

@@ -1,4 +1,4 @@
-"""How long to wait before an endpoint is asked again."""
+"""How long to wait before a server is asked again."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ class PassingError(Exception):
     def __init__(self, what: str, wait_s: float = 0.0) -> None:
         super().__init__(what)
         self.wait_s = wait_s
+
+
+class BusyError(PassingError):
+    """The server is up, and is asked too often."""
 
 
 def back_off(wait_s: float, max_wait_s: float) -> wait_base:

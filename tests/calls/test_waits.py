@@ -1,4 +1,4 @@
-"""How long an endpoint is left alone before it is asked again."""
+"""How long a server is left alone before it is asked again."""
 
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tenacity import RetryCallState
 
+from evoseek.calls.waits import PassingError, back_off, seconds_of
 from evoseek.errors import ToolError
-from evoseek.policy.chat_waits import PassingError, back_off, seconds_of
 
 
 @pytest.mark.parametrize(("repetition", "longest"), [(1, 2.0), (2, 4.0), (3, 5.0), (5000, 5.0)])

@@ -1,0 +1,185 @@
+"""Making questions fit for training: sorting out, finding contamination, mixing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from rich.console import Console
+
+from evoseek.assemble.agent import Agent, read_questions
+from evoseek.assemble.chat import make_chat
+from evoseek.commands.new_file import check_new_file
+from evoseek.commands.propose import STOPPING
+from evoseek.config import Config
+from evoseek.corpus.growing_file import open_growing_file
+from evoseek.corpus.mixing import mix
+from evoseek.corpus.questions import load_questions, save_questions
+from evoseek.env.reader import ReaderEnv
+from evoseek.errors import ConfigError, EvoseekError
+from evoseek.eval.contamination import ClosedBook, ContaminationCheck, Overlap
+from evoseek.report.failures import say_left_out
+from evoseek.report.printable import say
+from evoseek.report.progress import CountProgress
+from evoseek.reward.functions import AnswerReward
+from evoseek.systems.interrupt import stop_on_interrupt
+from evoseek.systems.question_filter import KINDS, Check, Finding, JudgeCheck, check_questions, load_findings
+from evoseek.types import Question
+
+SAMPLES = 10  # closed-book answers (DeepResearcher's pass@10)
+
+
+def filter_questions(config: Config, source: Path, out: Path, *, console: Console) -> bool:
+    """Sort questions by the config's judge, or go on with that: those that are good go to `out`.
+
+    Returns False if Ctrl-C ended it. Raises EvoseekError, also if not one is good.
+    """
+    deciding = {"model", "base_url", "prompts", "temperature", "max_tokens", "max_total_tokens"}
+    settings = {"judge": config.judge.model_dump(include=deciding), "seed": config.run.seed}
+
+    def make_check() -> Check:
+        return JudgeCheck(*make_chat(config.judge, section="judge", seed=config.run.seed, device=config.policy.device))
+
+    return _sort(source, out, make_check, settings, max_undecided=config.run.max_invalid, console=console)
+
+
+def find_contamination(
+    config: Config,
+    source: Path,
+    out: Path,
+    *,
+    evaluation: Sequence[Path],
+    samples: int,
+    words: int,
+    likeness: float,
+    console: Console,
+) -> bool:
+    """Sort out questions that overlap with evaluation sets, or to which the config's policy, without searching, gives a
+    right answer in one of `samples` (0: it is not asked); exact match, temperature 1. Or go on with that.
+
+    Returns False if Ctrl-C ended it. Raises EvoseekError, also if nothing is left, or if there is nothing to look for.
+    """
+    if not evaluation and not samples:
+        raise ConfigError("There is nothing to look for: give files of evaluation questions, or more than 0 samples.")
+    settings = {
+        "evaluation": sorted(_hash(path) for path in evaluation),
+        "samples": samples,
+        "words": words,
+        "likeness": likeness,
+        "model": config.model_dump(mode="json", include={"policy", "rollout"}) if samples else {},
+        "seed": config.run.seed,
+    }
+
+    def make_check() -> Check:
+        overlap = Overlap((q for path in evaluation for q in load_questions(path)), words=words, likeness=likeness)
+        return ContaminationCheck(overlap, _closed_book(config, samples) if samples else None)
+
+    return _sort(source, out, make_check, settings, max_undecided=config.run.max_invalid, console=console)
+
+
+def mix_questions(sources: Mapping[Path, float], out: Path, *, count: int, seed: int, console: Console) -> None:
+    """Write `count` questions drawn from files in the ratio of their shares; a file's name without its ending is that
+    of the source. Raises EvoseekError, also if two files have one name."""
+    check_new_file(out)
+    if len({path.stem for path in sources}) < len(sources):
+        raise ConfigError("Two of the files have the same name, by which a question's source is told. Rename one.")
+    mixture = mix(
+        {path.stem: load_questions(path) for path in sources},
+        {path.stem: share for path, share in sources.items()},
+        count,
+        seed=seed,
+    )
+    save_questions(out, mixture.questions)
+    taken = ", ".join(f"{number} of {name}" for name, number in mixture.taken.items())
+    say(console, f"{len(mixture.questions)} questions in {out}: {taken}.")
+    for name, number in mixture.missing.items():
+        if number:
+            say(console, f"{name} has {number} too few for its share; nothing takes their place.")
+
+
+def _closed_book(config: Config, samples: int) -> ClosedBook:
+    agent = Agent.load(config)
+    renderer = agent.renderer(())
+    env = ReaderEnv((), agent.prompts, renderer.format)
+    return ClosedBook(agent.player(env, renderer, temperature=1.0), AnswerReward("exact_match"), samples)
+
+
+def _sort(
+    source: Path,
+    out: Path,
+    make_check: Callable[[], Check],
+    settings: Mapping[str, object],
+    *,
+    max_undecided: float,
+    console: Console,
+) -> bool:
+    """Check a file of questions and write what is kept, what is dropped and what is not decided, a file each.
+
+    The findings grow in a file of their own, by which the work is gone on with; the three follow from it.
+    """
+    findings = out.with_suffix(".findings.jsonl")
+    if not findings.exists():
+        for path in (out, _dropped(out), _undecided(out)):
+            check_new_file(path)
+    questions = read_questions(str(source), setting="the file of questions")
+    with (
+        open_growing_file(findings, {"questions": _hash(source), **settings}, KINDS) as file,
+        stop_on_interrupt(lambda: say(console, STOPPING)) as interrupted,
+        CountProgress(console, "questions") as progress,
+    ):
+        checking = check_questions(
+            questions, make_check(), file, max_undecided=max_undecided, should_stop=interrupted, progress=progress
+        )
+        done = asyncio.run(checking)
+    if done < len(questions):
+        say(console, f"Stopped after {done} of {len(questions)} questions. The same command goes on from there.")
+        return False
+    _finish(out, load_findings(findings), console)
+    return True
+
+
+def _finish(out: Path, found: Sequence[tuple[Question, Finding]], console: Console) -> None:
+    for keep, path in ((True, out), (False, _dropped(out)), (None, _undecided(out))):
+        if chosen := [question for question, finding in found if finding.keep is keep]:
+            save_questions(path, chosen)
+    dropped = Counter(finding.reason for _, finding in found if finding.keep is False)
+    why = ", ".join(f"{number} {reason}" for reason, number in dropped.most_common())
+    if dropped:
+        say(console, f"{dropped.total()} of {len(found)} questions are in {_dropped(out)}: {why}.")
+    undecided = [finding.reason for _, finding in found if finding.keep is None]
+    say_left_out(console, f"of {len(found)} questions are not decided, and in {_undecided(out)}", undecided)
+    _say_passes([finding for _, finding in found], console)
+    kept = len(found) - dropped.total() - len(undecided)
+    if not kept:
+        raise EvoseekError(f"Not one of {len(found)} questions is left, so {out} was not written.")
+    say(console, f"{kept} of {len(found)} questions are kept, in {out}.")
+
+
+def _say_passes(findings: Sequence[Finding], console: Console) -> None:
+    """How many of a question's closed-book answers were right, and how many there were at all."""
+    asked = [finding.details for finding in findings if "samples" in finding.details]
+    if not asked:
+        return
+    passes = Counter(int(str(details["right"])) for details in asked)
+    answered, samples = (sum(int(str(details[key])) for details in asked) for key in ("answered", "samples"))
+    said = ", ".join(f"{right}: {number}" for right, number in sorted(passes.items()))
+    say(console, f"Questions by the number of closed-book answers that are right: {said}.")
+    say(console, f"{answered} of {samples} samples held an answer at all; one without is never right.")
+
+
+def _dropped(out: Path) -> Path:
+    return out.with_suffix(".dropped.jsonl")
+
+
+def _undecided(out: Path) -> Path:
+    return out.with_suffix(".undecided.jsonl")
+
+
+def _hash(path: Path) -> str:
+    try:
+        return sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read ({error.strerror}). Give a file of questions.") from error

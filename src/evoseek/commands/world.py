@@ -1,0 +1,80 @@
+"""A generated world as a web site to search and browse."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from evoseek.commands.new_file import check_new_file
+from evoseek.corpus.questions import save_questions
+from evoseek.corpus.site import Site
+from evoseek.corpus.world import Split, World
+from evoseek.errors import ConfigError
+from evoseek.report.printable import say
+from evoseek.serve.world_site import WorldSite
+
+
+def serve_world(
+    *,
+    entities: int,
+    seed: int,
+    split: Split,
+    port: int,
+    faults: Sequence[str],
+    questions: Path | None,
+    count: int,
+    console: Console,
+) -> None:
+    """Serve a world on the loopback until Ctrl-C, then say how often it was asked for what.
+
+    `faults` are `name=share`, or `page.name=share` and `search.name=share` for one of the two. `questions` is a new
+    file for `count` questions about the world. Raises ConfigError for an unknown fault, DataError for a world that is
+    too small.
+    """
+    if questions is not None:
+        check_new_file(questions)
+    world = World.generate(seed, entities, split)
+    server = WorldSite(Site(world, seed))
+    _set_faults(server, faults)
+    if questions is not None:
+        save_questions(questions, world.questions(count, seed=seed))
+        say(console, f"{count} questions in {questions}")
+    try:
+        asyncio.run(_serve(server, port, console))
+    except KeyboardInterrupt:
+        counts = "  ".join(f"{kind} {number:,}" for kind, number in sorted(server.counts.items()))
+        say(console, f"\nEnded. Requests: {counts or 'none'}")
+
+
+async def _serve(server: WorldSite, port: int, console: Console) -> None:
+    async with server.serving(port) as url:
+        article, name = server.site.url_path(0), server.site.world.names[0]
+        relation = server.site.world.facts(0)[0].relation
+        say(
+            console,
+            f"{len(server.site.world):,} entities at {url}   (Ctrl-C ends it)\n"
+            f"  curl {url}{article}\n"
+            f"""  curl {url}/search -H 'X-API-KEY: any' -d '{{"q": "{name} {relation}", "num": 3}}'\n"""
+            f"  curl '{url}/searxng/search?q={name.replace(' ', '+')}+{relation}&format=json'",
+        )
+        await asyncio.Event().wait()
+
+
+def _set_faults(server: WorldSite, given: Sequence[str]) -> None:
+    shares: dict[str, dict[str, float]] = {"page": {}, "search": {}}
+    for text in given:
+        name, _, share = text.partition("=")
+        kind, _, fault = name.rpartition(".")
+        try:
+            for chosen in [kind] if kind else shares:
+                shares[chosen][fault] = float(share)
+        except (ValueError, KeyError) as error:
+            raise ConfigError(
+                f"The fault {text!r} is not name=share, such as hang=0.01, or search.too_many=0.2 and page.reset=0.1 "
+                "for searches or pages alone."
+            ) from error
+    server.page_faults.set(shares["page"])
+    server.search_faults.set(shares["search"])

@@ -1,0 +1,60 @@
+"""Questions of several sources in a ratio, such as NQ : TriviaQA : HotpotQA : 2Wiki = 1 : 1 : 3 : 3 (DeepResearcher,
+arXiv 2504.03160, section 4.3)."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from evoseek.errors import ConfigError
+from evoseek.types import Question
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """Questions in a drawn order, how many came from each source, and how many each could not give (0: none)."""
+
+    questions: tuple[Question, ...]
+    taken: Mapping[str, int]
+    missing: Mapping[str, int]
+
+
+def mix(sources: Mapping[str, Sequence[Question]], ratio: Mapping[str, float], count: int, *, seed: int) -> Mixture:
+    """Draw `count` questions in the ratio, no text twice (whatever its letter case and spaces).
+
+    Shares are rounded by the largest remainder. A source with too few questions gives all that it has, and nothing
+    takes their place: the ratio would be another. A question's id is "source/id", and its metadata names the `source`.
+    Raises ConfigError unless `count` is above 0 and every source has a share above 0.
+    """
+    if count < 1 or not sources or sources.keys() != ratio.keys() or not all(0 < r < math.inf for r in ratio.values()):
+        raise ConfigError(
+            f"{count} questions cannot be mixed from {', '.join(sources) or 'nothing'} in the ratio {dict(ratio)}. "
+            "Expected at least one question, and for every source a share above 0."
+        )
+    quotas = _shares(ratio, count)
+    seen: set[str] = set()
+    drawn: list[Question] = []
+    taken: dict[str, int] = {}
+    for name, source in sources.items():
+        before = len(drawn)
+        for question in random.Random(f"{seed}/mixing/{name}").sample(source, len(source)):
+            if len(drawn) - before == quotas[name]:
+                break
+            key = " ".join(question.text.casefold().split())
+            if key not in seen:
+                seen.add(key)
+                metadata = {**question.metadata, "source": name}
+                drawn.append(replace(question, id=f"{name}/{question.id}", metadata=metadata))
+        taken[name] = len(drawn) - before
+    random.Random(f"{seed}/mixing").shuffle(drawn)
+    return Mixture(tuple(drawn), taken, {name: quotas[name] - taken[name] for name in sources})
+
+
+def _shares(ratio: Mapping[str, float], count: int) -> dict[str, int]:
+    """Whole numbers in the ratio that add up to `count` (Hamilton's method)."""
+    exact = {name: count * share / math.fsum(ratio.values()) for name, share in ratio.items()}
+    shares = {name: math.floor(value) for name, value in exact.items()}
+    largest = sorted(exact, key=lambda name: shares[name] - exact[name])
+    return shares | {name: shares[name] + 1 for name in largest[: count - sum(shares.values())]}

@@ -1,0 +1,209 @@
+"""The tools of a web environment (DeepResearcher, arXiv 2504.03160, section 3.2): to search the web, and to read pages.
+
+    web_search(queries)   results with title, URL and snippet for each query
+    browse(urls)          what pages say about the question; by default only pages among the rollout's results
+
+What they show is the web's, not ours: the renderer encodes it as text that can be no call and no answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+from evoseek.env.prompts import PromptTemplate
+from evoseek.errors import PageError, ToolError
+from evoseek.policy.encoding import well_formed
+from evoseek.protocols import Fetcher, PageReader, SearchEngine
+from evoseek.search.browse.segments import beginning_of
+from evoseek.types import Passage, Question, ToolCall, ToolResult
+
+_TITLE, _SNIPPET, _PROBLEM = 30, 100, 100  # words shown at most: their authors may have no limits
+
+
+@dataclass(slots=True)
+class _Rollout:
+    """What the tools of one rollout have in common."""
+
+    question: Question
+    trajectory_id: str
+    tools: set[str] = field(default_factory=set[str])
+    found: set[str] = field(default_factory=set[str])
+    opened: int = 0
+
+
+class WebRollouts:
+    """Gives each rollout's tools what they share: the addresses in its results.
+
+    Tools are bound to a rollout one after the other, before it begins: the first one bound starts afresh, and the
+    others join it.
+    """
+
+    def __init__(self) -> None:
+        self._latest: _Rollout | None = None
+
+    def join(self, tool: str, question: Question, trajectory_id: str) -> _Rollout:
+        """What the tool shares with the others of the rollout."""
+        latest = self._latest
+        if latest is None or latest.trajectory_id != trajectory_id or tool in latest.tools:
+            latest = self._latest = _Rollout(question, trajectory_id)
+        latest.tools.add(tool)
+        return latest
+
+
+@dataclass(frozen=True, slots=True)
+class WebSearchTool:
+    """The tool `web_search`: for each of up to `max_queries` queries the engine's best `k` results."""
+
+    engine: SearchEngine
+    template: PromptTemplate
+    rollouts: WebRollouts
+    k: int = 10
+    max_queries: int = 3
+    rollout: _Rollout | None = None
+
+    @property
+    def name(self) -> str:
+        """`web_search`."""
+        return "web_search"
+
+    @property
+    def schema(self) -> Mapping[str, object]:
+        """JSON schema of the function."""
+        what = "Search the web. Gives titles, URLs and snippets."
+        return _schema(self.name, what, "queries", "What to look for, in a few words each.", self.max_queries)
+
+    def for_question(self, question: Question, trajectory_id: str) -> WebSearchTool:
+        """The tool of one rollout."""
+        return replace(self, rollout=self.rollouts.join(self.name, question, trajectory_id))
+
+    async def __call__(self, call: ToolCall) -> ToolResult:
+        """Search; wrong arguments are told so. Raises ToolError when the engine fails or the tool was never bound."""
+        rollout, queries = _bound(self.rollout), _texts(call, "queries", self.max_queries)
+        if not queries:
+            return _refused(call, "queries", self.max_queries)
+        start = time.perf_counter()
+        found = await self.engine.search(queries, self.k)
+        latency = time.perf_counter() - start
+        searches = [
+            {"query": query, "passages": [_result(passage) for passage in passages]}
+            for query, passages in zip(queries, found, strict=True)
+        ]
+        results = [passage for search in searches for passage in cast(list[Passage], search["passages"])]
+        rollout.found.update(result.id for result in results)
+        return ToolResult(call, self.template.text(searches=searches), tuple(results), latency)
+
+
+@dataclass(frozen=True, slots=True)
+class BrowseTool:
+    """The tool `browse`: opens up to `max_urls` pages side by side, and shows what the reader takes from them.
+
+    With `only_found`, pages that are not among the rollout's results are not opened; fragments (#...) do not count.
+    """
+
+    fetcher: Fetcher
+    reader: PageReader
+    template: PromptTemplate
+    rollouts: WebRollouts
+    max_urls: int = 3
+    only_found: bool = True
+    rollout: _Rollout | None = None
+
+    @property
+    def name(self) -> str:
+        """`browse`."""
+        return "browse"
+
+    @property
+    def schema(self) -> Mapping[str, object]:
+        """JSON schema of the function."""
+        what = "Read web pages. Gives what they say about the question."
+        return _schema(self.name, what, "urls", "Which pages to read.", self.max_urls)
+
+    def for_question(self, question: Question, trajectory_id: str) -> BrowseTool:
+        """The tool of one rollout."""
+        return replace(self, rollout=self.rollouts.join(self.name, question, trajectory_id))
+
+    async def __call__(self, call: ToolCall) -> ToolResult:
+        """Read pages; wrong arguments, and pages that cannot be read, are told so.
+
+        Raises ToolError when fetching or reading failed, after all pages have ended, or if the tool was never bound.
+        """
+        rollout, urls = _bound(self.rollout), _texts(call, "urls", self.max_urls)
+        if not urls:
+            return _refused(call, "urls", self.max_urls)
+        first, rollout.opened = rollout.opened, rollout.opened + len(urls)
+        start = time.perf_counter()
+        reads = (self._read(rollout, url, first + i) for i, url in enumerate(dict.fromkeys(map(_address, urls))))
+        views = await asyncio.gather(*reads, return_exceptions=True)  # none is left behind when one fails
+        latency = time.perf_counter() - start
+        if failed := next((view for view in views if isinstance(view, BaseException)), None):
+            raise failed
+        pages = [view for view in views if not isinstance(view, BaseException)]
+        passages = tuple(Passage(page.url, page.url, page.title, page.text) for page in pages if page.text)
+        return ToolResult(call, self.template.text(pages=pages), passages, latency)
+
+    async def _read(self, rollout: _Rollout, url: str, number: int) -> _View:
+        try:
+            if self.only_found and url not in rollout.found:
+                raise PageError("It is not among the results of your searches, and only those can be opened.")
+            page = await self.fetcher.fetch(url)
+        except PageError as error:
+            return _View(url, problem=beginning_of(str(error), _PROBLEM))
+        key = f"{rollout.trajectory_id}/page-{number}"
+        text = await self.reader.read(page, task=rollout.question.text, key=key)
+        return _View(url, _line(page.title, _TITLE), text)
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """A page as it is shown: with what was read in it, or why it was not read."""
+
+    url: str
+    title: str = ""
+    text: str = ""
+    problem: str = ""
+
+
+def _schema(name: str, what: str, argument: str, description: str, most: int) -> Mapping[str, object]:
+    texts = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": most, "description": description}
+    parameters = {"type": "object", "properties": {argument: texts}, "required": [argument]}
+    return {"type": "function", "function": {"name": name, "description": what, "parameters": parameters}}
+
+
+def _bound(rollout: _Rollout | None) -> _Rollout:
+    if rollout is None:
+        raise ToolError("The tools of the web belong to a rollout: bind them first (for_question).")
+    return rollout
+
+
+def _texts(call: ToolCall, argument: str, most: int) -> list[str]:
+    """The argument, if it is a list of 1 to `most` texts that are not blank; else nothing."""
+    given = call.arguments.get(argument)
+    given = cast(list[object], given) if isinstance(given, list) else []
+    texts = [well_formed(text).strip() for text in given if isinstance(text, str)]
+    return texts if all(texts) and len(texts) == len(given) <= most else []
+
+
+def _refused(call: ToolCall, argument: str, most: int) -> ToolResult:
+    expected = f'The tool "{call.name}" takes one argument, "{argument}", which is a list of 1 to {most} texts.'
+    return ToolResult(call, expected)
+
+
+def _result(passage: Passage) -> Passage:
+    """A result as it is shown, in one line each of bounded length."""
+    url = _address(passage.id)
+    title, text = _line(passage.title, _TITLE), _line(passage.text, _SNIPPET)
+    return replace(passage, id=url, document_id=url, title=title, text=text)
+
+
+def _line(text: str, max_words: int) -> str:
+    return " ".join(beginning_of(text, max_words).split())
+
+
+def _address(url: str) -> str:
+    """A URL without its fragment, which never leaves a browser, and without white space, of which it has none."""
+    return "".join(url.split()).partition("#")[0]

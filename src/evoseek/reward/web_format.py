@@ -1,0 +1,43 @@
+"""DeepResearcher's reward (arXiv 2504.03160, section 3.4): -1 if the format is broken, else word-level F1.
+
+The format is kept by a rollout that ended with an answer that says something, in the only <answer> of its last turn,
+and of which in every turn each tag is closed before another one is opened. A call that cannot be read ends a rollout
+without an answer, and so do the limits: both are -1. F1 is SQuAD's, which ignores articles besides case and
+punctuation.
+"""
+
+from __future__ import annotations
+
+import re
+
+from evoseek.reward.answer import f1, normalise
+from evoseek.types import Outcome, Scored, Trajectory
+
+_TAG = re.compile(r"<(/?)(think|search|browse|information|tool_call|tool_response|answer)>")
+
+
+class WebFormatReward:
+    """A RewardFn; its parts are `format`, 1 if it is kept, and `f1`, 0 if it is not."""
+
+    async def __call__(self, trajectory: Trajectory) -> Outcome:
+        """Score one trajectory."""
+        if not keeps_format(trajectory):
+            return Scored(-1.0, {"format": 0.0, "f1": 0.0})
+        value = f1(trajectory.answer or "", trajectory.question.golden_answers)
+        return Scored(value, {"format": 1.0, "f1": value})
+
+
+def keeps_format(trajectory: Trajectory) -> bool:
+    """Whether a trajectory answers, with all tags in their places."""
+    turns = [action.text for action in trajectory.actions]
+    answers = bool(turns and normalise(trajectory.answer or "")) and turns[-1].count("<answer>") == 1
+    return answers and all(map(_is_balanced, turns))
+
+
+def _is_balanced(text: str) -> bool:
+    """Whether tags open and close in turns. The first may be </think>: some chat templates open the reasoning."""
+    tags = [(bool(tag[1]), str(tag[2])) for tag in _TAG.finditer(text)]
+    if tags[:1] == [(True, "think")]:
+        tags = tags[1:]
+    pairs = zip(tags[::2], tags[1::2], strict=False)
+    return len(tags) % 2 == 0 and all(pair == ((False, pair[0][1]), (True, pair[0][1])) for pair in pairs)

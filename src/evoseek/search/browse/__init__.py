@@ -1,0 +1,1 @@
+"""Opening web pages: safely, politely, and what of them matters for a task."""

@@ -1,0 +1,158 @@
+"""Which addresses of the web may be opened: the shape of a URL, and the network address behind its host."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+
+import httpx2
+
+from evoseek.errors import ConfigError, PageError
+
+MAX_URL = 2048
+"""Characters of a URL at most."""
+
+_NAME = re.compile(r"(?=.{1,253}\Z)([a-z0-9_]([a-z0-9_-]{0,62})\.)*[a-z0-9_][a-z0-9_-]{0,62}")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")  # a last label that a resolver reads as (a part of) an IPv4 address
+_DEFAULT_PORT = {"http": 80, "https": 443}
+
+# IANA's special-purpose registry (RFC 6890) as of 2025, in full: what `ipaddress` knows differs between Pythons.
+# 168.63.129.16 is public by its number alone: it is the metadata service of a cloud.
+_CLOSED_V4 = tuple(
+    map(
+        IPv4Network,
+        (
+            *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+            *("192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24"),
+            *("192.168.0.0/16", "192.175.48.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24"),
+            *("224.0.0.0/4", "240.0.0.0/4", "168.63.129.16/32"),
+        ),
+    )
+)
+_UNICAST_V6 = IPv6Network("2000::/3")  # all that was ever assigned to be routed
+_CLOSED_V6 = tuple(
+    # protocol assignments with Teredo, documentation (twice), 6to4, AS112
+    map(IPv6Network, ("2001::/23", "2001:db8::/32", "3fff::/20", "2002::/16", "2620:4f:8000::/48"))
+)
+_CARRIES_V4 = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))  # IPv4-mapped, and NAT64 (RFC 6052)
+
+
+@dataclass(frozen=True, slots=True)
+class AddressRules:
+    """What may be opened, apart from what is never opened.
+
+    `allow` and `deny` are host names, each with all names below it; an empty `allow` allows every host, and `deny`
+    goes first. `allow_private` holds host:port pairs that may be at an address that is not public (a server on this
+    machine): exactly these, on this port, which then need not be among `ports`. An IPv6 host stands in brackets.
+    Raises ConfigError for an entry of another form.
+    """
+
+    ports: frozenset[int] = frozenset({80, 443})
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    allow_private: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for entry in (*self.allow, *self.deny):
+            if not (_NAME.fullmatch(entry) or as_address(entry)):
+                raise ConfigError(
+                    f"Got {entry!r} in a list of hosts. Expected a host alone, in small letters, as in example.org; "
+                    "names below it are meant too."
+                )
+        for entry in self.allow_private:
+            host, _, port = entry.rpartition(":")
+            if not ((_NAME.fullmatch(host) or as_address(host.strip("[]"))) and port.isdecimal()):
+                raise ConfigError(f"Got {entry!r} in allow_private. Expected host:port, as in 127.0.0.1:8000.")
+
+    def is_excepted(self, host: str, port: int) -> bool:
+        """True if this host may be at a private address."""
+        return _authority(host, port) in self.allow_private
+
+
+def check_url(url: str, rules: AddressRules, base: httpx2.URL | None = None) -> httpx2.URL:
+    """The URL in its one canonical spelling, without a fragment, if it may be opened; `base` is that of the page which
+    redirects to it.
+
+    A host that is a name may still turn out to be at an address that is not public: `is_public` is asked when the
+    connection is made. A host that is a number may be spelt in the usual way alone (RFC 3986, 3.2.2: four decimal
+    numbers, or IPv6 in brackets), since resolvers read 2130706433, 0x7f.1 and 127.1 as 127.0.0.1.
+    Raises PageError.
+    """
+    try:
+        if len(url) > MAX_URL:
+            raise PageError(f"The address {url[:80]!r}... has more than {MAX_URL} characters. Use a shorter one.")
+        parsed = (base.join(url.strip()) if base is not None else httpx2.URL(url.strip())).copy_with(fragment=None)
+        host, port = parsed.raw_host.decode().removesuffix("."), port_of(parsed)
+        has_user = bool(parsed.userinfo)
+    except (httpx2.InvalidURL, ValueError) as error:  # ValueError: lone surrogates, brackets that do not match
+        raise _refused(url, "it is not well formed") from error
+    if parsed.scheme not in _DEFAULT_PORT:
+        raise _refused(url, "only http and https are opened")
+    if has_user:
+        raise _refused(url, "it names a user")
+    excepted = rules.is_excepted(host, port)
+    _check_host(url, host, excepted)
+    if not excepted and port not in rules.ports:
+        raise _refused(url, f"port {port} is not opened")
+    if _is_among(host, rules.deny) or (rules.allow and not _is_among(host, rules.allow)):
+        raise _refused(url, "its host is not among those that may be opened")
+    return parsed.copy_with(host=str(as_address(host) or host))
+
+
+def port_of(url: httpx2.URL) -> int:
+    """The port, also where it is not written."""
+    return url.port if url.port is not None else _DEFAULT_PORT.get(url.scheme, 0)
+
+
+def origin_of(url: httpx2.URL) -> str:
+    """Scheme, host and port (RFC 6454): what a robots.txt is for."""
+    return f"{url.scheme}://{_authority(url.raw_host.decode(), port_of(url))}"
+
+
+def is_public(address: str) -> bool:
+    """True for an IP address that anyone on the Internet can reach, and nobody else is reached by.
+
+    An address that carries an IPv4 one is as public as that. Of 6to4 and Teredo none is.
+    """
+    parsed = as_address(address)
+    if isinstance(parsed, IPv4Address):
+        return not any(parsed in network for network in _CLOSED_V4)
+    if parsed is None:
+        return False
+    if any(parsed in network for network in _CARRIES_V4):
+        return is_public(str(IPv4Address(parsed.packed[-4:])))
+    return parsed in _UNICAST_V6 and not any(parsed in network for network in _CLOSED_V6)
+
+
+def _check_host(url: str, host: str, excepted: bool) -> None:
+    if as_address(host) is not None:
+        if not excepted and not is_public(host):
+            raise _refused(url, "its host is not a public one")
+        return
+    *above, last = host.split(".")
+    if not _NAME.fullmatch(host) or _NUMBER.fullmatch(last):
+        raise _refused(url, "its host is neither a name nor an IP address in the usual spelling")
+    if not above and not excepted:
+        raise _refused(url, "its host is not a public one")
+
+
+def as_address(host: str) -> IPv4Address | IPv6Address | None:
+    """The IP address that a host is spelt as, in the usual way; None for every other one."""
+    try:
+        return None if "%" in host else ip_address(host)  # one with a zone is of one network's own
+    except ValueError:
+        return None
+
+
+def _authority(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _is_among(host: str, entries: tuple[str, ...]) -> bool:
+    return any(host == entry or host.endswith(f".{entry}") for entry in entries)
+
+
+def _refused(url: str, why: str) -> PageError:
+    shown = url if len(url) <= 200 else f"{url[:200]}..."
+    return PageError(f"The address {shown!r} is not opened: {why}. Choose another page.")

@@ -1,0 +1,257 @@
+"""Opens web pages that may be hostile, on hosts that may be too, and is polite to them."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from weakref import WeakKeyDictionary
+
+import httpcore2
+import httpx2
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt
+
+from evoseek.calls.waits import PassingError, back_off, seconds_of
+from evoseek.errors import ConfigError, PageError, ToolError
+from evoseek.search.browse.address import AddressRules, check_url, port_of
+from evoseek.search.browse.blocked import blocked_reason
+from evoseek.search.browse.body import CutBodyError, read_body
+from evoseek.search.browse.extract import TYPES, Extractor
+from evoseek.search.browse.pinned import PinnedBackend, Resolver, resolve
+from evoseek.search.browse.robots import MAX_ROBOTS, Robots
+from evoseek.search.browse.turns import HostTurns
+from evoseek.types import Page
+
+MAX_REDIRECTS = 5
+"""Redirects that are followed for one page, and for one robots.txt."""
+
+MAX_HEADERS = 32 * 1024
+"""Bytes of a response's header fields at most."""
+
+_ERROR_BODY = 64 * 1024
+_MAX_PAUSE_S = 3600.0  # however long a server asks to be left alone
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_PASSING = frozenset({408, 425, 429})  # and every 5xx
+_BROKEN = (
+    *(httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.ProxyError),
+    CutBodyError,
+)
+
+
+class SafeFetcher:
+    """Implements `Fetcher`. What it will not do, whatever a URL, a name server, a redirect or a page says:
+
+    - connect to an address that is not public, or to a port or host that `rules` do not allow. The address is checked
+      where the connection is made, and is the one that is connected to (pinned.py); every redirect is checked anew,
+      and there are at most `MAX_REDIRECTS`. A user, a password, a cookie or a referrer is never sent;
+    - take longer than `timeout_s` seconds from its turn among `concurrency` pages to the page's text: waiting for the
+      host, robots.txt, redirects and repetitions are within;
+    - take more than `max_bytes` (before and after unpacking), more than body.MAX_RATIO times what was received, more
+      than `MAX_HEADERS`, or a type of content that is not among extract.TYPES;
+    - open what a site's robots.txt forbids (unless `obey_robots` is false), ask a host more than `per_host` times at
+      once, or sooner than `interval_s` seconds (or its Crawl-delay, or what it says in Retry-After) after the last
+      time. All requests count, those for robots.txt too.
+
+    What may pass (no or a broken connection, the status 408, 425, 429 or 5xx) is tried up to `attempts` times, with a
+    random wait of up to wait_s * 2**n seconds before each repetition, and then is a ToolError; so is a challenge in
+    place of a page (blocked.py), at once, and every page if `offline`. What is so for everybody is a PageError.
+
+    Proxies that the environment names are not used. With `proxy` every connection goes there, and the proxy looks up
+    the names: then it must keep from addresses that are not public, as only those written as numbers are seen here.
+
+    Connections are closed with each page, so there is nothing to close but the extractor, which may be shared. Raises
+    ConfigError for limits that allow nothing.
+    """
+
+    is_local = False
+
+    def __init__(
+        self,
+        rules: AddressRules,
+        extractor: Extractor,
+        *,
+        agent: str = "evoseek/0.1",
+        timeout_s: float = 15.0,
+        max_bytes: int = 2_000_000,
+        concurrency: int = 64,
+        per_host: int = 2,
+        interval_s: float = 1.0,
+        attempts: int = 3,
+        wait_s: float = 0.5,
+        obey_robots: bool = True,
+        offline: bool = False,
+        proxy: str | None = None,
+        resolver: Resolver = resolve,
+    ) -> None:
+        if min(concurrency, per_host, attempts, max_bytes) < 1 or timeout_s <= 0 or min(interval_s, wait_s) < 0:
+            raise ConfigError(
+                f"Pages cannot be fetched {concurrency} at once ({per_host} of a host), in {attempts} attempts and "
+                f"{timeout_s} seconds, up to {max_bytes} bytes, {interval_s} seconds apart and {wait_s} after a "
+                "failure. Expected numbers from 1, a time above 0, and waits of at least 0."
+            )
+        self._rules, self._extractor, self._agent, self._resolver = rules, extractor, agent, resolver
+        self._timeout_s, self._max_bytes, self._offline = timeout_s, max_bytes, offline
+        self._robots = Robots(extractor, agent) if obey_robots else None
+        self._turns = HostTurns(interval_s, per_host)
+        self._places: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+        self._concurrency, self._attempts, self._wait_s = concurrency, attempts, wait_s
+        self._proxy = httpx2.Proxy(proxy) if proxy else None
+        self._tls = httpcore2.default_ssl_context()
+
+    async def fetch(self, url: str) -> Page:
+        """The page at an address. Raises PageError for one that nobody could read, ToolError if fetching failed."""
+        if self._offline:
+            raise ToolError(
+                f"The page {url[:200]} was not opened, since the fetcher is offline. Turn that off, or replay a "
+                "recorded run that opened it."
+            )
+        target = check_url(url, self._rules)
+        places = self._places.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self._concurrency))
+        try:
+            async with places, asyncio.timeout(self._timeout_s), self._connections() as pool:
+                return await self._page(_Visit(pool, time.monotonic() + self._timeout_s), target)
+        except TimeoutError as error:
+            raise ToolError(
+                f"The page {target} was not opened within {self._timeout_s:g} seconds, waiting for its host included. "
+                "Ask again later, or raise the fetcher's time limit."
+            ) from error
+
+    def _connections(self) -> httpcore2.AsyncConnectionPool:
+        if self._proxy is None:
+            backend = PinnedBackend(self._rules, self._resolver)
+            return httpcore2.AsyncConnectionPool(ssl_context=self._tls, network_backend=backend)
+        at = self._proxy.url
+        return httpcore2.AsyncHTTPProxy(
+            httpcore2.URL(scheme=at.raw_scheme, host=at.raw_host, port=at.port, target=b"/"),
+            proxy_auth=self._proxy.raw_auth,
+            ssl_context=self._tls,
+        )
+
+    async def _page(self, visit: _Visit, url: httpx2.URL) -> Page:
+        reply = await self._follow(visit, url)
+        if not 200 <= reply.status < 300:
+            raise PageError(f"The page {reply.url} cannot be read: {_named(reply.status)}. Choose another page.")
+        kind, charset = _content_type(reply.headers)
+        title, text = await self._extractor.page(reply.body, kind, charset)
+        self._refuse_challenge(reply, f"{title}\n{text}")
+        if not text:
+            raise PageError(f"The page {reply.url} has no text, at least none without JavaScript. Choose another page.")
+        return Page(str(reply.url), title, text)
+
+    async def _follow(self, visit: _Visit, url: httpx2.URL, *, is_page: bool = True) -> _Reply:
+        """What the URL leads to, at the end of its redirects. Each site on the way is asked for its robots.txt, unless
+        it is a robots.txt that is read."""
+        retrying = AsyncRetrying(
+            sleep=asyncio.sleep,
+            stop=stop_after_attempt(self._attempts),
+            wait=back_off(self._wait_s, self._timeout_s),
+            retry=retry_if_exception_type(PassingError),
+            reraise=True,
+        )
+        for _ in range(MAX_REDIRECTS + 1):
+            delay_s = 0.0
+            if self._robots is not None and is_page:
+                delay_s = await self._robots.delay_s(url, partial(self._robots_txt, visit))
+            try:
+                reply = await retrying(self._request, visit, url, delay_s, is_page)
+            except PassingError as error:
+                raise ToolError(
+                    f"The page {url} was not opened: each of {self._attempts} attempts failed, the last time {error}. "
+                    "Ask again later."
+                ) from error
+            target = reply.headers.get("location")
+            if reply.status not in _REDIRECTS or target is None:
+                return reply
+            url = check_url(target, self._rules, base=url)
+        raise PageError(f"The page redirects more than {MAX_REDIRECTS} times, at last to {url}. Choose another page.")
+
+    async def _robots_txt(self, visit: _Visit, url: httpx2.URL) -> tuple[int, bytes]:
+        reply = await self._follow(visit, url, is_page=False)
+        return reply.status, reply.body
+
+    async def _request(self, visit: _Visit, url: httpx2.URL, delay_s: float, is_page: bool) -> _Reply:
+        """One request, when it is its turn. Raises PassingError for what may pass."""
+        host = url.raw_host.decode()
+        async with self._turns.turn(host, delay_s=delay_s, until=visit.until):
+            try:
+                target = httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=port_of(url), target=url.raw_path)
+                async with visit.pool.stream("GET", target, headers=self._headers(url)) as response:
+                    reply = await self._read(response, url, is_page)
+            except _BROKEN as error:
+                if isinstance(error.__cause__, ssl.SSLCertVerificationError):
+                    what = f"The page {url} cannot be read: its host proves another identity. Choose another page."
+                    raise PageError(what) from error
+                raise PassingError(f"the connection failed ({type(error).__name__} {str(error)[:200]})") from error
+        self._refuse_challenge(reply)
+        if reply.status in _PASSING or reply.status >= 500:
+            self._turns.pause(host, min(seconds_of(reply.headers.get("retry-after", "")), _MAX_PAUSE_S))
+            raise PassingError(f"the server said {_named(reply.status)}")
+        return reply
+
+    def _headers(self, url: httpx2.URL) -> list[tuple[bytes, bytes]]:
+        return [
+            (b"Host", url.netloc),
+            (b"User-Agent", self._agent.encode()),
+            (b"Accept", ", ".join(sorted(TYPES)).encode()),
+            (b"Accept-Encoding", b"gzip"),
+        ]
+
+    async def _read(self, response: httpcore2.Response, url: httpx2.URL, is_page: bool) -> _Reply:
+        if sum(len(name) + len(value) for name, value in response.headers) > MAX_HEADERS:
+            raise PageError(f"The page {url} has more than {MAX_HEADERS} bytes of header fields. Choose another page.")
+        headers = httpx2.Headers(response.headers)
+        coding = headers.get("content-encoding", "").strip().lower()
+        if response.status in _REDIRECTS:
+            return _Reply(url, response.status, headers, b"")
+        if response.status >= 300:
+            body = await read_body(response.aiter_stream(), coding, _ERROR_BODY, cut=True)
+            return _Reply(url, response.status, headers, body)
+        most = self._max_bytes if is_page else MAX_ROBOTS
+        if is_page:
+            kind, _ = _content_type(headers)
+            if kind not in TYPES:
+                shown = f"of the type {kind[:80]!r}" if kind else "of no stated type"
+                raise PageError(f"The page {url} is {shown}, which cannot be read. Choose another page.")
+        body = await read_body(response.aiter_stream(), coding, most, cut=not is_page)
+        return _Reply(url, response.status, headers, body)
+
+    def _refuse_challenge(self, reply: _Reply, text: str | None = None) -> None:
+        if reason := blocked_reason(reply.status, reply.headers, reply.body, text):
+            raise ToolError(
+                f"The site of {reply.url} did not show the page ({_named(reply.status)}): {reason}. It takes us for a "
+                "robot, rightly: leave it out (the list of hosts to deny), or ask it less often."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Visit:
+    """What belongs to one page: its connections, and when it has to be open (on time.monotonic())."""
+
+    pool: httpcore2.AsyncConnectionPool
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    url: httpx2.URL
+    status: int
+    headers: httpx2.Headers
+    body: bytes
+
+
+def _content_type(headers: httpx2.Headers) -> tuple[str, str]:
+    """The type and the charset, "" where there is none."""
+    kind, *parameters = headers.get("content-type", "").split(";")
+    named = (parameter.strip().partition("=") for parameter in parameters)
+    charset = next((value for name, _, value in named if name.strip().lower() == "charset"), "")
+    return kind.strip().lower(), charset.strip(" \"'").lower()
+
+
+def _named(status: int) -> str:
+    try:
+        return f"{status} ({HTTPStatus(status).phrase})"
+    except ValueError:
+        return str(status)

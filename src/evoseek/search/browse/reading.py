@@ -1,0 +1,103 @@
+"""A reading agent: a language model that goes through a page for somebody else (DeepResearcher, arXiv 2504.03160,
+section 3.2).
+
+It is shown the page segment by segment, and with each the task and its own notes so far. It adds to the notes what
+matters, and says whether to read on. The notes are all that the policy is told of the page.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Protocol
+
+from evoseek.errors import ReplyError
+from evoseek.protocols import Chat
+from evoseek.search.browse.segments import beginning_of, count_words, segments_of
+from evoseek.search.simulated import DRESS
+from evoseek.types import Message, Page
+
+FORM: Mapping[str, object] = {
+    "type": "object",
+    "properties": {"relevant": {"type": "string"}, "read_on": {"type": "boolean"}},
+    "required": ["relevant", "read_on"],
+    "additionalProperties": False,
+}
+TITLE_WORDS = 30
+
+
+class ReadingPrompt(Protocol):
+    """How a reading agent is asked about a segment."""
+
+    def __call__(self, *, task: str, title: str, memory: str, segment: str) -> list[Message]:
+        """The messages."""
+        ...
+
+
+@dataclass(slots=True)
+class ReadingAgent:
+    """A `PageReader`. What it gives is its memory: the notes of all segments, of at most `memory_words` words.
+
+    Each of the first `max_segments` segments of `segment_words` words is read once, in order; the published loop can
+    read the last one for ever. Reading ends earlier when the model says so, when the memory is full, and when the first
+    `skip_after` segments gave nothing: the page is then skipped. A reply that is cut or cannot be read is asked for
+    once more. `counts` has `pages`, `segments`, `skipped` and `repeated` (second replies).
+    """
+
+    chat: Chat
+    prompt: ReadingPrompt
+    segment_words: int = 800
+    memory_words: int = 400
+    max_segments: int = 8
+    skip_after: int = 2
+    counts: Counter[str] = field(default_factory=Counter[str])
+
+    async def read(self, page: Page, *, task: str, key: str) -> str:
+        """The memory after reading; "" for a page that was skipped. Raises ToolError."""
+        memory, title = "", beginning_of(page.title, TITLE_WORDS)
+        self.counts["pages"] += 1
+        segments = islice(segments_of(page.text, self.segment_words), self.max_segments)
+        for number, segment in enumerate(segments, start=1):
+            messages = self.prompt(task=task, title=title, memory=memory, segment=segment)
+            note, reads_on = await self._note(messages, f"{key}/segment-{number}")
+            kept = beginning_of(note, self.memory_words - count_words(memory))
+            memory = f"{memory}\n{kept}".strip()
+            if number == self.skip_after and not memory:
+                self.counts["skipped"] += 1
+                return ""
+            if not reads_on or kept != note or count_words(memory) == self.memory_words:
+                break
+        return memory
+
+    async def _note(self, messages: list[Message], key: str) -> tuple[str, bool]:
+        self.counts["segments"] += 1
+        try:
+            return parse_note(await self.chat.chat(messages, key=key, form=FORM))
+        except ReplyError:
+            self.counts["repeated"] += 1
+        return parse_note(await self.chat.chat(messages, key=f"{key}/again", form=FORM))
+
+
+def parse_note(reply: str) -> tuple[str, bool]:
+    """What a segment adds to the memory, in one line, and whether to read on.
+
+    The reply has to be {"relevant": "...", "read_on": true} (or false); a fence around it and a block of thought
+    before it are passed over. Raises ReplyError for any other: another key, one twice, words around the object.
+    """
+    try:
+        pairs: Any = json.loads(DRESS.sub("", reply), object_pairs_hook=tuple)
+        fields: dict[str, Any] = dict(pairs) if isinstance(pairs, tuple) and len(pairs) == 2 else {}
+    except (ValueError, RecursionError):
+        fields = {}
+    relevant, read_on = fields.get("relevant"), fields.get("read_on")
+    if not (isinstance(relevant, str) and isinstance(read_on, bool)):
+        shown = reply if len(reply) <= 200 else f"{reply[:200]}..."
+        raise ReplyError(
+            f"The reading agent replied {shown!r}. Expected the object "
+            '{"relevant": "...", "read_on": true} (or false), and nothing else. Ask for that form in reading.jinja, or '
+            "take another model."
+        )
+    return " ".join(relevant.split()), read_on

@@ -1,0 +1,115 @@
+"""A cache of search results: what was asked once is not paid for again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from evoseek.errors import ConfigError
+from evoseek.protocols import SearchEngine
+from evoseek.search.web.gathering import for_each
+from evoseek.search.web.store import Store, from_text, to_text
+from evoseek.types import Passage
+
+WEEK_S = 7 * 24 * 3600.0
+LEASE_S = 60.0
+"""Seconds for which a process that asks keeps others from asking the same; they ask if it was killed meanwhile."""
+
+_POLL_S = 0.05
+_SCHEMA = "CREATE TABLE IF NOT EXISTS results (key TEXT PRIMARY KEY, until REAL NOT NULL, found TEXT) WITHOUT ROWID"
+
+
+class CachedEngine:
+    """Implements `SearchEngine` over `engine`: each query's results are kept for `period_s` seconds in an SQLite file,
+    which several processes may share. Errors are not kept.
+
+    What is asked for while it is being found is not asked again, in this process or another: who asks waits, and gets
+    what the first one gets (an error too, within a process). A call ends when nobody waits for it any more.
+
+    The key is (provider, query, k, options): whatever changes an answer belongs into one of these. No secret does.
+    `counts` has the queries that were `hits` and those that were asked (`misses`).
+    """
+
+    def __init__(
+        self,
+        engine: SearchEngine,
+        path: Path,
+        *,
+        provider: str,
+        period_s: float = WEEK_S,
+        options: Mapping[str, object] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if not period_s > 0:
+            raise ConfigError(f"Results cannot be kept for {period_s} seconds. Expected a time above 0.")
+        self._engine, self._period_s, self._clock = engine, period_s, clock
+        self._key = (provider, dict(options or {}))
+        self._store = Store(path, "evoC", _SCHEMA)
+        self._store.change("DELETE FROM results WHERE until <= ?", clock())
+        self._under_way: dict[str, _Call] = {}
+        self.counts = {"hits": 0, "misses": 0}
+
+    @property
+    def is_local(self) -> bool:
+        """As the engine is."""
+        return self._engine.is_local
+
+    def close(self) -> None:
+        """Close the file."""
+        self._store.close()
+
+    async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """What is kept, or what the engine finds. Raises ToolError."""
+        return await for_each(queries, lambda query: self._search(query, k))
+
+    async def _search(self, query: str, k: int) -> list[Passage]:
+        key = json.dumps([*self._key, query, k], sort_keys=True)
+        call = self._under_way.get(key)
+        if call is None:
+            call = self._under_way[key] = _Call(asyncio.create_task(self._find(key, query, k)))
+        call.waiting += 1
+        try:
+            return list(await asyncio.shield(call.task))
+        finally:
+            call.waiting -= 1
+            if not call.waiting:
+                call.task.cancel()  # unless it has ended
+                del self._under_way[key]
+
+    async def _find(self, key: str, query: str, k: int) -> list[Passage]:
+        while (until := self._lease(key)) is None:
+            if kept := self._store.rows("SELECT found FROM results WHERE key = ? AND found NOT NULL", key):
+                self.counts["hits"] += 1
+                return from_text(kept[0][0])
+            await asyncio.sleep(_POLL_S)
+        self.counts["misses"] += 1
+        try:
+            (found,) = await self._engine.search([query], k)
+        except BaseException:
+            self._store.change("DELETE FROM results WHERE key = ? AND until = ? AND found IS NULL", key, until)
+            raise
+        row = (key, self._clock() + self._period_s, to_text(found))
+        self._store.change("INSERT OR REPLACE INTO results VALUES (?, ?, ?)", *row)
+        return found
+
+    def _lease(self, key: str) -> float | None:
+        """Until when this process may ask; None if there is a result, or another process asks."""
+        now = self._clock()
+        taken = self._store.change(
+            "INSERT INTO results VALUES (?1, ?2, NULL) ON CONFLICT DO UPDATE SET until = ?2, found = NULL "
+            "WHERE until <= ?3",
+            *(key, now + LEASE_S, now),
+        )
+        return now + LEASE_S if taken else None
+
+
+@dataclass(slots=True)
+class _Call:
+    """A query that is being found, and how many wait for it."""
+
+    task: asyncio.Task[list[Passage]]
+    waiting: int = 0

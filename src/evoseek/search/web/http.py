@@ -1,0 +1,127 @@
+"""The HTTP base of search providers: as many calls as they allow, as few as are paid for, none while they are down."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import httpx2
+from aiolimiter import AsyncLimiter
+
+from evoseek.calls.said import json_of
+from evoseek.calls.server import Server
+from evoseek.errors import ConfigError, ToolError
+from evoseek.search.web.breaker import CircuitBreaker
+
+T = TypeVar("T")
+
+_BURST_S = 0.1  # of so many seconds the requests may come at once
+
+
+@dataclass(frozen=True, slots=True)
+class CallLimits:
+    """How a provider is called.
+
+    Attributes:
+        rate_per_s: requests a second, repetitions included, of this process
+        concurrency: calls under way at once, including those that wait to be repeated
+        budget: requests over the client's life, repetitions included; None is no limit
+        attempts: how often a call is made at most
+        timeout_s: seconds for one attempt
+        total_s: seconds for all attempts and the waits between them, but not for waiting for one's turn
+        wait_s, max_wait_s: before the n-th repetition 0 to wait_s * 2**(n - 1) seconds, and what Retry-After asks for,
+            neither ever longer than max_wait_s
+        failures, pause_s: as of `CircuitBreaker`
+    """
+
+    rate_per_s: float = 10.0
+    concurrency: int = 32
+    budget: int | None = None
+    attempts: int = 4
+    timeout_s: float = 10.0
+    total_s: float = 45.0
+    wait_s: float = 0.5
+    max_wait_s: float = 20.0
+    failures: int = 20
+    pause_s: float = 10.0
+
+
+class WebClient:
+    """Requests to a provider, for JSON. `calls` counts them.
+
+    They are made, and made again, as `Server` says, within the limits; a body that is not JSON is a failure that may
+    pass. Raises ConfigError for limits that allow no call, or an api_key that no header can hold.
+    """
+
+    def __init__(self, name: str, *, api_key: str, limits: CallLimits) -> None:
+        if not limits.rate_per_s > 0 or limits.total_s < limits.timeout_s or limits.budget == 0:
+            raise ConfigError(
+                f"{name} cannot be called {limits.rate_per_s} times a second, {limits.budget} times in all, each for "
+                f"{limits.timeout_s} of {limits.total_s} seconds. Expected numbers above 0, and no longer time for one "
+                "attempt than for all."
+            )
+        self._name, self._api_key, self._limits, self.calls = name, api_key, limits, 0
+        self._server = Server(
+            setting="url",
+            api_key=api_key,
+            timeout_s=limits.timeout_s,
+            attempts=limits.attempts,
+            concurrency=limits.concurrency,
+            wait_s=limits.wait_s,
+            max_wait_s=limits.max_wait_s,
+        )
+        self.breaker = CircuitBreaker(limits.failures, limits.pause_s)
+        self._limiter: tuple[asyncio.AbstractEventLoop, AsyncLimiter] | None = None
+
+    async def call(self, read: Callable[[Any], T], method: str, url: str, **request: Any) -> T:
+        """What `read` makes of the JSON value that a request (as httpx2 takes it) is answered with.
+
+        `read` may raise PassingError for a value that is a failure which may pass, and ToolError. Raises ToolError.
+        """
+        timer = asyncio.timeout(None)
+
+        async def attempt(client: httpx2.AsyncClient) -> T:
+            self.breaker.check()
+            await self._turn(timer)
+            if self.calls == self._limits.budget:
+                raise ToolError(f"the budget of {self.calls} requests is spent. Raise it, or end here.")
+            with self.breaker.call():
+                self.calls += 1
+                reply = await self._server.send(client, method, url, **request)
+                if reply.is_success:
+                    return read(json_of(reply.body, secret=self._api_key))
+                what = self._server.refusal(reply)
+                raise ToolError(f"{what}. It is not asked again: correct the key, the url or the options.")
+
+        try:
+            self.breaker.check()
+            async with timer:
+                return await self._server.call(attempt)
+        except TimeoutError as error:
+            what = (
+                f"it had not answered within {self._limits.total_s:g} seconds, repetitions included. Check the server "
+                "and the network, or raise total_s."
+            )
+            raise ToolError(self._no_answer(what)) from error
+        except ToolError as error:
+            raise ToolError(self._no_answer(str(error))) from error
+
+    def shown(self, said: object) -> str:
+        """What may be shown of what the provider said."""
+        return self._server.shown(said)
+
+    async def _turn(self, timer: asyncio.Timeout) -> None:
+        """Wait until the rate allows a request. This is not part of the call's time, which begins with the first."""
+        loop, until = asyncio.get_running_loop(), timer.when()
+        left_s = self._limits.total_s if until is None else until - loop.time()
+        timer.reschedule(None)
+        if self._limiter is None or self._limiter[0] is not loop:
+            burst = max(1.0, self._limits.rate_per_s * _BURST_S)
+            self._limiter = loop, AsyncLimiter(burst, burst / self._limits.rate_per_s)
+        await self._limiter[1].acquire()
+        timer.reschedule(loop.time() + left_s)
+
+    def _no_answer(self, why: str) -> str:
+        return f"There is no answer of {self._name}: {why}"

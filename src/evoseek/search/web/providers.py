@@ -1,0 +1,219 @@
+"""Search providers of the web, each told by the shape of its requests and answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from evoseek.calls.server import check_url
+from evoseek.calls.waits import PassingError
+from evoseek.errors import ConfigError, ToolError
+from evoseek.search.web.gathering import for_each
+from evoseek.search.web.http import CallLimits, WebClient
+from evoseek.types import Passage
+
+Option = str | int | bool
+
+MAX_QUERY_WORDS, MAX_QUERY = 50, 400
+"""Words and characters of a query that are sent: more than that, some providers refuse."""
+
+MAX_URL, MAX_TITLE, MAX_SNIPPET = 2000, 300, 2000
+"""Characters of a result; one with a longer URL is left out."""
+
+_UNSHOWN = re.compile(r"[\s\x00-\x1f\x7f-\x9f\ud800-\udfff]+")  # white space, control characters, half characters
+
+
+@dataclass(frozen=True, slots=True)
+class JsonApi:
+    """A search API that answers in JSON.
+
+    Attributes:
+        url: where requests go; "" if every user has another one
+        results: where the list of results is in the answer: names of fields, with dots between
+        title, link, snippet: names of a result's fields
+        method: how it is asked; options go into the URL (GET) or into a JSON body (POST)
+        query: name of the option with the query
+        count, most: name of the option with the number of results ("": there is none), and its highest value
+        options: sent with every request
+        key_env: the environment variable that usually holds the key; "" if there is no key
+        key_header, key_prefix: the header with the key, and what stands before it there
+        key_option: the option with the key, where it is in no header
+        answered: a field without which an answer that has no list of results is a failure; "": always
+        troubles: a field that says, unless it is empty, that finding nothing is a failure
+    """
+
+    url: str
+    results: str
+    title: str = "title"
+    link: str = "url"
+    snippet: str = "snippet"
+    method: Literal["GET", "POST"] = "GET"
+    query: str = "q"
+    count: str = ""
+    most: int = 100
+    options: Mapping[str, Option] = field(default_factory=dict[str, Option])
+    key_env: str = ""
+    key_header: str = ""
+    key_prefix: str = ""
+    key_option: str = ""
+    answered: str = ""
+    troubles: str = ""
+
+
+PROVIDERS: Mapping[str, JsonApi] = {
+    "serper": JsonApi(
+        url="https://google.serper.dev/search",
+        method="POST",
+        count="num",
+        results="organic",
+        link="link",
+        key_env="SERPER_API_KEY",
+        key_header="X-API-KEY",
+        answered="searchParameters",
+    ),
+    "serpapi": JsonApi(
+        url="https://serpapi.com/search.json",
+        options={"engine": "google"},
+        count="num",
+        results="organic_results",
+        link="link",
+        key_env="SERPAPI_API_KEY",
+        key_option="api_key",
+        answered="search_information",
+    ),
+    "brave": JsonApi(
+        url="https://api.search.brave.com/res/v1/web/search",
+        options={"text_decorations": False},
+        count="count",
+        most=20,
+        results="web.results",
+        snippet="description",
+        key_env="BRAVE_API_KEY",
+        key_header="X-Subscription-Token",
+        answered="query",
+    ),
+    "tavily": JsonApi(
+        url="https://api.tavily.com/search",
+        method="POST",
+        query="query",
+        count="max_results",
+        most=20,
+        results="results",
+        snippet="content",
+        key_env="TAVILY_API_KEY",
+        key_header="Authorization",
+        key_prefix="Bearer ",
+    ),
+    "searxng": JsonApi(
+        url="",
+        options={"format": "json"},
+        results="results",
+        snippet="content",
+        troubles="unresponsive_engines",
+    ),
+}
+
+
+class WebEngine:
+    """Implements `SearchEngine` by a provider: one request for each query. A result's id is its URL.
+
+    `options` are sent with every request, such as a country. Results without a URL of http or https are left out, and
+    texts are one line of bounded length.
+    """
+
+    is_local = False
+
+    def __init__(
+        self, api: JsonApi, client: WebClient, *, api_key: str = "", options: Mapping[str, Option] | None = None
+    ) -> None:
+        self.client = client
+        self._api, self._options = api, {**api.options, **(options or {})}
+        self._headers = {api.key_header: f"{api.key_prefix}{api_key}"} if api.key_header else {}
+        if api.key_option:
+            self._options[api.key_option] = api_key
+
+    async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """For each query at most k results, in the provider's order. Raises ToolError."""
+        return await for_each(queries, lambda query: self._search(query, k))
+
+    async def _search(self, query: str, k: int) -> list[Passage]:
+        query = " ".join(_line(query, MAX_QUERY).split()[:MAX_QUERY_WORDS])
+        if not query:
+            return []
+        api, options = self._api, {**self._options, self._api.query: query}
+        if api.count:
+            options[api.count] = min(k, api.most)
+        sent = {"params": options} if api.method == "GET" else {"json": options}
+        return (await self.client.call(self._results, api.method, api.url, headers=self._headers, **sent))[:k]
+
+    def _results(self, answer: Any) -> list[Passage]:
+        """The results in an answer. Raises PassingError or ToolError where there should be some, or a word of none."""
+        api = self._api
+        found, troubles = _at(answer, api.results), _at(answer, api.troubles)
+        if not found and troubles:
+            raise PassingError(f"it found nothing, and had troubles: {self.client.shown(troubles)}")
+        if found is None and api.answered and _at(answer, api.answered) is not None:
+            return []
+        if not isinstance(found, list):
+            raise ToolError(
+                f"expected a list of results as {api.results!r} in its answer, but got {self.client.shown(answer)}. "
+                "Check the url, and the account at the provider."
+            )
+        return [passage for result in found if (passage := self._passage(result)) is not None]
+
+    def _passage(self, result: Any) -> Passage | None:
+        url = _at(result, self._api.link)
+        if not isinstance(url, str) or not _is_web_url(url):
+            return None
+        title, snippet = (_at(result, name) for name in (self._api.title, self._api.snippet))
+        return Passage(url, url, _line(title, MAX_TITLE), _line(snippet, MAX_SNIPPET))
+
+
+def make_provider(
+    name: str,
+    *,
+    api_key: str = "",
+    url: str = "",
+    options: Mapping[str, Option] | None = None,
+    limits: CallLimits | None = None,
+    api: JsonApi | None = None,
+) -> WebEngine:
+    """The engine of one of `PROVIDERS`, or, with `api`, of another one that is called `name` in errors.
+
+    `url` replaces the provider's own. Raises ConfigError for an unknown name, a missing key or url, and limits that
+    allow no call.
+    """
+    if api is None and name not in PROVIDERS:
+        raise ConfigError(f"There is no search provider {name!r}. Expected one of {', '.join(PROVIDERS)}, or an api.")
+    api = api or PROVIDERS[name]
+    api = replace(api, url=url or api.url)
+    if (api.key_header or api.key_option) and not api_key:
+        where = f" Set the environment variable {api.key_env} to it." if api.key_env else ""
+        raise ConfigError(f"The search provider {name} needs an API key, and there is none.{where}")
+    check_url(api.url, setting="url", example="http://localhost:8888/search")
+    client = WebClient(f"the search provider {name} at {api.url}", api_key=api_key, limits=limits or CallLimits())
+    return WebEngine(api, client, api_key=api_key, options=options)
+
+
+def _at(value: Any, path: str) -> Any:
+    """What is at a path of names with dots between; None if there is no such thing."""
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _line(text: object, most: int) -> str:
+    """One line of plain text; "" of what is no text."""
+    return _UNSHOWN.sub(" ", text).strip()[:most].rstrip() if isinstance(text, str) else ""
+
+
+def _is_web_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        is_web = parts.scheme in ("http", "https") and bool(parts.hostname)
+        return is_web and len(url) <= MAX_URL and not _UNSHOWN.search(url)
+    except ValueError:
+        return False

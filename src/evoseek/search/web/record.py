@@ -1,0 +1,179 @@
+"""Record and replay: what a run was told by the web, so that it can be repeated without it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from evoseek.errors import ConfigError, PageError, ToolError
+from evoseek.protocols import Fetcher, SearchEngine
+from evoseek.search.web.gathering import for_each
+from evoseek.search.web.store import Store, from_text, to_text
+from evoseek.types import Page, Passage
+
+_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS answers (key TEXT, number INTEGER, error TEXT, said TEXT NOT NULL, "
+    "PRIMARY KEY (key, number)) WITHOUT ROWID"
+)
+_KIND = "evoR"
+_ERRORS: dict[str, type[PageError | ToolError]] = {"page": PageError, "tool": ToolError}
+
+
+class Recording:
+    """Takes down what a run is told, in an SQLite file.
+
+    What was answered (a PageError is an answer) is answered so for the rest of the run, and not asked for again, also
+    when the run is gone on with. Failures (ToolError) are taken down in their order: a replay fails the n-th time that
+    something is asked for, if the n-th time failed. Where several rollouts asked for the same at once and only some of
+    them failed, it may be others. Calls that are cancelled leave no trace.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._store = Store(path, _KIND, _SCHEMA)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._store.close()
+
+    async def answer(self, key: str, call: Callable[[], Awaitable[str]]) -> str:
+        """What `call` gives, or gave before. Raises PageError and ToolError, as it does."""
+        if not (answered := self._answered(key)):
+            error, said = await _outcome(call)
+            if error == "tool" or not (answered := self._answered(key)):  # another one may have been answered first
+                number = "SELECT ?1, count(*), ?2, ?3 FROM answers WHERE key = ?1"
+                self._store.change(f"INSERT INTO answers {number}", key, error, json.dumps(said))
+                return _given(error, said)
+        error, said = answered[0]
+        return _given(error, json.loads(said))
+
+    def _answered(self, key: str) -> list[Any]:
+        order = "AND error IS NOT 'tool' ORDER BY number LIMIT 1"
+        return self._store.rows(f"SELECT error, said FROM answers WHERE key = ? {order}", key)
+
+
+class Replay:
+    """Says what a recorded run was told, and awaits nothing. Raises ConfigError if there is no record at `path`."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_file():
+            raise ConfigError(f"There is no record of a run at {path}. Record one first, or correct the path.")
+        self._path, self._store = path, Store(path, _KIND, _SCHEMA)
+        self._asked: Counter[str] = Counter()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._store.close()
+
+    def answer(self, key: str) -> str:
+        """What was answered. Raises PageError and ToolError as they were; ToolError for what was never asked."""
+        answers = self._store.rows("SELECT error, said FROM answers WHERE key = ? ORDER BY number", key)
+        if not answers:
+            raise ToolError(
+                f"The record {self._path} has no answer to {key}. Replay the run that was recorded, with the same "
+                "settings, or record this one."
+            )
+        number, final = self._asked[key], [answer for answer in answers if answer[0] != "tool"]
+        self._asked[key] += 1
+        error, said = answers[number] if number < len(answers) else (final or answers)[0]
+        return _given(error, json.loads(said))
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingEngine:
+    """A `SearchEngine` whose results are taken down."""
+
+    engine: SearchEngine
+    recording: Recording
+
+    @property
+    def is_local(self) -> bool:
+        """As the engine is."""
+        return self.engine.is_local
+
+    async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """What the engine finds, or found before. Raises ToolError."""
+
+        async def found(query: str) -> list[Passage]:
+            async def call() -> str:
+                return to_text((await self.engine.search([query], k))[0])
+
+            return from_text(await self.recording.answer(_search_key(query, k), call))
+
+        return await for_each(queries, found)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayEngine:
+    """A `SearchEngine` that finds what was found in a recorded run."""
+
+    replay: Replay
+    is_local = True
+
+    async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """What was found. Raises ToolError."""
+
+        async def found(query: str) -> list[Passage]:
+            return from_text(self.replay.answer(_search_key(query, k)))
+
+        return await for_each(queries, found)  # all of them are asked for, as they were
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingFetcher:
+    """A `Fetcher` whose pages are taken down."""
+
+    fetcher: Fetcher
+    recording: Recording
+
+    @property
+    def is_local(self) -> bool:
+        """As the fetcher is."""
+        return self.fetcher.is_local
+
+    async def fetch(self, url: str) -> Page:
+        """The page, now or as it was opened before. Raises PageError or ToolError."""
+
+        async def call() -> str:
+            return json.dumps(asdict(await self.fetcher.fetch(url)))
+
+        return Page(**json.loads(await self.recording.answer(_page_key(url), call)))
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayFetcher:
+    """A `Fetcher` that opens pages as they were opened in a recorded run."""
+
+    replay: Replay
+    is_local = True
+
+    async def fetch(self, url: str) -> Page:
+        """The page. Raises PageError or ToolError."""
+        return Page(**json.loads(self.replay.answer(_page_key(url))))
+
+
+async def _outcome(call: Callable[[], Awaitable[str]]) -> tuple[str | None, str]:
+    """What a call gives, or which error it raises."""
+    try:
+        return None, await call()
+    except PageError as error:
+        return "page", str(error)
+    except ToolError as error:
+        return "tool", str(error)
+
+
+def _given(error: str | None, said: str) -> str:
+    if error is not None:
+        raise _ERRORS[error](said)
+    return said
+
+
+def _search_key(query: str, k: int) -> str:
+    return f"search {json.dumps([query, k])}"
+
+
+def _page_key(url: str) -> str:
+    return f"page {json.dumps(url)}"

@@ -1,0 +1,125 @@
+"""Questions sorted by a judge, by what a model knows and by overlap, and mixed: the files that come of it."""
+
+import re
+from contextlib import contextmanager
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from evoseek.commands import data
+from evoseek.commands.data import filter_questions, find_contamination, mix_questions
+from evoseek.config import Config, load_config
+from evoseek.corpus.questions import load_questions, save_questions
+from evoseek.env.prompts import load_prompts
+from evoseek.errors import ConfigError, EvoseekError
+from evoseek.policy.scripted import ScriptedChat
+from evoseek.systems import question_filter
+from evoseek.types import Question
+
+QUESTIONS = [Question(name, f"who is {name} of the long lake near Kalo ?", ("Meri",)) for name in "abcdef"]
+
+
+@pytest.fixture
+def source(tmp_path):
+    save_questions(tmp_path / "questions.jsonl", QUESTIONS)
+    return tmp_path / "questions.jsonl"
+
+
+def said(command, *arguments, **options):
+    """What a command returns and prints."""
+    out = StringIO()
+    result = command(*arguments, **options, console=Console(file=out, width=200))
+    return result, " ".join(out.getvalue().split())
+
+
+def judged_by(monkeypatch, replies):
+    chat = ScriptedChat({f"filter/{name}": reply for name, reply in replies.items()})
+    monkeypatch.setattr(data, "make_chat", lambda *_, **__: (chat, load_prompts("default")))
+    return chat
+
+
+def ids(path):
+    return [question.id for question in load_questions(path)]
+
+
+REPLIES = {"a": "good", "b": "harmful", "c": "subjective", "d": "harmful", "e": "hm", "f": "good"}
+
+
+def test_each_question_goes_into_one_of_three_files(source, tmp_path, monkeypatch):
+    judged_by(monkeypatch, REPLIES)
+    done, text = said(filter_questions, Config(), source, tmp_path / "clean.jsonl")
+    assert done
+    assert ids(tmp_path / "clean.jsonl") == ["a", "f"]
+    assert ids(tmp_path / "clean.dropped.jsonl") == ["b", "c", "d"]
+    assert ids(tmp_path / "clean.undecided.jsonl") == ["e"]
+    assert load_questions(tmp_path / "clean.jsonl")[0] == QUESTIONS[0]
+    assert re.search(r"3 of 6 questions are in \S+clean.dropped.jsonl: 2 harmful, 1 subjective\.", text)
+    assert re.search(r"1 of 6 questions are not decided, and in \S+undecided.jsonl. For example: The reply 'hm'", text)
+    assert "2 of 6 questions are kept" in text
+
+
+def test_stopped_and_gone_on_with(source, tmp_path, monkeypatch):
+    monkeypatch.setattr(question_filter, "BATCH", 2)
+    chat, out = judged_by(monkeypatch, REPLIES), tmp_path / "clean.jsonl"
+    with monkeypatch.context() as patch:
+        patch.setattr(data, "stop_on_interrupt", lambda say: stop_after(1))
+        done, text = said(filter_questions, Config(), source, out)
+    assert (done, "Stopped after 2 of 6" in text, out.exists()) == (False, True, False)
+    assert said(filter_questions, Config(), source, out)[0]
+    whole = out.read_bytes()
+    assert said(filter_questions, Config(), source, out)[0]  # nothing is left to do: the same files
+    assert (len(chat.asked), out.read_bytes()) == (6, whole)
+    with pytest.raises(ConfigError, match="begun with other settings"):
+        said(filter_questions, load_config(sets=("judge.model=another",)), source, out)
+
+
+@contextmanager
+def stop_after(batches):
+    left = iter(range(batches))
+    yield lambda: next(left, None) is None
+
+
+def test_nothing_is_overwritten_and_nothing_kept_is_an_error(source, tmp_path, monkeypatch):
+    judged_by(monkeypatch, dict.fromkeys("abcdef", "harmful"))
+    (tmp_path / "mine.dropped.jsonl").write_text("mine")
+    with pytest.raises(ConfigError, match="is there already"):
+        said(filter_questions, Config(), source, tmp_path / "mine.jsonl")
+    assert (tmp_path / "mine.dropped.jsonl").read_text() == "mine"
+    with pytest.raises(EvoseekError, match="Not one of 6 questions is left"):
+        said(filter_questions, Config(), source, tmp_path / "none.jsonl")
+    assert not (tmp_path / "none.jsonl").exists()
+
+
+def test_contamination_by_overlap_and_by_what_the_tiny_policy_knows(source, tmp_path):
+    save_questions(tmp_path / "dev.jsonl", [QUESTIONS[1]])
+    options = {"words": 13, "likeness": 1.0}
+    with pytest.raises(ConfigError, match="nothing to look for"):
+        said(find_contamination, Config(), source, tmp_path / "x.jsonl", evaluation=(), samples=0, **options)
+    done, text = said(
+        find_contamination,
+        load_config(sets=("rollout.max_tokens_per_turn=8",)),
+        source,
+        tmp_path / "clean.jsonl",
+        evaluation=[tmp_path / "dev.jsonl"],
+        samples=2,
+        **options,
+    )
+    assert done
+    assert ids(tmp_path / "clean.dropped.jsonl") == ["b"]
+    assert "1 shared words" in text
+    assert "closed-book answers that are right: 0: 5." in text
+    assert re.search(r"\d of 10 samples held an answer", text)
+
+
+def test_a_mixture_is_written_and_what_is_missing_is_said(source, tmp_path):
+    save_questions(tmp_path / "nq.jsonl", [Question(str(n), f"what is {n} ?", ("x",)) for n in range(9)])
+    sources = {source: 3.0, tmp_path / "nq.jsonl": 1.0}
+    _, text = said(mix_questions, sources, tmp_path / "mixed.jsonl", count=12, seed=0)
+    assert sorted(ids(tmp_path / "mixed.jsonl"))[0].startswith("nq/")
+    assert "9 questions in" in text
+    assert "6 of questions, 3 of nq. questions has 3 too few for its share; nothing takes their place." in text
+    with pytest.raises(ConfigError, match="is there already"):
+        said(mix_questions, sources, source, count=12, seed=0)
+    with pytest.raises(ConfigError, match="have the same name"):
+        said(mix_questions, {source: 1.0, tmp_path / "b" / "questions.jsonl": 1.0}, tmp_path / "n", count=1, seed=0)

@@ -1,0 +1,115 @@
+"""What sites ask of robots, at a real server."""
+
+import asyncio
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import httpx2
+import pytest
+
+from evoseek.errors import PageError, ToolError
+from evoseek.search.browse import robots as robots_file
+from evoseek.search.browse.address import AddressRules
+from evoseek.search.browse.fetch import SafeFetcher
+from evoseek.search.browse.robots import Robots
+
+web = SimpleNamespace(**run_path(str(Path(__file__).parent / "page_server.py")))
+PAGE = web.response("<html><body><p>Kalo is a town.</p></body></html>")
+
+
+def txt(text, status=200):
+    return web.response(text, status, kind="text/plain")
+
+
+def visit(extractor, robots, paths, **settings):
+    """What came of opening the paths one after the other, and the server."""
+
+    async def run():
+        routes = {"/robots.txt": robots, "/a": PAGE, "/private/b": PAGE, "/to": web.redirect("/private/b")}
+        async with web.PageServer(routes | settings.pop("routes", {})) as server:
+            usual = {"interval_s": 0, "wait_s": 0, "agent": "evoseek/0.1"}
+            fetcher = SafeFetcher(AddressRules(allow_private=(server.at,)), extractor, **usual | settings)
+            outcomes = await asyncio.gather(
+                *(fetcher.fetch(server.url(path)) for path in paths), return_exceptions=True
+            )
+            return outcomes, server
+
+    return asyncio.run(run())
+
+
+RULES = txt("User-agent: *\nDisallow: /\n\nUser-agent: evoseek\nDisallow: /private/\n")
+
+
+def test_what_is_forbidden_is_not_asked_for(extractor):
+    (page, forbidden, redirected), server = visit(extractor, RULES, ["/a", "/private/b", "/to"])
+    assert page.text == "Kalo is a town."
+    for error in (forbidden, redirected):
+        assert isinstance(error, PageError)
+        assert "asks robots not to read it" in str(error)
+    assert sorted(server.paths()) == ["/a", "/robots.txt", "/to"]  # robots.txt once, though all wanted it at once
+
+
+def test_another_agent_has_other_rules_and_none_are_obeyed_if_told_so(extractor):
+    (error,), _ = visit(extractor, RULES, ["/a"], agent="other/2.0")
+    assert isinstance(error, PageError)
+    (page,), server = visit(extractor, RULES, ["/private/b"], obey_robots=False)
+    assert (page.text, server.paths()) == ("Kalo is a town.", ["/private/b"])
+
+
+@pytest.mark.parametrize(
+    "robots",
+    [
+        *(txt("", 404), txt("no", 403), txt(""), web.response("<html>Disallow: /</html>"), web.redirect("/robots.txt")),
+        *(web.redirect("http://10.0.0.1/robots.txt"), txt("x" * 600_000), web.response("x", Content_Encoding="br")),
+    ],
+)
+def test_a_robots_txt_that_there_is_not_forbids_nothing(extractor, robots):
+    (page,), _ = visit(extractor, robots, ["/a"])
+    assert page.text == "Kalo is a town."
+
+
+def test_a_robots_txt_may_be_elsewhere_and_only_its_beginning_counts(extractor):
+    (error,), _ = visit(extractor, web.redirect("/rules"), ["/private/b"], routes={"/rules": RULES})
+    assert isinstance(error, PageError)
+    late = txt("User-agent: *\nAllow: /\n" + "#" * robots_file.MAX_ROBOTS + "\nDisallow: /\n")
+    (page,), _ = visit(extractor, late, ["/a"])
+    assert page.text == "Kalo is a town."
+
+
+@pytest.mark.parametrize("status", [500, 503, 429])
+def test_one_that_cannot_be_had_for_now_forbids_all_but_is_no_fact_about_the_page(extractor, status):
+    robots = [txt("", status)] * 2 + [RULES]
+    (error,), server = visit(extractor, robots[:1], ["/a"], attempts=2)
+    assert isinstance(error, ToolError)
+    assert server.paths() == ["/robots.txt"] * 2
+    (page,), _ = visit(extractor, robots, ["/a"], attempts=3)
+    assert page.text == "Kalo is a town."
+
+
+def test_a_crawl_delay_is_kept_and_one_that_is_too_long_is_a_failure(extractor):
+    robots = txt("User-agent: *\nCrawl-delay: 0.6\n")
+    outcomes, server = visit(extractor, robots, ["/a", "/private/b", "/a"], timeout_s=1.1)
+    first, second = (when for path, _, when in server.received if path != "/robots.txt")
+    assert second - first >= 0.5
+    (late,) = (outcome for outcome in outcomes if isinstance(outcome, Exception))
+    assert isinstance(late, ToolError)
+    assert "left alone" in str(late) or "not opened within" in str(late)
+
+
+def test_a_robots_txt_is_read_again_after_a_day(extractor, monkeypatch):
+    read, clock = [], SimpleNamespace(now=1000.0)
+    monkeypatch.setattr(robots_file, "time", SimpleNamespace(monotonic=lambda: clock.now))
+
+    async def reader(url):
+        read.append(str(url))
+        return 200, b"User-agent: *\nCrawl-delay: 7"
+
+    async def ask(path):
+        return await robots.delay_s(httpx2.URL(f"https://example.org{path}"), reader)
+
+    robots = Robots(extractor, "evoseek")
+    for hours in (0, 23, 25):
+        clock.now = 1000.0 + hours * 3600
+        assert asyncio.run(ask("/a?b")) == 7
+    assert read == ["https://example.org/robots.txt"] * 2

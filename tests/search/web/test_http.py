@@ -1,0 +1,193 @@
+"""The HTTP base of providers, against a real server. What `Server` does is shown in tests/policy/test_chat_endpoint.py;
+here is what the limits add."""
+
+import asyncio
+import time
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import pytest
+
+from evoseek.calls.server import MAX_BODY
+from evoseek.calls.waits import PassingError
+from evoseek.errors import ConfigError, ToolError
+from evoseek.search.web.http import CallLimits, WebClient
+
+http = SimpleNamespace(**run_path(str(Path(__file__).parents[2] / "policy" / "chat_server.py")))
+KEY = "secret-key"
+FINE = http.replies(b'{"found": 1}')
+FAST = {"rate_per_s": 1e4, "wait_s": 0.001, "max_wait_s": 0.01, "attempts": 3, "timeout_s": 5.0}
+
+
+def client_of(**limits):
+    return WebClient("serper", api_key=KEY, limits=CallLimits(**FAST | limits))
+
+
+def get(client, url, **request):
+    return client.call(lambda answer: answer, "GET", url, **request)
+
+
+def outcome(*behaviours, read=lambda answer: answer, **limits):
+    """The answer or the error's text, and how often the server was asked."""
+    client = client_of(**limits)
+    with http.ChatServer(*behaviours) as server:
+        try:
+            said = asyncio.run(client.call(read, "POST", server.url, headers={"X-API-KEY": KEY}, json={"q": "kalo"}))
+        except ToolError as error:
+            said = str(error)
+            assert said.startswith("There is no answer of serper: ")
+            assert KEY not in said
+        assert client.calls == len(server.received)
+        return said, client.calls
+
+
+async def failures(client, url, count):
+    """The texts of so many failing calls, made at once."""
+    results = await asyncio.gather(*(get(client, url) for _ in range(count)), return_exceptions=True)
+    assert all(isinstance(result, ToolError) for result in results)
+    return [str(result) for result in results]
+
+
+def test_a_call_has_the_request_and_gives_what_is_read_in_the_answer():
+    with http.ChatServer(FINE) as server:
+        answer = asyncio.run(get(client_of(), server.url, params={"q": "a b", "n": 2}, headers={"X-API-KEY": KEY}))
+    (received,) = server.received
+    assert answer == {"found": 1}
+    assert (received.method, received.path, received.headers["x-api-key"]) == ("GET", "/v1?q=a+b&n=2", KEY)
+
+
+@pytest.mark.parametrize("behaviour", [http.fails(429), http.fails(503), http.cuts(60), http.replies(b"{")])
+def test_what_may_pass_is_tried_again(behaviour):
+    assert outcome(behaviour, behaviour, FINE) == ({"found": 1}, 3)
+    said, calls = outcome(behaviour)
+    assert "each of 3 attempts failed" in said
+    assert calls == 3
+
+
+def test_what_is_read_may_be_a_failure_that_passes():
+    answers = iter([PassingError("engines are down"), None])
+
+    def read(answer):
+        if error := next(answers):
+            raise error
+        return answer
+
+    assert outcome(FINE, read=read) == ({"found": 1}, 2)
+
+
+@pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 432])
+def test_a_refusal_is_one_at_once_and_says_what_to_do(status):
+    said, calls = outcome(http.fails(status, f"bad key {KEY}"))
+    assert f"status {status} and said 'bad key ***'. It is not asked again: correct the key, the url" in said
+    assert calls == 1
+
+
+def test_a_redirect_is_not_followed_and_a_huge_answer_not_read():
+    with http.ChatServer(FINE) as other:
+        said, _ = outcome(http.replies(b"", 302, location=other.url))
+        assert "Set url to that place" in said
+        assert other.received == []
+    assert f"longer than {MAX_BODY} bytes" in outcome(http.bomb(10 * MAX_BODY))[0]
+
+
+def test_proxies_of_the_environment_are_not_used(monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    assert outcome(FINE) == ({"found": 1}, 1)
+
+
+def test_a_server_that_hangs_is_waited_for_a_bounded_time_per_attempt_and_in_all():
+    said, calls = outcome(http.sleeps, timeout_s=0.05, attempts=2)
+    assert "it had not replied in 0.05 seconds" in said
+    assert calls == 2
+    said, calls = outcome(http.sleeps, timeout_s=0.1, total_s=0.25, attempts=100)
+    assert "not answered within 0.25 seconds, repetitions included" in said
+    assert calls in (2, 3)
+
+
+def test_only_so_many_requests_a_second_and_waiting_for_ones_turn_is_not_part_of_a_calls_time():
+    async def six(client, url):
+        started = time.perf_counter()
+        await asyncio.gather(*(get(client, url) for _ in range(6)))
+        return time.perf_counter() - started
+
+    with http.ChatServer(FINE) as server:
+        took = asyncio.run(six(client_of(rate_per_s=5.0, total_s=0.8, timeout_s=0.8), server.url))
+    assert 0.99 < took < 5
+
+
+def test_a_rate_below_one_a_second():
+    async def twice(client, url):
+        await get(client, url)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(get(client, url), 0.1)
+
+    with http.ChatServer(FINE) as server:
+        asyncio.run(twice(client_of(rate_per_s=0.1), server.url))
+    assert len(server.received) == 1
+
+
+def test_the_budget_counts_every_request_over_the_clients_life():
+    said, calls = outcome(http.fails(500), budget=2)
+    assert "the budget of 2 requests is spent. Raise it" in said
+    assert calls == 2
+    with http.ChatServer(FINE) as server:
+        client = client_of(budget=2)
+        for _ in range(2):
+            asyncio.run(get(client, server.url))
+        with pytest.raises(ToolError, match="the budget of 2 requests is spent"):
+            asyncio.run(get(client, server.url))
+
+
+def test_while_a_provider_is_down_calls_fail_at_once_and_with_the_cause_until_it_is_up():
+    """The pause and the waits are the defaults but for their length."""
+
+    async def down(client, url):
+        started = time.perf_counter()
+        said = await failures(client, url, 40)
+        assert client.breaker.is_open
+        assert time.perf_counter() - started < 5
+        return said
+
+    with http.ChatServer(FINE) as server:
+        url = server.url
+    client = client_of(failures=20, pause_s=0.5, wait_s=0.5)
+    said = asyncio.run(down(client, url))
+    assert all("it is not asked, since its last" in text and "ConnectError" in text for text in said)
+    assert 20 <= client.calls <= 20 + 32  # those that were under way
+    calls = client.calls
+    asyncio.run(failures(client, url, 100))
+    assert client.calls == calls
+    with http.ChatServer(FINE) as server:
+        time.sleep(0.5)
+        assert asyncio.run(get(client, server.url)) == {"found": 1}
+    assert not client.breaker.is_open
+
+
+def test_it_fails_at_once_too_when_all_places_are_taken_by_calls_that_wait():
+    async def run(url):
+        client = client_of(concurrency=1, failures=1, wait_s=1e6, max_wait_s=1e6)
+        first = asyncio.create_task(get(client, url))
+        while not client.breaker.is_open:
+            await asyncio.sleep(0.001)
+        assert "is not asked" in (await asyncio.wait_for(failures(client, url, 1), 1))[0]
+        first.cancel()
+
+    with http.ChatServer(http.fails(500)) as server:
+        asyncio.run(run(server.url))
+
+
+def test_a_provider_that_is_busy_is_not_taken_for_down():
+    async def run(url):
+        client = client_of(failures=1)
+        await failures(client, url, 10)
+        assert not client.breaker.is_open
+
+    with http.ChatServer(http.fails(429)) as server:
+        asyncio.run(run(server.url))
+
+
+@pytest.mark.parametrize("limits", [{"rate_per_s": 0.0}, {"total_s": 1.0}, {"budget": 0}, {"attempts": 0}])
+def test_limits_that_allow_no_call_are_refused(limits):
+    with pytest.raises(ConfigError, match="cannot be called"):
+        client_of(**limits)
