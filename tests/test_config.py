@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from evoseek.config import MANY, SYSTEMS, Config, load_config
+from evoseek.config import MANY, SYSTEMS, Config, load_config, may_differ_on_resume
 from evoseek.errors import ConfigError
 from evoseek.runs import flatten
 
@@ -155,7 +155,7 @@ def test_a_system_that_is_named_twice_has_to_be_the_same(tmp_path):
 def test_an_unknown_system_is_refused_by_name(tmp_path, name):
     file = tmp_path / "c.toml"
     file.write_text(f"[run]\nsystem = {name if name != 'dr_zero' else repr(name)}\n")
-    with pytest.raises(ConfigError, match="The systems are: search-r1, dspo, zerosearch, dr-zero, ssp"):
+    with pytest.raises(ConfigError, match="The systems are: search-r1, dspo, zerosearch, deepresearcher, dr-zero, ssp"):
         load_config(file)
 
 
@@ -213,3 +213,11 @@ def test_a_system_that_nobody_names_is_the_fallback(tmp_path):
 def test_shares_of_hops_that_are_none_are_refused(ratio):
     with pytest.raises(ConfigError, match=r"proposer\.ratio"):
         load_config(sets=[f"proposer.ratio={ratio}"])
+
+
+def test_a_resumed_run_may_reach_the_web_in_another_way_but_shows_as_much_of_it():
+    may = may_differ_on_resume(load_config(system="deepresearcher"))
+    assert {"run.steps", "web.url", "web.rate_per_s", "web.replay", "browse.timeout_s", "browse.allow_private"} <= may
+    shown = {"web.max_queries", "browse.max_urls", "browse.only_found", "browse.page_words"}
+    assert not may & (shown | {"reader.model", "search.top_k", "rollout.final_answer"})
+    assert may < flatten(Config().resolved()).keys()

@@ -18,7 +18,7 @@ LAYERS = (
 STRANGERS = {"reward", "credit", "loss"}
 TORCH = {"torch", "safetensors"}
 TORCH_ALLOWED = {"policy", "loss", "learner"}
-NETWORK = {"httpx", "httpx2", "requests", "urllib3", "aiohttp", "socket", "http", "urllib"}
+NETWORK = {"httpx", "httpx2", "httpcore2", "requests", "urllib3", "aiohttp", "socket", "http", "urllib"}
 NETWORK_ALLOWED = {
     "calls/server",
     "search/web",

@@ -18,7 +18,7 @@ def test_map_lists_every_file_once():
     block = README.split("<!-- map -->")[1]
     listed, folder = [], ""
     for line in block.splitlines():
-        if match := re.match(r"^    (\w+)/(?:\s|$)", line):
+        if match := re.match(r"^    ([\w/]+)/(?:\s|$)", line):
             folder = match[1] + "/"
         elif match := re.match(r"^(    |      )(\w+\.py)\s+\S", line):
             listed.append((folder if len(match[1]) == 6 else "") + match[2])

@@ -51,7 +51,7 @@ def test_dr_zeros_phases_are_all_reached(path):
         assert config.run.steps >= phases.steps
 
 
-@pytest.mark.parametrize("folder", ["dr_zero", "ssp", "zerosearch"])
+@pytest.mark.parametrize("folder", ["deepresearcher", "dr_zero", "ssp", "zerosearch"])
 def test_the_readme_tells_of_every_recipe(folder):
     text = (ROOT / "recipes" / folder / "README.md").read_text()
     for path in RECIPES:

@@ -30,6 +30,10 @@ simulator = typer.Typer(no_args_is_help=True, help="Make a language model that p
 app.add_typer(simulator, name="simulator")
 judge = typer.Typer(no_args_is_help=True, help="The model that says whether an answer is right.")
 app.add_typer(judge, name="judge")
+data = typer.Typer(no_args_is_help=True, help="Make questions fit for training.")
+app.add_typer(data, name="data")
+world = typer.Typer(no_args_is_help=True, help="The generated world.")
+app.add_typer(world, name="world")
 
 
 @app.callback()
@@ -42,6 +46,13 @@ class StemmingChoice(StrEnum):
 
     none = "none"
     english = "english"
+
+
+class SplitChoice(StrEnum):
+    """Whose names a world uses."""
+
+    train = "train"
+    evaluation = "evaluation"
 
 
 RunDir = Annotated[Path | None, typer.Option(help="Directory of a run: its last checkpoint is used.")]
@@ -110,8 +121,8 @@ def train(
     system: Annotated[
         str | None,
         typer.Argument(
-            help="search-r1 or dspo (from questions), zerosearch (from questions, with a simulated engine), dr-zero or "
-            "ssp (self-play, from a corpus alone). Default: what --config says, or search-r1."
+            help="search-r1 or dspo (from questions), zerosearch (with a simulated engine), deepresearcher (on the "
+            "web), dr-zero or ssp (self-play, from a corpus alone). Default: what --config says, or search-r1."
         ),
     ] = None,
     index: Corpus = None,
@@ -256,7 +267,7 @@ def check(
 def build(
     directory: Annotated[Path, typer.Argument(help="Where the policy goes.")],
     work: Annotated[Path, typer.Option(help="Where checkpoints go; the same command resumes.")] = Path("runs/tiny"),
-    variant: Annotated[str, typer.Option(help="default, reader (reads better) or weak (proposes badly).")] = "default",
+    variant: Annotated[str, typer.Option(help="default, reader (reads better), weak (proposes badly) or web (browses).")] = "default",
     steps: Annotated[int | None, typer.Option(min=1, help="Optimizer steps.")] = None,
     seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
 ) -> None:
@@ -379,6 +390,112 @@ def check_simulator(
     settings = load_config(config, fallback="zerosearch", options=options, sets=set_ or ())
     with_policy = policy is not None
     check(settings, searches, world=world, count=count, output=output, with_policy=with_policy, console=Console())
+
+
+Source = Annotated[Path, typer.Argument(help="JSON lines: question, golden_answers.")]
+Kept = Annotated[Path, typer.Argument(help="The JSONL file for what is kept. The same command goes on with it.")]
+
+
+@data.command("filter")
+def filter_data(
+    questions: Source,
+    out: Kept,
+    model: Annotated[str | None, typer.Option(help="The model that judges, as in judge.model.")] = None,
+    seed: Seed = None,
+    config: ConfigFiles = None,
+    set_: Sets = None,
+) -> None:
+    """Sort out questions that are time-sensitive, subjective or harmful, by the model of [judge]."""
+    from evoseek.commands.data import filter_questions
+    from evoseek.config import load_config
+
+    settings = load_config(config, options={"judge.model": model, "run.seed": seed}, sets=set_ or ())
+    if not filter_questions(settings, questions, out, console=Console()):
+        raise typer.Exit(INTERRUPTED)
+
+
+@data.command()
+def contamination(
+    questions: Source,
+    out: Kept,
+    model: Model = None,
+    evaluation: Annotated[
+        list[Path] | None, typer.Option(help="A file of evaluation questions; may be repeated.")
+    ] = None,
+    samples: Annotated[int, typer.Option(min=0, help="Closed-book answers of the model; 0: it is not asked.")] = 10,
+    words: Annotated[int, typer.Option(min=1, help="Shared words in a row that are an overlap.")] = 13,
+    likeness: Annotated[float, typer.Option(help="From which two questions are alike (Jaccard, MinHash).")] = 0.8,
+    seed: Seed = None,
+    config: ConfigFiles = None,
+    set_: Sets = None,
+) -> None:
+    """Sort out questions that a model answers without searching, or that overlap with evaluation sets."""
+    from evoseek.commands.data import find_contamination
+    from evoseek.config import load_config
+
+    settings = load_config(config, options={"policy.model": model, "run.seed": seed}, sets=set_ or ())
+    finished = find_contamination(
+        settings,
+        questions,
+        out,
+        evaluation=evaluation or (),
+        samples=samples,
+        words=words,
+        likeness=likeness,
+        console=Console(),
+    )
+    if not finished:
+        raise typer.Exit(INTERRUPTED)
+
+
+@data.command("mix")
+def mix_data(
+    out: Annotated[Path, typer.Argument(help="The JSONL file to write.")],
+    sources: Annotated[list[str], typer.Option("--from", help="FILE=SHARE, as in nq.jsonl=1; once for each file.")],
+    count: Annotated[int, typer.Option(min=1, help="How many questions.")],
+    seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
+) -> None:
+    """Draw questions from several files in a ratio, as --from nq.jsonl=1 --from hotpotqa.jsonl=3."""
+    from evoseek.commands.data import mix_questions
+
+    shares: dict[Path, float] = {}
+    for text in sources:
+        name, _, share = text.rpartition("=")
+        try:
+            shares[Path(name)] = float(share)
+        except ValueError as error:
+            raise ConfigError(f"--from is {text!r}; expected FILE=SHARE, as in nq.jsonl=1.") from error
+    if len(shares) < len(sources):
+        raise ConfigError("--from names a file twice. Give each file once, with its share.")
+    mix_questions(shares, out, count=count, seed=seed, console=Console())
+
+
+@world.command("serve")
+def serve_world(
+    entities: Annotated[int, typer.Option(help="How many articles, from 200.")] = 2000,
+    seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
+    split: Annotated[SplitChoice, typer.Option(help="Whose names it uses.")] = SplitChoice.train,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = 8765,
+    fault: Annotated[
+        list[str] | None,
+        typer.Option(help="name=share, as in hang=0.01; search.NAME or page.NAME for one of them."),
+    ] = None,
+    questions: Annotated[Path | None, typer.Option(help="A new JSONL file for questions about it.")] = None,
+    count: Annotated[int, typer.Option(min=1, help="How many questions.")] = 1000,
+) -> None:
+    """Serve a generated world as a web site with a search API, on this machine, until Ctrl-C."""
+    from evoseek.commands.world import serve_world as serve
+
+    serve(
+        entities=entities,
+        seed=seed,
+        split=split.value,
+        port=port,
+        faults=fault or (),
+        questions=questions,
+        count=count,
+        console=Console(),
+    )
 
 
 def main() -> None:

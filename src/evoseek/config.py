@@ -116,6 +116,63 @@ class ZeroSearchConfig(Section):
     noise_base: float = Field(default=4.0, gt=1, le=1e6, description="the higher, the later the noise comes")
 
 
+class WebConfig(Section):
+    """Who searches the web, and how often that is asked (deepresearcher; DeepResearcher, arXiv 2504.03160)."""
+
+    provider: Literal["", "serper", "serpapi", "brave", "tavily", "searxng", "json"] = Field(
+        default="", description="json: another one, described in web.api"
+    )
+    url: str = Field(default="", description="where its API is; none: the provider's own")
+    api_key_env: str = Field(default="", description="the environment variable that holds its key; none: the usual one")
+    options: dict[str, str | int | bool] = Field(default={}, description="sent with every request, such as a country")
+    api: dict[str, Any] = Field(default={}, description="of json: results, title, link, snippet, query, ... (JsonApi)")
+    max_queries: int = Field(default=3, ge=1, le=100, description="of one call of the tool")
+    rate_per_s: float = Field(default=10.0, gt=0, le=1e6, description="requests a second; Ray's workers share it")
+    concurrency: int = Field(default=32, ge=1, le=10_000, description="requests at once; with Ray, of each worker")
+    budget: Count | None = Field(default=None, description="requests in all, shared as the rate; none: no limit")
+    attempts: int = Field(default=4, ge=1, le=100, description="of a request")
+    timeout_s: float = Field(default=10.0, gt=0, le=86_400, description="of an attempt")
+    waiting: int = Field(default=4096, ge=0, le=MANY, description="calls of tools that wait in line at once")
+    deadline_s: float = Field(default=120.0, gt=0, le=86_400, description="of a tool's call, its wait in line included")
+    cache: str = Field(default="", description="an SQLite file that keeps results; none: they are not kept")
+    cache_days: float = Field(default=7.0, gt=0, le=10_000)
+    record: str = Field(default="", description="a file for all that web and reader say; rollouts wait for each other")
+    replay: str = Field(default="", description="such a file, in the place of web and reader")
+    ray_workers: int = Field(default=0, ge=0, le=10_000, description="processes of Ray that make the calls; 0: in here")
+    ray_address: str = Field(default="", description="of a running Ray cluster; none: one on this machine")
+
+
+class BrowseConfig(Section):
+    """Which pages of the web are opened, and how."""
+
+    max_urls: int = Field(default=3, ge=1, le=100, description="of one call of the tool")
+    only_found: bool = Field(default=True, description="false opens pages that no search of the rollout found, too")
+    page_words: Count = Field(default=400, description="of a page that are shown, where no [reader] reads it")
+    timeout_s: float = Field(default=15.0, gt=0, le=86_400, description="of a page, with all that it takes")
+    concurrency: int = Field(default=64, ge=1, le=10_000, description="pages at once")
+    per_host: int = Field(default=2, ge=1, le=10_000, description="requests to a host at once")
+    interval_s: float = Field(default=1.0, ge=0, le=3600, description="between requests to a host")
+    attempts: int = Field(default=3, ge=1, le=100, description="of a page")
+    wait_s: float = Field(default=0.5, ge=0, le=3600, description="before the second of them; doubles")
+    obey_robots: bool = True
+    offline: bool = Field(default=False, description="true opens no page: each is a failure")
+    proxy: str = Field(default="", description="URL of a proxy; those of the environment are not used")
+    ports: tuple[int, ...] = (80, 443)
+    allow: tuple[str, ...] = Field(default=(), description="hosts, with all below them; none: every public one")
+    deny: tuple[str, ...] = Field(default=(), description="hosts, with all below them; goes before allow")
+    allow_private: tuple[str, ...] = Field(default=(), description="host:port that may be on this machine or network")
+    extractors: int = Field(default=2, ge=1, le=256, description="processes that turn pages into text")
+
+
+class ReaderConfig(ChatConfig):
+    """Who reads pages for the policy (reader.model; none: it is shown their beginnings)."""
+
+    segment_words: Count = Field(default=800, description="of a page, at a time")
+    memory_words: Count = Field(default=400, description="of what is kept of a page")
+    max_segments: int = Field(default=8, ge=1, le=10_000, description="of a page")
+    skip_after: int = Field(default=2, ge=1, le=10_000, description="first segments without use; the page is skipped")
+
+
 class QuestionsConfig(Section):
     """What is asked in training."""
 
@@ -131,6 +188,9 @@ class RolloutConfig(Section):
     slots: int = Field(default=160, ge=1, le=10_000, description="rollouts whose keys and values are held at once")
     max_turns: int = Field(default=5, ge=1, le=10_000)
     max_tool_calls: int = Field(default=5, ge=0, le=10_000)
+    final_answer: bool = Field(
+        default=False, description="one more turn to answer for whoever asks for more calls, if max_turns leaves it"
+    )
     max_tokens_per_turn: Count = 96
     max_total_tokens: int = Field(default=1600, ge=2, le=MANY)
     deadline_s: float | None = Field(default=None, gt=0, le=1e6, description="seconds; a rollout beyond it is Invalid")
@@ -139,9 +199,9 @@ class RolloutConfig(Section):
 class RewardConfig(Section):
     """What an answer is worth."""
 
-    metric: Literal["exact_match", "substring_match", "guarded_substring_match", "f1", "set_f1", "judge"] = Field(
-        default="exact_match", description="`judge` asks the model of [judge]"
-    )
+    metric: Literal[
+        "exact_match", "substring_match", "guarded_substring_match", "f1", "set_f1", "format_f1", "judge"
+    ] = Field(default="exact_match", description="`judge` asks the model of [judge]; `format_f1` is DeepResearcher's")
 
 
 class AlgorithmConfig(Section):
@@ -320,7 +380,7 @@ class EvaluationConfig(Section):
 class RunConfig(Section):
     """The run as a whole."""
 
-    system: Literal["search-r1", "dspo", "zerosearch", "dr-zero", "ssp"] = "search-r1"
+    system: Literal["search-r1", "dspo", "zerosearch", "deepresearcher", "dr-zero", "ssp"] = "search-r1"
     seed: int = Field(default=0, ge=-(2**63), lt=2**63)
     steps: Count = 120
     checkpoint_every: Count = 10
@@ -354,6 +414,9 @@ class Config(Section):
     judge: JudgeConfig = JudgeConfig()
     simulator: SimulatorConfig = SimulatorConfig()
     zerosearch: ZeroSearchConfig = ZeroSearchConfig()
+    web: WebConfig = WebConfig()
+    browse: BrowseConfig = BrowseConfig()
+    reader: ReaderConfig = ReaderConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     run: RunConfig = RunConfig()
 
@@ -380,6 +443,15 @@ SYSTEMS: Mapping[str, Mapping[str, object]] = {
         "algorithm.aggregate": "sequence-sum",
         "search.top_k": 5,
     },
+    "deepresearcher": {
+        "reward.metric": "format_f1",
+        "search.top_k": 10,
+        "rollout.group_size": 16,
+        "rollout.max_tool_calls": 10,
+        "rollout.max_turns": 12,  # ten with calls, the one that asks for another, and the answer
+        "rollout.final_answer": True,
+        "rollout.deadline_s": 600.0,
+    },
     "dr-zero": {"run.steps": MANY},  # its phases end it
     "ssp": {
         "policy.model": "tiny-reader",
@@ -397,10 +469,18 @@ SYSTEMS: Mapping[str, Mapping[str, object]] = {
 }
 
 
+_ASKED = frozenset({"web.options", "web.api", "web.max_queries"})  # of the web
+_SHOWN = frozenset({"browse.max_urls", "browse.only_found", "browse.page_words"})  # of it, to the policy
+
+
 def may_differ_on_resume(config: Config) -> frozenset[str]:
     """What a resumed run may change: nothing of it reaches the weights of a given step."""
     of_all = frozenset({"run.checkpoint_every", "run.keep_checkpoints", "run.max_invalid", "run.pause_s"})
-    return of_all if config.run.system == "zerosearch" else of_all | {"run.steps"}  # where the noise depends on them
+    if config.run.system == "zerosearch":
+        return of_all  # the noise depends on the number of steps
+    sections = (("web", config.web), ("browse", config.browse))
+    ways = {f"{name}.{key}" for name, section in sections for key in section.model_dump()}
+    return of_all | {"run.steps"} | (ways - _ASKED - _SHOWN)  # how the web is reached
 
 
 def load_config(

@@ -1,5 +1,8 @@
-from evoseek.assemble.algorithm import make_loss
+import pytest
+
+from evoseek.assemble.algorithm import check_settings, make_loss
 from evoseek.config import load_config
+from evoseek.errors import ConfigError
 from evoseek.loss.aggregate import FixedLength
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.entropy import WithEntropy
@@ -24,3 +27,26 @@ def test_the_surrogate_and_what_is_around_it():
     assert loss(kl_coefficient=0.01, kl_estimator="k1").estimator == "k1"
     assert loss(kl_coefficient=0.01, kl_in="reward") == token
     assert loss(entropy_coefficient=0.02) == WithEntropy(token, 0.02, clipped)
+
+
+@pytest.mark.parametrize(
+    ("system", "setting", "owner"),
+    [
+        ("search-r1", {"web.provider": "searxng"}, "deepresearcher"),
+        ("dspo", {"browse.page_words": 3}, "deepresearcher"),
+        ("zerosearch", {"reader.model": "x"}, "deepresearcher"),
+        ("deepresearcher", {"simulator.model": "x"}, "zerosearch"),
+        ("search-r1", {"zerosearch.noise_end": 0.5}, "zerosearch"),
+    ],
+)
+def test_settings_of_what_a_system_does_not_search_are_refused(system, setting, owner):
+    config = load_config(system=system, options=setting)
+    with pytest.raises(ConfigError, match=rf"{next(iter(setting))} is set, but {system} .* train {owner}\."):
+        check_settings(config)
+    check_settings(load_config(system=owner, options=setting))
+
+
+@pytest.mark.parametrize("system", ["zerosearch", "deepresearcher"])
+def test_systems_that_train_on_all_groups_have_no_filter(system):
+    with pytest.raises(ConfigError, match=f"{system} trains on all groups"):
+        check_settings(load_config(system=system, options={"algorithm.filter_limit": 2}))

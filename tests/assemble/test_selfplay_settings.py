@@ -30,6 +30,7 @@ def check(system, options):
             for name in ("linear", "parabolic", "uncertainty", "between")
         ],
         ("dr-zero", {"proposer.group_by": "task"}, r"never learns\. Set proposer\.per_task to 2 or more"),
+        ("ssp", {"reward.metric": "format_f1"}, r"reward\.metric is format_f1.*metric to f1"),
         ("ssp", ALONE, "never learns"),
         ("ssp", {**ALONE, "ssp.train": "proposer", "proposer.singleton": "drop"}, "never learns"),
         ("dr-zero", {"proposer.max_turns": 3}, r"up to 4 hops, made with 3 searches.*room for 2\..*max_turns to 4"),

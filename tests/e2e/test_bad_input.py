@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 
@@ -271,3 +272,87 @@ def test_damaged_newest_checkpoint_falls_back_to_the_one_before(setting, tmp_pat
 
 def test_asking_a_directory_without_a_run(tmp_path, cli):
     refused(cli("ask", "--run-dir", tmp_path, "why?"), "no checkpoint")
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with two files of a question each, and one of the same name below it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "below").mkdir()
+    for name in ("q.jsonl", "r.jsonl", "below/q.jsonl"):
+        row = {"question": f"who is {name} ?", "golden_answers": ["Meri"]}
+        (tmp_path / name).write_text(json.dumps(row) + "\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "phrases"),
+    [
+        ("mix out.jsonl --count 1 --from q.jsonl", ["'q.jsonl'; expected FILE=SHARE"]),
+        ("mix out.jsonl --count 1 --from q.jsonl=half", ["'q.jsonl=half'; expected FILE=SHARE"]),
+        ("mix out.jsonl --count 1 --from q.jsonl=0", ["for every source a share above 0"]),
+        ("mix out.jsonl --count 1 --from q.jsonl=nan", ["for every source a share above 0"]),
+        ("mix out.jsonl --count 1 --from none.jsonl=1", ["none.jsonl cannot be read"]),
+        ("mix out.jsonl --count 1 --from q.jsonl=1 --from q.jsonl=2", ["names a file twice"]),
+        ("mix out.jsonl --count 1 --from q.jsonl=1 --from below/q.jsonl=1", ["have the same name", "Rename one"]),
+        ("mix r.jsonl --count 1 --from q.jsonl=1", ["r.jsonl is there already, and is left as it is"]),
+        ("filter q.jsonl out.jsonl", ["set judge.model to"]),
+        ("filter none.jsonl out.jsonl", ["none.jsonl"]),
+        ("contamination q.jsonl out.jsonl --samples 0", ["There is nothing to look for"]),
+        ("contamination q.jsonl out.jsonl --samples 0 --evaluation none.jsonl", ["none.jsonl cannot be read"]),
+        ("contamination q.jsonl out.jsonl --samples 0 --evaluation r.jsonl --likeness 7", ["7"]),
+        ("contamination q.jsonl out.jsonl --samples 0 --evaluation q.jsonl", ["Not one of 1 questions is left"]),
+    ],
+)
+def test_questions_that_cannot_be_made_fit(here, cli, words, phrases):
+    refused(cli("data", *words.split()), *phrases)
+    assert not (here / "out.jsonl").exists()
+    assert "r.jsonl" in (here / "r.jsonl").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "phrase"),
+    [
+        ("--entities 3", "sizes from 200"),
+        ("--entities 200 --fault fire=1", "There is no fault 'fire'"),
+        ("--entities 200 --fault hang", "is not name=share"),
+        ("--entities 200 --fault hang=0.6 --fault page.slow=0.6", "no more than 1 together"),
+        ("--entities 200 --questions q.jsonl", "q.jsonl is there already"),
+    ],
+)
+def test_a_world_that_cannot_be_served(here, cli, words, phrase):
+    refused(cli("world", "serve", *words.split()), phrase)
+
+
+def test_a_world_on_a_port_that_is_taken(here, cli):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        refused(cli("world", "serve", "--entities", 200, "--port", port), f"The port {port} of 127.0.0.1 cannot be had")
+
+
+@pytest.mark.parametrize(
+    ("settings", "phrase"),
+    [
+        ([], "No search provider was given: set web.provider"),
+        (["web.provider=goggle"], "web.provider is 'goggle': input should be '', 'serper'"),
+        (["web.providr=serper"], "did you mean web.provider?"),
+        (["web.api=3"], "web.api is 3"),
+        (["web.replay=q.jsonl"], "q.jsonl cannot be used as an SQLite file"),
+    ],
+)
+def test_a_web_that_cannot_be_reached(here, cli, settings, phrase):
+    sets = [word for setting in settings for word in ("--set", setting)]
+    refused(cli("train", "deepresearcher", "--run-dir", "run", "--questions", "q.jsonl", *sets), phrase)
+    assert not (here / "run" / "config.json").exists()
+
+
+def test_settings_of_the_web_in_another_system(setting, tmp_path, cli):
+    result = cli(*setting.train(tmp_path / "run", "--set", "web.provider=searxng"))
+    refused(result, "web.provider is set, but search-r1 does not use it", "train deepresearcher")
+
+
+def test_an_index_for_a_system_that_searches_the_web(here, setting, cli):
+    sets = ("--set", "run.system=deepresearcher", "--set", "web.provider=searxng")
+    refused(cli("ask", "who?", "--index", setting.index, *sets), "run.system is set to 'deepresearcher'")
+    (here / "web.toml").write_text('[run]\nsystem = "deepresearcher"\n[web]\nprovider = "searxng"\nurl = "http://x"\n')
+    refused(cli("ask", "who?", "--index", setting.index, "--config", "web.toml"), "search.index is set")

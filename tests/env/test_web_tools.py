@@ -90,8 +90,8 @@ class TestSearch:
 
     def test_the_tiny_set_is_bare(self, web):
         tool, browser = bind(tools_of(web, "tiny"))
-        assert search(tool, "kalo", "nobody").text == "About kalo http://web.test/kalo kalo is a place.\nnothing found"
-        shown = browse(browser, "http://web.test/kalo", "http://web.test/x").text
+        assert search(tool, "kalo", "nobody").text == "About kalo web.test/kalo kalo is a place.\nnothing found"
+        shown = browse(browser, "web.test/kalo", "web.test/x").text
         assert shown == "Notes: kalo is a place.\nerror"
 
     @pytest.mark.parametrize(
@@ -142,6 +142,29 @@ class TestBrowse:
         assert shown.passages == (page,)
         assert web.fetched == ["http://web.test/kalo", "http://web.test/dull"]  # once each, without the fragment
         assert web.read_for == [(KALO.text, "t/0/page-0"), (KALO.text, "t/0/page-1")]
+
+    def test_a_result_s_address_may_lack_its_scheme(self, web):
+        searcher, browser = bind(tools_of(web))
+        search(searcher, "kalo")
+        shown = browse(
+            browser,
+            "web.test/kalo#mayor",
+            "http://web.test/kalo",
+            "//web.test/kalo",
+        )
+        assert web.fetched == ["http://web.test/kalo"]
+        assert [passage.id for passage in shown.passages] == ["http://web.test/kalo"]
+        assert "//web.test/kalo\nThis page could not be read" in shown.text
+
+    def test_an_address_without_scheme_never_takes_the_place_of_a_whole_one(self, web):
+        async def found(queries, k):
+            return [[Passage(url, url, "", "") for url in ("http://http://web.test/a", "http://web.test/a")]]
+
+        web.search = found
+        searcher, browser = bind(tools_of(web))
+        search(searcher, "kalo")
+        browse(browser, "http://web.test/a")
+        assert web.fetched == ["http://web.test/a"]
 
     def test_pages_are_numbered_over_a_rollout_s_calls(self, web):
         searcher, browser = bind(tools_of(web))

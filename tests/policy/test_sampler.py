@@ -164,6 +164,20 @@ def test_the_same_requests_give_the_same_bits():
     assert first == second
 
 
+@pytest.mark.parametrize("slots", [6, 25])
+def test_in_step_the_bits_do_not_depend_on_how_long_tools_take(slots: int):
+    def completions(seed: int, *, in_step: bool) -> list[list[Completion]]:
+        rng, scripts = random.Random(seed), rollouts(25)
+        for script in scripts:
+            script.yields = rng.choice([0, 1, 5, 40])
+        sampler = TorchSampler(policy(), slots=slots, max_length=400, in_step=in_step)
+        return [script.completions for script in play(sampler, scripts)]
+
+    first = completions(0, in_step=True)
+    assert all(completions(seed, in_step=True) == first for seed in (1, 2, 3))
+    assert completions(1, in_step=False) != completions(0, in_step=False)  # by rounding, as their batches differ
+
+
 def test_tokens_depend_on_neither_slots_nor_neighbours():
     """A token is a function of seed, trajectory, turn and the model's distribution: the batch moves only rounding."""
     together = tokens(play(TorchSampler(policy(), slots=40, max_length=400), rollouts(40)))

@@ -1,7 +1,7 @@
 """The card of a tiny policy: its numbers are those of the skills, and the curve covers every step."""
 
 from evoseek.report.tiny_card import tiny_card
-from evoseek.systems.tiny import TinyRecipe
+from evoseek.systems.tiny import TinyRecipe, WebRecipe
 from evoseek.systems.tiny_skills import Skill
 
 SKILLS = [Skill("solve", 0.7, {1: 10, 2: 10}, {1: 9, 2: 1})]
@@ -24,3 +24,14 @@ def test_the_whole_recipe_is_named() -> None:
     assert "| seed | 7 |" in card
     assert "| steps | 11 |" in card
     assert "early_stop" in card
+
+
+def test_that_of_the_one_that_browses_says_from_which_policy_it_comes() -> None:
+    skills = [Skill("browse", 0.7, {1: 4}, {1: 1}), Skill("browse, pages", 0.7, {1: 4}, {1: 2})]
+    card = tiny_card(WebRecipe(start="tiny-reader"), [1.0], skills, command="")
+    assert "from the policy `tiny-reader`" in card
+    assert "| start | tiny-reader |" in card
+    assert "- **browse, pages**:" in card
+    assert "| browse, pages | 0.7 | 4 | 0.500" in card
+    assert "copying" not in card
+    assert "from scratch" not in card

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from evoseek.policy.tags import TagRenderer
 from evoseek.policy.tiny_tokenizer import tiny_tokenizer
 from evoseek.systems.demonstrations import Piece
 from evoseek.systems.supervised import SupervisedProgress
-from evoseek.systems.tiny import VARIANTS, TinyRecipe, build, sample
+from evoseek.systems.tiny import VARIANTS, TinyRecipe, WebRecipe, build, recipe_of, sample
 
 RECIPE = TinyRecipe(steps=6, copying_steps=3, tokens_per_step=1200, entities=(200,), steps_per_world=2, warmup_steps=1)
 
@@ -82,6 +83,34 @@ def test_the_variants_differ_as_their_names_say() -> None:
     assert reader.read > default.read
     assert reader.read_retrieved > default.read_retrieved == 0
     assert weak.flawed_proposal > reader.flawed_proposal == default.flawed_proposal == 0
+
+
+def test_the_one_that_browses_begins_with_a_shipped_policy_and_goes_on_with_all_its_tags(tmp_path: Path) -> None:
+    recipe = WebRecipe(steps=2, flawless_steps=1, tokens_per_step=600, entities=(200,), steps_per_world=1)
+    assert build(tmp_path / "straight", tmp_path / "work", recipe, checkpoint_every=1)
+    for finished in (False, True):  # stopped after the first step, then resumed
+        stop = not finished
+        assert build(tmp_path / "out", tmp_path / "2", recipe, should_stop=stops_after(1, stop)) == finished
+    start, left, right = (weights(path) for path in (tiny_policy_dir(), tmp_path / "straight", tmp_path / "out"))
+    assert all(torch.equal(left[name], right[name]) for name in left)
+    changed = [(left[name][: len(start[name])] - start[name]).abs().max().item() for name in start]
+    assert 0 < max(changed) < 0.01  # gently
+    encoded = load_policy(str(tmp_path / "out")).tokenizer.encode("<browse> </browse>")
+    assert len(encoded) == 2
+
+
+def stops_after(calls: int, stop: bool) -> Callable[[], bool]:
+    """False so many times, then as is said."""
+    answers = iter([False] * calls)
+    return lambda: next(answers, stop)
+
+
+def test_every_variant_has_a_recipe_of_its_kind() -> None:
+    for name in ("default", "reader", "weak"):
+        assert recipe_of(name, seed=3, steps=5) == TinyRecipe(seed=3, steps=5, mixture=VARIANTS[name])
+    web = recipe_of("web", seed=3)
+    assert web == WebRecipe(seed=3)
+    assert json.loads(web.fingerprint())["start"] == "tiny"
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -61,17 +61,24 @@ class Agent:
         limit_threads(policy)
         rollout = config.rollout
         _check_length(policy, rollout.max_total_tokens)
+        prompts = load_prompts(prompts_of(policy, config.policy.prompts))
         return cls(
             config=config,
             policy=policy,
-            sampler=TorchSampler(policy, slots=rollout.slots, max_length=rollout.max_total_tokens),
-            prompts=load_prompts(prompts_of(policy, config.policy.prompts)),
+            sampler=TorchSampler(
+                policy,
+                slots=rollout.slots,
+                max_length=rollout.max_total_tokens,
+                in_step=bool(config.web.record or config.web.replay),
+            ),
+            prompts=prompts,
             limits=Limits(
                 max_turns=rollout.max_turns,
                 max_tool_calls=rollout.max_tool_calls,
                 max_tokens_per_turn=rollout.max_tokens_per_turn,
                 max_total_tokens=rollout.max_total_tokens,
                 deadline_s=rollout.deadline_s,
+                final_answer=prompts["final_answer"].text() if rollout.final_answer else None,
             ),
         )
 
@@ -198,12 +205,16 @@ def read_questions(path: str, *, setting: str) -> list[Question]:
     return load_questions(Path(path), check=check_golden_answers)
 
 
-def evaluation_setting(config: Config, agent: Agent) -> tuple[Solver, list[Question]] | None:
+def evaluation_setting(
+    config: Config, agent: Agent, on_the_web: Solver | None = None
+) -> tuple[Solver, list[Question]] | None:
     """Who is evaluated on what while training; None if the config names no questions for it."""
     settings = config.evaluation
     if not settings.path:
         return None
     questions = read_questions(settings.path, setting="evaluation.path")[: settings.limit]
+    if on_the_web is not None:
+        return on_the_web, questions
     index = open_index(settings.index or config.search.index, setting="evaluation.index")
     return agent.solver(index), questions
 

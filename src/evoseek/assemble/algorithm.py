@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from evoseek.config import Config
+from evoseek.config import Config, Section
 from evoseek.credit.group import group_advantages
 from evoseek.credit.reinforce import raw_advantages, whitened_advantages
 from evoseek.credit.rloo import leave_one_out_advantages
@@ -28,15 +28,11 @@ def check_settings(config: Config) -> None:
             f"algorithm.filter_limit is {algorithm.filter_limit}, which keeps only groups whose rewards differ, but "
             "algorithm.advantage is gae: a critic must see the others too. Set algorithm.filter_limit to 0."
         )
-    for name, section in (("simulator", config.simulator), ("zerosearch", config.zerosearch)):
-        if config.run.system != "zerosearch" and (changed := section.changed()):
-            raise ConfigError(
-                f"{name}.{changed[0]} is set, but {config.run.system} searches a real index. Leave it out, or train "
-                "zerosearch."
-            )
-    if config.run.system == "zerosearch" and algorithm.filter_limit:
+    _check_foreign_settings(config)
+    if config.run.system in ("zerosearch", "deepresearcher") and algorithm.filter_limit:
         raise ConfigError(
-            f"algorithm.filter_limit is {algorithm.filter_limit}, but zerosearch trains on all groups. Leave it at 0."
+            f"algorithm.filter_limit is {algorithm.filter_limit}, but {config.run.system} trains on all groups. Leave "
+            "it at 0."
         )
     if not algorithm.mask_observations and algorithm.kl_in == "reward" and algorithm.kl_coefficient > 0:
         raise ConfigError(
@@ -48,6 +44,19 @@ def check_settings(config: Config) -> None:
             f"algorithm.loss is reinforce, whose gradient is right for tokens of the current policy alone, but "
             f"algorithm.mini_batches is {algorithm.mini_batches}. Set it to 1, or algorithm.loss to clipped."
         )
+
+
+def _check_foreign_settings(config: Config) -> None:
+    """Settings of an engine that the system does not search."""
+    owners = {"zerosearch": ("simulator", "zerosearch"), "deepresearcher": ("web", "browse", "reader")}
+    for owner, sections in owners.items():
+        for name in sections if config.run.system != owner else ():
+            section: Section = getattr(config, name)
+            if changed := section.changed():
+                raise ConfigError(
+                    f"{name}.{changed[0]} is set, but {config.run.system} does not use it. Leave it out, or train "
+                    f"{owner}."
+                )
 
 
 def make_loss(config: Config) -> LossFn[LossInputs]:

@@ -7,10 +7,13 @@ from evoseek.config import Config
 from evoseek.protocols import RewardFn
 from evoseek.reward.functions import AnswerReward
 from evoseek.reward.judge import Judge, same_family
+from evoseek.reward.web_format import WebFormatReward
 
 
 def make_reward(config: Config) -> RewardFn:
     """An answer metric, or the judge of the config. Raises ConfigError or PolicyError."""
+    if config.reward.metric == "format_f1":
+        return WebFormatReward()
     if config.reward.metric != "judge":
         return AnswerReward(config.reward.metric)
     chat, prompts = make_chat(config.judge, section="judge", seed=config.run.seed, device=config.policy.device)

@@ -44,7 +44,13 @@ def _without_effect(config: Config) -> Iterator[str]:
 
 
 def _judged(config: Config) -> Iterator[str]:
-    if config.selfplay.label == "majority" and config.reward.metric == "judge":
+    metric = config.reward.metric
+    if metric == "format_f1":
+        yield (
+            "reward.metric is format_f1, which goes down to -1, but a proposer is paid by shares of right answers. Set "
+            "reward.metric to f1 or exact_match."
+        )
+    if config.selfplay.label == "majority" and metric == "judge":
         yield (
             "selfplay.label is majority and reward.metric is judge, but votes are counted and compared by an answer "
             "metric. Set reward.metric to exact_match or another one, or selfplay.label to proposer."

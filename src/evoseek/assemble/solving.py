@@ -20,6 +20,7 @@ from evoseek.rollout.trajectory_json import (
 )
 from evoseek.runs import RunDirectory
 from evoseek.search.simulated import SimulatedEngine
+from evoseek.systems.deepresearcher import DeepResearcher
 from evoseek.systems.dspo import DSPO
 from evoseek.systems.search_r1 import QuestionRollouts, SearchR1
 from evoseek.systems.training import Evaluate
@@ -61,14 +62,16 @@ def search_system(
     publish: Callable[[int], None],
     simulated: SimulatedEngine | None = None,
 ) -> SearchR1:
-    """What trains a solver on questions: ZeroSearch where the engine is simulated, DSPO where groups are filtered, or
-    Search-R1."""
+    """What trains a solver on questions: ZeroSearch where the engine is simulated, DSPO where groups are filtered,
+    DeepResearcher on the web, or Search-R1."""
     per_step, limit = config.questions.per_step, config.algorithm.filter_limit
     if simulated is not None:
         noise = noise_of_step(config)
         return ZeroSearch(questions, rollouts, update, publish, per_step, engine=simulated, noise=noise)
     if limit:
         return DSPO(questions, rollouts, update, publish, per_step, limit=limit)
+    if config.run.system == "deepresearcher":
+        return DeepResearcher(questions, rollouts, update, publish, per_step)
     return SearchR1(questions, rollouts, update, publish, per_step)
 
 

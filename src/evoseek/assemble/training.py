@@ -19,6 +19,7 @@ from evoseek.assemble.selfplay import selfplay_loop
 from evoseek.assemble.simulation import simulated_engine
 from evoseek.assemble.solving import probe, question_rollouts, search_system
 from evoseek.assemble.trained import Trained, check_dtype
+from evoseek.assemble.web import Web
 from evoseek.config import Config, may_differ_on_resume
 from evoseek.errors import ConfigError
 from evoseek.learner.checkpoint import latest_checkpoint
@@ -33,13 +34,13 @@ from evoseek.types import Question
 
 
 def training_loop(
-    config: Config, run: RunDirectory, *, notify: Callable[[str], None], ranks: Ranks = ALONE
+    config: Config, run: RunDirectory, *, notify: Callable[[str], None], ranks: Ranks = ALONE, web: Web | None = None
 ) -> TrainingLoop:
     """A training loop ready to run; it goes on from the run's last checkpoint if it has one.
 
     Everything is opened and checked before the config is claimed for the directory, so a mistake leaves no trace. The
     caller holds the run's lock. `notify` is told what the model's chat template can do. Every one of `ranks` makes its
-    own loop of the same config; they work as one.
+    own loop of the same config; they work as one. `web` is for a system that is trained on it, which leaves it open.
     """
     if config.run.system in ("dr-zero", "ssp"):
         if ranks.size > 1:
@@ -55,11 +56,14 @@ def training_loop(
         if notice:
             notify(notice)
     simulated = simulated_engine(config) if config.run.system == "zerosearch" else None
-    solver = agent.solver(simulated or open_index(config.search.index, setting="search.index"))
+    if web is not None:
+        solver = web.solver(agent)
+    else:
+        solver = agent.solver(simulated or open_index(config.search.index, setting="search.index"))
     questions = read_questions(config.questions.path, setting="questions.path")
     _check_prompt(solver, questions_of_step(questions, seed=config.run.seed, step=1, size=config.questions.per_step)[0])
     reward = make_reward(config)
-    held_out = evaluation_setting(config, agent)
+    held_out = evaluation_setting(config, agent, None if web is None else solver)
     if ranks.is_first:
         run.claim(config.resolved(), may_differ=may_differ_on_resume(config))
     trained = Trained.load(config, agent.policy, run, checkpoint, ranks)

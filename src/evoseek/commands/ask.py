@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
+from typing import cast
 
 from rich.console import Console
 
 from evoseek.assemble.agent import Agent, evaluation_temperature, open_index, read_questions
 from evoseek.assemble.reward import make_reward
+from evoseek.assemble.web import web_of
 from evoseek.commands.settings import load_settings
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.eval.evaluate import Evaluation
@@ -41,8 +44,12 @@ def evaluate(agent: Agent, *, search: bool, console: Console) -> None:
     say(console, f"Asking {len(asked)} of {len(questions)} questions.")
     temperature = evaluation_temperature(config)
     index = config.evaluation.index or config.search.index
-    solver = agent.solver(open_index(index, setting="evaluation.index") if search else None)
-    evaluation = asyncio.run(solver.evaluate(asked, temperature=temperature, reward=make_reward(config)))
+    with web_of(config) if search else nullcontext() as web:
+        if web is not None:
+            solver = web.solver(agent)
+        else:
+            solver = agent.solver(open_index(index, setting="evaluation.index") if search else None)
+        evaluation = asyncio.run(solver.evaluate(asked, temperature=temperature, reward=make_reward(config)))
     _check_any_valid(evaluation)
     drawn = "greedy" if temperature == 0 else f"temperature {temperature:g}"
     title = f"{config.reward.metric}, {drawn}, search {'on' if search else 'off'}, 95 % intervals"
@@ -57,8 +64,12 @@ def ask(agent: Agent, question: str, *, console: Console) -> None:
     if not question.strip():
         raise ConfigError("The question is empty. Give the question's text.")
     _notify(agent, console)
-    solver = agent.solver(open_index(agent.config.search.index, setting="--index"))
-    trajectory = asyncio.run(solver.ask(question))
+    with web_of(agent.config) as web:
+        if web is not None:
+            solver = web.solver(agent)
+        else:
+            solver = agent.solver(open_index(agent.config.search.index, setting="--index"))
+        trajectory = asyncio.run(solver.ask(question))
     say(console, answer_text(trajectory))
     if trajectory.failure:
         raise EvoseekError(f"The question could not be answered: {trajectory.failure}")
@@ -91,7 +102,8 @@ def answer_text(trajectory: Trajectory) -> str:
     support: dict[str, Passage] = {}
     for number, result in enumerate(trajectory.tool_results, start=1):
         titles = ", ".join(passage.title for passage in result.passages) or "nothing found"
-        lines.append(f"  {number}. {result.call.arguments.get('query', '')}  ->  {titles}")
+        asked = "; ".join(map(_argument, result.call.arguments.values()))
+        lines.append(f"  {number}. {result.call.name}: {asked}  ->  {titles}")
         for passage in result.passages:
             if answer and answer.casefold() in passage.contents.casefold():
                 support[passage.id] = passage
@@ -99,3 +111,7 @@ def answer_text(trajectory: Trajectory) -> str:
     lines.append("Passages that hold the answer:")
     lines += [f"  [{passage.id}] {passage.title}: {passage.text}" for passage in support.values()] or ["  none"]
     return "\n".join(lines)
+
+
+def _argument(value: object) -> str:
+    return ", ".join(map(str, cast("list[object]", value))) if isinstance(value, list) else str(value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -17,8 +16,8 @@ from evoseek.report.tiny_card import tiny_card
 from evoseek.runs import RunDirectory
 from evoseek.systems.interrupt import stop_on_interrupt
 from evoseek.systems.supervised import SupervisedProgress
-from evoseek.systems.tiny import VARIANTS, TinyRecipe, build
-from evoseek.systems.tiny_skills import measure_skills
+from evoseek.systems.tiny import VARIANTS, WebRecipe, build, recipe_of
+from evoseek.systems.tiny_skills import measure_browsing, measure_skills
 
 
 def build_tiny(directory: Path, work: Path, *, variant: str, steps: int | None, seed: int, console: Console) -> bool:
@@ -28,9 +27,8 @@ def build_tiny(directory: Path, work: Path, *, variant: str, steps: int | None, 
     """
     if variant not in VARIANTS:
         raise ConfigError(f"There is no variant {variant!r} of the tiny policy. There are: {', '.join(VARIANTS)}.")
-    recipe = TinyRecipe(seed=seed, mixture=VARIANTS[variant])
-    if steps is not None:
-        recipe = replace(recipe, steps=steps)
+    recipe = recipe_of(variant, seed=seed, steps=steps)
+    measure = measure_browsing if isinstance(recipe, WebRecipe) else measure_skills
 
     def watch(progress: SupervisedProgress) -> None:
         say(console, f"step {progress.step}/{progress.steps}  loss {progress.loss:.4f}")
@@ -43,7 +41,7 @@ def build_tiny(directory: Path, work: Path, *, variant: str, steps: int | None, 
     say(console, f"Written to {directory}. Measuring what it can do ...")
     command = f"evoseek tiny build {directory} --variant {variant} --steps {recipe.steps} --seed {seed}"
     losses = [json.loads(line)["loss"] for line in (work / "losses.jsonl").read_text(encoding="utf-8").splitlines()]
-    skills = measure_skills(load_policy(str(directory)), seed=seed)
+    skills = measure(load_policy(str(directory)), seed=seed)
     card = tiny_card(recipe, losses, skills, command=command)
     write_atomic(directory / "README.md", card)
     say(console, card)

@@ -10,6 +10,7 @@ from functools import partial
 from rich.console import Console
 
 from evoseek.assemble.training import training_loop
+from evoseek.assemble.web import web_of
 from evoseek.config import Config
 from evoseek.errors import ConfigError
 from evoseek.learner.distributed import ALONE, Ranks, joined_ranks
@@ -47,9 +48,11 @@ def _train(config: Config, run: RunDirectory, ranks: Ranks, console: Console, ma
     with (
         stop_on_interrupt(lambda: say(console, STOPPING)) as interrupted,
         TrainingProgress(console, max_seconds=max_seconds) as progress,
+        ExitStack() as held,
     ):
         with ranks.setting_up():
-            loop = training_loop(config, run, notify=partial(say, console), ranks=ranks)
+            web = held.enter_context(web_of(config))
+            loop = training_loop(config, run, notify=partial(say, console), ranks=ranks, web=web)
         if loop.start:
             say(console, f"Resuming {run.path} after step {loop.start}.")
         loop.progress = progress

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def serve_world(
     count: int,
     console: Console,
 ) -> None:
-    """Serve a world on the loopback until Ctrl-C, then say how often it was asked for what.
+    """Serve a world on the loopback until Ctrl-C (or SIGTERM), then say how often it was asked for what.
 
     `faults` are `name=share`, or `page.name=share` and `search.name=share` for one of the two. `questions` is a new
     file for `count` questions about the world. Raises ConfigError for an unknown fault, DataError for a world that is
@@ -42,14 +43,15 @@ def serve_world(
     if questions is not None:
         save_questions(questions, world.questions(count, seed=seed))
         say(console, f"{count} questions in {questions}")
-    try:
-        asyncio.run(_serve(server, port, console))
-    except KeyboardInterrupt:
-        counts = "  ".join(f"{kind} {number:,}" for kind, number in sorted(server.counts.items()))
-        say(console, f"\nEnded. Requests: {counts or 'none'}")
+    asyncio.run(_serve(server, port, console))
+    counts = "  ".join(f"{kind} {number:,}" for kind, number in sorted(server.counts.items()))
+    say(console, f"\nEnded. Requests: {counts or 'none'}")
 
 
 async def _serve(server: WorldSite, port: int, console: Console) -> None:
+    ended = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where it was started in the background, with SIGINT ignored
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
     async with server.serving(port) as url:
         article, name = server.site.url_path(0), server.site.world.names[0]
         relation = server.site.world.facts(0)[0].relation
@@ -60,7 +62,7 @@ async def _serve(server: WorldSite, port: int, console: Console) -> None:
             f"""  curl {url}/search -H 'X-API-KEY: any' -d '{{"q": "{name} {relation}", "num": 3}}'\n"""
             f"  curl '{url}/searxng/search?q={name.replace(' ', '+')}+{relation}&format=json'",
         )
-        await asyncio.Event().wait()
+        await ended.wait()
 
 
 def _set_faults(server: WorldSite, given: Sequence[str]) -> None:

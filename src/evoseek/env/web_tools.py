@@ -31,7 +31,7 @@ class _Rollout:
     question: Question
     trajectory_id: str
     tools: set[str] = field(default_factory=set[str])
-    found: set[str] = field(default_factory=set[str])
+    found: dict[str, str] = field(default_factory=dict[str, str])  # addresses in results, by how they may be written
     opened: int = 0
 
 
@@ -93,7 +93,9 @@ class WebSearchTool:
             for query, passages in zip(queries, found, strict=True)
         ]
         results = [passage for search in searches for passage in cast(list[Passage], search["passages"])]
-        rollout.found.update(result.id for result in results)
+        for result in results:
+            rollout.found[result.id] = result.id
+            rollout.found.setdefault(result.id.split("://", 1)[-1], result.id)
         return ToolResult(call, self.template.text(searches=searches), tuple(results), latency)
 
 
@@ -101,7 +103,8 @@ class WebSearchTool:
 class BrowseTool:
     """The tool `browse`: opens up to `max_urls` pages side by side, and shows what the reader takes from them.
 
-    With `only_found`, pages that are not among the rollout's results are not opened; fragments (#...) do not count.
+    With `only_found`, pages that are not among the rollout's results are not opened. Fragments (#...) do not count, and
+    the address of a result may be given without its scheme (http://).
     """
 
     fetcher: Fetcher
@@ -137,7 +140,8 @@ class BrowseTool:
             return _refused(call, "urls", self.max_urls)
         first, rollout.opened = rollout.opened, rollout.opened + len(urls)
         start = time.perf_counter()
-        reads = (self._read(rollout, url, first + i) for i, url in enumerate(dict.fromkeys(map(_address, urls))))
+        addresses = dict.fromkeys(rollout.found.get(url, url) for url in map(_address, urls))
+        reads = (self._read(rollout, url, first + i) for i, url in enumerate(addresses))
         views = await asyncio.gather(*reads, return_exceptions=True)  # none is left behind when one fails
         latency = time.perf_counter() - start
         if failed := next((view for view in views if isinstance(view, BaseException)), None):

@@ -33,8 +33,8 @@ _SMALL = 10_000_000  # parameters
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
-SHIPPED = ("tiny", "tiny-reader", "tiny-weak")
-"""The policies that the package carries: the tiny one, one that reads better, and one that proposes badly."""
+SHIPPED = ("tiny", "tiny-reader", "tiny-weak", "tiny-web")
+"""The policies that the package carries: the tiny one, one that reads better, one that proposes badly, one that browses."""
 
 
 def tiny_policy_dir(name: str = "tiny") -> Path:

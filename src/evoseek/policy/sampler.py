@@ -4,7 +4,7 @@ A trajectory holds one slot from its first turn until it is released; while it w
 stay, so that its next turn computes the new observation only. One asyncio task makes one forward pass after the other,
 each with the next token of every trajectory that is sampling and the new context of those that are about to, and lets
 other coroutines run in between. No thread and no clock is involved: the same requests in the same order give the same
-bits.
+bits. Tools that wait for the world outside bring the clock in, by that order; `in_step` keeps it out again.
 """
 
 from __future__ import annotations
@@ -81,14 +81,24 @@ class TorchSampler:
 
     slots: how many trajectories are held at once; others wait until one is released, in order of arrival. max_length:
     the longest context plus completion, by default what the model's configuration allows. prefill_tokens: how many
-    tokens of new context are computed at most before every trajectory that is sampling gets its next token. After a
-    change of the model's weights call `reset` and raise `policy_version`. The model is put in evaluation mode.
+    tokens of new context are computed at most before every trajectory that is sampling gets its next token. in_step:
+    turns begin all together, when every trajectory that has a slot asks for one or was released, in the order of their
+    ids: the bits then do not depend on how long tools take, but all wait for the slowest.
+
+    After a change of the model's weights call `reset` and raise `policy_version`. The model is put in evaluation mode.
     """
 
     def __init__(
-        self, policy: Policy, *, slots: int = 160, max_length: int | None = None, prefill_tokens: int | None = None
+        self,
+        policy: Policy,
+        *,
+        slots: int = 160,
+        max_length: int | None = None,
+        prefill_tokens: int | None = None,
+        in_step: bool = False,
     ) -> None:
         self.policy_version = 0
+        self.in_step = in_step
         self.stats = SamplerStats()
         self.max_length = max_length or int(policy.model.config.get_text_config().max_position_embeddings)
         self._policy = policy
@@ -197,7 +207,11 @@ class TorchSampler:
             self._driver = None
 
     def _admit(self) -> None:
-        """Give requests their trajectory's slot, or a free one in order of arrival."""
+        """Give requests their trajectory's slot, or a free one in order of arrival; in step: of ids, once all ask."""
+        if self.in_step:
+            if any(row.turn is not None or name not in self._turns for name, row in self._rows.items()):
+                return
+            self._queue = deque(sorted(self._queue, key=lambda turn: turn.request.trajectory_id))
         free = iter([number for number, row in enumerate(self._slots) if row is None])
         waiting: deque[_Turn] = deque()
         for turn in self._queue:

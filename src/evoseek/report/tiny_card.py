@@ -7,7 +7,7 @@ from dataclasses import asdict
 from itertools import pairwise
 
 from evoseek.eval.statistics import wilson_interval
-from evoseek.systems.tiny import TinyRecipe
+from evoseek.systems.tiny import Recipe, WebRecipe
 from evoseek.systems.tiny_skills import Skill
 
 _SKILLS = {
@@ -17,31 +17,47 @@ _SKILLS = {
     "trace": "valid questions from an answer and a number of searches",
     "read": "exact match of the answer, from given passages without searching",
 }
+_WEB_SKILLS = {
+    "browse": "exact match of the answer, by hops of the question, searching and browsing a generated site",
+    "browse, pages": "the share of those attempts that read a page",
+}
 
 
-def tiny_card(recipe: TinyRecipe, losses: Sequence[float], skills: Sequence[Skill], *, command: str) -> str:
+def tiny_card(recipe: Recipe, losses: Sequence[float], skills: Sequence[Skill], *, command: str) -> str:
     """The card as Markdown. `losses` has one value a step."""
+    web = isinstance(recipe, WebRecipe)
     parts = [
         "# The tiny policy",
         "A decoder of the Llama kind with 0.8M parameters (d = 128, 4 layers, 4 heads, 2 key-value heads) and its own "
-        "tokenizer, trained from scratch on demonstrations about generated worlds of the pretraining split. Its "
-        "solver's demonstrations mostly stop after the first hop, so that answering over several hops is left to "
-        "reinforcement learning.",
+        f"tokenizer, trained {_origin(recipe)} reinforcement learning.",
         f"Made by `{command}`.",
         "## What it can do",
         "On a generated world of the training split, whose names it was never trained on. Validity is judged by the "
         "world's oracle: answerable, with as many hops as asked for, by the answer given.",
-        *[f"- **{name}**: {meaning}" for name, meaning in _SKILLS.items()],
+        *[f"- **{name}**: {meaning}" for name, meaning in (_WEB_SKILLS if web else _SKILLS).items()],
         "",
         _skill_table(skills),
         "## Recipe",
         _table(("setting", "value"), [(name, str(value)) for name, value in asdict(recipe).items()]),
         "## Curve",
-        "Mean cross-entropy of the tokens that the policy would write, over the steps up to the one named. The first "
-        f"{recipe.copying_steps} steps are copying and reading alone.",
+        "Mean cross-entropy of the tokens that the policy would write, over the steps up to the one named."
+        + ("" if web else f" The first {recipe.copying_steps} steps are copying and reading alone."),
         _table(("step", "loss"), _curve(losses)),
     ]
     return "\n\n".join(parts).replace("\n\n- ", "\n- ") + "\n"
+
+
+def _origin(recipe: Recipe) -> str:
+    if isinstance(recipe, WebRecipe):
+        return (
+            f"from the policy `{recipe.start}` on demonstrations of searching and browsing sites of generated worlds "
+            "of the pretraining split. They mostly answer without having read the page that tells, or stop after the "
+            "first hop, so that browsing, and answering over several hops, are left to"
+        )
+    return (
+        "from scratch on demonstrations about generated worlds of the pretraining split. Its solver's demonstrations "
+        "mostly stop after the first hop, so that answering over several hops is left to"
+    )
 
 
 def _skill_table(skills: Sequence[Skill]) -> str:

@@ -32,7 +32,7 @@ class DeepResearcher(SearchR1):
 def browsing_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
     """How rollouts use the web; `/hops_<n>` of questions that say their number of hops.
 
-    browsing/share            share of rollouts that opened a page
+    browsing/share            share of rollouts that asked for a page, whatever came of it
     browsing/turns            completions a rollout
     """
     every = [trajectory for group in groups for trajectory in group.trajectories]

@@ -99,20 +99,12 @@ class Demonstrator:
                 if made is not None:
                     return made
 
-    def _chain(self, hops: int) -> tuple[str, list[str], list[Fact]] | None:
-        start, relations = self.world.draw_chain(self.rng, hops)
-        name = self.world.names[start]
-        verdict = self.world.oracle(chain_text(name, relations))
-        return (name, relations, list(verdict.chain)) if verdict.answerable and verdict.hops == hops else None
-
     def _phrasing(self) -> int:
-        if self.rng.random() < self.mixture.other_phrasing:
-            return self.rng.randrange(1, QUESTION_PHRASINGS)
-        return 0
+        return draw_phrasing(self.rng, self.mixture.other_phrasing)
 
     def solve(self, hops: int) -> Demonstration | None:
         """Search, read, go on; or stop too early."""
-        drawn = self._chain(hops)
+        drawn = draw_chain(self.world, self.rng, hops)
         if drawn is None:
             return None
         name, relations, chain = drawn
@@ -127,26 +119,26 @@ class Demonstrator:
             if not _tells(passages, fact):
                 return None
             pieces += [Piece("action", f"{thought}<search> {query} </search>"), observation(passages)]
-            thought = f"<think> {_say(fact)} </think>"
+            thought = f"<think> {say(fact)} </think>"
         answer = (chain[0] if stops else chain[-1]).object
         pieces.append(Piece("action", f"{thought}<answer> {answer} </answer>"))
         return tuple(pieces)
 
     def propose(self, hops: int) -> Demonstration | None:
         """From a passage forwards, hops - 1 searches."""
-        drawn = self._chain(hops)
+        drawn = draw_chain(self.world, self.rng, hops)
         if drawn is None:
             return None
         name, relations, chain = drawn
         source = next(p for p in self._sources if p.title == name and _tells([p], chain[0]))
         pieces = [Piece("prompt", propose_prompt(hops, source.text))]
-        thought = f"<think> {_say(chain[0])} </think>"
+        thought = f"<think> {say(chain[0])} </think>"
         for fact in chain[1:]:
             passages = self.retrieve(fact.subject)
             if not _tells(passages, fact):
                 return None
             pieces += [Piece("action", f"{thought}<search> {fact.subject} </search>"), observation(passages)]
-            thought = f"<think> {_say(fact)} </think>"
+            thought = f"<think> {say(fact)} </think>"
         if self.rng.random() < self.mixture.flawed_proposal:
             relations = [self.rng.choice(ENTITY_RELATIONS), *relations[1:]]
         asked = f"<question> {chain_text(name, relations)} </question>"
@@ -156,7 +148,7 @@ class Demonstrator:
     def trace(self, searches: int) -> Demonstration | None:
         """From an answer backwards. The thought copies a passage from its subject up to the sentence that ends with the
         name sought, because a subject stands before its object and copying only runs forwards."""
-        drawn = self._chain(searches)
+        drawn = draw_chain(self.world, self.rng, searches)
         if drawn is None or drawn[2][-1].relation == "year":
             return None
         name, relations, chain = drawn
@@ -178,7 +170,7 @@ class Demonstrator:
 
     def read(self, hops: int) -> Demonstration | None:
         """From given passages in any order, some of them beside the point; `unknown` when they do not suffice."""
-        drawn = self._chain(hops)
+        drawn = draw_chain(self.world, self.rng, hops)
         if drawn is None:
             return None
         name, relations, chain = drawn
@@ -196,7 +188,7 @@ class Demonstrator:
         passages = [p for p in shown.values() if not (missing and _tells([p], chain[-1]))]
         self.rng.shuffle(passages)
         told = chain[:-1] if missing else chain
-        thought = f"<think> {' '.join(_say(fact) for fact in told)} </think>" if told else ""
+        thought = f"<think> {' '.join(say(fact) for fact in told)} </think>" if told else ""
         answer = NOTHING if missing else chain[-1].object
         text = " ".join(passage.text for passage in passages)
         return (
@@ -209,6 +201,19 @@ class Demonstrator:
         passages = self.rng.sample(self._sources, 3)
         text = " ".join(passage.text for passage in passages)
         return (Piece("prompt", f"read : {text} <think>"), Piece("action", f"{self.rng.choice(passages).text}</think>"))
+
+
+def draw_chain(world: World, rng: random.Random, hops: int) -> tuple[str, list[str], list[Fact]] | None:
+    """Name, relations and facts of a question of that many hops; None if what was drawn is none."""
+    start, relations = world.draw_chain(rng, hops)
+    name = world.names[start]
+    verdict = world.oracle(chain_text(name, relations))
+    return (name, relations, list(verdict.chain)) if verdict.answerable and verdict.hops == hops else None
+
+
+def draw_phrasing(rng: random.Random, other: float) -> int:
+    """The plain phrasing of a question, or with a share `other` another one."""
+    return rng.randrange(1, QUESTION_PHRASINGS) if rng.random() < other else 0
 
 
 def solve_prompt(question: str) -> str:
@@ -231,9 +236,10 @@ def observation(passages: Sequence[Passage]) -> Piece:
     return Piece("observation", "\n".join(passage.text for passage in passages))
 
 
-def _say(fact: Fact) -> str:
+def say(fact: Fact) -> str:
+    """The fact as documents say it."""
     return f"{fact.subject}'s {fact.relation} is {fact.object}."
 
 
 def _tells(passages: Sequence[Passage], fact: Fact) -> bool:
-    return any(_say(fact) in passage.text for passage in passages)
+    return any(say(fact) in passage.text for passage in passages)

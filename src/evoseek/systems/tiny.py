@@ -6,6 +6,9 @@
             in the first steps only copying and reading, then the whole mixture
         one optimizer step on the cross-entropy of the tokens that the policy would write
 
+The variant that browses is trained in the same way, but gently and from a policy that can read and copy already, on
+demonstrations about the worlds' sites (`evoseek.systems.web_demonstrations`).
+
 Everything follows from the recipe. A build that was interrupted goes on from its last checkpoint.
 """
 
@@ -19,14 +22,17 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from evoseek.corpus.site import Site
 from evoseek.corpus.world import World
 from evoseek.learner.checkpoint import Checkpoint
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.muon import MuonAdamW
+from evoseek.learner.optim import adamw
 from evoseek.loss.base import LossInputs
 from evoseek.loss.cross_entropy import CrossEntropyLoss
 from evoseek.policy.load import load_policy, save_policy
+from evoseek.policy.more_tags import add_tags
 from evoseek.policy.policy import Policy
 from evoseek.policy.tags import TagRenderer
 from evoseek.policy.tiny_model import tiny_config, tiny_model
@@ -34,10 +40,12 @@ from evoseek.policy.tiny_tokenizer import END, PADDING, tiny_tokenizer
 from evoseek.search.lexical import LexicalIndex
 from evoseek.systems.demonstrations import Demonstration, Demonstrator, Mixture
 from evoseek.systems.supervised import SupervisedProgress, SupervisedRun
+from evoseek.systems.web_demonstrations import WebDemonstrator, WebMixture
 from evoseek.types import Message, TrainingSample
 
 PASSAGES_SHOWN = 3
 COPYING = Mixture(solve=0, propose=0, trace=0, read=0.75, copy=0.25)
+FLAWLESS = WebMixture(no_browse=0.0, early_stop=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +67,50 @@ class TinyRecipe:
         return json.dumps(asdict(self), sort_keys=True)
 
 
+@dataclass(frozen=True, slots=True)
+class WebRecipe:
+    """All that a build of the variant `web` depends on. It begins with the policy `start`; the demonstrations of the
+    first `flawless_steps` steps leave nothing out, so that there is enough of browsing to learn it from."""
+
+    start: str = "tiny"
+    seed: int = 0
+    steps: int = 400
+    flawless_steps: int = 300
+    tokens_per_step: int = 16_384
+    steps_per_world: int = 3
+    entities: tuple[int, ...] = (200, 300, 400, 600)
+    learning_rate: float = 0.002
+    warmup_steps: int = 20
+    mixture: WebMixture = field(default_factory=WebMixture)
+
+    def fingerprint(self) -> str:
+        """The recipe as JSON text."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+Recipe = TinyRecipe | WebRecipe
+
 _READER = Mixture(solve=0.22, propose=0.16, trace=0.24, read=0.36, copy=0.02, read_retrieved=0.75)
-VARIANTS: Mapping[str, Mixture] = {
+VARIANTS: Mapping[str, Mixture | WebMixture] = {
     "default": Mixture(),
     "reader": _READER,
     "weak": replace(_READER, flawed_proposal=0.5),
+    "web": WebMixture(),
 }
+
+
+def recipe_of(variant: str, *, seed: int, steps: int | None = None) -> Recipe:
+    """The recipe of one of `VARIANTS`; `steps` are its own unless others are given."""
+    mixture = VARIANTS[variant]
+    web = isinstance(mixture, WebMixture)
+    recipe = WebRecipe(seed=seed, mixture=mixture) if web else TinyRecipe(seed=seed, mixture=mixture)
+    return recipe if steps is None else replace(recipe, steps=steps)
 
 
 def build(
     directory: Path,
     work: Path,
-    recipe: TinyRecipe,
+    recipe: Recipe,
     *,
     progress: Callable[[SupervisedProgress], None] = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
@@ -82,7 +122,7 @@ def build(
     ConfigError if `work` holds a build of another recipe.
     """
     run = SupervisedRun.begin(work, recipe.fingerprint(), partial(_load, recipe), partial(_learner, recipe))
-    batches = _batches(recipe, TagRenderer(run.policy.tokenizer), run.policy, first=run.step + 1)
+    batches = _batches(recipe, run.policy, first=run.step + 1)
     finished = run.train(
         batches, recipe.steps, progress=progress, should_stop=should_stop, checkpoint_every=checkpoint_every
     )
@@ -113,17 +153,21 @@ def world_index(world: World, directory: Path) -> LexicalIndex:
     return LexicalIndex.build(directory, world.passages())
 
 
-def _load(recipe: TinyRecipe, found: Checkpoint | None) -> Policy:
-    """The policy of a checkpoint, or one with random weights."""
+def _load(recipe: Recipe, found: Checkpoint | None) -> Policy:
+    """The policy of a checkpoint, or the one to begin with: of a `TinyRecipe` one with random weights."""
     if found is not None:
         return load_policy(str(found.part_directory("policy")))
+    if isinstance(recipe, WebRecipe):
+        policy = load_policy(recipe.start)
+        add_tags(policy, {"browse": "search"})
+        return policy
     tokenizer = tiny_tokenizer()
     end, padding = (tokenizer.get_vocab()[name] for name in (END, PADDING))
     config = tiny_config(len(tokenizer), eos_token_id=end, pad_token_id=padding)
     return Policy(tiny_model(config, recipe.seed), tokenizer, "tiny")
 
 
-def _learner(recipe: TinyRecipe, policy: Policy) -> Learner[LossInputs]:
+def _learner(recipe: Recipe, policy: Policy) -> Learner[LossInputs]:
     return Learner(
         LogprobModel(policy.model),
         loss=CrossEntropyLoss(),
@@ -132,28 +176,42 @@ def _learner(recipe: TinyRecipe, policy: Policy) -> Learner[LossInputs]:
         total_steps=recipe.steps,
         token_budget=8192,
         bf16=True,
-        optimizer=MuonAdamW,
+        optimizer=adamw if isinstance(recipe, WebRecipe) else MuonAdamW,
     )
 
 
-def _batches(recipe: TinyRecipe, renderer: TagRenderer, policy: Policy, first: int) -> Iterator[list[TrainingSample]]:
+def _batches(recipe: Recipe, policy: Policy, first: int) -> Iterator[list[TrainingSample]]:
     """The batches from step `first` on. Each step's follow from the recipe and the step alone."""
-    step = first
+    step, renderer = first, TagRenderer(policy.tokenizer)
     while True:
         number = (step - 1) // recipe.steps_per_world
         rng = random.Random(f"tiny-world/{recipe.seed}/{number}")
         world = World.generate(recipe.seed * 1_000_003 + number, rng.choice(recipe.entities), "pretrain")
         with TemporaryDirectory() as folder:
-            index = world_index(world, Path(folder) / "index")
+            demonstrator = _demonstrators(recipe, world, Path(folder) / "index")
             while (step - 1) // recipe.steps_per_world == number:
-                mixture = COPYING if step <= recipe.copying_steps else recipe.mixture
                 rng = random.Random(f"tiny-step/{recipe.seed}/{step}")
-                demonstrator = Demonstrator(world, partial(index.find, k=PASSAGES_SHOWN), mixture, rng)
-                yield _fill(demonstrator, renderer, policy, recipe.tokens_per_step)
+                yield _fill(demonstrator(step, rng), renderer, policy, recipe.tokens_per_step)
                 step += 1
 
 
-def _fill(demonstrator: Demonstrator, renderer: TagRenderer, policy: Policy, tokens: int) -> list[TrainingSample]:
+def _demonstrators(
+    recipe: Recipe, world: World, folder: Path
+) -> Callable[[int, random.Random], Demonstrator | WebDemonstrator]:
+    """Who writes a step's demonstrations about a world, by the step's number and random numbers."""
+    if isinstance(recipe, WebRecipe):
+        site = Site(world, world.seed)
+        index = LexicalIndex.build(folder, site.passages())
+        flawless, mixture = recipe.flawless_steps, recipe.mixture
+        return lambda step, rng: WebDemonstrator(site, index, FLAWLESS if step <= flawless else mixture, rng)
+    copying, usual = recipe.copying_steps, recipe.mixture
+    retrieve = partial(world_index(world, folder).find, k=PASSAGES_SHOWN)
+    return lambda step, rng: Demonstrator(world, retrieve, COPYING if step <= copying else usual, rng)
+
+
+def _fill(
+    demonstrator: Demonstrator | WebDemonstrator, renderer: TagRenderer, policy: Policy, tokens: int
+) -> list[TrainingSample]:
     samples: list[TrainingSample] = []
     total = 0
     while total < tokens:

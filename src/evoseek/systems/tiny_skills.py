@@ -5,28 +5,34 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from evoseek.corpus.site import Site
 from evoseek.corpus.world import World
 from evoseek.env.prompts import load_prompts
+from evoseek.env.solver import SolverEnv
 from evoseek.env.tools import SearchTool
 from evoseek.policy.load import Policy
 from evoseek.policy.sampler import TorchSampler
-from evoseek.policy.tags import TagRenderer
-from evoseek.protocols import Tool
+from evoseek.policy.tags import TagRenderer, tag_calls
+from evoseek.protocols import Environment, Tool
 from evoseek.reward.answer import exact_match
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.run import run_trajectory
 from evoseek.search.lexical import LexicalIndex
+from evoseek.search.site import SiteWeb
 from evoseek.systems.demonstrations import Demonstrator, Kind, Mixture, solve_prompt
 from evoseek.systems.tiny import PASSAGES_SHOWN, world_index
+from evoseek.systems.web_demonstrations import HOPS, web_tools
 from evoseek.types import Message, Question, Trajectory
 
 ENTITIES = 400
 SLOTS = 128
 LIMITS = Limits(max_turns=6, max_tokens_per_turn=160, max_total_tokens=1600)
+WEB_LIMITS = replace(LIMITS, max_turns=8)
 
 Judge = Callable[[World, Trajectory], bool]
 
@@ -90,6 +96,35 @@ def measure_skills(
         return asyncio.run(all_of_them())
 
 
+def measure_browsing(
+    policy: Policy, *, seed: int, tries: int = 200, temperatures: Sequence[float] = (0.0, 0.7, 1.0)
+) -> list[Skill]:
+    """`browse`, right answers with the tools of the web, and `browse, pages`, rollouts in which a page is opened, at
+    every temperature, on the site of a world of the training split."""
+    world = World.generate(seed, ENTITIES, "train")
+    site = Site(world, seed)
+    sampler = TorchSampler(policy, slots=SLOTS, max_length=WEB_LIMITS.max_total_tokens)
+    questions = world.questions(tries, seed=seed, hops=HOPS)
+    with TemporaryDirectory() as folder:
+        index = LexicalIndex.build(Path(folder) / "index", site.passages())
+        env = SolverEnv(web_tools(SiteWeb(site, index)), load_prompts("tiny"), prompt="solver_web")
+
+        async def all_of_them() -> list[Skill]:
+            skills: list[Skill] = []
+            for temperature in temperatures:
+                found = await _roll_out("browse", questions, env, policy, sampler, WEB_LIMITS, temperature)
+                skills.append(_count("browse", temperature, found, partial(_answers, world)))
+                skills.append(_count("browse, pages", temperature, found, _opens))
+            return skills
+
+        return asyncio.run(all_of_them())
+
+
+def _opens(trajectory: Trajectory) -> bool:
+    """Whether a page was read, not only asked for."""
+    return any(result.call.name == "browse" and result.passages for result in trajectory.tool_results)
+
+
 def _tasks(world: World, index: LexicalIndex, seed: int, tries: int) -> dict[str, tuple[list[Question], Judge]]:
     rng = random.Random(f"skills/{seed}")
     writer = Demonstrator(world, lambda query: index.find(query, PASSAGES_SHOWN), Mixture(other_phrasing=0.0), rng)
@@ -147,14 +182,28 @@ async def _measure(
     sampler: TorchSampler,
     temperature: float,
 ) -> Skill:
-    trajectories = await asyncio.gather(
+    trajectories = await _roll_out(name, questions, env, policy, sampler, LIMITS, temperature)
+    return _count(name, temperature, trajectories, partial(judge, world))
+
+
+async def _roll_out(
+    name: str,
+    questions: Sequence[Question],
+    env: Environment,
+    policy: Policy,
+    sampler: TorchSampler,
+    limits: Limits,
+    temperature: float,
+) -> list[Trajectory]:
+    renderer = TagRenderer(policy.tokenizer, tag_calls([tool.schema for tool in env.tools.values()]))
+    return await asyncio.gather(
         *(
             run_trajectory(
                 question,
                 env=env,
-                renderer=TagRenderer(policy.tokenizer),
+                renderer=renderer,
                 sampler=sampler,
-                limits=LIMITS,
+                limits=limits,
                 trajectory_id=f"{name}/{temperature}/{question.id}",
                 temperature=temperature,
                 seed=0,
@@ -162,10 +211,15 @@ async def _measure(
             for question in questions
         )
     )
+
+
+def _count(
+    name: str, temperature: float, trajectories: Sequence[Trajectory], succeeds: Callable[[Trajectory], bool]
+) -> Skill:
     tries: dict[int, int] = {}
     successes: dict[int, int] = {}
     for trajectory in trajectories:
         hops = int(str(trajectory.question.metadata["hops"]))
         tries[hops] = tries.get(hops, 0) + 1
-        successes[hops] = successes.get(hops, 0) + judge(world, trajectory)
+        successes[hops] = successes.get(hops, 0) + succeeds(trajectory)
     return Skill(name, temperature, dict(sorted(tries.items())), dict(sorted(successes.items())))

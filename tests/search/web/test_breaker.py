@@ -87,10 +87,11 @@ def test_a_trial_that_fails_or_is_given_up_is_followed_by_another_pause(ending):
 
 def test_a_call_that_began_before_it_opened_does_not_put_off_the_trial():
     breaker = CircuitBreaker(1, 10.0, clock := Clock())
-    with pytest.raises(PassingError), breaker.call():
-        outcome(breaker, DOWN)
-        clock.now += 9
-        raise DOWN
+    earlier = breaker.call()
+    earlier.__enter__()
+    outcome(breaker, DOWN)
+    clock.now += 9
+    assert not earlier.__exit__(PassingError, DOWN, None)
     clock.now += 1
     assert outcome(breaker) is None
 

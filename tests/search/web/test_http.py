@@ -88,7 +88,7 @@ def test_a_redirect_is_not_followed_and_a_huge_answer_not_read():
         said, _ = outcome(http.replies(b"", 302, location=other.url))
         assert "Set url to that place" in said
         assert other.received == []
-    assert f"longer than {MAX_BODY} bytes" in outcome(http.bomb(10 * MAX_BODY))[0]
+    assert f"longer than {MAX_BODY} bytes" in outcome(http.bomb(MAX_BODY))[0]
 
 
 def test_proxies_of_the_environment_are_not_used(monkeypatch):
@@ -162,6 +162,28 @@ def test_while_a_provider_is_down_calls_fail_at_once_and_with_the_cause_until_it
         time.sleep(0.5)
         assert asyncio.run(get(client, server.url)) == {"found": 1}
     assert not client.breaker.is_open
+
+
+def slowly(behave):
+    async def wait(received, writer):
+        await asyncio.sleep(0.1)
+        await behave(received, writer)
+
+    return wait
+
+
+@pytest.mark.parametrize("is_back", [True, False])
+def test_a_crowd_that_comes_after_the_pause_waits_for_the_one_trial(is_back):
+    async def crowd(client, url):
+        await failures(client, url, 1)
+        await asyncio.sleep(0.2)
+        return await asyncio.gather(*(get(client, url) for _ in range(20)), return_exceptions=True)
+
+    with http.ChatServer(http.fails(503), slowly(FINE) if is_back else http.fails(503)) as server:
+        client = client_of(failures=1, pause_s=0.2, attempts=1, timeout_s=2.0)
+        said = asyncio.run(crowd(client, server.url))
+    assert (client.calls, client.breaker.is_open) == ((1 + 20, False) if is_back else (1 + 1, True))
+    assert all(answer == {"found": 1} if is_back else isinstance(answer, ToolError) for answer in said)
 
 
 def test_it_fails_at_once_too_when_all_places_are_taken_by_calls_that_wait():

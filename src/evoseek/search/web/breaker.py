@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -9,10 +10,13 @@ from contextlib import contextmanager
 from evoseek.calls.waits import BusyError, PassingError
 from evoseek.errors import ConfigError, ToolError
 
+_POLL_S = 0.02
+
 
 class CircuitBreaker:
     """Opens after `failures` calls in a row have failed; while it is open, every call is refused at once, but for one
-    in `pause_s` seconds, a trial. Any call that gets through to the server closes it.
+    in `pause_s` seconds, a trial, whose end calls that come meanwhile may wait for (`ready`): if the server is back, a
+    crowd is not turned away. Any call that gets through to the server closes it.
 
     A call fails by PassingError: no connection, no reply in time, 5xx, what cannot be read. A server that is busy (429)
     or refuses a call (401) is up. Cancelled calls say nothing.
@@ -29,6 +33,7 @@ class CircuitBreaker:
         self._failures, self._pause_s, self._clock = failures, pause_s, clock
         self._in_a_row, self._cause = 0, ""
         self._until: float | None = None  # while open: when the next trial is due
+        self._on_trial = False
 
     @property
     def is_open(self) -> bool:
@@ -44,12 +49,19 @@ class CircuitBreaker:
                 f"tried again in {wait_s:.0f} s. Check the server and the network."
             )
 
+    async def ready(self) -> None:
+        """Wait for the end of a trial. Raises ToolError if a call would be refused then."""
+        while self._on_trial:
+            await asyncio.sleep(_POLL_S)
+        self.check()
+
     @contextmanager
     def call(self) -> Generator[None]:
         """One call, to be made in the block. Raises ToolError if it is refused."""
         self.check()
-        if self._until is not None:
-            self._until = self._clock() + self._pause_s
+        is_trial = self.is_open
+        if is_trial:
+            self._on_trial, self._until = True, self._clock() + self._pause_s
         try:
             yield
         except (BusyError, ToolError):
@@ -57,11 +69,14 @@ class CircuitBreaker:
             raise
         except PassingError as error:
             self._in_a_row, self._cause = self._in_a_row + 1, str(error)
-            if self._until is None and self._in_a_row >= self._failures:
+            if is_trial or (self._until is None and self._in_a_row >= self._failures):
                 self._until = self._clock() + self._pause_s
             raise
         else:
             self._close()
+        finally:
+            if is_trial:
+                self._on_trial = False
 
     def _close(self) -> None:
         self._in_a_row, self._until = 0, None

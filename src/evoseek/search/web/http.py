@@ -83,8 +83,9 @@ class WebClient:
         timer = asyncio.timeout(None)
 
         async def attempt(client: httpx2.AsyncClient) -> T:
-            self.breaker.check()
+            await self.breaker.ready()
             await self._turn(timer)
+            await self.breaker.ready()  # as it may have opened meanwhile
             if self.calls == self._limits.budget:
                 raise ToolError(f"the budget of {self.calls} requests is spent. Raise it, or end here.")
             with self.breaker.call():
@@ -96,7 +97,7 @@ class WebClient:
                 raise ToolError(f"{what}. It is not asked again: correct the key, the url or the options.")
 
         try:
-            self.breaker.check()
+            await self.breaker.ready()
             async with timer:
                 return await self._server.call(attempt)
         except TimeoutError as error:

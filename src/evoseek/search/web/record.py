@@ -1,4 +1,4 @@
-"""Record and replay: what a run was told by the web, so that it can be repeated without it."""
+"""Record and replay: what a run was told by the web and by who read it, so that it can be repeated without them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evoseek.errors import ConfigError, PageError, ToolError
-from evoseek.protocols import Fetcher, SearchEngine
+from evoseek.protocols import Fetcher, PageReader, SearchEngine
 from evoseek.search.web.gathering import for_each
 from evoseek.search.web.store import Store, from_text, to_text
 from evoseek.types import Page, Passage
@@ -18,6 +18,10 @@ from evoseek.types import Page, Passage
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS answers (key TEXT, number INTEGER, error TEXT, said TEXT NOT NULL, "
     "PRIMARY KEY (key, number)) WITHOUT ROWID"
+)
+_INSERT = (  # under its number, or behind all others if an earlier run or another process took that
+    "INSERT INTO answers SELECT ?1, iif(count(*) FILTER (WHERE number = ?2), max(number) + 1, ?2), ?3, ?4 FROM answers "
+    "WHERE key = ?1"
 )
 _KIND = "evoR"
 _ERRORS: dict[str, type[PageError | ToolError]] = {"page": PageError, "tool": ToolError}
@@ -27,13 +31,15 @@ class Recording:
     """Takes down what a run is told, in an SQLite file.
 
     What was answered (a PageError is an answer) is answered so for the rest of the run, and not asked for again, also
-    when the run is gone on with. Failures (ToolError) are taken down in their order: a replay fails the n-th time that
-    something is asked for, if the n-th time failed. Where several rollouts asked for the same at once and only some of
-    them failed, it may be others. Calls that are cancelled leave no trace.
+    when the run is gone on with. Failures (ToolError) are taken down by their number: a replay fails the n-th time that
+    something is asked for, if the n-th time failed. So it fails whom the run failed if all is asked for in the same
+    order, as a sampler in step sees to; after a run that was gone on with, or several processes, it may be others.
+    Calls that are cancelled leave no trace.
     """
 
     def __init__(self, path: Path) -> None:
         self._store = Store(path, _KIND, _SCHEMA)
+        self._asked: Counter[str] = Counter()
 
     def close(self) -> None:
         """Close the file."""
@@ -41,11 +47,11 @@ class Recording:
 
     async def answer(self, key: str, call: Callable[[], Awaitable[str]]) -> str:
         """What `call` gives, or gave before. Raises PageError and ToolError, as it does."""
+        number, self._asked[key] = self._asked[key], self._asked[key] + 1
         if not (answered := self._answered(key)):
             error, said = await _outcome(call)
             if error == "tool" or not (answered := self._answered(key)):  # another one may have been answered first
-                number = "SELECT ?1, count(*), ?2, ?3 FROM answers WHERE key = ?1"
-                self._store.change(f"INSERT INTO answers {number}", key, error, json.dumps(said))
+                self._store.change(_INSERT, key, number, error, json.dumps(said))
                 return _given(error, said)
         error, said = answered[0]
         return _given(error, json.loads(said))
@@ -70,15 +76,15 @@ class Replay:
 
     def answer(self, key: str) -> str:
         """What was answered. Raises PageError and ToolError as they were; ToolError for what was never asked."""
-        answers = self._store.rows("SELECT error, said FROM answers WHERE key = ? ORDER BY number", key)
-        if not answers:
+        order = "ORDER BY error = 'tool', number"  # what was answered first of all
+        rows = self._store.rows(f"SELECT number, error, said FROM answers WHERE key = ? {order}", key)
+        if not rows:
             raise ToolError(
                 f"The record {self._path} has no answer to {key}. Replay the run that was recorded, with the same "
                 "settings, or record this one."
             )
-        number, final = self._asked[key], [answer for answer in answers if answer[0] != "tool"]
-        self._asked[key] += 1
-        error, said = answers[number] if number < len(answers) else (final or answers)[0]
+        number, self._asked[key] = self._asked[key], self._asked[key] + 1
+        _, error, said = next((row for row in rows if row[0] == number), rows[0])
         return _given(error, json.loads(said))
 
 
@@ -155,6 +161,33 @@ class ReplayFetcher:
         return Page(**json.loads(self.replay.answer(_page_key(url))))
 
 
+@dataclass(frozen=True, slots=True)
+class RecordingReader:
+    """A `PageReader` of which it is taken down what it took from pages."""
+
+    reader: PageReader
+    recording: Recording
+
+    async def read(self, page: Page, *, task: str, key: str) -> str:
+        """What the reader takes from the page, or took before. Raises ToolError."""
+
+        async def call() -> str:
+            return await self.reader.read(page, task=task, key=key)
+
+        return await self.recording.answer(_reading_key(page, task, key), call)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayReader:
+    """A `PageReader` that takes from pages what was taken in a recorded run."""
+
+    replay: Replay
+
+    async def read(self, page: Page, *, task: str, key: str) -> str:
+        """What was taken. Raises ToolError."""
+        return self.replay.answer(_reading_key(page, task, key))
+
+
 async def _outcome(call: Callable[[], Awaitable[str]]) -> tuple[str | None, str]:
     """What a call gives, or which error it raises."""
     try:
@@ -177,3 +210,7 @@ def _search_key(query: str, k: int) -> str:
 
 def _page_key(url: str) -> str:
     return f"page {json.dumps(url)}"
+
+
+def _reading_key(page: Page, task: str, key: str) -> str:
+    return f"reading {json.dumps([page.url, task, key])}"

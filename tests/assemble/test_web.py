@@ -1,0 +1,283 @@
+"""Every setting of the web reaches the object that it is for, and what cannot be is refused."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from evoseek.assemble import web_calls
+from evoseek.assemble.agent import Agent
+from evoseek.assemble.training import training_loop
+from evoseek.assemble.web import Web, open_web, web_of
+from evoseek.assemble.web_calls import web_worker
+from evoseek.config import BrowseConfig, ChatConfig, ReaderConfig, WebConfig, load_config
+from evoseek.corpus.questions import save_questions
+from evoseek.env.web_tools import BrowseTool, WebSearchTool
+from evoseek.errors import ConfigError, RunError
+from evoseek.policy.load import load_policy
+from evoseek.reward.web_format import WebFormatReward
+from evoseek.runs import RunDirectory
+from evoseek.search.browse.beginning import PageBeginning
+from evoseek.search.browse.extract import Extractor
+from evoseek.search.browse.reading import ReadingAgent
+from evoseek.search.web.http import CallLimits
+from evoseek.search.web.pool import PooledEngine, PooledFetcher
+from evoseek.search.web.record import (
+    Recording,
+    RecordingEngine,
+    RecordingFetcher,
+    RecordingReader,
+    ReplayEngine,
+    ReplayFetcher,
+    ReplayReader,
+)
+from evoseek.systems.deepresearcher import DeepResearcher
+from evoseek.types import Question
+
+WEB = {
+    "provider": "serper",
+    "url": "http://127.0.0.1:9/search",
+    "api_key_env": "MY_KEY",
+    "options": {"gl": "fr"},
+    "max_queries": 2,
+    "rate_per_s": 7.0,
+    "concurrency": 5,
+    "budget": 90,
+    "attempts": 2,
+    "timeout_s": 3.0,
+    "waiting": 11,
+    "deadline_s": 33.0,
+    "cache_days": 2.0,
+}
+BROWSE = {
+    "max_urls": 4,
+    "only_found": False,
+    "page_words": 17,
+    "timeout_s": 6.0,
+    "concurrency": 8,
+    "per_host": 3,
+    "interval_s": 0.25,
+    "attempts": 5,
+    "wait_s": 0.75,
+    "obey_robots": False,
+    "offline": True,
+    "proxy": "http://127.0.0.1:3128",
+    "ports": [81],
+    "allow": ["example.org"],
+    "deny": ["bad.example.org"],
+    "allow_private": ["127.0.0.1:8765"],
+    "extractors": 3,
+}
+READER = {"segment_words": 70, "memory_words": 60, "max_segments": 4, "skip_after": 3}
+ENDPOINT = {"reader.model": "reader", "reader.base_url": "http://127.0.0.1:9/v1"}
+SEARXNG = {"web.provider": "searxng", "web.url": "http://127.0.0.1:9/search"}
+
+
+def options(**sections):
+    return {f"{section}.{key}": value for section, keys in sections.items() for key, value in keys.items()}
+
+
+def config_of(given):
+    texts = {key: str(value) if isinstance(value, Path) else value for key, value in given.items()}
+    return load_config(system="deepresearcher", options=texts)
+
+
+def test_every_setting_is_in_a_test_here_and_differs_from_its_default():
+    elsewhere = {"api", "cache", "record", "replay", "ray_workers", "ray_address"}
+    assert WEB.keys() | elsewhere == WebConfig.model_fields.keys()
+    assert BROWSE.keys() == BrowseConfig.model_fields.keys()
+    assert READER.keys() == ReaderConfig.model_fields.keys() - ChatConfig.model_fields.keys()
+    config = config_of(options(web=WEB, browse=BROWSE, reader=READER))
+    assert set(config.web.changed()) == WEB.keys()
+    assert set(config.browse.changed()) == BROWSE.keys()
+    assert set(config.reader.changed()) == READER.keys()
+
+
+def test_every_setting_reaches_its_object_and_all_is_closed(tmp_path, monkeypatch):
+    monkeypatch.setenv("MY_KEY", "secret")
+    config = config_of(options(web=WEB, browse=BROWSE, reader=READER) | ENDPOINT | {"web.cache": tmp_path / "cache"})
+    with open_web(config) as web:
+        pool, cached = web.engine.pool, web.engine.engine
+        assert (pool._concurrency, pool._waiting, pool._deadline_s) == (5, 11, 33.0)
+        assert (cached._period_s, cached._store.path) == (2 * 86_400, tmp_path / "cache")
+        assert cached._key == ("serper", {"url": WEB["url"], "gl": "fr"})
+        engine = cached._engine
+        assert (engine._api.url, engine._options, engine._headers) == (
+            WEB["url"],
+            {"gl": "fr"},
+            {"X-API-KEY": "secret"},
+        )
+        assert engine.client._limits == CallLimits(
+            rate_per_s=7.0, concurrency=5, budget=90, attempts=2, timeout_s=3.0, total_s=33.0
+        )
+        pool, fetcher = web.fetcher.pool, web.fetcher.fetcher
+        assert (pool._concurrency, pool._waiting, pool._deadline_s) == (8, 11, 33.0)
+        rules = fetcher._rules
+        assert (rules.ports, rules.allow, rules.deny) == ({81}, ("example.org",), ("bad.example.org",))
+        assert rules.allow_private == ("127.0.0.1:8765",)
+        assert (fetcher._timeout_s, fetcher._concurrency, fetcher._attempts, fetcher._wait_s) == (6.0, 8, 5, 0.75)
+        assert (fetcher._turns._concurrency, fetcher._turns._interval_s) == (3, 0.25)
+        assert (fetcher._robots, fetcher._offline, fetcher._proxy.url.port) == (None, True, 3128)
+        assert fetcher._extractor._threads._max_workers == 3
+        reader = web.reader
+        assert isinstance(reader, ReadingAgent)
+        assert (reader.segment_words, reader.memory_words, reader.max_segments, reader.skip_after) == (70, 60, 4, 3)
+        assert reader.chat.name == "reader"
+    with pytest.raises(RunError):
+        cached._store.rows("SELECT 1")
+    assert fetcher._extractor._threads._shutdown
+
+
+@pytest.fixture(scope="module")
+def policy():
+    return load_policy("tiny")
+
+
+def test_the_tools_have_the_web_and_the_settings(policy):
+    config = config_of(options(web=WEB, browse=BROWSE) | {"search.top_k": 6})
+    web = Web(object(), object(), PageBeginning(3))
+    agent = Agent.of(config, policy)
+    search, browse = web.tools(agent)
+    assert isinstance(search, WebSearchTool)
+    assert isinstance(browse, BrowseTool)
+    assert (search.engine, search.k, search.max_queries) == (web.engine, 6, 2)
+    assert (browse.fetcher, browse.reader, browse.max_urls, browse.only_found) == (web.fetcher, web.reader, 4, False)
+    assert search.rollouts is browse.rollouts
+    solver = web.solver(agent)
+    assert list(solver.env.tools) == ["web_search", "browse"]
+    assert "</browse>" in solver.renderer.stop.strings
+    assert agent.limits.final_answer == agent.prompts["final_answer"].text()
+    off = load_config(system="deepresearcher", options={"rollout.final_answer": False})
+    assert Agent.of(off, policy).limits.final_answer is None
+
+
+def test_without_a_reader_pages_are_shown_from_the_beginning():
+    with open_web(config_of(SEARXNG | {"browse.page_words": 17})) as web:
+        assert web.reader == PageBeginning(17)
+
+
+def test_a_run_is_taken_down_or_repeated_and_rollouts_are_then_in_step(tmp_path, policy):
+    path = tmp_path / "record"
+    with open_web(config_of(SEARXNG | {"web.record": path})) as web:
+        assert isinstance(web.engine, RecordingEngine)
+        assert isinstance(web.engine.engine, PooledEngine)
+        assert isinstance(web.fetcher, RecordingFetcher)
+        assert isinstance(web.fetcher.fetcher, PooledFetcher)
+        assert isinstance(web.reader, RecordingReader)
+        assert web.engine.recording is web.fetcher.recording is web.reader.recording
+    with open_web(config_of({"web.replay": path, "reader.model": "nothing that could be loaded"})) as web:
+        assert isinstance(web.engine, ReplayEngine)
+        assert isinstance(web.fetcher, ReplayFetcher)
+        assert isinstance(web.reader, ReplayReader)
+    in_step = [
+        Agent.of(config_of(given), policy).sampler.in_step for given in ({}, {"web.record": path}, {"web.replay": path})
+    ]
+    assert in_step == [False, True, True]
+
+
+def test_only_who_is_trained_on_the_web_has_it():
+    for system in ("search-r1", "zerosearch", "ssp"):
+        with web_of(load_config(system=system)) as web:
+            assert web is None
+    with web_of(config_of(SEARXNG)) as web:
+        assert isinstance(web, Web)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, r"No search provider was given: set web\.provider to"),
+        ({"web.record": "a", "web.replay": "b"}, r"web\.record is a and web\.replay is b"),
+        ({"web.replay": "nowhere"}, "There is no record of a run at nowhere"),
+        (SEARXNG | {"web.api_key_env": "NO_KEY"}, r"web\.api_key_env is NO_KEY, but there is no environment variable"),
+        ({"web.provider": "serper"}, "Set the environment variable SERPER_API_KEY"),
+        ({"web.provider": "searxng"}, "http"),
+        (SEARXNG | {"web.url": "http://x/?key=secret"}, "as the url of a server"),
+        (SEARXNG | {"web.timeout_s": 9.0, "web.deadline_s": 3.0}, "no longer time for one attempt"),
+        (SEARXNG | {"search.index": "i"}, r"search\.index is set, but deepresearcher searches the web"),
+        (SEARXNG | {"search.attempts": 9}, r"search\.attempts is set"),
+        (SEARXNG | {"evaluation.index": "i"}, r"evaluation\.index is set"),
+        (SEARXNG | {"reader.model": "nothing", "reader.base_url": "x"}, "x"),
+        (SEARXNG | {"browse.allow": ["http://example.org"]}, "Expected a host alone"),
+        (SEARXNG | {"browse.allow_private": ["127.0.0.1"]}, "Expected host:port"),
+        (SEARXNG | {"browse.proxy": "localhost"}, "as the proxy of a server"),
+        (SEARXNG | {"browse.proxy": "http://user:secret@localhost:3128"}, "as the proxy of a server"),
+        ({"web.provider": "json", "web.api": {"results": "r"}}, "as the url of a server"),
+        ({"web.provider": "json", "web.url": "http://x", "web.api": {}}, r"web\.api\.results: .*required"),
+        ({"web.provider": "json", "web.api": {"resluts": "r"}}, r"web\.api has no resluts\. It needs results"),
+        ({"web.provider": "json", "web.url": "http://x", "web.api": {"results": 3}}, r"web\.api\.results: .*string"),
+        ({"web.provider": "json", "web.url": "http://x", "web.api": {"results": "r", "method": "PUT"}}, r"api\.method"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_tells_no_secret(given, words, monkeypatch):
+    monkeypatch.delenv("SERPER_API_KEY", raising=False)
+    with pytest.raises(ConfigError, match=words) as caught, open_web(config_of(given)):
+        pass
+    assert "secret" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_provider_may_be_described(monkeypatch):
+    monkeypatch.setenv("HIT_KEY", "secret")
+    api = {"results": "data.hits", "link": "href", "key_env": "HIT_KEY", "key_header": "X-Hit", "options": {"n": 3}}
+    given = {"web.provider": "json", "web.url": "http://127.0.0.1:9/find", "web.api": api}
+    with open_web(config_of(given)) as web:
+        engine = web.engine.engine
+    assert (engine._api.url, engine._api.results, engine._api.link) == ("http://127.0.0.1:9/find", "data.hits", "href")
+    assert (engine._headers, engine._options) == ({"X-Hit": "secret"}, {"n": 3})
+
+
+def test_workers_of_ray_are_made_from_plain_values_and_share_what_may_be_asked(monkeypatch):
+    made = []
+
+    class Pool:
+        def __init__(self, factory, spec, **limits):
+            made.append((factory, json.loads(json.dumps(spec)), limits))
+
+        def close(self):
+            made.append("closed")
+
+    monkeypatch.setattr(web_calls, "RayPool", Pool)
+    monkeypatch.setenv("MY_KEY", "secret")
+    config = config_of(options(web=WEB, browse=BROWSE) | {"web.ray_workers": 4, "web.ray_address": "10.0.0.1:6379"})
+    with open_web(config) as web:
+        assert web.engine is web.fetcher
+    (factory, spec, limits), closed = made
+    assert (factory, closed) == ("evoseek.assemble.web_calls:web_worker", "closed")
+    assert limits == {"workers": 4, "in_flight": 5, "waiting": 11, "deadline_s": 33.0, "address": "10.0.0.1:6379"}
+    assert "secret" not in json.dumps(spec)
+    worker = web_worker(**spec)
+    assert worker.engine.client._limits == CallLimits(
+        rate_per_s=7.0 / 4, concurrency=5, budget=90 // 4, attempts=2, timeout_s=3.0, total_s=33.0
+    )
+    assert worker.fetcher._timeout_s == 6.0
+    worker.fetcher._extractor.close()
+
+
+def test_a_training_run_is_deepresearchers(tmp_path):
+    save_questions(tmp_path / "q.jsonl", [Question(str(n), "kiwi", ("kiwi",)) for n in range(4)])
+    path = str(tmp_path / "q.jsonl")
+    given = {
+        "questions.path": path,
+        "questions.per_step": 2,
+        "evaluation.path": path,
+        "web.replay": tmp_path / "record",
+    }
+    Recording(tmp_path / "record").close()
+    config, run = config_of(given), RunDirectory(tmp_path / "run")
+    with open_web(config) as web, run.locked():
+        loop = training_loop(config, run, notify=print, web=web)
+    assert isinstance(loop.system, DeepResearcher)
+    rollouts = loop.system.rollouts
+    assert isinstance(rollouts.reward, WebFormatReward)
+    assert rollouts.env.tools["web_search"].engine is web.engine
+    assert (rollouts.limits.max_tool_calls, rollouts.limits.max_turns, rollouts.group_size) == (10, 12, 16)
+    assert rollouts.sampler.in_step
+    assert asyncio.run(loop.evaluate(0))["eval/n"] == 4  # on the same web: there is no index
+
+
+def test_an_extractor_is_not_started_before_a_page_is_read():
+    with open_web(config_of(SEARXNG)) as web:
+        assert isinstance(web.fetcher.fetcher._extractor, Extractor)
+        assert not web.fetcher.fetcher._extractor._workers
