@@ -40,9 +40,14 @@ from evoseek.search.lexical import LexicalIndex
 
 RECIPES = Path(__file__).parents[1] / "recipes" / "zerosearch"
 QUESTIONS = 500
-SIMULATOR_SEED = 7  # of the worlds that the simulator is made from and checked with
-TUNING_STEPS = 300
-CHECKED = 500
+SIMULATOR_WORLDS = range(7, 17)  # many: of one alone, a simulator learns the facts by heart
+COLLECTOR_STEPS = 40
+COLLECTED = 1500  # questions a world
+TUNING_STEPS = 600
+CHECKED = 1000
+TUNED = load_config(
+    RECIPES / "tiny.toml", sets=("learner.learning_rate=1e-3", "learner.bf16=true", "learner.token_budget=8192")
+)
 EXAMINED = "reward.metric=exact_match"
 
 
@@ -72,31 +77,56 @@ ARMS = {
 def make_simulator(directory: Path, console: Console) -> Path:
     """The tuned simulator, made if it is not there, and checked."""
     place = directory / "simulator"
-    source, held_out = place / "pretrain", place / "evaluation"
-    make_world(source, "pretrain", SIMULATOR_SEED, 3000, EVALUATION_HOPS, entities=1500)
-    make_world(held_out, "evaluation", SIMULATOR_SEED, 800, EVALUATION_HOPS)
-    base = [RECIPES / "tiny.toml"]
-    for world, pages in ((source, 2), (held_out, 1)):
-        if not (world / "searches.jsonl").exists():
-            paths = {"search.index": str(world / "index"), "questions.path": str(world / "questions.jsonl")}
-            agent = Agent.load(load_config(base, options=paths))
-            collect_searches(agent, world / "searches.jsonl", pages=pages, limit=None, console=console)
-    config = load_config(base, sets=("learner.learning_rate=1e-3", "learner.bf16=true", "learner.token_budget=8192"))
-    if not (labelled := source / "labelled.jsonl").exists():
-        label_searches(config, source / "searches.jsonl", labelled, world=source / "world.json", console=console)
-    tuned, work = place / "tuned", place / "work"
-    if not tuned.exists():
-        tune_simulator(config, labelled, tuned, work, steps=TUNING_STEPS, tokens_per_step=16_384, console=console)
+    if not (tuned := place / "tuned").exists():
+        labelled = [label(place / f"pretrain-{seed}", seed, collector(place), console) for seed in SIMULATOR_WORLDS]
+        together = place / "labelled.jsonl"
+        write_atomic(together, "".join(path.read_text() for path in labelled))
+        steps, tokens = TUNING_STEPS, 16_384
+        tune_simulator(TUNED, together, tuned, place / "work", steps=steps, tokens_per_step=tokens, console=console)
+    held_out = place / "evaluation"
+    make_world(held_out, "evaluation", SIMULATOR_WORLDS[0], COLLECTED, EVALUATION_HOPS)
+    collect(held_out, collector(place), 1, console)
     for model, name in ((str(tuned), "tuned"), ("tiny", "prompted")):
         if (output := place / f"check-{name}.json").exists():
             continue
-        settings = load_config(base, options={"simulator.model": model})
+        settings = load_config(RECIPES / "tiny.toml", options={"simulator.model": model})
         try:
-            world = held_out / "world.json"
-            check(settings, held_out / "searches.jsonl", world=world, count=CHECKED, output=output, console=console)
+            world, searches = held_out / "world.json", held_out / "searches.jsonl"
+            check(settings, searches, world=world, count=CHECKED, output=output, console=console)
         except EvoseekError as error:  # a model that was never tuned may write nothing that can be read
             console.print(f"{name}: {error}")
     return tuned
+
+
+def collector(place: Path) -> RunDirectory:
+    """Who makes the searches: the tiny policy, taught on a real index of the first world to go on to the last hop."""
+    run, world = RunDirectory(place / "collector"), place / f"pretrain-{SIMULATOR_WORLDS[0]}"
+    make_world(world, "pretrain", SIMULATOR_WORLDS[0], TRAINING_QUESTIONS, EVALUATION_HOPS)
+    paths = {"search.index": str(world / "index"), "questions.path": str(world / "questions.jsonl")}
+    checkpoint = latest_checkpoint(run.path)
+    if checkpoint is None or checkpoint.step < COLLECTOR_STEPS:
+        config = load_config(system="search-r1", options={**paths, "run.steps": COLLECTOR_STEPS})
+        with run.locked():
+            asyncio.run(training_loop(config, run, notify=print).run())
+    return run
+
+
+def collect(world: Path, run: RunDirectory, pages: int, console: Console) -> Path:
+    """The searches of a trained policy in a world's index."""
+    if not (searches := world / "searches.jsonl").exists():
+        paths = {"search.index": str(world / "index"), "questions.path": str(world / "questions.jsonl")}
+        agent = Agent.load(load_config(RECIPES / "tiny.toml", options=paths), checkpoint=latest_checkpoint(run.path))
+        collect_searches(agent, searches, pages=pages, limit=COLLECTED, console=console)
+    return searches
+
+
+def label(world: Path, seed: int, run: RunDirectory, console: Console) -> Path:
+    """Searches in a world of the pretraining split, labelled by truth."""
+    make_world(world, "pretrain", seed, TRAINING_QUESTIONS, EVALUATION_HOPS)
+    searches, labelled = collect(world, run, 2, console), world / "labelled.jsonl"
+    if not labelled.exists():
+        label_searches(TUNED, searches, labelled, world=world / "world.json", console=console)
+    return labelled
 
 
 def make_config(directory: Path, arm: Arm, seed: int, simulator: Path) -> Config:
