@@ -40,13 +40,14 @@ from evoseek.search.lexical import LexicalIndex
 
 RECIPES = Path(__file__).parents[1] / "recipes" / "zerosearch"
 QUESTIONS = 500
-SIMULATOR_WORLDS = range(7, 17)  # many: of one alone, a simulator learns the facts by heart
-COLLECTOR_STEPS = 40
-COLLECTED = 1500  # questions a world
-TUNING_STEPS = 600
+COLLECTOR_WORLD, COLLECTOR_STEPS = 7, 40
+WORLDS, ENTITIES, COLLECTED = 300, 300, 150  # many small ones: what is met often is learnt by heart, not copied
+HELD_OUT = 1500  # questions of the world that the simulator is checked with
+TUNING_STEPS, TOKENS_PER_STEP = 3500, 4096
 CHECKED = 1000
 TUNED = load_config(
-    RECIPES / "tiny.toml", sets=("learner.learning_rate=1e-3", "learner.bf16=true", "learner.token_budget=8192")
+    RECIPES / "tiny.toml",
+    sets=("learner.learning_rate=2e-3", "learner.warmup_steps=20", "learner.bf16=true", "learner.token_budget=4096"),
 )
 EXAMINED = "reward.metric=exact_match"
 
@@ -78,13 +79,13 @@ def make_simulator(directory: Path, console: Console) -> Path:
     """The tuned simulator, made if it is not there, and checked."""
     place = directory / "simulator"
     if not (tuned := place / "tuned").exists():
-        labelled = [label(place / f"pretrain-{seed}", seed, collector(place), console) for seed in SIMULATOR_WORLDS]
+        labelled = [label(place / f"world-{seed}", seed, collector(place), console) for seed in range(WORLDS)]
         together = place / "labelled.jsonl"
         write_atomic(together, "".join(path.read_text() for path in labelled))
-        steps, tokens = TUNING_STEPS, 16_384
+        steps, tokens = TUNING_STEPS, TOKENS_PER_STEP
         tune_simulator(TUNED, together, tuned, place / "work", steps=steps, tokens_per_step=tokens, console=console)
     held_out = place / "evaluation"
-    make_world(held_out, "evaluation", SIMULATOR_WORLDS[0], COLLECTED, EVALUATION_HOPS)
+    make_world(held_out, "evaluation", WORLDS, HELD_OUT, EVALUATION_HOPS)
     collect(held_out, collector(place), 1, console)
     for model, name in ((str(tuned), "tuned"), ("tiny", "prompted")):
         if (output := place / f"check-{name}.json").exists():
@@ -99,9 +100,9 @@ def make_simulator(directory: Path, console: Console) -> Path:
 
 
 def collector(place: Path) -> RunDirectory:
-    """Who makes the searches: the tiny policy, taught on a real index of the first world to go on to the last hop."""
-    run, world = RunDirectory(place / "collector"), place / f"pretrain-{SIMULATOR_WORLDS[0]}"
-    make_world(world, "pretrain", SIMULATOR_WORLDS[0], TRAINING_QUESTIONS, EVALUATION_HOPS)
+    """Who makes the searches: the tiny policy, taught on a real index of another world to go on to the last hop."""
+    run, world = RunDirectory(place / "collector"), place / "collector-world"
+    make_world(world, "pretrain", COLLECTOR_WORLD, TRAINING_QUESTIONS, EVALUATION_HOPS)
     paths = {"search.index": str(world / "index"), "questions.path": str(world / "questions.jsonl")}
     checkpoint = latest_checkpoint(run.path)
     if checkpoint is None or checkpoint.step < COLLECTOR_STEPS:
@@ -116,13 +117,13 @@ def collect(world: Path, run: RunDirectory, pages: int, console: Console) -> Pat
     if not (searches := world / "searches.jsonl").exists():
         paths = {"search.index": str(world / "index"), "questions.path": str(world / "questions.jsonl")}
         agent = Agent.load(load_config(RECIPES / "tiny.toml", options=paths), checkpoint=latest_checkpoint(run.path))
-        collect_searches(agent, searches, pages=pages, limit=COLLECTED, console=console)
+        collect_searches(agent, searches, pages=pages, limit=None, console=console)
     return searches
 
 
 def label(world: Path, seed: int, run: RunDirectory, console: Console) -> Path:
     """Searches in a world of the pretraining split, labelled by truth."""
-    make_world(world, "pretrain", seed, TRAINING_QUESTIONS, EVALUATION_HOPS)
+    make_world(world, "pretrain", seed, COLLECTED, EVALUATION_HOPS, entities=ENTITIES)
     searches, labelled = collect(world, run, 2, console), world / "labelled.jsonl"
     if not labelled.exists():
         label_searches(TUNED, searches, labelled, world=world / "world.json", console=console)
