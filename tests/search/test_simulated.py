@@ -41,8 +41,7 @@ def test_it_asks_with_question_answer_query_and_kind_and_gives_the_documents_as_
     (asked,) = engine.chat.asked
     assert asked.key == "t/0/search-0"
     assert plain(asked.messages[0].content).strip() == (
-        "simulate useful documents : question What is Koto's employer's headquarters? answer Jirebe query "
-        "Koto's employer"
+        "simulate useful documents : What is Koto's employer's headquarters is Jirebe query Koto's employer"
     )
     assert engine.counts == {"queries": 1, "noisy": 0}
 
