@@ -74,7 +74,7 @@ def test_whatever_order_replies_come_in_a_rollout_is_given_its_own_documents(ord
 
         async def chat(self, messages, *, key, form=None):
             await gates[key.split("/")[0]].wait()
-            answer = plain(messages[0].content).split(" answer ")[1].split(" query ")[0]
+            answer = plain(messages[0].content).split(" query ")[0].rsplit(" is ", 1)[1]
             return f"Document 1: it is {answer}."
 
     questions = [Question(f"q{n}", f"What is thing {n}?", (f"answer-{n}",)) for n in range(8)]
