@@ -38,9 +38,10 @@ class GoldenTruth:
 class WorldTruth:
     """The same for questions about a generated world, where a query asks for one fact: some sentence states it.
 
-    The last link of the question's chain has to be the golden answer. Of an earlier link two things are told apart:
-    that some object is stated, and that it is the true one. A simulator that knows the golden answer alone can only
-    invent it, and so is told by the first whether it answers when it should, and hides an answer when it should not.
+    The last link of the question's chain has to be the golden answer. So has its relation with another subject, whom a
+    simulator may have invented but a searcher may as well have mistaken: that is told apart. Of an earlier link two
+    things are: that some object is stated, and that it is the true one. A simulator that knows the golden answer alone
+    can only invent it, and so is told by the first whether it answers when it should, and hides an answer when not.
     """
 
     def __init__(self, world: World) -> None:
@@ -60,8 +61,11 @@ class WorldTruth:
                 "earlier link, some object": partial(_states, fact, None),
                 "earlier link, true object": partial(_states, fact, [earlier[fact]]),
             }
-        if fact[1] == chain[-1].relation:  # of whatever subject: it may have been invented on the way
-            return {"last link, golden answer": partial(_states, fact, record.question.golden_answers)}
+        golden = partial(_states, fact, record.question.golden_answers)
+        if fact == (chain[-1].subject.casefold(), chain[-1].relation):
+            return {"last link, golden answer": golden}
+        if fact[1] == chain[-1].relation:
+            return {"last relation of another, golden answer": golden}
         return {}
 
 
