@@ -59,10 +59,12 @@ class Arm:
     over: str = ""
     system: str = "zerosearch"
     simulator: str = "tuned"
+    sets: tuple[str, ...] = ()
 
 
 ARMS = {
     "zerosearch": Arm(),
+    "noise to 0.75": Arm(sets=("zerosearch.noise_end=0.75",)),
     "real engine": Arm(system="search-r1"),
     "constant 0.5": Arm("constant_noise"),
     "no noise": Arm("no_noise"),
@@ -113,10 +115,11 @@ def collector(place: Path) -> RunDirectory:
 
 
 def collect(world: Path, run: RunDirectory, pages: int, console: Console) -> Path:
-    """The searches of a trained policy in a world's index."""
+    """The searches of a trained policy in a world's index; some are mistaken, as a simulator will meet them."""
     if not (searches := world / "searches.jsonl").exists():
         paths = {"search.index": str(world / "index"), "questions.path": str(world / "questions.jsonl")}
-        agent = Agent.load(load_config(RECIPES / "tiny.toml", options=paths), checkpoint=latest_checkpoint(run.path))
+        config = load_config(RECIPES / "tiny.toml", options={**paths, "rollout.temperature": 1.0})
+        agent = Agent.load(config, checkpoint=latest_checkpoint(run.path))
         collect_searches(agent, searches, pages=pages, limit=None, console=console)
     return searches
 
@@ -141,7 +144,7 @@ def make_config(directory: Path, arm: Arm, seed: int, simulator: Path) -> Config
     recipes = [RECIPES / "tiny.toml", *([RECIPES / f"{arm.over}.toml"] if arm.over else [])]
     if arm.system == "zerosearch":
         options["simulator.model"] = str(simulator) if arm.simulator == "tuned" else arm.simulator
-        return load_config(recipes, options=options)
+        return load_config(recipes, options=options, sets=arm.sets)
     zerosearch = load_config(recipes, options=options)  # the same settings, with a real index
     same = zerosearch.model_dump(include={"rollout", "learner", "algorithm", "critic", "reward", "questions"})
     values = {f"{section}.{key}": value for section, keys in same.items() for key, value in keys.items()}
