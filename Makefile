@@ -13,7 +13,7 @@ BENCH_INSTALLED := $(VENV)/.bench-installed
 export OMP_WAIT_POLICY ?= PASSIVE
 export GOMP_SPINCOUNT ?= 0
 
-.PHONY: demo test lint bench science science-selfplay chaos
+.PHONY: demo test lint bench science science-selfplay science-zerosearch chaos
 
 demo: $(INSTALLED)
 	$(BIN)/evoseek demo
@@ -42,6 +42,9 @@ science: $(INSTALLED)
 
 science-selfplay: $(INSTALLED)
 	$(BIN)/python bench/selfplay.py
+
+science-zerosearch: $(INSTALLED)
+	$(BIN)/python bench/zerosearch.py
 
 $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "evoseek needs Python 3.11 or later; give one with PYTHON=...")'

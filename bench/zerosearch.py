@@ -40,9 +40,15 @@ from evoseek.search.lexical import LexicalIndex
 
 RECIPES = Path(__file__).parents[1] / "recipes" / "zerosearch"
 QUESTIONS = 500
-SIMULATOR_SEED = 7  # of the worlds that the simulator is made from and checked with
-TUNING_STEPS = 300
-CHECKED = 500
+COLLECTOR_WORLD, COLLECTOR_STEPS = 7, 40
+WORLDS, ENTITIES, COLLECTED = 300, 300, 150  # many small ones: what is met often is learnt by heart, not copied
+HELD_OUT = 1500  # questions of the world that the simulator is checked with
+TUNING_STEPS, TOKENS_PER_STEP = 3500, 4096
+CHECKED = 1000
+TUNED = load_config(
+    RECIPES / "tiny.toml",
+    sets=("learner.learning_rate=2e-3", "learner.warmup_steps=20", "learner.bf16=true", "learner.token_budget=4096"),
+)
 EXAMINED = "reward.metric=exact_match"
 
 
@@ -53,10 +59,12 @@ class Arm:
     over: str = ""
     system: str = "zerosearch"
     simulator: str = "tuned"
+    sets: tuple[str, ...] = ()
 
 
 ARMS = {
     "zerosearch": Arm(),
+    "noise to 0.75": Arm(sets=("zerosearch.noise_end=0.75",)),
     "real engine": Arm(system="search-r1"),
     "constant 0.5": Arm("constant_noise"),
     "no noise": Arm("no_noise"),
@@ -72,31 +80,57 @@ ARMS = {
 def make_simulator(directory: Path, console: Console) -> Path:
     """The tuned simulator, made if it is not there, and checked."""
     place = directory / "simulator"
-    source, held_out = place / "pretrain", place / "evaluation"
-    make_world(source, "pretrain", SIMULATOR_SEED, 3000, EVALUATION_HOPS, entities=1500)
-    make_world(held_out, "evaluation", SIMULATOR_SEED, 800, EVALUATION_HOPS)
-    base = [RECIPES / "tiny.toml"]
-    for world, pages in ((source, 2), (held_out, 1)):
-        if not (world / "searches.jsonl").exists():
-            paths = {"search.index": str(world / "index"), "questions.path": str(world / "questions.jsonl")}
-            agent = Agent.load(load_config(base, options=paths))
-            collect_searches(agent, world / "searches.jsonl", pages=pages, limit=None, console=console)
-    config = load_config(base, sets=("learner.learning_rate=1e-3", "learner.bf16=true", "learner.token_budget=8192"))
-    if not (labelled := source / "labelled.jsonl").exists():
-        label_searches(config, source / "searches.jsonl", labelled, world=source / "world.json", console=console)
-    tuned, work = place / "tuned", place / "work"
-    if not tuned.exists():
-        tune_simulator(config, labelled, tuned, work, steps=TUNING_STEPS, tokens_per_step=16_384, console=console)
+    if not (tuned := place / "tuned").exists():
+        labelled = [label(place / f"world-{seed}", seed, collector(place), console) for seed in range(WORLDS)]
+        together = place / "labelled.jsonl"
+        write_atomic(together, "".join(path.read_text() for path in labelled))
+        steps, tokens = TUNING_STEPS, TOKENS_PER_STEP
+        tune_simulator(TUNED, together, tuned, place / "work", steps=steps, tokens_per_step=tokens, console=console)
+    held_out = place / "evaluation"
+    make_world(held_out, "evaluation", WORLDS, HELD_OUT, EVALUATION_HOPS)
+    collect(held_out, collector(place), 1, console)
     for model, name in ((str(tuned), "tuned"), ("tiny", "prompted")):
         if (output := place / f"check-{name}.json").exists():
             continue
-        settings = load_config(base, options={"simulator.model": model})
+        settings = load_config(RECIPES / "tiny.toml", options={"simulator.model": model})
         try:
-            world = held_out / "world.json"
-            check(settings, held_out / "searches.jsonl", world=world, count=CHECKED, output=output, console=console)
+            world, searches = held_out / "world.json", held_out / "searches.jsonl"
+            check(settings, searches, world=world, count=CHECKED, output=output, console=console)
         except EvoseekError as error:  # a model that was never tuned may write nothing that can be read
             console.print(f"{name}: {error}")
     return tuned
+
+
+def collector(place: Path) -> RunDirectory:
+    """Who makes the searches: the tiny policy, taught on a real index of another world to go on to the last hop."""
+    run, world = RunDirectory(place / "collector"), place / "collector-world"
+    make_world(world, "pretrain", COLLECTOR_WORLD, TRAINING_QUESTIONS, EVALUATION_HOPS)
+    paths = {"search.index": str(world / "index"), "questions.path": str(world / "questions.jsonl")}
+    checkpoint = latest_checkpoint(run.path)
+    if checkpoint is None or checkpoint.step < COLLECTOR_STEPS:
+        config = load_config(system="search-r1", options={**paths, "run.steps": COLLECTOR_STEPS})
+        with run.locked():
+            asyncio.run(training_loop(config, run, notify=print).run())
+    return run
+
+
+def collect(world: Path, run: RunDirectory, pages: int, console: Console) -> Path:
+    """The searches of a trained policy in a world's index; some are mistaken, as a simulator will meet them."""
+    if not (searches := world / "searches.jsonl").exists():
+        paths = {"search.index": str(world / "index"), "questions.path": str(world / "questions.jsonl")}
+        config = load_config(RECIPES / "tiny.toml", options={**paths, "rollout.temperature": 1.0})
+        agent = Agent.load(config, checkpoint=latest_checkpoint(run.path))
+        collect_searches(agent, searches, pages=pages, limit=None, console=console)
+    return searches
+
+
+def label(world: Path, seed: int, run: RunDirectory, console: Console) -> Path:
+    """Searches in a world of the pretraining split, labelled by truth."""
+    make_world(world, "pretrain", seed, COLLECTED, EVALUATION_HOPS, entities=ENTITIES)
+    searches, labelled = collect(world, run, 2, console), world / "labelled.jsonl"
+    if not labelled.exists():
+        label_searches(TUNED, searches, labelled, world=world / "world.json", console=console)
+    return labelled
 
 
 def make_config(directory: Path, arm: Arm, seed: int, simulator: Path) -> Config:
@@ -110,7 +144,7 @@ def make_config(directory: Path, arm: Arm, seed: int, simulator: Path) -> Config
     recipes = [RECIPES / "tiny.toml", *([RECIPES / f"{arm.over}.toml"] if arm.over else [])]
     if arm.system == "zerosearch":
         options["simulator.model"] = str(simulator) if arm.simulator == "tuned" else arm.simulator
-        return load_config(recipes, options=options)
+        return load_config(recipes, options=options, sets=arm.sets)
     zerosearch = load_config(recipes, options=options)  # the same settings, with a real index
     same = zerosearch.model_dump(include={"rollout", "learner", "algorithm", "critic", "reward", "questions"})
     values = {f"{section}.{key}": value for section, keys in same.items() for key, value in keys.items()}

@@ -7,11 +7,12 @@ import pytest
 from evoseek.assemble.algorithm import check_settings
 from evoseek.assemble.chat import make_chat
 from evoseek.assemble.reward import judge_notice, make_reward
-from evoseek.assemble.simulation import noise_of_step, simulated_engine
+from evoseek.assemble.simulation import noise_of_step, simulated_engine, write_card
 from evoseek.config import load_config, may_differ_on_resume
 from evoseek.errors import ConfigError, ToolError
 from evoseek.policy.chat import SamplerChat
 from evoseek.policy.chat_endpoint import EndpointChat
+from evoseek.policy.load import load_policy, save_policy
 from evoseek.reward.functions import AnswerReward
 from evoseek.reward.judge import Judge
 from evoseek.types import Question
@@ -54,6 +55,29 @@ def test_a_missing_model_and_a_missing_key_are_named(section, monkeypatch):
 def test_an_engine_has_the_simulator_s_settings_and_no_noise_of_its_own():
     engine = simulated_engine(zerosearch(simulator__model="tiny", simulator__max_words=7, run__seed=3))
     assert (engine.max_words, engine.seed, engine.noise) == (7, 3, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("top_k", "max_words", "fits"), [(3, 100, True), (3, 120, True), (3, 99, False), (5, 100, False)]
+)
+def test_a_tuned_simulator_is_used_as_it_was_tuned(tmp_path, top_k, max_words, fits):
+    """It writes three documents of at most 100 words: more room does no harm, all else makes its replies unreadable."""
+    save_policy(load_policy("tiny"), tmp_path / "tuned")
+    write_card(zerosearch(search__top_k=3, simulator__max_words=100), tmp_path / "tuned")
+    model = str(tmp_path / "tuned")
+    config = zerosearch(simulator__model=model, search__top_k=top_k, simulator__max_words=max_words)
+    if fits:
+        assert simulated_engine(config).max_words == max_words
+    else:
+        with pytest.raises(ConfigError, match=r"was tuned for .*top_k': 3.*Use the settings"):
+            simulated_engine(config)
+
+
+@pytest.mark.parametrize("card", ["", "{}", "[3]", '{"search.top_k": 3, "simulator.max_words": "many"}'])
+def test_a_damaged_card_of_a_simulator_is_named(tmp_path, card):
+    (tmp_path / "simulator.json").write_text(card)
+    with pytest.raises(ConfigError, match=r"simulator\.json cannot be read"):
+        simulated_engine(zerosearch(simulator__model=str(tmp_path), search__top_k=3))
 
 
 def test_only_zerosearch_has_a_simulator():

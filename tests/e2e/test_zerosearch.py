@@ -15,7 +15,7 @@ from evoseek.policy.scripted import ScriptedChat
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.simulated import SimulatedEngine
 
-ASKED = re.compile(r"simulate (useful|noisy) documents : question (.*) answer (.*) query (.*)", re.DOTALL)
+ASKED = re.compile(r"simulate (useful|noisy) documents : (.*) is (.*) query (.*)", re.DOTALL)
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ WORLD = World.generate(5, 200, "evaluation")
 ASKED = WORLD.questions(4, seed=0, hops=[2])
 PROMPTS = SimulatorPrompts(load_prompts("tiny"))
 LAST, SOME, TRUE = "last link, golden answer", "earlier link, some object", "earlier link, true object"
+GIVEN_AWAY = "earlier link, golden answer"
 
 
 def record(question, query, *texts, page=1):
@@ -69,7 +70,7 @@ def test_an_obedient_simulator():
     checked, chat = check(obedient)
     assert {kind: checked.readable[kind].mean for kind in checked.readable} == {"useful": 1.0, "noisy": 1.0}
     useful = {name: (score.mean, score.n) for name, score in checked.stating["useful"].items()}
-    assert useful == {SOME: (1.0, 4), TRUE: (1.0, 4), LAST: (1.0, 4)}
+    assert useful == {SOME: (1.0, 4), TRUE: (1.0, 4), GIVEN_AWAY: (0.0, 4), LAST: (1.0, 4)}
     assert {score.mean for score in checked.stating["noisy"].values()} == {0.0}
     assert len(chat.asked) == 16
     assert len({asked.key for asked in chat.asked}) == 16
@@ -84,7 +85,17 @@ def test_an_invention_is_an_object_but_neither_the_true_one_nor_the_golden_answe
 
     checked, _ = check(inventive)
     for kind in ("useful", "noisy"):
-        assert {name: score.mean for name, score in checked.stating[kind].items()} == {SOME: 1.0, TRUE: 0.0, LAST: 0.0}
+        stated = {name: score.mean for name, score in checked.stating[kind].items()}
+        assert stated == {SOME: 1.0, TRUE: 0.0, GIVEN_AWAY: 0.0, LAST: 0.0}
+
+
+def test_giving_the_golden_answer_away_at_an_earlier_link_is_seen():
+    def generous(messages, key):
+        _, question, number = asked_by(key)
+        return simulator_reply([sentence(question, number, question.golden_answers[0]), "x"])
+
+    stated = {name: score.mean for name, score in check(generous)[0].stating["useful"].items()}
+    assert stated == {SOME: 1.0, TRUE: 0.0, GIVEN_AWAY: 1.0, LAST: 1.0}
 
 
 def test_unreadable_replies_and_failures_count_as_invalid_and_are_named():
@@ -104,7 +115,7 @@ def test_unreadable_replies_and_failures_count_as_invalid_and_are_named():
     assert len(checked.problems) == 12
     assert checked.problems.count("the endpoint is down") == 8
     assert math.isnan(checked.style["noisy"].words)
-    assert obedience_table(checked).row_count == 4
+    assert obedience_table(checked).row_count == 5
     assert style_table(checked).row_count == 3
 
 

@@ -9,7 +9,8 @@ WORLD = World.generate(5, 200, "evaluation")
 TRUTH = WorldTruth(WORLD)
 QUESTION = WORLD.questions(1, seed=0, hops=[2])[0]
 EARLIER, LAST = QUESTION.metadata["chain"]
-AN_EARLIER_LINK = {"earlier link, some object", "earlier link, true object"}
+OF_ANOTHER = "last relation of another, golden answer"
+AN_EARLIER_LINK = {"earlier link, some object", "earlier link, true object", "earlier link, golden answer"}
 
 
 def record(question, query):
@@ -27,7 +28,7 @@ def said(claims, *texts):
 def test_which_link_a_query_asks_for():
     assert set(TRUTH.claims(record(QUESTION, query(EARLIER)))) == AN_EARLIER_LINK
     assert set(TRUTH.claims(record(QUESTION, query(LAST).lower()))) == {"last link, golden answer"}
-    assert set(TRUTH.claims(record(QUESTION, f"Nobody's {LAST[1]}"))) == {"last link, golden answer"}
+    assert set(TRUTH.claims(record(QUESTION, f"Nobody's {LAST[1]}"))) == {OF_ANOTHER}
     assert not TRUTH.claims(record(QUESTION, "hello"))
     assert not TRUTH.claims(record(Question("x", "Who?", ("y",)), query(EARLIER)))
     if EARLIER[1] != LAST[1]:
@@ -36,8 +37,12 @@ def test_which_link_a_query_asks_for():
 
 def test_of_an_earlier_link_an_invention_is_some_object_and_not_the_true_one():
     claims = TRUTH.claims(record(QUESTION, query(EARLIER)))
-    assert said(claims, f"{query(EARLIER)} is {EARLIER[2]}.") == AN_EARLIER_LINK
+    assert said(claims, f"{query(EARLIER)} is {EARLIER[2]}.") == {
+        "earlier link, some object",
+        "earlier link, true object",
+    }
     assert said(claims, f"{query(EARLIER)} is Nobody.") == {"earlier link, some object"}
+    assert said(claims, f"{query(EARLIER)} is {LAST[2]}.") == AN_EARLIER_LINK - {"earlier link, true object"}
     assert said(claims, f"{query(LAST)} is {LAST[2]}.", "x") == set()
 
 
@@ -45,6 +50,12 @@ def test_of_the_last_link_the_golden_answer_alone_counts():
     claims = TRUTH.claims(record(QUESTION, query(LAST)))
     assert said(claims, f"{query(LAST)} is {LAST[2]}.") == {"last link, golden answer"}
     assert said(claims, f"{query(LAST)} is Nobody.", LAST[2]) == set()
+
+
+def test_the_last_relation_of_another_subject_is_told_apart():
+    claims = TRUTH.claims(record(QUESTION, f"Nobody's {LAST[1]}"))
+    assert said(claims, f"Nobody's {LAST[1]} is {LAST[2]}.") == {OF_ANOTHER}
+    assert said(claims, f"{query(LAST)} is {LAST[2]}.") == set()
 
 
 def test_the_same_relation_twice_in_a_chain():

@@ -41,8 +41,7 @@ def test_it_asks_with_question_answer_query_and_kind_and_gives_the_documents_as_
     (asked,) = engine.chat.asked
     assert asked.key == "t/0/search-0"
     assert plain(asked.messages[0].content).strip() == (
-        "simulate useful documents : question What is Koto's employer's headquarters? answer Jirebe query "
-        "Koto's employer"
+        "simulate useful documents : What is Koto's employer's headquarters is Jirebe query Koto's employer"
     )
     assert engine.counts == {"queries": 1, "noisy": 0}
 
@@ -75,7 +74,7 @@ def test_whatever_order_replies_come_in_a_rollout_is_given_its_own_documents(ord
 
         async def chat(self, messages, *, key, form=None):
             await gates[key.split("/")[0]].wait()
-            answer = plain(messages[0].content).split(" answer ")[1].split(" query ")[0]
+            answer = plain(messages[0].content).split(" query ")[0].rsplit(" is ", 1)[1]
             return f"Document 1: it is {answer}."
 
     questions = [Question(f"q{n}", f"What is thing {n}?", (f"answer-{n}",)) for n in range(8)]

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from evoseek.assemble.agent import Agent, open_index, read_questions
 from evoseek.assemble.chat import make_chat
+from evoseek.assemble.simulation import write_card
 from evoseek.assemble.simulator_tuning import begin_tuning, tuning_data
 from evoseek.commands.export import check_new
 from evoseek.commands.new_file import check_new_file
@@ -133,5 +134,7 @@ def tune_simulator(
             progress=watch,
             should_stop=interrupted,
         )
+    if finished:
+        write_card(config, directory)
     say(console, f"Written to {directory}." if finished else "Stopped. The same command goes on from there.")
     return finished

@@ -38,9 +38,11 @@ class GoldenTruth:
 class WorldTruth:
     """The same for questions about a generated world, where a query asks for one fact: some sentence states it.
 
-    The last link of the question's chain has to be the golden answer. Of an earlier link two things are told apart:
-    that some object is stated, and that it is the true one. A simulator that knows the golden answer alone can only
-    invent it, and so is told by the first whether it answers when it should, and hides an answer when it should not.
+    The last link of the question's chain has to be the golden answer. Of an earlier link it is told apart whether some
+    object is stated, the true one, or the golden answer. A simulator that knows the golden answer alone can only invent
+    it, and so is told by the first whether it answers when it should, and hides an answer when it should not; by the
+    last whether it gives the golden answer away. It does, too, where the last relation is asked of another subject, for
+    which a real engine finds nothing (unless a simulator has invented that subject on the way).
     """
 
     def __init__(self, world: World) -> None:
@@ -54,14 +56,18 @@ class WorldTruth:
         fact, chain = asked_fact(record.query), self._chain(record.question.text)
         if fact is None or not chain:
             return {}
+        golden = partial(_states, fact, record.question.golden_answers)
         earlier = {(link.subject.casefold(), link.relation): link.object for link in chain[:-1]}
         if fact in earlier:
             return {
                 "earlier link, some object": partial(_states, fact, None),
                 "earlier link, true object": partial(_states, fact, [earlier[fact]]),
+                "earlier link, golden answer": golden,
             }
-        if fact[1] == chain[-1].relation:  # of whatever subject: it may have been invented on the way
-            return {"last link, golden answer": partial(_states, fact, record.question.golden_answers)}
+        if fact == (chain[-1].subject.casefold(), chain[-1].relation):
+            return {"last link, golden answer": golden}
+        if fact[1] == chain[-1].relation:
+            return {"last relation of another, golden answer": golden}
         return {}
 
 

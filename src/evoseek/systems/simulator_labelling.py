@@ -113,7 +113,10 @@ class JudgeLabel:
 class TrueLabel:
     """A `Label` by the world that the records come from: useful if every fact that the query asks for is stated.
 
-    A query that has no answer there (an unknown name, no words of the world's grammar) has noise alone.
+    Of a query that has no answer there (a relation that its subject has not, an unknown name) the first page is useful:
+    it is the best there is. From such examples a simulator learns that it leads nowhere from there. Without them it
+    tells the golden answer whoever's it is asked for, and a policy soon asks for it at once, skipping the links before,
+    which no real engine answers.
     """
 
     def __init__(self, world: World) -> None:
@@ -133,8 +136,10 @@ class TrueLabel:
         """What is true."""
         verdicts = [self._world.oracle(text) for text in (record.query, f"What is {record.query}?")]
         chain = next((verdict.chain for verdict in verdicts if verdict.answerable), ())
+        if not chain:
+            return record.page == 1
         texts = [passage.text for passage in record.passages]
-        return bool(chain) and all(states(texts, fact.subject, fact.relation, [fact.object]) for fact in chain)
+        return all(states(texts, fact.subject, fact.relation, [fact.object]) for fact in chain)
 
     def _is_true(self, record: SearchRecord) -> bool:
         verdict = self._world.oracle(record.question.text)
