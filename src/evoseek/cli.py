@@ -267,7 +267,9 @@ def check(
 def build(
     directory: Annotated[Path, typer.Argument(help="Where the policy goes.")],
     work: Annotated[Path, typer.Option(help="Where checkpoints go; the same command resumes.")] = Path("runs/tiny"),
-    variant: Annotated[str, typer.Option(help="default, reader (reads better), weak (proposes badly) or web (browses).")] = "default",
+    variant: Annotated[
+        str, typer.Option(help="default, reader (reads better), weak (proposes badly) or web (browses).")
+    ] = "default",
     steps: Annotated[int | None, typer.Option(min=1, help="Optimizer steps.")] = None,
     seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
 ) -> None:

@@ -34,7 +34,7 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torc
 
 
 SHIPPED = ("tiny", "tiny-reader", "tiny-weak", "tiny-web")
-"""The policies that the package carries: the tiny one, one that reads better, one that proposes badly, one that browses."""
+"""The policies that the package carries: the tiny one, and ones that read better, propose badly, and browse."""
 
 
 def tiny_policy_dir(name: str = "tiny") -> Path:
