@@ -47,6 +47,6 @@ def test_only_passages_that_hold_the_answer_are_named_as_such():
     result = ToolResult(ToolCall("search", {"query": "mayor"}), "", found)
     trajectory = Trajectory("t", Question("q", "?", ()), "solver", (), (), (result,), StopReason.ANSWERED, "Meri")
     searches, support = answer_text(trajectory).split("Passages that hold the answer:")
-    assert "1. mayor  ->  Kalo, Vesu" in searches
+    assert "1. search: mayor  ->  Kalo, Vesu" in searches
     assert "[a#0] Kalo: Its mayor is MERI ." in support
     assert "Vesu" not in support

@@ -82,7 +82,7 @@ def test_a_damaged_card_of_a_simulator_is_named(tmp_path, card):
 
 def test_only_zerosearch_has_a_simulator():
     for key, value in {"simulator.model": "tiny", "zerosearch.noise_end": 0.5}.items():
-        with pytest.raises(ConfigError, match=f"{key} is set, but search-r1 searches a real index"):
+        with pytest.raises(ConfigError, match=f"{key} is set, but search-r1 does not use it"):
             check_settings(load_config(options={key: value}))
     check_settings(zerosearch(simulator__model="tiny", zerosearch__noise_end=0.5))
     with pytest.raises(ConfigError, match="zerosearch trains on all groups"):
