@@ -253,7 +253,8 @@ def test_faults_end_no_training_and_become_no_reward(train, scripted):
             assert all(name == "browse" and "error" in text for name, text in wrong)
             assert len(wrong) <= sum(server.counts[f"page {fault}"] for fault in LASTING)
             failed = {outcome.reason for _, outcome in records(run) if isinstance(outcome, Invalid)}
-            assert failed == {StopReason.TOOL_FAILED} if share == 0.5 else failed <= {StopReason.TOOL_FAILED}
+            assert failed <= {StopReason.TOOL_FAILED, StopReason.DEADLINE}
+            assert failed or share < 0.5
 
 
 def test_a_provider_that_is_down_ends_the_run_with_the_cause(train, scripted):
@@ -308,10 +309,10 @@ def test_a_server_that_hangs_holds_no_rollout_beyond_its_deadline(train, scripte
 
 
 def test_a_recorded_run_is_repeated_without_a_server_to_the_last_bit(train, connections, tmp_path):
-    settings = {"run__steps": 3, "rollout__temperature": 0.7, "learner__learning_rate": 1e-3}
+    settings = {"run__steps": 3, "run__max_invalid": 1.0, "rollout__temperature": 0.7, "learner__learning_rate": 1e-3}
     with served() as server:
-        server.search_faults.set({"slow": 0.3, "unavailable": 0.3, "hang": 0.2})
-        recorded = {"web__record": tmp_path / "record", "web__timeout_s": 0.3, "web__attempts": 2}
+        server.search_faults.set({"slow": 0.2, "unavailable": 0.4, "hang": 0.1})
+        recorded = {"web__record": tmp_path / "record", "web__timeout_s": 0.5, "web__attempts": 2}
         status, said, first = train(server.url, "first", **recorded, **settings)
         assert status == 0, said
     assert len(connections) > 5
@@ -321,5 +322,4 @@ def test_a_recorded_run_is_repeated_without_a_server_to_the_last_bit(train, conn
     assert connections == []
     assert (second / "trajectories.jsonl").read_bytes() == (first / "trajectories.jsonl").read_bytes()
     assert (second / "metrics.jsonl").read_bytes() == (first / "metrics.jsonl").read_bytes()
-    assert any(isinstance(outcome, Invalid) for _, outcome in records(first))
-    assert len({trajectory.answer for trajectory, _ in records(first)}) > 3
+    assert {type(outcome) for _, outcome in records(first)} == {Invalid, Scored}
