@@ -1,12 +1,13 @@
 """Search learnt from a simulated engine, on the generated world: what the recipe in recipes/zerosearch quotes.
 
-A simulator is made once, from a world of the pretraining split: searches of the untrained tiny policy are collected
-with a real index, labelled by truth, and the same tiny policy is tuned on them. Then a policy is trained on each seed's
+A simulator is made once, from small worlds of the pretraining split: searches of the tiny policy, which was taught on one
+more such world to go on to the last hop, are collected with real indices and labelled by truth, and the untrained tiny
+policy is tuned on them. Then a policy is trained on each seed's
 training world with it, without an index, and examined on another world with a real one: 500 questions, 1 to 4 hops in
 equal shares, answered at the training temperature; exact match, with 95 % intervals.
 
     python bench/zerosearch.py --directory runs/zerosearch                     everything (hours)
-    python bench/zerosearch.py --only zerosearch real --seeds 0 1 2            some arms
+    python bench/zerosearch.py --only zerosearch "real engine" --seeds 0 1     some arms
     python bench/zerosearch.py --table                                         what there is
 
 Results are kept (result.json in each run's folder) and not computed again, so several processes may share the work.
@@ -49,7 +50,6 @@ TUNED = load_config(
     RECIPES / "tiny.toml",
     sets=("learner.learning_rate=2e-3", "learner.warmup_steps=20", "learner.bf16=true", "learner.token_budget=4096"),
 )
-EXAMINED = "reward.metric=exact_match"
 
 
 @dataclass(frozen=True, slots=True)
