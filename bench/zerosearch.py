@@ -1,10 +1,10 @@
 """Search learnt from a simulated engine, on the generated world: what the recipe in recipes/zerosearch quotes.
 
-A simulator is made once, from small worlds of the pretraining split: the tiny policy is taught on one more such world to
-go on to the last hop, its searches in all of them are collected with real indices and labelled by truth, and the untaught
-tiny policy is tuned on them. Then a policy is trained on each seed's training world with it, without an index, and examined
-on another world with a real one: 500 questions, 1 to 4 hops in equal shares, answered at the training temperature; exact
-match, with 95 % intervals.
+A simulator is made once, from small worlds of the pretraining split: the tiny policy is taught on one more such world
+to go on to the last hop, its searches in all of them are collected with real indices and labelled by truth, and the
+untaught tiny policy is tuned on them. Then a policy is trained on each seed's training world with it, without an
+index, and examined on another world with a real one: 500 questions, 1 to 4 hops in equal shares, answered at the
+training temperature; exact match, with 95 % intervals.
 
     python bench/zerosearch.py --directory runs/zerosearch                     everything (hours)
     python bench/zerosearch.py --only zerosearch "real engine" --seeds 0 1     some arms
