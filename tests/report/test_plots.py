@@ -28,6 +28,18 @@ def test_an_ordinary_run_has_six_panels_whatever_was_measured():
     assert len(titles) == 6
 
 
+def test_a_run_that_browses_shows_how_by_hops():
+    row = {"browsing/share": 0.5, "browsing/share/hops_2": 0.75, "browsing/share/hops_1": 0.25, "browsing/turns": 3.0}
+    shown = {panel.title: panel.curves for panel in panels([{"step": 1.0, **row}])}
+    assert len(shown) == 8
+    assert list(shown["Rollouts that browse"].items()) == [
+        ("all", "browsing/share"),
+        ("1 hops", "browsing/share/hops_1"),
+        ("2 hops", "browsing/share/hops_2"),
+    ]
+    assert shown["Turns a rollout"] == {"all": "browsing/turns"}
+
+
 SELFPLAY = [
     {
         "step": 1.0,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -87,10 +87,11 @@ def plot_curves(run: RunDirectory) -> Path:
 
 
 def panels(rows: Rows) -> list[Panel]:
-    """What is drawn of a run: always the same panels, or for self-play those of which something was measured."""
+    """What is drawn of a run: always the same panels and those of browsing, if it browses; or for self-play those of
+    which something was measured."""
     measured = {name: None for row in rows for name, value in row.items() if value is not None}
     if not any(name.startswith(_SELFPLAY) for name in measured):
-        return list(_PANELS)
+        return [*_PANELS, *_browsing_panels(measured)]
     reasons = {name.removeprefix(_REJECTED): name for name in measured if name.startswith(_REJECTED)}
     rejected = Panel(
         "Rejected proposals", {reason: name for reason, name in reasons.items() if _occurs(rows, name)}, True
@@ -100,6 +101,13 @@ def panels(rows: Rows) -> list[Panel]:
         for panel in (*_SELFPLAY_PANELS, rejected)
     )
     return [panel for panel in found if panel.curves]
+
+
+def _browsing_panels(measured: Mapping[str, object]) -> Iterator[Panel]:
+    for title, metric in (("Rollouts that browse", "browsing/share"), ("Turns a rollout", "browsing/turns")):
+        by_hops = {name.removeprefix(f"{metric}/hops_"): name for name in measured if name.startswith(f"{metric}/")}
+        if metric in measured:
+            yield Panel(title, {"all": metric, **{f"{hops} hops": by_hops[hops] for hops in sorted(by_hops, key=int)}})
 
 
 def curve(rows: Rows, name: str) -> tuple[list[float], list[float]]:

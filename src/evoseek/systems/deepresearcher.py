@@ -49,10 +49,11 @@ def browsing_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
 
 def _of(trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
     return {
-        "browsing/share": fmean(_browsed(trajectory) for trajectory in trajectories),
+        "browsing/share": fmean(browsed(trajectory) for trajectory in trajectories),
         "browsing/turns": fmean(len(trajectory.actions) for trajectory in trajectories),
     }
 
 
-def _browsed(trajectory: Trajectory) -> bool:
+def browsed(trajectory: Trajectory) -> bool:
+    """Whether a rollout asked for a page, whatever came of it."""
     return any(result.call.name == "browse" for result in trajectory.tool_results)
