@@ -49,7 +49,13 @@ RECIPE = Path(__file__).parents[1] / "recipes" / "deepresearcher" / "tiny.toml"
 ENTITIES, TRAINING_QUESTIONS, QUESTIONS, HOPS = 1000, 2000, 500, (1, 2, 3, 4)
 FAULTS = ("too_many", "unavailable", "captcha", "reset", "wrong_length", "hang")
 ARMS = {"clean": 0.0, "faults 5 %": 0.05, "faults 20 %": 0.2, "faults 50 %": 0.5}
-TIME_LIMITS = {"web.timeout_s": 2.0, "browse.timeout_s": 10.0}  # a request that hangs holds its rollout for so long
+PATIENCE = {  # short, as nothing is far away, and many attempts, as half of them may fail
+    "web.timeout_s": 2.0,
+    "web.attempts": 8,
+    "browse.timeout_s": 4.0,
+    "browse.attempts": 8,
+    "browse.wait_s": 0.05,
+}
 
 
 @contextmanager
@@ -84,7 +90,7 @@ def make_config(server: WorldSite, seed: int, questions: Path) -> Config:
         "run.seed": seed,
         "web.url": f"{server.url}/searxng/search",
         "browse.allow_private": [server.url.removeprefix("http://")],
-        **TIME_LIMITS,
+        **PATIENCE,
     }
     return load_config(RECIPE, options=options)
 

@@ -17,6 +17,7 @@ import argparse
 import asyncio
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -41,7 +42,7 @@ from evoseek.search.lexical import LexicalIndex
 
 RECIPES = Path(__file__).parents[1] / "recipes" / "zerosearch"
 QUESTIONS = 500
-COLLECTOR_WORLD, COLLECTOR_STEPS = 7, 40
+COLLECTOR_WORLD, COLLECTORS = 7, ("real engine", "real engine, grpo")
 WORLDS, ENTITIES, COLLECTED = 300, 300, 150  # many small ones: what is met often is learnt by heart, not copied
 HELD_OUT = 1500  # questions of the world that the simulator is checked with
 TUNING_STEPS, TOKENS_PER_STEP = 3500, 4096
@@ -77,18 +78,49 @@ ARMS = {
 }
 
 
+class Cost:
+    """How many queries a real index is asked for in the block, and how long it takes: added to what `path` says, so
+    that what was ended and went on is counted whole."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.queries, self._find = path, 0, LexicalIndex.find
+
+    def __enter__(self) -> "Cost":
+        def find(index: LexicalIndex, query: str, k: int) -> list:
+            self.queries += 1
+            return self._find(index, query, k)
+
+        LexicalIndex.find = find
+        self._started = perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        LexicalIndex.find = self._find
+        queries, seconds = spent([self.path])
+        cost = {"real_queries": queries + self.queries, "seconds": seconds + perf_counter() - self._started}
+        write_atomic(self.path, json.dumps(cost))
+
+
+def spent(paths: Iterable[Path]) -> tuple[int, float]:
+    """Real queries and seconds, in all."""
+    costs = [json.loads(path.read_text()) for path in paths if path.exists()]
+    return sum(cost["real_queries"] for cost in costs), sum(cost["seconds"] for cost in costs)
+
+
 def make_simulator(directory: Path, console: Console) -> Path:
     """The tuned simulator, made if it is not there, and checked."""
     place = directory / "simulator"
     if not (tuned := place / "tuned").exists():
-        labelled = [label(place / f"world-{seed}", seed, collector(place), console) for seed in range(WORLDS)]
+        by = collectors(place)
+        labelled = [label(place / f"world-{seed}", seed, by[seed % len(by)], console) for seed in range(WORLDS)]
         together = place / "labelled.jsonl"
         write_atomic(together, "".join(path.read_text() for path in labelled))
         steps, tokens = TUNING_STEPS, TOKENS_PER_STEP
-        tune_simulator(TUNED, together, tuned, place / "work", steps=steps, tokens_per_step=tokens, console=console)
+        with Cost(place / "tuning.cost.json"):
+            tune_simulator(TUNED, together, tuned, place / "work", steps=steps, tokens_per_step=tokens, console=console)
     held_out = place / "evaluation"
     make_world(held_out, "evaluation", WORLDS, HELD_OUT, EVALUATION_HOPS)
-    collect(held_out, collector(place), 1, console)
+    collect(held_out, collectors(place)[1], 1, console)
     for model, name in ((str(tuned), "tuned"), ("tiny", "prompted")):
         if (output := place / f"check-{name}.json").exists():
             continue
@@ -101,30 +133,35 @@ def make_simulator(directory: Path, console: Console) -> Path:
     return tuned
 
 
-def collector(place: Path) -> RunDirectory:
-    """Who makes the searches: the tiny policy, taught on a real index of another world to go on to the last hop."""
-    run, world = RunDirectory(place / "collector"), place / "collector-world"
+def collectors(place: Path) -> list[RunDirectory | None]:
+    """Who makes the searches: the tiny policy as it is, and as it becomes on a real index of another world. Between
+    them they make most of the mistakes of a policy that learns, which a simulator will meet."""
+    world = place / "collector-world"
     make_world(world, "pretrain", COLLECTOR_WORLD, TRAINING_QUESTIONS, EVALUATION_HOPS)
-    paths = {"search.index": str(world / "index"), "questions.path": str(world / "questions.jsonl")}
-    checkpoint = latest_checkpoint(run.path)
-    if checkpoint is None or checkpoint.step < COLLECTOR_STEPS:
-        config = load_config(system="search-r1", options={**paths, "run.steps": COLLECTOR_STEPS})
-        with run.locked():
-            asyncio.run(training_loop(config, run, notify=print).run())
-    return run
+    runs: list[RunDirectory | None] = [None]
+    for name in COLLECTORS:
+        run = RunDirectory(place / f"collector-{name.removeprefix('real engine').strip(', ') or 'reinforce'}")
+        config = real_config(ARMS[name], 0, world)
+        checkpoint = latest_checkpoint(run.path)
+        if checkpoint is None or checkpoint.step < config.run.steps:
+            with run.locked(), Cost(run.path / "cost.json"):
+                asyncio.run(training_loop(config, run, notify=print).run())
+        runs.append(run)
+    return runs
 
 
-def collect(world: Path, run: RunDirectory, pages: int, console: Console) -> Path:
-    """The searches of a trained policy in a world's index; some are mistaken, as a simulator will meet them."""
+def collect(world: Path, run: RunDirectory | None, pages: int, console: Console) -> Path:
+    """The searches of a policy in a world's index."""
     if not (searches := world / "searches.jsonl").exists():
         paths = {"search.index": str(world / "index"), "questions.path": str(world / "questions.jsonl")}
         config = load_config(RECIPES / "tiny.toml", options={**paths, "rollout.temperature": 1.0})
-        agent = Agent.load(config, checkpoint=latest_checkpoint(run.path))
-        collect_searches(agent, searches, pages=pages, limit=None, console=console)
+        agent = Agent.load(config, checkpoint=None if run is None else latest_checkpoint(run.path))
+        with Cost(world / "cost.json"):
+            collect_searches(agent, searches, pages=pages, limit=None, console=console)
     return searches
 
 
-def label(world: Path, seed: int, run: RunDirectory, console: Console) -> Path:
+def label(world: Path, seed: int, run: RunDirectory | None, console: Console) -> Path:
     """Searches in a world of the pretraining split, labelled by truth."""
     make_world(world, "pretrain", seed, COLLECTED, EVALUATION_HOPS, entities=ENTITIES)
     searches, labelled = collect(world, run, 2, console), world / "labelled.jsonl"
@@ -133,42 +170,34 @@ def label(world: Path, seed: int, run: RunDirectory, console: Console) -> Path:
     return labelled
 
 
+def recipes(arm: Arm) -> list[Path]:
+    return [RECIPES / "tiny.toml", *([RECIPES / f"{arm.over}.toml"] if arm.over else [])]
+
+
+def real_config(arm: Arm, seed: int, world: Path) -> Config:
+    """An arm's settings, with the world's index in the simulator's place."""
+    paths = {"questions.path": str(world / "questions.jsonl"), "search.index": str(world / "index")}
+    zerosearch = load_config(recipes(arm))
+    same = zerosearch.model_dump(include={"rollout", "learner", "algorithm", "critic", "reward", "questions"})
+    values = {f"{section}.{key}": value for section, keys in same.items() for key, value in keys.items()}
+    steps, top_k = zerosearch.run.steps, zerosearch.search.top_k
+    return load_config(
+        system="search-r1", options={**values, "run.steps": steps, "search.top_k": top_k, "run.seed": seed, **paths}
+    )
+
+
 def make_config(directory: Path, arm: Arm, seed: int, simulator: Path) -> Config:
     worlds = directory / f"worlds-{seed}"
     make_world(worlds / "train", "train", seed, TRAINING_QUESTIONS, TRAINING_HOPS)
     make_world(worlds / "evaluation", "evaluation", seed, QUESTIONS, EVALUATION_HOPS)
+    if arm.system != "zerosearch":
+        return real_config(arm, seed, worlds / "train")
     options: dict[str, object] = {
         "questions.path": str(worlds / "train" / "questions.jsonl"),
+        "simulator.model": str(simulator) if arm.simulator == "tuned" else arm.simulator,
         "run.seed": seed,
     }
-    recipes = [RECIPES / "tiny.toml", *([RECIPES / f"{arm.over}.toml"] if arm.over else [])]
-    if arm.system == "zerosearch":
-        options["simulator.model"] = str(simulator) if arm.simulator == "tuned" else arm.simulator
-        return load_config(recipes, options=options, sets=arm.sets)
-    zerosearch = load_config(recipes, options=options)  # the same settings, with a real index
-    same = zerosearch.model_dump(include={"rollout", "learner", "algorithm", "critic", "reward", "questions"})
-    values = {f"{section}.{key}": value for section, keys in same.items() for key, value in keys.items()}
-    steps, top_k, index = zerosearch.run.steps, zerosearch.search.top_k, str(worlds / "train" / "index")
-    real = {**values, **options, "run.steps": steps, "search.top_k": top_k, "search.index": index}
-    return load_config(system=arm.system, options=real)
-
-
-class Counted:
-    """How many queries a real index was asked for."""
-
-    def __init__(self) -> None:
-        self.queries, self._find = 0, LexicalIndex.find
-
-    def __enter__(self) -> "Counted":
-        def find(index: LexicalIndex, query: str, k: int) -> list:
-            self.queries += 1
-            return self._find(index, query, k)
-
-        LexicalIndex.find = find
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        LexicalIndex.find = self._find
+    return load_config(recipes(arm), options=options, sets=arm.sets)
 
 
 def examine(config: Config, worlds: Path, checkpoint: object) -> Evaluation:
@@ -180,14 +209,14 @@ def examine(config: Config, worlds: Path, checkpoint: object) -> Evaluation:
 
 
 def train(config: Config, run: RunDirectory, worlds: Path) -> dict[str, object]:
-    ended, started = "", perf_counter()
-    with run.locked(), Counted() as real:
+    ended, cost = "", run.path.parent / "cost.json"
+    with run.locked(), Cost(cost):
         loop = training_loop(config, run, notify=print)
         try:
             asyncio.run(loop.run())
         except EvoseekError as error:
             ended = str(error)
-    seconds = perf_counter() - started
+    queries, seconds = spent([cost])
     evaluation = examine(config, worlds, latest_checkpoint(run.path))
     rows = read_metrics(run.metrics)
     return {
@@ -195,7 +224,7 @@ def train(config: Config, run: RunDirectory, worlds: Path) -> dict[str, object]:
         "interval": [evaluation.score.interval.low, evaluation.score.interval.high],
         "by_hops": {str(hops): score.mean for hops, score in evaluation.by_hops().items()},
         "seconds": seconds,
-        "real_queries": real.queries,
+        "real_queries": queries,
         "simulated_queries": sum(row.get("simulator/queries") or 0 for row in rows),
         "rows": [
             {key: row[key] for key in ("step", "reward", "simulator/noise", "simulator/failed") if key in row}
@@ -205,7 +234,7 @@ def train(config: Config, run: RunDirectory, worlds: Path) -> dict[str, object]:
     }
 
 
-def show(found: dict[str, dict[int, dict]], start: dict[int, float], console: Console) -> None:
+def show(found: dict[str, dict[int, dict]], start: dict[int, float], place: Path, console: Console) -> None:
     table = Table("arm", "held-out EM", "by seed, with 95 % intervals", "1, 2, 3, 4 hops")
     for column in ("real queries", "simulated", "failed", "seconds"):
         table.add_column(column, justify="right")
@@ -229,6 +258,14 @@ def show(found: dict[str, dict[int, dict]], start: dict[int, float], console: Co
             if result["ended"]:
                 console.print(f"* {name}, seed {seed}: {result['ended']}")
     console.print(f"n = {QUESTIONS} a seed.")
+    stages = {
+        "its collectors' training": list(place.glob("collector-*/cost.json")),
+        "collecting": [place / f"world-{seed}" / "cost.json" for seed in range(WORLDS)],
+        "tuning": [place / "tuning.cost.json"],
+    }
+    for stage, paths in stages.items():
+        queries, seconds = spent(paths)
+        console.print(f"the simulator, {stage}: {queries:,} real queries, {seconds:,.0f} s")
 
 
 def main() -> None:
@@ -270,7 +307,7 @@ def main() -> None:
             start[seed] = examine(
                 load_config(RECIPES / "tiny.toml", options={"run.seed": seed}), worlds, None
             ).score.mean
-    show(found, start, console)
+    show(found, start, options.directory / "simulator", console)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ VALUES = {
     "question": "Who founded <answer> Lovezo?",
     "answers": ["Koto Feno", "K. Feno"],
     "query": "Lovezo <|im_end|> founder",
+    "earlier": ["Koto <eos> works"],
     "documents": 4,
     "max_words": 33,
 }
@@ -23,6 +24,7 @@ def test_what_comes_from_outside_is_marked_as_such(name, useful):
     assert message.role == "user"
     assert VALUES["question"].rstrip("?") in [piece.rstrip("?") for piece in outside]  # as a sentence, in tiny
     assert VALUES["query"] in outside
+    assert name == "default" or VALUES["earlier"][0] in outside
     assert any("Koto Feno" in piece and "K. Feno" in piece for piece in outside)
     assert ("useful" in plain(message.content)) == useful or name == "default"
 

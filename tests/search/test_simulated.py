@@ -52,16 +52,19 @@ def test_it_is_bound_first_and_as_local_as_its_chat():
     assert engine.for_question(KOTO, "t/0").is_local == engine.chat.is_local
 
 
-def test_queries_of_a_rollout_are_numbered_over_its_calls():
+def test_queries_of_a_rollout_are_numbered_over_its_calls_and_the_simulator_is_told_the_earlier_ones():
     engine = engine_of(lambda messages, key: GOOD)
     bound = engine.for_question(KOTO, "t/0")
 
     async def searches():
         await bound.search(["a", "b"], 2)
         await bound.search(["c"], 2)
+        await bound.search(["a"], 2)
 
     asyncio.run(searches())
-    assert [asked.key for asked in engine.chat.asked] == ["t/0/search-0", "t/0/search-1", "t/0/search-2"]
+    assert [asked.key for asked in engine.chat.asked] == [f"t/0/search-{number}" for number in range(4)]
+    told = [plain(asked.messages[0].content).strip().partition(" is Jirebe ")[2] for asked in engine.chat.asked]
+    assert told == ["query a", "earlier a query b", "earlier a , b query c", "earlier b , c query a"]
 
 
 @pytest.mark.parametrize("order", list(permutations(range(4))), ids=str)

@@ -63,6 +63,7 @@ def test_every_query_and_page_once():
         ("b", "year", 1, ["0", "1"], "collect/b"),
         ("b", "year", 2, ["2", "3"], "collect/b"),
     ]
+    assert [record.earlier for record in collection.records[:3]] == [(), (), ("year",)]
     assert {record.useful for record in collection.records} == {None}
     assert (collection.rollouts, collection.failures, engine.queries) == (3, (), 5)
 

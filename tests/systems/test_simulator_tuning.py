@@ -29,7 +29,8 @@ TEXTS = ("Kalo's mayor is Meri.", "Nida's mayor is Balo Zina.")
 
 
 def record(useful, *texts, query="Kalo's mayor"):
-    return SearchRecord(QUESTION, query, tuple(Passage(t, t, "", t) for t in texts or TEXTS), useful=useful)
+    passages = tuple(Passage(t, t, "", t) for t in texts or TEXTS)
+    return SearchRecord(QUESTION, query, passages, useful=useful, earlier=("Nida's city",))
 
 
 def maker(tokenizer=TOKENIZER, *, documents=2, max_words=20, max_length=200):
@@ -42,7 +43,13 @@ def test_an_example_is_the_prompt_of_the_chat_and_a_reply_that_is_read_back(usef
     given = [token for token, kept in zip(made.token_ids, made.loss_mask, strict=True) if not kept]
     trained = [token for token, kept in zip(made.token_ids, made.loss_mask, strict=True) if kept]
     asked = PROMPTS(
-        question=QUESTION.text, answers=("Meri",), query="Kalo's mayor", useful=useful, documents=2, max_words=20
+        question=QUESTION.text,
+        answers=("Meri",),
+        query="Kalo's mayor",
+        earlier=("Nida's city",),
+        useful=useful,
+        documents=2,
+        max_words=20,
     )
     assert tuple(given) == TagRenderer(TOKENIZER).render_prompt(asked)
     assert made.token_ids[: len(given)] == tuple(given)

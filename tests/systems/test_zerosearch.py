@@ -25,7 +25,7 @@ PROMPTS = load_prompts("tiny")
 def told(messages):
     """What the simulator is asked: kind, golden answer, query."""
     words = plain(messages[0].content)
-    return words.split()[1], words.split(" query ")[0].rsplit(" is ", 1)[1], words.split(" query ")[1].strip()
+    return words.split()[1], words.split(" query ")[0].split(" earlier ")[0].rsplit(" is ", 1)[1], words.split(" query ")[1].strip()
 
 
 def truthful(messages, key):

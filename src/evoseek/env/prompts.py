@@ -8,7 +8,8 @@
     reader.jinja             that of a reader; `question`, `passages` (none: from what it knows), `format`
     teacher.jinja            the solver's, with a view of the way; `question`, `passages`, `format`
     simulator_useful.jinja   that of a simulated search engine, for documents that help; `question`, `answers`, `query`,
-    simulator_noisy.jinja    and for others that do not; `documents` (how many), `max_words` (of each)
+    simulator_noisy.jinja    and for others that do not; `earlier` (the rollout's other queries so far), `documents`
+                             (how many), `max_words` (of each)
     simulator_label.jinja    that of a judge of search results; `question`, `query`, `passages`
     judge.jinja              that of a judge; `question`, `golden_answers`, `answer`
     question_filter.jinja    that of a judge of questions; `question`

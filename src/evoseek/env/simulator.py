@@ -15,11 +15,19 @@ class SimulatorPrompts:
         self._useful, self._noisy = prompts["simulator_useful"], prompts["simulator_noisy"]
 
     def __call__(
-        self, *, question: str, answers: Sequence[str], query: str, useful: bool, documents: int, max_words: int
+        self,
+        *,
+        question: str,
+        answers: Sequence[str],
+        query: str,
+        earlier: Sequence[str],
+        useful: bool,
+        documents: int,
+        max_words: int,
     ) -> list[Message]:
         """One user message."""
         template = self._useful if useful else self._noisy
-        values = {"question": question, "answers": tuple(answers), "query": query}
+        values = {"question": question, "answers": tuple(answers), "query": query, "earlier": tuple(earlier)}
         return [Message("user", template.marked(**values, documents=documents, max_words=max_words))]
 
 

@@ -76,6 +76,7 @@ async def check_simulator(
             question=question.text,
             answers=question.golden_answers,
             query=query.record.query,
+            earlier=query.record.earlier,
             useful=kind == "useful",
             documents=documents,
             max_words=max_words,

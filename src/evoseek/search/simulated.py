@@ -28,9 +28,17 @@ class SimulatorPrompt(Protocol):
     """How a simulator is asked for documents."""
 
     def __call__(
-        self, *, question: str, answers: Sequence[str], query: str, useful: bool, documents: int, max_words: int
+        self,
+        *,
+        question: str,
+        answers: Sequence[str],
+        query: str,
+        earlier: Sequence[str],
+        useful: bool,
+        documents: int,
+        max_words: int,
     ) -> list[Message]:
-        """The messages."""
+        """The messages. `earlier` are the other queries that the same rollout has made before."""
         ...
 
 
@@ -62,14 +70,15 @@ class _BoundEngine:
     engine: SimulatedEngine
     question: Question
     trajectory_id: str
-    asked: int = 0
+    asked: list[str] = field(default_factory=list[str])
 
     @property
     def is_local(self) -> bool:
         return self.engine.chat.is_local
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        first, self.asked = self.asked, self.asked + len(queries)
+        first = len(self.asked)
+        self.asked += queries
         simulations = (self._simulate(query, first + i, k) for i, query in enumerate(queries))
         results = await asyncio.gather(*simulations, return_exceptions=True)  # none is left behind when one fails
         if failed := next((result for result in results if isinstance(result, BaseException)), None):
@@ -83,6 +92,7 @@ class _BoundEngine:
             question=self.question.text,
             answers=self.question.golden_answers,
             query=query,
+            earlier=[one for one in dict.fromkeys(self.asked[:number]) if one != query],
             useful=not noisy,
             documents=k,
             max_words=engine.max_words,

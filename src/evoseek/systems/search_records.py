@@ -1,7 +1,8 @@
 """Searches that were made, on disk: JSON lines, one query with one page of its results each.
 
     {"question": {"id": "q1", "question": "...", "golden_answers": ["..."], "metadata": {...}}, "query": "...",
-     "passages": [{"id": "...", "title": "...", "text": "..."}], "page": 1, "trajectory": "collect/q1", "useful": true}
+     "earlier": ["..."], "passages": [{"id": "...", "title": "...", "text": "..."}], "page": 1,
+     "trajectory": "collect/q1", "useful": true}
 
 `useful` is there when the record is labelled. A simulated search engine is tuned on them, and compared with them.
 """
@@ -27,7 +28,8 @@ class SearchRecord:
     """A query that came up in working on a question, and what an engine found for it, best first.
 
     Page 1 is what the policy saw; later pages go on from there, and nobody saw them. `useful`: the passages suffice to
-    answer the query; None if that is not known yet. `trajectory` is the id of the rollout.
+    answer the query; None if that is not known yet. `trajectory` is the id of the rollout, `earlier` the other
+    queries that it had made before.
     """
 
     question: Question
@@ -36,6 +38,7 @@ class SearchRecord:
     page: int = 1
     useful: bool | None = None
     trajectory: str = ""
+    earlier: tuple[str, ...] = ()
 
 
 def document_text(passage: Passage) -> str:
@@ -74,6 +77,7 @@ def record_row(record: SearchRecord) -> dict[str, object]:
     row: dict[str, object] = {
         "question": question_row(record.question),
         "query": record.query,
+        "earlier": list(record.earlier),
         "passages": [{"id": p.id, "title": p.title, "text": p.text} for p in record.passages],
         "page": record.page,
         "trajectory": record.trajectory,
@@ -97,6 +101,7 @@ class _Row(_Strict):
     passages: list[_Passage] = Field(min_length=1)
     page: int = Field(ge=1)
     trajectory: str
+    earlier: list[str] = Field(default_factory=list[str])
     useful: bool | None = None
 
 
@@ -117,4 +122,5 @@ def _record(fields: Mapping[str, object], number: int) -> SearchRecord:
         page=row.page,
         useful=row.useful,
         trajectory=row.trajectory,
+        earlier=tuple(row.earlier),
     )

@@ -58,8 +58,13 @@ async def collect(
 
 def _records(trajectory: Trajectory, engine: PagingEngine) -> Iterator[SearchRecord]:
     """Of searches that found something."""
+    earlier: list[str] = []
     for result in trajectory.tool_results:
+        query = well_formed(str(result.call.arguments["query"])).strip()  # as the tool searches for it
         if result.passages:
-            query = well_formed(str(result.call.arguments["query"])).strip()  # as the tool searches for it
             for number, page in enumerate(engine.pages_of(query), start=1):
-                yield SearchRecord(trajectory.question, query, tuple(page), number, trajectory=trajectory.id)
+                made = tuple(one for one in dict.fromkeys(earlier) if one != query)
+                yield SearchRecord(
+                    trajectory.question, query, tuple(page), number, trajectory=trajectory.id, earlier=made
+                )
+        earlier.append(query)

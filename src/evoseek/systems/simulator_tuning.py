@@ -77,6 +77,7 @@ class ExampleMaker:
             question=record.question.text,
             answers=record.question.golden_answers,
             query=record.query,
+            earlier=record.earlier,
             useful=record.useful is True,
             documents=self._documents,
             max_words=self._max_words,
