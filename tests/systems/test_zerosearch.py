@@ -25,7 +25,8 @@ PROMPTS = load_prompts("tiny")
 def told(messages):
     """What the simulator is asked: kind, golden answer, query."""
     words = plain(messages[0].content)
-    return words.split()[1], words.split(" query ")[0].split(" earlier ")[0].rsplit(" is ", 1)[1], words.split(" query ")[1].strip()
+    before, query = words.split(" query ")
+    return words.split()[1], before.split(" earlier ")[0].rsplit(" is ", 1)[1], query.strip()
 
 
 def truthful(messages, key):
