@@ -28,7 +28,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
-from time import monotonic
+from time import monotonic, process_time
 from urllib.parse import parse_qs, urlsplit
 
 from evoseek.assemble.web_calls import web_calls
@@ -143,11 +143,12 @@ async def load(engine: SearchEngine, count: int, *, kill: bool) -> None:
         if kill and not killed and len(took) >= count / 2:
             os.kill(killed := ray_workers()[0], signal.SIGKILL)
 
-    begun = monotonic()
+    begun, worked = monotonic(), process_time()
     async with watch.watching():
         await asyncio.gather(*(search(number) for number in range(count)))
     seconds = monotonic() - begun
-    print(f"{len(took)} of {count} searches ended in {seconds:.2f} s: {count / seconds:.0f}/s")
+    print(f"{len(took)} of {count} searches ended in {seconds:.2f} s: {count / seconds:.0f}/s", end="")
+    print(f" ({process_time() - worked:.1f} s of this process's processor time)")
     for how, number in ended.most_common():
         print(f"  {number} with {how}")
     print(
