@@ -131,7 +131,7 @@ class WebConfig(Section):
     concurrency: int = Field(default=32, ge=1, le=10_000, description="requests at once; with Ray, of each worker")
     budget: Count | None = Field(default=None, description="requests in all, shared as the rate; none: no limit")
     attempts: int = Field(default=4, ge=1, le=100, description="of a request")
-    timeout_s: float = Field(default=10.0, gt=0, le=86_400, description="of an attempt")
+    timeout_s: float = Field(default=3.5, gt=0, le=86_400, description="of an attempt")
     waiting: int = Field(default=4096, ge=0, le=MANY, description="calls of tools that wait in line at once")
     deadline_s: float = Field(default=120.0, gt=0, le=86_400, description="of a tool's call, its wait in line included")
     cache: str = Field(default="", description="an SQLite file that keeps results; none: they are not kept")

@@ -24,7 +24,11 @@ class SiteWeb:
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """For each query at most k results: their addresses as ids, and snippets that usually do not suffice."""
-        return [[self._result(found, query) for found in self.index.find(query, k)] for query in queries]
+        return [self.find(query, k) for query in queries]
+
+    def find(self, query: str, k: int) -> list[Passage]:
+        """At most k results for one query."""
+        return [self._result(found, query) for found in self.index.find(query, k)]
 
     def _result(self, found: Passage, query: str) -> Passage:
         url, snippet = self.host + found.id, self.site.snippet(int(found.document_id), query)

@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import parse_qs
 
 import h11
@@ -26,6 +26,7 @@ import h11
 from evoseek.corpus.site import ROBOTS, Site
 from evoseek.errors import ConfigError
 from evoseek.search.lexical import LexicalIndex
+from evoseek.search.site import SiteWeb
 from evoseek.serve.connection import Connection, Request
 from evoseek.serve.faults import Faults, false_response
 from evoseek.serve.response import Response
@@ -33,14 +34,6 @@ from evoseek.serve.response import Response
 BACKLOG = 4096  # connections that wait to be accepted, as far as the system allows
 MAX_RESULTS, RESULTS = 100, 10  # of a search: at most, and where no number is given
 CACHED = 4096  # pages, and as many searches, kept ready
-
-
-class Result(NamedTuple):
-    """A search result, whatever a provider calls its fields."""
-
-    title: str
-    url: str
-    snippet: str
 
 
 class WorldSite:
@@ -61,7 +54,6 @@ class WorldSite:
         self._directory, self._slow_s, self._retry_after_s = directory, slow_s, retry_after_s
         self._tasks = set[asyncio.Task[Any]]()
         self._page = lru_cache(CACHED)(self._make_page)
-        self._results = lru_cache(CACHED)(self._find_results)
 
     @property
     def connections(self) -> int:
@@ -73,8 +65,7 @@ class WorldSite:
         """Serve within the block, and give the address, `http://127.0.0.1:<port>`. Raises ConfigError if the port
         cannot be had; 0 is any that is free."""
         with TemporaryDirectory(prefix="evoseek-") as temporary:
-            self._index = LexicalIndex.build(self._directory or Path(temporary), self.site.passages())
-            self._results.cache_clear()  # they have the last address in them
+            index = LexicalIndex.build(self._directory or Path(temporary), self.site.passages())
             try:
                 server = await asyncio.start_server(self._connected, "127.0.0.1", port, backlog=BACKLOG)
             except OSError as error:
@@ -83,6 +74,7 @@ class WorldSite:
                     "any that is free."
                 ) from error
             self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            self._results = lru_cache(CACHED)(SiteWeb(self.site, index, self.url).find)
             try:
                 yield self.url
             finally:
@@ -151,12 +143,6 @@ class WorldSite:
 
     # -- searching --------------------------------------------------------------------------------------------------
 
-    def _find_results(self, query: str, k: int) -> list[Result]:
-        return [
-            Result(found.title, self.url + found.id, self.site.snippet(int(found.document_id), query))
-            for found in self._index.find(query, k)
-        ]
-
     def _serper(self, request: Request) -> Response:
         if not request.headers.get("x-api-key"):
             return Response.of_json({"message": "Unauthorized.", "statusCode": 403}, 403)
@@ -173,7 +159,7 @@ class WorldSite:
                 return Response.of_json({"message": 'Expected {"q": <text>, "num": <number>}.', "statusCode": 400}, 400)
         found = self._results(query, min(number, MAX_RESULTS))
         organic = [
-            {"title": result.title, "link": result.url, "snippet": result.snippet, "position": position}
+            {"title": result.title, "link": result.id, "snippet": result.text, "position": position}
             for position, result in enumerate(found, start=1)
         ]
         return Response.of_json({"searchParameters": {"q": query, "num": number}, "organic": organic})
@@ -183,7 +169,7 @@ class WorldSite:
         if "q" not in asked or asked.get("format") != ["json"]:
             return Response.of_json({"error": "Expected ?q=<text>&format=json."}, 400)
         found = self._results(asked["q"][0], RESULTS)
-        results = [{"title": result.title, "url": result.url, "content": result.snippet} for result in found]
+        results = [{"title": result.title, "url": result.id, "content": result.text} for result in found]
         return Response.of_json({"query": asked["q"][0], "results": results})
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from evoseek.calls.server import MAX_BODY
 from evoseek.calls.waits import PassingError
+from evoseek.config import WebConfig
 from evoseek.errors import ConfigError, ToolError
 from evoseek.search.web.http import CallLimits, WebClient
 
@@ -162,6 +163,28 @@ def test_while_a_provider_is_down_calls_fail_at_once_and_with_the_cause_until_it
         time.sleep(0.5)
         assert asyncio.run(get(client, server.url)) == {"found": 1}
     assert not client.breaker.is_open
+
+
+def test_a_provider_that_accepts_and_hangs_is_taken_for_down_after_one_time_limit_and_not_after_all_attempts():
+    async def run(url):
+        client = client_of(failures=10, timeout_s=0.5, attempts=4, wait_s=0.1, max_wait_s=0.1)
+        started, calls = time.perf_counter(), asyncio.create_task(failures(client, url, 40))
+        while not client.breaker.is_open:
+            await asyncio.sleep(0.01)
+        assert 0.5 <= time.perf_counter() - started < 2 * 0.5
+        return await calls, client.calls
+
+    with http.ChatServer(http.sleeps) as server:
+        said, calls = asyncio.run(run(server.url))
+    assert all("it is not asked, since its last" in text and "not replied in 0.5 seconds" in text for text in said)
+    assert calls <= 2 * 32  # of 40 calls, with four attempts each: those that were under way, and few of their second
+
+
+def test_by_the_defaults_it_is_taken_for_down_within_five_seconds():
+    """The requests that open the breaker are made at the allowed rate, and the last of them is then waited for."""
+    for set_ in (CallLimits(), WebConfig()):
+        assert set_.concurrency >= CallLimits().failures
+        assert (CallLimits().failures - 1) / set_.rate_per_s + set_.timeout_s < 5
 
 
 def slowly(behave):

@@ -24,6 +24,9 @@ _BURST_S = 0.1  # of so many seconds the requests may come at once
 class CallLimits:
     """How a provider is called.
 
+    By these defaults one that is down is left alone within five seconds of the first of ten calls, even if it hangs:
+    the tenth request is made within a second, and fails after timeout_s.
+
     Attributes:
         rate_per_s: requests a second, repetitions included, of this process
         concurrency: calls under way at once, including those that wait to be repeated
@@ -40,11 +43,11 @@ class CallLimits:
     concurrency: int = 32
     budget: int | None = None
     attempts: int = 4
-    timeout_s: float = 10.0
+    timeout_s: float = 3.5
     total_s: float = 45.0
     wait_s: float = 0.5
     max_wait_s: float = 20.0
-    failures: int = 20
+    failures: int = 10
     pause_s: float = 10.0
 
 
