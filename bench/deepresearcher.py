@@ -50,9 +50,9 @@ ENTITIES, TRAINING_QUESTIONS, QUESTIONS, HOPS = 1000, 2000, 500, (1, 2, 3, 4)
 FAULTS = ("too_many", "unavailable", "captcha", "reset", "wrong_length", "hang")
 ARMS = {"clean": 0.0, "faults 5 %": 0.05, "faults 20 %": 0.2, "faults 50 %": 0.5}
 PATIENCE = {  # short, as nothing is far away, and many attempts, as half of them may fail
-    "web.timeout_s": 2.0,
+    "web.timeout_s": 4.0,
     "web.attempts": 8,
-    "browse.timeout_s": 4.0,
+    "browse.timeout_s": 6.0,
     "browse.attempts": 8,
     "browse.wait_s": 0.05,
 }

@@ -46,7 +46,7 @@ COLLECTOR_WORLD, COLLECTORS = 7, ("real engine", "real engine, grpo")
 WORLDS, ENTITIES, COLLECTED = 300, 300, 150  # many small ones: what is met often is learnt by heart, not copied
 HELD_OUT = 1500  # questions of the world that the simulator is checked with
 TUNING_STEPS, TOKENS_PER_STEP = 3500, 4096
-CHECKED = 1000
+CHECKED = 2000
 TUNED = load_config(
     RECIPES / "tiny.toml",
     sets=("learner.learning_rate=2e-3", "learner.warmup_steps=20", "learner.bf16=true", "learner.token_budget=4096"),
@@ -129,6 +129,7 @@ def make_simulator(directory: Path, console: Console) -> Path:
             world, searches = held_out / "world.json", held_out / "searches.jsonl"
             check(settings, searches, world=world, count=CHECKED, output=output, console=console)
         except EvoseekError as error:  # a model that was never tuned may write nothing that can be read
+            write_atomic(output, json.dumps({"problem": str(error)}))
             console.print(f"{name}: {error}")
     return tuned
 
