@@ -57,6 +57,11 @@ def test_help_names_every_variant_of_the_tiny_policy(shown):
     assert all(variant in shown("tiny", "build") for variant in VARIANTS)
 
 
+def test_help_names_the_settings_of_the_judge(shown):
+    for words in (("data", "filter"), ("simulator", "label")):
+        assert "settings of judge" in shown(*words)
+
+
 def test_help_of_propose_says_what_is_verified(shown):
     text = shown("propose")
     assert "verification.from_passages" in text

@@ -319,7 +319,7 @@ def label_searches(
     config: ConfigFiles = None,
     set_: Sets = None,
 ) -> None:
-    """Label searches useful or noisy: do their results answer the query? By the model of [judge], or by --world."""
+    """Label searches useful or noisy: do their results answer the query? By the settings of judge, or by --world."""
     from evoseek.commands.simulator import label_searches as label
     from evoseek.config import load_config
 
@@ -407,7 +407,7 @@ def filter_data(
     config: ConfigFiles = None,
     set_: Sets = None,
 ) -> None:
-    """Sort out questions that are time-sensitive, subjective or harmful, by the model of [judge]."""
+    """Sort out questions that are time-sensitive, subjective or harmful, by the model in the settings of judge."""
     from evoseek.commands.data import filter_questions
     from evoseek.config import load_config
 

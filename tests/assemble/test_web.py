@@ -101,7 +101,7 @@ def test_every_setting_reaches_its_object_and_all_is_closed(tmp_path, monkeypatc
         pool, cached = web.engine.pool, web.engine.engine
         assert (pool._concurrency, pool._waiting, pool._deadline_s) == (5, 11, 33.0)
         assert (cached._period_s, cached._store.path) == (2 * 86_400, tmp_path / "cache")
-        assert cached._key == ("serper", {"url": WEB["url"], "gl": "fr"})
+        assert cached._key == ("serper", {"url": WEB["url"], "options": {"gl": "fr"}, "api": {}})
         engine = cached._engine
         assert (engine._api.url, engine._options, engine._headers) == (
             WEB["url"],
@@ -176,6 +176,26 @@ def test_a_run_is_taken_down_or_repeated_and_rollouts_are_then_in_step(tmp_path,
     assert in_step == [False, True, True]
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"web.url": "http://127.0.0.1:9/b"},
+        {"web.options": {"gl": "fr"}},
+        {"browse.page_words": 5},
+        {"reader.model": "x"},
+    ],
+)
+def test_a_record_is_gone_on_with_by_the_same_settings_alone(other, tmp_path):
+    begun = SEARXNG | {"web.record": tmp_path / "record", "reader.base_url": "http://127.0.0.1:9/v1"}
+    for _ in range(2):
+        with open_web(config_of(begun | {"web.attempts": 2})):
+            pass
+    with pytest.raises(ConfigError, match=r"Give web\.record another file"), open_web(config_of(begun | other)):
+        pass
+    with open_web(config_of({"web.replay": tmp_path / "record"})):
+        pass
+
+
 def test_only_who_is_trained_on_the_web_has_it():
     for system in ("search-r1", "zerosearch", "ssp"):
         with web_of(load_config(system=system)) as web:
@@ -226,6 +246,15 @@ def test_a_provider_may_be_described(monkeypatch):
         engine = web.engine.engine
     assert (engine._api.url, engine._api.results, engine._api.link) == ("http://127.0.0.1:9/find", "data.hits", "href")
     assert (engine._headers, engine._options) == ({"X-Hit": "secret"}, {"n": 3})
+
+
+def test_described_providers_do_not_share_what_a_cache_keeps(tmp_path):
+    keys = []
+    for api in ({"url": "http://127.0.0.1:9/a"}, {"url": "http://127.0.0.1:9/b"}, {"snippet": "text"}, {"most": 3}):
+        given = {"web.provider": "json", "web.url": "http://127.0.0.1:9/find", "web.api": {"results": "r", **api}}
+        with open_web(config_of(given | {"web.cache": tmp_path / "cache"})) as web:
+            keys.append(json.dumps(web.engine.engine._key))
+    assert len(set(keys)) == len(keys)
 
 
 def test_workers_of_ray_are_made_from_plain_values_and_share_what_may_be_asked(monkeypatch):

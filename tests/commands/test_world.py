@@ -2,6 +2,7 @@
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 
@@ -56,3 +57,10 @@ def test_a_questions_file_that_is_there_is_left_as_it_is(tmp_path):
     path.write_text("mine")
     with pytest.raises(ConfigError, match="is left as it is"):
         serve_world(**SETTINGS | {"questions": path}, console=Console())
+
+
+def test_without_its_port_it_leaves_no_questions_behind(tmp_path):
+    path = tmp_path / "questions.jsonl"
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ConfigError, match="cannot be had"):
+        serve_world(**SETTINGS | {"questions": path, "port": taken.getsockname()[1]}, console=Console())
+    assert not path.exists()

@@ -63,6 +63,12 @@ def test_every_share_is_within_one_of_the_exact_one(shares, count):
         assert abs(mixture.taken[name] - count * share / sum(shares)) < 1
 
 
+@pytest.mark.parametrize("unit", [1e-308, 1e308])
+def test_shares_may_be_of_any_size(unit):
+    ratio = dict.fromkeys(PAPER, unit)
+    assert set(mix(SOURCES, ratio, 8, seed=0).taken.values()) == {8 // len(ratio)}
+
+
 @pytest.mark.parametrize(
     ("ratio", "count"),
     [(PAPER, 0), ({"nq": 1}, 5), ({**PAPER, "nq": 0}, 5), ({**PAPER, "nq": float("nan")}, 5), ({}, 5)],

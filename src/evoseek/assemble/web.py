@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,7 +76,7 @@ def open_web(config: Config) -> Generator[Web]:
             return
         (engine, fetcher), reader = web_calls(settings, config.browse, closing.callback), _reader(config)
         if settings.record:
-            recording = Recording(Path(settings.record))
+            recording = Recording(Path(settings.record), _deciding(config))
             closing.callback(recording.close)
             engine, fetcher = RecordingEngine(engine, recording), RecordingFetcher(fetcher, recording)
             reader = RecordingReader(reader, recording)
@@ -97,6 +97,19 @@ def _check(config: Config) -> None:
         raise ConfigError(
             f"{unused[0]} is set, but {config.run.system} searches the web, not an index: [web] says how. Leave it out."
         )
+
+
+def _deciding(config: Config) -> Mapping[str, object]:
+    """The settings that decide what the web says to the same call."""
+    sections: dict[str, dict[str, object]] = {
+        "web": config.web.model_dump(mode="json", include={"provider", "url", "options", "api"})
+    }
+    if config.reader.model:
+        how = {"model", "prompts", "temperature", "segment_words", "memory_words", "max_segments", "skip_after"}
+        sections["reader"] = config.reader.model_dump(mode="json", include=how)
+    else:
+        sections["browse"] = {"page_words": config.browse.page_words}
+    return {f"{section}.{key}": value for section, keys in sections.items() for key, value in keys.items()}
 
 
 def _reader(config: Config) -> PageReader:

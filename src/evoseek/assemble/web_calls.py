@@ -103,7 +103,7 @@ def _provider(web: WebConfig, closing: Closing) -> SearchEngine:
     engine = make_provider(web.provider, api_key=key, url=web.url, options=web.options, limits=limits, api=api)
     if not web.cache:
         return engine
-    options = {"url": web.url, **web.options}
+    options = {"url": web.url, "options": web.options, "api": web.api}
     cached = CachedEngine(
         engine, Path(web.cache), provider=web.provider, period_s=web.cache_days * DAY_S, options=options
     )

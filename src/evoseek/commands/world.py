@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -40,19 +40,23 @@ def serve_world(
     world = World.generate(seed, entities, split)
     server = WorldSite(Site(world, seed))
     _set_faults(server, faults)
-    if questions is not None:
-        save_questions(questions, world.questions(count, seed=seed))
-        say(console, f"{count} questions in {questions}")
-    asyncio.run(_serve(server, port, console))
+
+    def begin() -> None:
+        if questions is not None:
+            save_questions(questions, world.questions(count, seed=seed))
+            say(console, f"{count} questions in {questions}")
+
+    asyncio.run(_serve(server, port, console, begin))
     counts = "  ".join(f"{kind} {number:,}" for kind, number in sorted(server.counts.items()))
     say(console, f"\nEnded. Requests: {counts or 'none'}")
 
 
-async def _serve(server: WorldSite, port: int, console: Console) -> None:
+async def _serve(server: WorldSite, port: int, console: Console, begin: Callable[[], None]) -> None:
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):  # also where it was started in the background, with SIGINT ignored
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     async with server.serving(port) as url:
+        begin()  # with the port: without it the same command would find its file there the next time
         article, name = server.site.url_path(0), server.site.world.names[0]
         relation = server.site.world.facts(0)[0].relation
         say(

@@ -54,7 +54,9 @@ def mix(sources: Mapping[str, Sequence[Question]], ratio: Mapping[str, float], c
 
 def _shares(ratio: Mapping[str, float], count: int) -> dict[str, int]:
     """Whole numbers in the ratio that add up to `count` (Hamilton's method)."""
-    exact = {name: count * share / math.fsum(ratio.values()) for name, share in ratio.items()}
+    largest_share = max(ratio.values())  # by which all are divided first: the sum of huge ones is no number
+    relative = {name: share / largest_share for name, share in ratio.items()}
+    exact = {name: count * share / math.fsum(relative.values()) for name, share in relative.items()}
     shares = {name: math.floor(value) for name, value in exact.items()}
     largest = sorted(exact, key=lambda name: shares[name] - exact[name])
     return shares | {name: shares[name] + 1 for name in largest[: count - sum(shares.values())]}

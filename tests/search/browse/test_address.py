@@ -120,6 +120,12 @@ def test_hosts_can_be_allowed_and_denied_with_all_below_them():
     rules = AddressRules(allow=("example.org", "other.example"), deny=("bad.example.org", "8.8.8.8"))
     for url in ("http://example.org", "http://a.b.example.org", "http://OTHER.example./"):
         check_url(url, rules)
+    eight = ("http://[::ffff:8.8.8.8]", "http://[::ffff:808:808]", "http://[64:ff9b::8.8.8.8]")
+    rules_v6 = AddressRules(deny=("8.8.8.8", "2606:4700:0::1111"))
+    for url in (*eight, "http://8.8.8.8", "http://[2606:4700::1111]", "http://[2606:4700:0:0:0:0:0:1111]"):
+        with pytest.raises(PageError, match="not among those"):
+            check_url(url, rules_v6)
+    check_url("http://[2606:4700::1112]", rules_v6)
     for url in ("http://badexample.org", "http://bad.example.org", "http://x.bad.example.org.", "http://8.8.8.8/"):
         with pytest.raises(PageError, match="not among those"):
             check_url(url, rules)
@@ -137,7 +143,12 @@ def test_a_private_server_is_opened_by_its_exact_name_and_port_alone():
 @pytest.mark.parametrize(
     "settings",
     [{"deny": ("https://example.org",)}, {"allow": ("Example.org",)}, {"deny": (".org",)}]
-    + [{"allow_private": (entry,)} for entry in ("127.0.0.1", "*:80", "127.0.0.1:x", ":80")],
+    + [
+        {"allow_private": (entry,)}
+        for entry in ("127.0.0.1", "*:80", "127.0.0.1:x", ":80", "127.0.0.1:99999", "127.0.0.1:080x")
+    ]
+    + [{"allow_private": (entry,)} for entry in ("::1:80", "[0:0:0:0:0:0:0:1]:80", "127.0.0.1:0")]
+    + [{"ports": frozenset(ports)} for ports in ((), (0,), (80, 65536))],
 )
 def test_an_entry_that_would_match_nothing_is_refused(settings):
     with pytest.raises(ConfigError, match="Expected"):

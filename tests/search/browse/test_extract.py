@@ -167,6 +167,22 @@ def scripted(tmp_path, monkeypatch):
         extractor.close()
 
 
+def test_closing_ends_pages_that_are_being_read_and_starts_no_process(scripted):
+    extractor = scripted("time.sleep(30)")
+
+    async def close_while_reading():
+        reading = asyncio.create_task(extractor.page(b"x", "text/html"))
+        while not extractor._workers:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)
+        extractor.close()
+        await reading
+
+    with pytest.raises(ToolError, match="closed"):
+        asyncio.run(asyncio.wait_for(close_while_reading(), 20))
+    assert not extractor._workers
+
+
 @pytest.mark.parametrize(
     ("line", "error", "said"),
     [

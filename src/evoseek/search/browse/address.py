@@ -62,8 +62,18 @@ class AddressRules:
                 )
         for entry in self.allow_private:
             host, _, port = entry.rpartition(":")
-            if not ((_NAME.fullmatch(host) or as_address(host.strip("[]"))) and port.isdecimal()):
-                raise ConfigError(f"Got {entry!r} in allow_private. Expected host:port, as in 127.0.0.1:8000.")
+            address = as_address(host.strip("[]"))
+            usual = f"[{address}]" if isinstance(address, IPv6Address) else str(address or host)
+            if host != usual or not (address or _NAME.fullmatch(host)) or not _is_port(port):
+                raise ConfigError(
+                    f"Got {entry!r} in allow_private. Expected host:port, as in 127.0.0.1:8000 or [::1]:8000 (in the "
+                    "shortest spelling), with a port from 1 to 65535."
+                )
+        if not self.ports or not all(_is_port(str(port)) for port in self.ports):
+            raise ConfigError(
+                f"Got {sorted(self.ports)} as the ports that are opened. Expected at least one, each from 1 to 65535, "
+                "as in 80 and 443."
+            )
 
     def is_excepted(self, host: str, port: int) -> bool:
         """True if this host may be at a private address."""
@@ -145,12 +155,25 @@ def as_address(host: str) -> IPv4Address | IPv6Address | None:
         return None
 
 
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 5 and 0 < int(text) < 2**16
+
+
 def _authority(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _is_among(host: str, entries: tuple[str, ...]) -> bool:
+    if address := _reached(host):
+        return any(address == _reached(entry) for entry in entries)
     return any(host == entry or host.endswith(f".{entry}") for entry in entries)
+
+
+def _reached(host: str) -> IPv4Address | IPv6Address | None:
+    """The IP address that a host is spelt as, in whatever spelling; the IPv4 one, if it carries one."""
+    address = as_address(host)
+    is_carrier = isinstance(address, IPv6Address) and any(address in network for network in _CARRIES_V4)
+    return IPv4Address(address.packed[-4:]) if address and is_carrier else address
 
 
 def _refused(url: str, why: str) -> PageError:

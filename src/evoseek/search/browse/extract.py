@@ -83,6 +83,7 @@ class Extractor:
             self._own.worker = None
             self._workers.discard(worker)
             status = worker.process.wait()
+            self._check_open()
             if worker.is_late.is_set():
                 raise ToolError(
                     f"A page was not read within {self._wall_s:g} seconds, though it may not use so much processor "
@@ -102,7 +103,14 @@ class Extractor:
         if worker is None:
             worker = self._own.worker = _Worker.start(self._cpu_s, self._memory_bytes)
             self._workers.add(worker)
+            if not self._end.alive:  # closed while it started: nobody else would end it
+                worker.end()
+                self._check_open()
         return worker
+
+    def _check_open(self) -> None:
+        if not self._end.alive:
+            raise ToolError("The page was not read, since what reads pages was closed. Ask before it is closed.")
 
 
 @dataclass(slots=True, eq=False)

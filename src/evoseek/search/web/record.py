@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ _INSERT = (  # under its number, or behind all others if an earlier run or anoth
     "WHERE key = ?1"
 )
 _KIND = "evoR"
+_MADE_WITH = "made with"  # the key of the settings; no question begins so
 _ERRORS: dict[str, type[PageError | ToolError]] = {"page": PageError, "tool": ToolError}
 
 
@@ -35,11 +36,16 @@ class Recording:
     something is asked for, if the n-th time failed. So it fails whom the run failed if all is asked for in the same
     order, as a sampler in step sees to; after a run that was gone on with, or several processes, it may be others.
     Calls that are cancelled leave no trace.
+
+    `made_with` are the settings that decide what is answered. Raises ConfigError for a file that was begun with others:
+    what they were told would be taken for what these are told.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, made_with: Mapping[str, object] | None = None) -> None:
         self._store = Store(path, _KIND, _SCHEMA)
         self._asked: Counter[str] = Counter()
+        if made_with is not None:
+            self._check(json.dumps(made_with))
 
     def close(self) -> None:
         """Close the file."""
@@ -55,6 +61,18 @@ class Recording:
                 return _given(error, said)
         error, said = answered[0]
         return _given(error, json.loads(said))
+
+    def _check(self, made_with: str) -> None:
+        self._store.change("INSERT OR IGNORE INTO answers VALUES (?, 0, NULL, ?)", _MADE_WITH, made_with)
+        ((found,),) = self._store.rows("SELECT said FROM answers WHERE key = ?", _MADE_WITH)
+        before, now = json.loads(found), json.loads(made_with)
+        if other := next((name for name in now if before.get(name) != now[name]), None):
+            self.close()
+            raise ConfigError(
+                f"The record {self._store.path} was begun with {other} = {before.get(other)!r}, now it is "
+                f"{now[other]!r}: who asks again would be told what was said then. Give web.record another file, or "
+                "leave it empty to take nothing down."
+            )
 
     def _answered(self, key: str) -> list[Any]:
         order = "AND error IS NOT 'tool' ORDER BY number LIMIT 1"
