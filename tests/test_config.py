@@ -4,7 +4,7 @@ import pytest
 
 from evoseek.config import MANY, SYSTEMS, Config, load_config, may_differ_on_resume
 from evoseek.errors import ConfigError
-from evoseek.runs import flatten
+from evoseek.runs import changes, flatten
 
 
 def test_later_sources_win(tmp_path):
@@ -221,3 +221,10 @@ def test_a_resumed_run_may_reach_the_web_in_another_way_but_shows_as_much_of_it(
     shown = {"web.max_queries", "browse.max_urls", "browse.only_found", "browse.page_words"}
     assert not may & (shown | {"reader.model", "search.top_k", "rollout.final_answer"})
     assert may < flatten(Config().resolved()).keys()
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_who_is_asked_may_change_and_is_no_matter_for_a_run_from_before_there_was_a_choice(system):
+    config = load_config(system=system, sets=["asked.base_url=http://x/v1"])
+    before = {name: section for name, section in config.resolved().items() if name != "asked"}
+    assert changes(before, config.resolved(), may_differ_on_resume(config)) == ""

@@ -227,12 +227,13 @@ def ask(
     config: ConfigFiles = None,
     set_: Sets = None,
 ) -> None:
-    """Ask a policy: prints the answer, the searches made and the passages it rests on."""
-    from evoseek.commands.ask import ask as ask_agent
-    from evoseek.commands.ask import load_agent
+    """Ask a policy, or the model of [asked]: prints the answer, the searches made and the passages it rests on."""
+    from evoseek.commands.ask import ask as ask_model
+    from evoseek.commands.settings import load_settings
 
     options = {"search.index": index, "policy.model": model}
-    ask_agent(load_agent(run_dir, config or (), options=options, sets=set_ or ()), question, console=Console())
+    settings, checkpoint = load_settings(run_dir, config or (), options=options, sets=set_ or ())
+    ask_model(settings, checkpoint, question, console=Console())
 
 
 @app.command()

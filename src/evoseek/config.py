@@ -97,6 +97,12 @@ class ChatConfig(Section):
     omit: tuple[Literal["temperature", "seed"], ...] = Field(default=(), description="what it does not take")
 
 
+class AskedConfig(ChatConfig):
+    """Who answers `evoseek ask` in the policy's place (asked.model or asked.base_url; none: the policy does)."""
+
+    max_tokens: int = Field(default=2048, ge=1, le=MANY, description="of a reply, with the thought in it")
+
+
 class JudgeConfig(ChatConfig):
     """Who says whether an answer is right (reward.metric = "judge")."""
 
@@ -417,6 +423,7 @@ class Config(Section):
     web: WebConfig = WebConfig()
     browse: BrowseConfig = BrowseConfig()
     reader: ReaderConfig = ReaderConfig()
+    asked: AskedConfig = AskedConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     run: RunConfig = RunConfig()
 
@@ -476,6 +483,7 @@ _SHOWN = frozenset({"browse.max_urls", "browse.only_found", "browse.page_words"}
 def may_differ_on_resume(config: Config) -> frozenset[str]:
     """What a resumed run may change: nothing of it reaches the weights of a given step."""
     of_all = frozenset({"run.checkpoint_every", "run.keep_checkpoints", "run.max_invalid", "run.pause_s"})
+    of_all |= {f"asked.{key}" for key in AskedConfig.model_fields}  # training asks nobody else
     if config.run.system == "zerosearch":
         return of_all  # the noise depends on the number of steps
     sections = (("web", config.web), ("browse", config.browse))

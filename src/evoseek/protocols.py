@@ -59,7 +59,7 @@ class Renderer(Protocol):
 
 
 class Chat(Protocol):
-    """Messages to text: judges, simulators and reading agents use nothing else."""
+    """Messages to text: judges, simulators, reading agents and models that are asked use nothing else."""
 
     @property
     def name(self) -> str:

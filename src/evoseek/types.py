@@ -152,7 +152,7 @@ class StopReason(StrEnum):
 
     DEADLINE = "deadline"  # the time limit passed: says nothing about the policy
     TOOL_FAILED = "tool_failed"  # a tool or engine failed
-    SAMPLER_FAILED = "sampler_failed"  # the sampler failed
+    SAMPLER_FAILED = "sampler_failed"  # the sampler, or the chat in its place, failed
     REWARD_FAILED = "reward_failed"  # the reward function or judge failed
 
     @property
@@ -178,7 +178,8 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """One rollout as it happened. `segments` begins with the prompt, then alternates action and observation."""
+    """One rollout as it happened. `segments` begins with the prompt, then alternates action and observation; it is
+    empty where a model was written to in messages."""
 
     id: str
     question: Question

@@ -138,7 +138,7 @@ def test_the_tools_have_the_web_and_the_settings(policy):
     config = config_of(options(web=WEB, browse=BROWSE) | {"search.top_k": 6})
     web = Web(object(), object(), PageBeginning(3))
     agent = Agent.of(config, policy)
-    search, browse = web.tools(agent)
+    search, browse = web.tools(agent.config, agent.prompts)
     assert isinstance(search, WebSearchTool)
     assert isinstance(browse, BrowseTool)
     assert (search.engine, search.k, search.max_queries) == (web.engine, 6, 2)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from transformers.utils import logging as transformers_logging
 
-from evoseek.config import Config
+from evoseek.config import Config, RolloutConfig, SearchConfig
 from evoseek.corpus.questions import load_questions
 from evoseek.env.prompts import PromptSet, load_prompts
 from evoseek.env.solver import SolverEnv
@@ -72,14 +72,7 @@ class Agent:
                 in_step=bool(config.web.record or config.web.replay),
             ),
             prompts=prompts,
-            limits=Limits(
-                max_turns=rollout.max_turns,
-                max_tool_calls=rollout.max_tool_calls,
-                max_tokens_per_turn=rollout.max_tokens_per_turn,
-                max_total_tokens=rollout.max_total_tokens,
-                deadline_s=rollout.deadline_s,
-                final_answer=prompts["final_answer"].text() if rollout.final_answer else None,
-            ),
+            limits=limits_of(rollout, prompts),
         )
 
     def solver(self, engine: SearchEngine | QuestionEngine | None) -> Solver:
@@ -89,14 +82,8 @@ class Agent:
         return Solver(self, renderer, SolverEnv(tools, self.prompts, renderer.format))
 
     def tools(self, engine: SearchEngine | QuestionEngine | None) -> list[SearchTool]:
-        """What a role can use: a search tool, or nothing. An engine that failed is called again; a simulated
-        one sees to that by itself."""
-        if engine is None:
-            return []
-        search = self.config.search
-        if not isinstance(engine, QuestionEngine):
-            engine = RetryingEngine(engine, attempts=search.attempts, wait_s=search.wait_s)
-        return [SearchTool(engine, search.top_k, template=self.prompts["observation"])]
+        """What a role can use: a search tool, or nothing."""
+        return [] if engine is None else [search_tool(self.config.search, self.prompts, engine)]
 
     def renderer(self, tools: Sequence[Tool]) -> TagRenderer | ToolCallRenderer:
         """How the model is spoken to, in the config's format."""
@@ -171,6 +158,25 @@ class Solver:
             temperature=0.0,
             seed=self.agent.config.run.seed,
         )
+
+
+def limits_of(rollout: RolloutConfig, prompts: PromptSet) -> Limits:
+    """How far the config's rollouts may go."""
+    return Limits(
+        max_turns=rollout.max_turns,
+        max_tool_calls=rollout.max_tool_calls,
+        max_tokens_per_turn=rollout.max_tokens_per_turn,
+        max_total_tokens=rollout.max_total_tokens,
+        deadline_s=rollout.deadline_s,
+        final_answer=prompts["final_answer"].text() if rollout.final_answer else None,
+    )
+
+
+def search_tool(search: SearchConfig, prompts: PromptSet, engine: SearchEngine | QuestionEngine) -> SearchTool:
+    """The tool that searches with an engine. One that failed is called again; a simulated one sees to that itself."""
+    if not isinstance(engine, QuestionEngine):
+        engine = RetryingEngine(engine, attempts=search.attempts, wait_s=search.wait_s)
+    return SearchTool(engine, search.top_k, template=prompts["observation"])
 
 
 def load_trainable(config: Config, checkpoint: Checkpoint | None, *, device: str) -> Policy:

@@ -11,6 +11,7 @@ from evoseek.assemble.agent import Agent, Solver
 from evoseek.assemble.chat import make_chat
 from evoseek.assemble.web_calls import web_calls
 from evoseek.config import Config
+from evoseek.env.prompts import PromptSet
 from evoseek.env.reading import ReadingPrompts
 from evoseek.env.solver import SolverEnv
 from evoseek.env.web_tools import BrowseTool, WebRollouts, WebSearchTool
@@ -38,10 +39,10 @@ class Web:
     fetcher: Fetcher
     reader: PageReader
 
-    def tools(self, agent: Agent) -> list[Tool]:
-        """`web_search` and `browse`, as the agent's config and prompts have them."""
-        web, browse, k = agent.config.web, agent.config.browse, agent.config.search.top_k
-        results, pages = agent.prompts["web_results"], agent.prompts["pages"]
+    def tools(self, config: Config, prompts: PromptSet) -> list[Tool]:
+        """`web_search` and `browse`, as config and prompts have them."""
+        web, browse, k = config.web, config.browse, config.search.top_k
+        results, pages = prompts["web_results"], prompts["pages"]
         rollouts = WebRollouts()
         return [
             WebSearchTool(self.engine, results, rollouts, k, web.max_queries),
@@ -50,7 +51,7 @@ class Web:
 
     def solver(self, agent: Agent) -> Solver:
         """The agent at work on the web."""
-        tools = self.tools(agent)
+        tools = self.tools(agent.config, agent.prompts)
         renderer = agent.renderer(tools)
         return Solver(agent, renderer, SolverEnv(tools, agent.prompts, renderer.format, prompt="solver_web"))
 

@@ -1,4 +1,4 @@
-"""Asking a policy and scoring it."""
+"""Asking a policy, or another model in its place, and scoring a policy."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from typing import cast
 
 from rich.console import Console
 
-from evoseek.assemble.agent import Agent, evaluation_temperature, open_index, read_questions
+from evoseek.assemble.agent import Agent, Solver, evaluation_temperature, open_index, read_questions
+from evoseek.assemble.asked import asked_model
 from evoseek.assemble.reward import make_reward
-from evoseek.assemble.web import web_of
+from evoseek.assemble.web import Web, web_of
 from evoseek.commands.settings import load_settings
+from evoseek.config import Config
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.eval.evaluate import Evaluation
+from evoseek.learner.checkpoint import Checkpoint
 from evoseek.report.printable import say
 from evoseek.report.tables import evaluation_table
 from evoseek.types import Invalid, Passage, Trajectory
@@ -56,23 +59,29 @@ def evaluate(agent: Agent, *, search: bool, console: Console) -> None:
     console.print(evaluation_table(title, {agent.policy.name: evaluation}))
 
 
-def ask(agent: Agent, question: str, *, console: Console) -> None:
-    """Answer a question and show what the answer rests on.
+def ask(config: Config, checkpoint: Checkpoint | None, question: str, *, console: Console) -> None:
+    """Ask the model of [asked], or else the policy, and show what the answer rests on.
 
-    Raises ConfigError if nothing is asked, EvoseekError if the rollout failed for reasons outside the policy.
+    Raises ConfigError if nothing is asked, EvoseekError if the rollout failed for reasons outside the model.
     """
     if not question.strip():
         raise ConfigError("The question is empty. Give the question's text.")
-    _notify(agent, console)
-    with web_of(agent.config) as web:
-        if web is not None:
-            solver = web.solver(agent)
+    with web_of(config) as web:
+        if asked := asked_model(config, web):
+            say(console, f"Asking {asked.chat.name}, as [asked] says, and not the policy.")
         else:
-            solver = agent.solver(open_index(agent.config.search.index, setting="--index"))
-        trajectory = asyncio.run(solver.ask(question))
+            asked = _policy(Agent.load(config, checkpoint=checkpoint), web, console)
+        trajectory = asyncio.run(asked.ask(question))
     say(console, answer_text(trajectory))
     if trajectory.failure:
         raise EvoseekError(f"The question could not be answered: {trajectory.failure}")
+
+
+def _policy(agent: Agent, web: Web | None, console: Console) -> Solver:
+    _notify(agent, console)
+    if web is not None:
+        return web.solver(agent)
+    return agent.solver(open_index(agent.config.search.index, setting="--index"))
 
 
 def _notify(agent: Agent, console: Console) -> None:

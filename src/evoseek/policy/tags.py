@@ -22,7 +22,7 @@ from evoseek.policy.template_check import check_template
 from evoseek.types import Action, Message, StopConditions, ToolCall
 
 TAGS = ("search", "information", "think", "answer", "question")
-_OBSERVATION = ("\n\n<information>\n", "\n</information>\n\n")
+OBSERVATION = ("\n\n<information>\n", "\n</information>\n\n")
 
 
 class TagCall(NamedTuple):
@@ -47,6 +47,31 @@ def tag_calls(tools: Sequence[Schema]) -> Mapping[str, TagCall]:
     return dict(_TAGS_OF_TOOLS[name] for name in names if name in _TAGS_OF_TOOLS) or SEARCH
 
 
+def stop_strings(calls: Mapping[str, TagCall]) -> tuple[str, ...]:
+    """What ends a completion: the closing tag of a call or an answer."""
+    return (*(f"</{tag}>" for tag in calls), "</answer>")
+
+
+def read_action(text: str, calls: Mapping[str, TagCall]) -> Action:
+    """The action in what a model wrote: the first call or answer to be closed; what follows it is not read."""
+    opened: dict[str, int] = {}
+    question = None
+    for tag in re.finditer(rf"<(/?)({'|'.join(map(re.escape, (*calls, 'answer', 'question')))})>", text):
+        closes, name = tag.groups()
+        if not closes:
+            opened[name] = tag.end()
+        elif name in opened:
+            content = text[opened.pop(name) : tag.start()].strip()
+            if name in calls:
+                return Action(text, (_call(calls[name], content),), question=question)
+            if name == "answer":
+                return Action(text, answer=content, question=question)
+            question = content
+    unclosed = " and ".join(f"<{name}>" for name in opened)
+    problem = f"{unclosed} is not closed" if opened else f"there is neither a <{'>, a <'.join(calls)}> nor an <answer>"
+    return Action(text, question=question, problem=problem)
+
+
 class TagRenderer:
     """Renders and parses the tag format with any tokenizer; a chat template, if there is one, wraps the prompt only.
 
@@ -58,10 +83,9 @@ class TagRenderer:
     def __init__(self, tokenizer: PreTrainedTokenizerBase, calls: Mapping[str, TagCall] = SEARCH) -> None:
         self._tokenizer, self._calls = tokenizer, calls
         self._encoder = Encoder(tokenizer, tuple(dict.fromkeys((*TAGS, *calls))))
-        self._tag = re.compile(rf"<(/?)({'|'.join(map(re.escape, (*calls, 'answer', 'question')))})>")
         ends = end_ids(tokenizer, check_template(tokenizer).end_of_turn)
-        self._stop = StopConditions((*(f"</{tag}>" for tag in calls), "</answer>"), ends)
-        self._opening, self._closing = map(self._encoder.template, _OBSERVATION)
+        self._stop = StopConditions(stop_strings(calls), ends)
+        self._opening, self._closing = map(self._encoder.template, OBSERVATION)
 
     @property
     def stop(self) -> StopConditions:
@@ -80,27 +104,7 @@ class TagRenderer:
 
     def parse(self, token_ids: Sequence[int]) -> Action:
         """The first call or answer to be closed ends the turn; what follows it is not read."""
-        text = self._encoder.decode(token_ids)
-        opened: dict[str, int] = {}
-        question = None
-        for tag in self._tag.finditer(text):
-            closes, name = tag.groups()
-            if not closes:
-                opened[name] = tag.end()
-            elif name in opened:
-                content = text[opened.pop(name) : tag.start()].strip()
-                if name in self._calls:
-                    return Action(text, (_call(self._calls[name], content),), question=question)
-                if name == "answer":
-                    return Action(text, answer=content, question=question)
-                question = content
-        unclosed = " and ".join(f"<{name}>" for name in opened)
-        problem = (
-            f"{unclosed} is not closed"
-            if opened
-            else f"there is neither a <{'>, a <'.join(self._calls)}> nor an <answer>"
-        )
-        return Action(text, question=question, problem=problem)
+        return read_action(self._encoder.decode(token_ids), self._calls)
 
     def render_observation(self, texts: Sequence[str], after: Sequence[int] = ()) -> tuple[int, ...]:
         """Ids of <information> with the results' texts; the model goes on in the same turn."""

@@ -6,11 +6,11 @@ Token ids go in and come out. What the sampler gave is kept as it is, and only i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from evoseek.errors import ConfigError, SamplerError
-from evoseek.protocols import Environment, Renderer, Sampler, Tool
+from evoseek.protocols import Environment, Renderer, Sampler
+from evoseek.rollout.calls import ToolCalls, ToolFailedError
 from evoseek.rollout.limits import Limits
 from evoseek.types import (
     Action,
@@ -19,14 +19,8 @@ from evoseek.types import (
     SampleRequest,
     Segment,
     StopReason,
-    ToolCall,
-    ToolResult,
     Trajectory,
 )
-
-
-class _ToolFailedError(Exception):
-    """A tool failed; the text says which and how."""
 
 
 @dataclass
@@ -35,7 +29,6 @@ class _Log:
 
     segments: list[Segment] = field(default_factory=list[Segment])
     actions: list[Action] = field(default_factory=list[Action])
-    tool_results: list[ToolResult] = field(default_factory=list[ToolResult])
     token_ids: tuple[int, ...] = ()
     policy_version: int | None = None
     """That of the first completion, which is the oldest."""
@@ -74,7 +67,7 @@ async def run_trajectory(
     in rendering the prompt, and other errors of the sampler than SamplerError, are raised; so is ConfigError for a
     prompt that leaves no room for a single token: a policy that could not write is not to be scored.
     """
-    log, failure = _Log(), None
+    log, calls, failure = _Log(), ToolCalls(env, question, trajectory_id, limits), None
     log.append(Segment("prompt", renderer.render_prompt(env.messages(question))))
     if len(log.token_ids) >= limits.max_total_tokens:
         raise ConfigError(
@@ -86,9 +79,8 @@ async def run_trajectory(
     timer = asyncio.timeout(limits.deadline_s)  # with None it never looks at a clock
     try:
         async with timer:
-            tools = {name: tool.for_question(question, trajectory_id) for name, tool in env.tools.items()}
-            reason = await _take_turns(log, request, tools, renderer, sampler, limits)
-    except _ToolFailedError as error:
+            reason = await _take_turns(log, request, calls, renderer, sampler, limits)
+    except ToolFailedError as error:
         reason, failure = StopReason.TOOL_FAILED, str(error)
     except SamplerError as error:
         reason, failure = StopReason.SAMPLER_FAILED, str(error)
@@ -104,7 +96,7 @@ async def run_trajectory(
         role=env.role,
         segments=tuple(log.segments),
         actions=tuple(log.actions),
-        tool_results=tuple(log.tool_results),
+        tool_results=tuple(calls.results),
         stop_reason=reason,
         answer=log.actions[-1].answer if reason is StopReason.ANSWERED else None,
         failure=failure,
@@ -113,10 +105,9 @@ async def run_trajectory(
 
 
 async def _take_turns(
-    log: _Log, request: SampleRequest, tools: Mapping[str, Tool], renderer: Renderer, sampler: Sampler, limits: Limits
+    log: _Log, request: SampleRequest, calls: ToolCalls, renderer: Renderer, sampler: Sampler, limits: Limits
 ) -> StopReason:
     """The loop: sample, parse, call, observe."""
-    may_call = True
     for turn in range(1, limits.max_turns + 1):
         room = min(limits.max_tokens_per_turn, limits.max_total_tokens - len(log.token_ids))
         completion = await sampler.sample(replace(request, turn=turn - 1, token_ids=log.token_ids, max_tokens=room))
@@ -125,12 +116,8 @@ async def _take_turns(
             return _ending(action, completion)
         if turn == limits.max_turns:
             return StopReason.MAX_TURNS
-        has_calls = len(log.tool_results) + len(action.tool_calls) <= limits.max_tool_calls
-        if may_call and has_calls:
-            texts = await _call_tools(log, tools, action.tool_calls)
-        elif may_call and limits.final_answer is not None:
-            may_call, texts = False, [limits.final_answer] * len(action.tool_calls)
-        else:
+        texts = await calls.texts(action.tool_calls)
+        if texts is None:
             return StopReason.MAX_TOOL_CALLS
         observation = renderer.render_observation(texts, completion.token_ids)
         if len(log.token_ids) + len(observation) >= limits.max_total_tokens:
@@ -144,33 +131,3 @@ def _ending(action: Action, completion: Completion) -> StopReason:
     if action.answer is not None:
         return StopReason.ANSWERED
     return StopReason.MAX_TOKENS if completion.finish_reason == "length" else StopReason.MALFORMED
-
-
-async def _call_tools(log: _Log, tools: Mapping[str, Tool], calls: Sequence[ToolCall]) -> list[str]:
-    """Run the calls of one turn side by side; their texts in the calls' order. Results that came are always kept."""
-    results = await asyncio.gather(*(_call(tools, call) for call in calls))
-    came = [result for result in results if not isinstance(result, _ToolFailedError)]
-    log.tool_results += came
-    if len(came) < len(results):
-        raise _ToolFailedError("; ".join(str(result) for result in results if isinstance(result, _ToolFailedError)))
-    return [result.text for result in came]
-
-
-async def _call(tools: Mapping[str, Tool], call: ToolCall) -> ToolResult | _ToolFailedError:
-    """The result of a call, or its failure. A tool that does not exist is the policy's fault: it is told."""
-    tool = tools.get(call.name)
-    if tool is None:
-        return ToolResult(call, f'There is no tool "{call.name}". The tools are: {", ".join(tools) or "none"}.')
-    try:
-        return await tool(call)
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():  # somebody ends the rollout: this is not the tool's own
-            raise
-        return _tool_failed(call, error)
-    except Exception as error:  # whatever a tool raises, its rollout ends Invalid and the others go on
-        return _tool_failed(call, error)
-
-
-def _tool_failed(call: ToolCall, error: BaseException) -> _ToolFailedError:
-    return _ToolFailedError(f"{call.name}: {type(error).__name__}: {error}")

@@ -1,0 +1,65 @@
+"""The tool calls of one rollout: made within its limits, their results kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from evoseek.protocols import Environment, Tool
+from evoseek.rollout.limits import Limits
+from evoseek.types import Question, ToolCall, ToolResult
+
+
+class ToolFailedError(Exception):
+    """A tool failed; the text says which and how."""
+
+
+class ToolCalls:
+    """Makes the calls of a rollout's turns. `results` outlives whatever ends the rollout."""
+
+    def __init__(self, env: Environment, question: Question, trajectory_id: str, limits: Limits) -> None:
+        self._tools = {name: tool.for_question(question, trajectory_id) for name, tool in env.tools.items()}
+        self._limits = limits
+        self._may_call = True
+        self.results: list[ToolResult] = []
+
+    async def texts(self, calls: Sequence[ToolCall]) -> list[str] | None:
+        """What the model is shown for the calls of a turn, in their order; None if no call is left, which ends it.
+
+        Raises ToolFailedError.
+        """
+        if self._may_call and len(self.results) + len(calls) <= self._limits.max_tool_calls:
+            return await self._make(calls)
+        if self._may_call and self._limits.final_answer is not None:
+            self._may_call = False
+            return [self._limits.final_answer] * len(calls)
+        return None
+
+    async def _make(self, calls: Sequence[ToolCall]) -> list[str]:
+        """Run calls side by side. Results that came are always kept."""
+        results = await asyncio.gather(*(_call(self._tools, call) for call in calls))
+        came = [result for result in results if not isinstance(result, ToolFailedError)]
+        self.results += came
+        if len(came) < len(results):
+            raise ToolFailedError("; ".join(str(result) for result in results if isinstance(result, ToolFailedError)))
+        return [result.text for result in came]
+
+
+async def _call(tools: Mapping[str, Tool], call: ToolCall) -> ToolResult | ToolFailedError:
+    """The result of a call, or its failure. A tool that does not exist is the policy's fault: it is told."""
+    tool = tools.get(call.name)
+    if tool is None:
+        return ToolResult(call, f'There is no tool "{call.name}". The tools are: {", ".join(tools) or "none"}.')
+    try:
+        return await tool(call)
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():  # somebody ends the rollout: this is not the tool's own
+            raise
+        return _tool_failed(call, error)
+    except Exception as error:  # whatever a tool raises, its rollout ends Invalid and the others go on
+        return _tool_failed(call, error)
+
+
+def _tool_failed(call: ToolCall, error: BaseException) -> ToolFailedError:
+    return ToolFailedError(f"{call.name}: {type(error).__name__}: {error}")

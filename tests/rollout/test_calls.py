@@ -1,0 +1,47 @@
+"""The tool calls of a rollout."""
+
+import asyncio
+
+import pytest
+
+from evoseek.env.prompts import load_prompts
+from evoseek.env.solver import SolverEnv
+from evoseek.rollout.calls import ToolCalls, ToolFailedError
+from evoseek.rollout.limits import Limits
+from evoseek.types import Question, ToolCall
+
+
+@pytest.fixture
+def calls_of(mayors):
+    env = SolverEnv([mayors], load_prompts("tiny"))
+    return lambda **limits: ToolCalls(env, Question("q", "who ?", ()), "q/0", Limits(**limits))
+
+
+def texts(calls, *queries):
+    return asyncio.run(calls.texts([ToolCall("search", {"query": query}) for query in queries]))
+
+
+def test_calls_are_made_up_to_the_limit(calls_of):
+    calls = calls_of(max_tool_calls=3)
+    assert texts(calls, "a", "b") == ["a : Meri", "b : Meri"]
+    assert texts(calls, "c", "d") is None
+    assert texts(calls, "c") == ["c : Meri"]
+    assert len(calls.results) == 3
+
+
+def test_whoever_asks_for_too_many_is_told_once_and_then_has_none(calls_of):
+    calls = calls_of(max_tool_calls=1, final_answer="answer now")
+    assert texts(calls, "a", "b") == ["answer now", "answer now"]
+    assert texts(calls, "a") is None
+    assert calls.results == []
+
+
+def test_what_came_is_kept_when_another_call_fails(calls_of):
+    calls = calls_of()
+    with pytest.raises(ToolFailedError, match="search: ToolError: the engine is down"):
+        texts(calls, "fails", "a")
+    assert [result.text for result in calls.results] == ["a : Meri"]
+
+
+def test_a_tool_that_does_not_exist_is_told_so(calls_of):
+    assert asyncio.run(calls_of().texts([ToolCall("fly", {})])) == ['There is no tool "fly". The tools are: search.']
