@@ -13,7 +13,7 @@ BENCH_INSTALLED := $(VENV)/.bench-installed
 export OMP_WAIT_POLICY ?= PASSIVE
 export GOMP_SPINCOUNT ?= 0
 
-.PHONY: demo test lint bench science science-selfplay science-zerosearch chaos
+.PHONY: demo test lint bench science science-selfplay science-zerosearch science-deepresearcher chaos
 
 demo: $(INSTALLED)
 	$(BIN)/evoseek demo
@@ -45,6 +45,9 @@ science-selfplay: $(INSTALLED)
 
 science-zerosearch: $(INSTALLED)
 	$(BIN)/python bench/zerosearch.py
+
+science-deepresearcher: $(INSTALLED)
+	$(BIN)/python bench/deepresearcher.py
 
 $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "evoseek needs Python 3.11 or later; give one with PYTHON=...")'

@@ -160,7 +160,7 @@ def show(found: Mapping[str, Mapping[int, dict]], start: Mapping[int, dict], con
             " ".join(f"{fmean(e['by_hops'][str(hops)] for e in results):.2f}" for hops in HOPS),
             f"{fmean(e['f1'] for e in results):.3f}",
             f"{fmean(row['rollout/invalid_frac'] for row in rows):.2%}" if rows else "-",
-            f"{sum(row.get('rollout/refilled') or 0 for row in rows):.0f}" if rows else "-",
+            f"{fmean(row.get('rollout/refilled') or 0 for row in rows):.2%}" if rows else "-",
             _faulty(results),
             f"{fmean(result['seconds'] for result in results):.0f}" if rows else "-",
         )
