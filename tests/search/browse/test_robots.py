@@ -72,9 +72,11 @@ def test_a_robots_txt_that_there_is_not_forbids_nothing(extractor, robots):
 def test_a_robots_txt_may_be_elsewhere_and_only_its_beginning_counts(extractor):
     (error,), _ = visit(extractor, web.redirect("/rules"), ["/private/b"], routes={"/rules": RULES})
     assert isinstance(error, PageError)
-    late = txt("User-agent: *\nAllow: /\n" + "#" * robots_file.MAX_ROBOTS + "\nDisallow: /\n")
-    (page,), _ = visit(extractor, late, ["/a"])
-    assert page.text == "Kalo is a town."
+    start, end = "User-agent: *\n#", "\nDisallow: /\n"
+    for length, forbidden in ((robots_file.MAX_ROBOTS, True), (robots_file.MAX_ROBOTS + len(end), False)):
+        rules = txt(start.ljust(length - len(end), "#") + end)
+        (outcome,), _ = visit(extractor, rules, ["/a"])
+        assert isinstance(outcome, PageError) == forbidden
 
 
 @pytest.mark.parametrize("status", [500, 503, 429])

@@ -147,6 +147,10 @@ def test_no_failure_is_taken_for_an_answer_without_results(name, answer):
         search(name, answer)
 
 
+def test_results_count_though_some_of_the_engines_that_were_asked_had_troubles():
+    assert search("searxng", ANSWERS["searxng"] | {"unresponsive_engines": [["google", "CAPTCHA"]]})[0] == [FOUND]
+
+
 def test_one_failing_query_fails_the_call_after_all_have_ended():
     async def first_fails(received, writer):
         if received.body["q"] == "a":
