@@ -121,7 +121,7 @@ def _sort(
     The findings grow in a file of their own, by which the work is gone on with; the three follow from it.
     """
     findings = out.with_suffix(".findings.jsonl")
-    if not findings.exists():
+    if not findings.exists() or not findings.stat().st_size:  # an error before the first batch leaves an empty one
         for path in (out, _dropped(out), _undecided(out)):
             check_new_file(path)
     questions = read_questions(str(source), setting="the file of questions")
