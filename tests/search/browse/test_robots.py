@@ -99,6 +99,17 @@ def test_a_crawl_delay_is_kept_and_one_that_is_too_long_is_a_failure(extractor):
     assert "left alone" in str(late) or "not opened within" in str(late)
 
 
+@pytest.mark.parametrize("delay", ["1e300", "60.5", "60"])
+def test_a_site_that_asks_for_too_long_a_crawl_delay_is_not_read(extractor, delay):
+    (outcome,), server = visit(extractor, txt(f"User-agent: *\nCrawl-delay: {delay}\n"), ["/a"])
+    if float(delay) > 60:
+        assert isinstance(outcome, PageError)
+        assert f"asks robots to wait {float(delay):g} seconds between requests" in str(outcome)
+        assert server.paths() == ["/robots.txt"]
+    else:
+        assert outcome.text == "Kalo is a town."
+
+
 def test_a_robots_txt_is_read_again_after_a_day(extractor, monkeypatch):
     read, clock = [], SimpleNamespace(now=1000.0)
     monkeypatch.setattr(robots_file, "time", SimpleNamespace(monotonic=lambda: clock.now))
