@@ -425,7 +425,7 @@ def contamination(
     evaluation: Annotated[
         list[Path] | None, typer.Option(help="A file of evaluation questions; may be repeated.")
     ] = None,
-    samples: Annotated[int, typer.Option(min=0, help="Closed-book answers of the model; 0: it is not asked.")] = 10,
+    samples: Annotated[int, typer.Option(min=0, help="Closed-book answers of --model; 0: none is asked.")] = 10,
     words: Annotated[int, typer.Option(min=1, help="Shared words in a row that are an overlap.")] = 13,
     likeness: Annotated[float, typer.Option(help="From which two questions are alike (Jaccard, MinHash).")] = 0.8,
     seed: Seed = None,

@@ -111,7 +111,7 @@ def test_contamination_by_overlap_and_by_what_the_tiny_policy_knows(source, tmp_
         said(find_contamination, Config(), source, tmp_path / "x.jsonl", evaluation=(), samples=0, **options)
     done, text = said(
         find_contamination,
-        load_config(sets=("rollout.max_tokens_per_turn=8",)),
+        load_config(sets=("rollout.max_tokens_per_turn=8", "policy.model=tiny")),
         source,
         tmp_path / "clean.jsonl",
         evaluation=[tmp_path / "dev.jsonl"],

@@ -64,6 +64,11 @@ def find_contamination(
     """
     if not evaluation and not samples:
         raise ConfigError("There is nothing to look for: give files of evaluation questions, or more than 0 samples.")
+    if samples and "model" not in config.policy.model_fields_set:
+        raise ConfigError(
+            "No model was given whose knowledge is looked into: name the one that is to be trained (--model, or "
+            "policy.model), or look for overlap alone (--samples 0)."
+        )
     settings = {
         "evaluation": sorted(_hash(path) for path in evaluation),
         "samples": samples,
