@@ -15,13 +15,12 @@ import typer
 from rich.console import Console
 
 from evoseek.errors import ConfigError, EvoseekError
+from evoseek.systems.interrupt import INTERRUPTED, end_on_interrupt
 
 # Threads that spin while they wait slow everything else on a busy machine down, many times over. Read by torch when it
 # is imported, so it must be set before.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
-
-INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 tiny = typer.Typer(no_args_is_help=True, help="The tiny policy that comes with the package.")
@@ -81,7 +80,8 @@ def demo(
     max_minutes: Annotated[float, typer.Option(help="Longest training time, above 0.")] = 5.0,
 ) -> None:
     """Watch the tiny policy learn to search, on a world made for it, in about five minutes."""
-    from evoseek.demo import run_demo
+    with end_on_interrupt():
+        from evoseek.demo import run_demo
 
     if not max_minutes > 0:
         raise ConfigError(f"--max-minutes is {max_minutes}; it has to be above 0.")
@@ -134,9 +134,10 @@ def train(
     set_: Sets = None,
 ) -> None:
     """Train a policy. Ctrl-C finishes the step and saves; the same command goes on."""
-    from evoseek.commands.train import train_together
-    from evoseek.config import load_config
-    from evoseek.runs import RunDirectory
+    with end_on_interrupt():
+        from evoseek.commands.train import train_together
+        from evoseek.config import load_config
+        from evoseek.runs import RunDirectory
 
     options = {
         "search.index": index,
@@ -172,8 +173,9 @@ def propose(
     set_: Sets = None,
 ) -> None:
     """Write questions with answers, evidence and the solver's pass rate from a corpus. Ctrl-C leaves a usable file."""
-    from evoseek.commands.propose import propose as propose_questions
-    from evoseek.commands.settings import load_settings
+    with end_on_interrupt():
+        from evoseek.commands.propose import propose as propose_questions
+        from evoseek.commands.settings import load_settings
 
     settings, checkpoint = load_settings(
         run_dir,
@@ -275,7 +277,8 @@ def build(
     seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
 ) -> None:
     """Train the tiny policy from scratch, on worlds of the pretraining split."""
-    from evoseek.commands.tiny import build_tiny
+    with end_on_interrupt():
+        from evoseek.commands.tiny import build_tiny
 
     if not build_tiny(directory, work, variant=variant, steps=steps, seed=seed, console=Console()):
         raise typer.Exit(INTERRUPTED)
@@ -321,8 +324,9 @@ def label_searches(
     set_: Sets = None,
 ) -> None:
     """Label searches useful or noisy: do their results answer the query? By the settings of judge, or by --world."""
-    from evoseek.commands.simulator import label_searches as label
-    from evoseek.config import load_config
+    with end_on_interrupt():
+        from evoseek.commands.simulator import label_searches as label
+        from evoseek.config import load_config
 
     if world is not None and model is not None:
         raise ConfigError("--model names a judge, but with --world nobody is asked: it is truth that labels. Give one.")
@@ -348,8 +352,9 @@ def tune_simulator(
     set_: Sets = None,
 ) -> None:
     """Tune a model (policy.model, with lora.rank an adapter of it) to write the results of labelled searches."""
-    from evoseek.commands.simulator import tune_simulator as tune
-    from evoseek.config import load_config
+    with end_on_interrupt():
+        from evoseek.commands.simulator import tune_simulator as tune
+        from evoseek.config import load_config
 
     options = {"policy.model": model, "learner.learning_rate": learning_rate, "run.seed": seed}
     settings = load_config(config, fallback="zerosearch", options=options, sets=set_ or ())
@@ -409,8 +414,9 @@ def filter_data(
     set_: Sets = None,
 ) -> None:
     """Sort out questions that are time-sensitive, subjective or harmful, by the model in the settings of judge."""
-    from evoseek.commands.data import filter_questions
-    from evoseek.config import load_config
+    with end_on_interrupt():
+        from evoseek.commands.data import filter_questions
+        from evoseek.config import load_config
 
     settings = load_config(config, options={"judge.model": model, "run.seed": seed}, sets=set_ or ())
     if not filter_questions(settings, questions, out, console=Console()):
@@ -425,7 +431,7 @@ def contamination(
     evaluation: Annotated[
         list[Path] | None, typer.Option(help="A file of evaluation questions; may be repeated.")
     ] = None,
-    samples: Annotated[int, typer.Option(min=0, help="Closed-book answers of the model; 0: it is not asked.")] = 10,
+    samples: Annotated[int, typer.Option(min=0, help="Closed-book answers of --model; 0: none is asked.")] = 10,
     words: Annotated[int, typer.Option(min=1, help="Shared words in a row that are an overlap.")] = 13,
     likeness: Annotated[float, typer.Option(help="From which two questions are alike (Jaccard, MinHash).")] = 0.8,
     seed: Seed = None,
@@ -433,8 +439,9 @@ def contamination(
     set_: Sets = None,
 ) -> None:
     """Sort out questions that a model answers without searching, or that overlap with evaluation sets."""
-    from evoseek.commands.data import find_contamination
-    from evoseek.config import load_config
+    with end_on_interrupt():
+        from evoseek.commands.data import find_contamination
+        from evoseek.config import load_config
 
     settings = load_config(config, options={"policy.model": model, "run.seed": seed}, sets=set_ or ())
     finished = find_contamination(

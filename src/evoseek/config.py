@@ -165,7 +165,7 @@ class BrowseConfig(Section):
     proxy: str = Field(default="", description="URL of a proxy; those of the environment are not used")
     ports: tuple[int, ...] = (80, 443)
     allow: tuple[str, ...] = Field(default=(), description="hosts, with all below them; none: every public one")
-    deny: tuple[str, ...] = Field(default=(), description="hosts, with all below them; goes before allow")
+    deny: tuple[str, ...] = Field(default=(), description="hosts, with all below them or at them; before allow")
     allow_private: tuple[str, ...] = Field(default=(), description="host:port that may be on this machine or network")
     extractors: int = Field(default=2, ge=1, le=256, description="processes that turn pages into text")
 

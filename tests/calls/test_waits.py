@@ -1,6 +1,6 @@
 """How long a server is left alone before it is asked again."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from email.utils import format_datetime
 
 import pytest
@@ -53,6 +53,8 @@ def test_seconds_of_a_date():
     assert 95 < seconds_of(format_datetime(now + timedelta(seconds=100), usegmt=True)) <= 100
     assert 95 < seconds_of((now + timedelta(seconds=100)).strftime("%a, %d %b %Y %H:%M:%S")) <= 100
     assert seconds_of(format_datetime(now - timedelta(seconds=100), usegmt=True)) == 0
+    elsewhere = now.astimezone(timezone(timedelta(hours=-5)))
+    assert 95 < seconds_of(format_datetime(elsewhere + timedelta(seconds=100))) <= 100
 
 
 @given(st.text() | st.from_regex(r"[0-9]{1,400}|\w{3}, [0-9]{1,3} \w{3} [0-9]{1,6} [0-9:]{1,9}( [+-][0-9]{1,9})?"))

@@ -91,6 +91,19 @@ def test_nothing_is_overwritten_and_nothing_kept_is_an_error(source, tmp_path, m
     assert not (tmp_path / "none.jsonl").exists()
 
 
+def test_nothing_is_overwritten_after_an_early_error_either(source, tmp_path, monkeypatch):
+    out = tmp_path / "mine.jsonl"
+    with pytest.raises(ConfigError, match="No model was given"):
+        said(filter_questions, Config(), source, out)
+    out.write_text("mine")
+    judged_by(monkeypatch, REPLIES)
+    with pytest.raises(ConfigError, match="is there already"):
+        said(filter_questions, Config(), source, out)
+    assert out.read_text() == "mine"
+    out.unlink()
+    assert said(filter_questions, Config(), source, out)[0]
+
+
 def test_contamination_by_overlap_and_by_what_the_tiny_policy_knows(source, tmp_path):
     save_questions(tmp_path / "dev.jsonl", [QUESTIONS[1]])
     options = {"words": 13, "likeness": 1.0}
@@ -98,7 +111,7 @@ def test_contamination_by_overlap_and_by_what_the_tiny_policy_knows(source, tmp_
         said(find_contamination, Config(), source, tmp_path / "x.jsonl", evaluation=(), samples=0, **options)
     done, text = said(
         find_contamination,
-        load_config(sets=("rollout.max_tokens_per_turn=8",)),
+        load_config(sets=("rollout.max_tokens_per_turn=8", "policy.model=tiny")),
         source,
         tmp_path / "clean.jsonl",
         evaluation=[tmp_path / "dev.jsonl"],

@@ -298,6 +298,7 @@ def here(tmp_path, monkeypatch):
         ("mix r.jsonl --count 1 --from q.jsonl=1", ["r.jsonl is there already, and is left as it is"]),
         ("filter q.jsonl out.jsonl", ["set judge.model to"]),
         ("filter none.jsonl out.jsonl", ["none.jsonl"]),
+        ("contamination q.jsonl out.jsonl", ["No model was given", "--model", "--samples 0"]),
         ("contamination q.jsonl out.jsonl --samples 0", ["There is nothing to look for"]),
         ("contamination q.jsonl out.jsonl --samples 0 --evaluation none.jsonl", ["none.jsonl cannot be read"]),
         ("contamination q.jsonl out.jsonl --samples 0 --evaluation r.jsonl --likeness 7", ["7"]),

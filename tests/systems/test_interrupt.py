@@ -1,9 +1,11 @@
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
-from evoseek.systems.interrupt import stop_on_interrupt
+from evoseek.systems.interrupt import INTERRUPTED, end_on_interrupt, stop_on_interrupt
 
 
 def test_the_first_asks_and_the_second_aborts():
@@ -16,3 +18,38 @@ def test_the_first_asks_and_the_second_aborts():
         assert requests == [1]
         os.kill(os.getpid(), signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+LOADING = """
+import signal, sys, weakref
+from evoseek import cli
+
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "evoseek.commands.train":
+            thing = Finder()
+            kept = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGINT))
+            del thing  # the KeyboardInterrupt of a callback is lost
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Finder())
+sys.argv = ["evoseek", "train", "--run-dir", sys.argv[1]]
+cli.main()
+"""
+
+
+def test_an_interrupt_while_modules_are_loaded_is_not_lost(tmp_path):
+    command = [sys.executable, "-c", LOADING, str(tmp_path / "run")]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == INTERRUPTED
+    assert not (tmp_path / "run").exists()
+
+
+def test_loading_leaves_the_handling_of_interrupts_as_it_was():
+    for handler in (signal.default_int_handler, signal.SIG_IGN):
+        before = signal.signal(signal.SIGINT, handler)
+        try:
+            with end_on_interrupt():
+                assert (signal.getsignal(signal.SIGINT) is handler) == (handler is signal.SIG_IGN)
+            assert signal.getsignal(signal.SIGINT) is handler
+        finally:
+            signal.signal(signal.SIGINT, before)

@@ -33,6 +33,12 @@ Closing = Callable[[Callable[[], None]], object]
 
 def web_calls(web: WebConfig, browse: BrowseConfig, closing: Closing) -> tuple[SearchEngine, Fetcher]:
     """Search results and pages from outside. `closing` is given what has to be closed. Raises ConfigError."""
+    if web.timeout_s > web.deadline_s:
+        raise ConfigError(
+            f"web.timeout_s is {web.timeout_s:g}, the seconds of one attempt, and web.deadline_s is "
+            f"{web.deadline_s:g}, those of a tool's whole call: no attempt could last so long. Lower web.timeout_s, or "
+            "raise web.deadline_s."
+        )
     if web.ray_workers:
         pool = RayPool(
             f"{__name__}:web_worker",

@@ -64,6 +64,11 @@ def find_contamination(
     """
     if not evaluation and not samples:
         raise ConfigError("There is nothing to look for: give files of evaluation questions, or more than 0 samples.")
+    if samples and "model" not in config.policy.model_fields_set:
+        raise ConfigError(
+            "No model was given whose knowledge is looked into: name the one that is to be trained (--model, or "
+            "policy.model), or look for overlap alone (--samples 0)."
+        )
     settings = {
         "evaluation": sorted(_hash(path) for path in evaluation),
         "samples": samples,
@@ -121,7 +126,7 @@ def _sort(
     The findings grow in a file of their own, by which the work is gone on with; the three follow from it.
     """
     findings = out.with_suffix(".findings.jsonl")
-    if not findings.exists():
+    if not findings.exists() or not findings.stat().st_size:  # an error before the first batch leaves an empty one
         for path in (out, _dropped(out), _undecided(out)):
             check_new_file(path)
     questions = read_questions(str(source), setting="the file of questions")

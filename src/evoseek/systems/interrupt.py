@@ -1,11 +1,30 @@
-"""Ctrl-C asks a run to stop after the current step; a second one aborts it."""
+"""Ctrl-C asks a run to stop after the current step; a second one aborts it. Earlier it ends the process."""
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
+
+INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
+
+
+@contextmanager
+def end_on_interrupt() -> Generator[None]:
+    """Within the block, which loads modules and nothing else, SIGINT ends the process at once with status
+    `INTERRUPTED`, unless it is ignored or handled in another way. Works in the main thread only."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    # A KeyboardInterrupt may get lost there, and the run would go on: in the callbacks and finalizers that run between
+    # two imports, or in a library that tries an import and goes on without, whatever happened.
+    signal.signal(signal.SIGINT, lambda number, frame: os._exit(INTERRUPTED))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @contextmanager

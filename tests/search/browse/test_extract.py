@@ -145,6 +145,44 @@ def test_a_worker_ends_with_its_input():
 
 
 @pytest.fixture
+def parsing(tmp_path, monkeypatch):
+    """Makes an extractor whose processes are real but for how they parse plain text: by a line of Python."""
+
+    def make(line):
+        (tmp_path / "parsing_worker.py").write_text(
+            "import sys, time\nfrom evoseek.search.browse import extract_worker\n\n"
+            f"def parse(body):\n    {line}\n    return '', body.decode()\n\n"
+            "extract_worker._PARSERS = {'text/plain': parse}\n"
+            "extract_worker.main(*map(int, sys.argv[1:]))\n"
+        )
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.setattr(extract, "_MODULE", "parsing_worker")
+        made.append(Extractor(1, cpu_s=1))
+        return made[-1]
+
+    made = []
+    yield make
+    for extractor in made:
+        extractor.close()
+
+
+def test_a_page_fills_no_disk(parsing, tmp_path):
+    extractor = parsing(f"open({str(tmp_path / 'filled')!r}, 'wb', 0).write(body)")
+    with pytest.raises(PageError, match="OSError"):
+        read(extractor, "x", "text/plain")
+    assert (tmp_path / "filled").read_bytes() == b""
+
+
+def test_the_limit_of_processor_time_is_for_each_page_however_many_a_process_has_read(parsing):
+    extractor = parsing("end = time.process_time() + 0.6\n    while time.process_time() < end: pass")
+    workers = set()
+    for page in "abcde":
+        assert read(extractor, page, "text/plain")[1] == page
+        workers |= extractor._workers
+    assert len(workers) == 1
+
+
+@pytest.fixture
 def scripted(tmp_path, monkeypatch):
     """Extractors whose processes, once started, run a line of Python for each page."""
 

@@ -282,6 +282,18 @@ def test_addresses_are_tried_in_turn_and_one_bad_one_forbids_all(sockets):
     assert len(sockets) == 3
 
 
+@pytest.mark.parametrize("address", ["1.1.1.2", "::ffff:1.1.1.2", "64:ff9b::101:102"])
+@pytest.mark.parametrize("excepted", [(), ("a.test:80",)])
+def test_a_denied_address_is_denied_by_every_name(sockets, address, excepted):
+    async def names(host, port):
+        return ["1.1.1.1", address]
+
+    rules = AddressRules(deny=("bad.test", "1.1.1.2"), allow_private=excepted)
+    with pytest.raises(PageError, match="is at an address that may not be opened"):
+        asyncio.run(PinnedBackend(rules, names).connect_tcp("a.test", 80))
+    assert not sockets
+
+
 @pytest.mark.parametrize(
     ("code", "error", "said"),
     [(socket.EAI_NONAME, PageError, "no host"), (socket.EAI_AGAIN, httpcore2.ConnectError, "could not be looked up")],

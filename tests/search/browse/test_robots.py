@@ -72,9 +72,11 @@ def test_a_robots_txt_that_there_is_not_forbids_nothing(extractor, robots):
 def test_a_robots_txt_may_be_elsewhere_and_only_its_beginning_counts(extractor):
     (error,), _ = visit(extractor, web.redirect("/rules"), ["/private/b"], routes={"/rules": RULES})
     assert isinstance(error, PageError)
-    late = txt("User-agent: *\nAllow: /\n" + "#" * robots_file.MAX_ROBOTS + "\nDisallow: /\n")
-    (page,), _ = visit(extractor, late, ["/a"])
-    assert page.text == "Kalo is a town."
+    start, end = "User-agent: *\n#", "\nDisallow: /\n"
+    for length, forbidden in ((robots_file.MAX_ROBOTS, True), (robots_file.MAX_ROBOTS + len(end), False)):
+        rules = txt(start.ljust(length - len(end), "#") + end)
+        (outcome,), _ = visit(extractor, rules, ["/a"])
+        assert isinstance(outcome, PageError) == forbidden
 
 
 @pytest.mark.parametrize("status", [500, 503, 429])
@@ -95,6 +97,17 @@ def test_a_crawl_delay_is_kept_and_one_that_is_too_long_is_a_failure(extractor):
     (late,) = (outcome for outcome in outcomes if isinstance(outcome, Exception))
     assert isinstance(late, ToolError)
     assert "left alone" in str(late) or "not opened within" in str(late)
+
+
+@pytest.mark.parametrize("delay", ["1e300", "60.5", "60"])
+def test_a_site_that_asks_for_too_long_a_crawl_delay_is_not_read(extractor, delay):
+    (outcome,), server = visit(extractor, txt(f"User-agent: *\nCrawl-delay: {delay}\n"), ["/a"])
+    if float(delay) > 60:
+        assert isinstance(outcome, PageError)
+        assert f"asks robots to wait {float(delay):g} seconds between requests" in str(outcome)
+        assert server.paths() == ["/robots.txt"]
+    else:
+        assert outcome.text == "Kalo is a town."
 
 
 def test_a_robots_txt_is_read_again_after_a_day(extractor, monkeypatch):

@@ -77,6 +77,13 @@ def test_each_query_has_its_results_in_order_and_not_more_than_asked_for():
     assert sorted(request.body["q"] for request in received) == ["a", "b"]
 
 
+def test_the_same_query_is_asked_for_once():
+    found, received = search("serper", ANSWERS["serper"], "a", "b", "a", "a")
+    assert found == [FOUND] * 4
+    assert len({id(passages) for passages in found}) == 4
+    assert sorted(request.body["q"] for request in received) == ["a", "b"]
+
+
 def test_a_provider_is_asked_for_no_more_than_it_gives():
     _, (received,) = search("tavily", ANSWERS["tavily"], k=50)
     assert received.body["max_results"] == 20
@@ -145,6 +152,10 @@ def test_no_failure_is_taken_for_an_answer_without_results(name, answer):
         ToolError, match=f"no answer of the search provider {name} at http://127.*(expected a list|CAP)"
     ):
         search(name, answer)
+
+
+def test_results_count_though_some_of_the_engines_that_were_asked_had_troubles():
+    assert search("searxng", ANSWERS["searxng"] | {"unresponsive_engines": [["google", "CAPTCHA"]]})[0] == [FOUND]
 
 
 def test_one_failing_query_fails_the_call_after_all_have_ended():

@@ -42,9 +42,10 @@ _CARRIES_V4 = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))  # IPv
 class AddressRules:
     """What may be opened, apart from what is never opened.
 
-    `allow` and `deny` are host names, each with all names below it; an empty `allow` allows every host, and `deny`
-    goes first. `allow_private` holds host:port pairs that may be at an address that is not public (a server on this
-    machine): exactly these, on this port, which then need not be among `ports`. An IPv6 host stands in brackets.
+    `allow` and `deny` are host names, each with all names below it; an empty `allow` allows every host, and `deny` goes
+    first. An IP address in `deny` stands for every name too that turns out to be there. `allow_private` holds host:port
+    pairs that may be at an address that is not public (a server on this machine): exactly these, on this port, which
+    then need not be among `ports`. An IPv6 host stands in brackets.
     Raises ConfigError for an entry of another form.
     """
 
@@ -75,6 +76,10 @@ class AddressRules:
                 "as in 80 and 443."
             )
 
+    def is_denied(self, address: str) -> bool:
+        """True if an IP address is in `deny`: to be asked when the connection is made."""
+        return _is_among(address, self.deny)
+
     def is_excepted(self, host: str, port: int) -> bool:
         """True if this host may be at a private address."""
         return _authority(host, port) in self.allow_private
@@ -84,9 +89,10 @@ def check_url(url: str, rules: AddressRules, base: httpx2.URL | None = None) -> 
     """The URL in its one canonical spelling, without a fragment, if it may be opened; `base` is that of the page which
     redirects to it.
 
-    A host that is a name may still turn out to be at an address that is not public: `is_public` is asked when the
-    connection is made. A host that is a number may be spelt in the usual way alone (RFC 3986, 3.2.2: four decimal
-    numbers, or IPv6 in brackets), since resolvers read 2130706433, 0x7f.1 and 127.1 as 127.0.0.1.
+    A host that is a name may still turn out to be at an address that is not public, or denied: `is_public` and
+    `AddressRules.is_denied` are asked when the connection is made. A host that is a number may be spelt in the usual
+    way alone (RFC 3986, 3.2.2: four decimal numbers, or IPv6 in brackets), since resolvers read 2130706433, 0x7f.1 and
+    127.1 as 127.0.0.1.
     Raises PageError.
     """
     try:

@@ -51,7 +51,8 @@ class SafeFetcher:
       host, robots.txt, redirects and repetitions are within;
     - take more than `max_bytes` (before and after unpacking), more than body.MAX_RATIO times what was received, more
       than `MAX_HEADERS`, or a type of content that is not among extract.TYPES;
-    - open what a site's robots.txt forbids (unless `obey_robots` is false), ask a host more than `per_host` times at
+    - open what a site's robots.txt forbids, or pages of a site whose Crawl-delay is above robots.MAX_DELAY_S (unless
+      `obey_robots` is false), ask a host more than `per_host` times at
       once, or sooner than `interval_s` seconds (or its Crawl-delay, or what it says in Retry-After) after the last
       time. All requests count, those for robots.txt too.
 

@@ -31,7 +31,7 @@ async def resolve(host: str, port: int) -> list[str]:
 
 
 class PinnedBackend(httpcore2.AsyncNetworkBackend):
-    """What httpcore2 connects by. A host of which any address is not public is not connected to, PageError."""
+    """What httpcore2 connects by. PageError for a host of which any address is not public, or denied."""
 
     def __init__(
         self, rules: AddressRules, resolver: Resolver = resolve, inner: httpcore2.AsyncNetworkBackend | None = None
@@ -69,4 +69,6 @@ class PinnedBackend(httpcore2.AsyncNetworkBackend):
             raise httpcore2.ConnectError(f"the name {host} could not be looked up: {error.strerror}") from error
         if not self._rules.is_excepted(host, port) and not all(map(is_public, addresses)):
             raise PageError(f"The host {host} is not a public one, and is not opened. Choose another page.")
+        if any(map(self._rules.is_denied, addresses)):
+            raise PageError(f"The host {host} is at an address that may not be opened. Choose another page.")
         return addresses

@@ -17,6 +17,10 @@ from evoseek.search.browse.extract import Extractor
 MAX_ROBOTS = 500 * 1024
 """Bytes of a robots.txt that are read (RFC 9309, 2.5)."""
 
+MAX_DELAY_S = 60.0
+"""Seconds between requests that a site may ask for (Crawl-delay). One that asks for more is not read at all: whoever
+wants its pages could not wait for them."""
+
 _PERIOD_S = 24 * 3600.0  # section 2.4
 _REMEMBERED = 512
 
@@ -38,13 +42,19 @@ class Robots:
         self._reading: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def delay_s(self, url: httpx2.URL, read: Reader) -> float:
-        """The seconds that the site wants between requests. Raises PageError if it forbids the URL, ToolError."""
+        """The seconds that the site wants between requests. Raises PageError if it forbids the URL or wants more than
+        `MAX_DELAY_S`, and ToolError."""
         body = await self._body(url, read)
         if not body.strip():
             return 0.0
         allowed, delay_s = await self._extractor.robots(body, self._agent, str(url))
         if not allowed:
             raise PageError(f"The site of {url} asks robots not to read it (in its robots.txt). Choose another page.")
+        if delay_s > MAX_DELAY_S:
+            raise PageError(
+                f"The site of {url} asks robots to wait {delay_s:g} seconds between requests (in its robots.txt), more "
+                f"than the {MAX_DELAY_S:g} that are waited at most. Choose another page."
+            )
         return delay_s
 
     async def _body(self, url: httpx2.URL, read: Reader) -> bytes:

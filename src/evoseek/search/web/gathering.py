@@ -1,17 +1,19 @@
-"""One call for each of several queries, side by side."""
+"""One call for each of several queries that differ, side by side."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
 
-T = TypeVar("T")
+from evoseek.types import Passage
 
 
-async def for_each(queries: Sequence[str], call: Callable[[str], Awaitable[T]]) -> list[T]:
-    """What `call` gives for each query, in their order. If one fails, its error is raised when all have ended."""
-    results = await asyncio.gather(*map(call, queries), return_exceptions=True)
+async def for_each(queries: Sequence[str], call: Callable[[str], Awaitable[list[Passage]]]) -> list[list[Passage]]:
+    """What `call` finds for each query, in their order; the same query is called for once. If one fails, its error is
+    raised when all have ended."""
+    distinct = list(dict.fromkeys(queries))
+    results = await asyncio.gather(*map(call, distinct), return_exceptions=True)
     if failed := next((result for result in results if isinstance(result, BaseException)), None):
         raise failed
-    return [result for result in results if not isinstance(result, BaseException)]
+    found = {query: result for query, result in zip(distinct, results, strict=True) if isinstance(result, list)}
+    return [list(found[query]) for query in queries]  # nobody's list is another one's

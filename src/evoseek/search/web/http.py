@@ -59,11 +59,16 @@ class WebClient:
     """
 
     def __init__(self, name: str, *, api_key: str, limits: CallLimits) -> None:
-        if not limits.rate_per_s > 0 or limits.total_s < limits.timeout_s or limits.budget == 0:
+        if not limits.rate_per_s > 0 or limits.budget == 0:
+            budget = "any number of" if limits.budget is None else limits.budget
             raise ConfigError(
-                f"{name} cannot be called {limits.rate_per_s} times a second, {limits.budget} times in all, each for "
-                f"{limits.timeout_s} of {limits.total_s} seconds. Expected numbers above 0, and no longer time for one "
-                "attempt than for all."
+                f"{name} cannot be called {limits.rate_per_s} times a second, {budget} times in all. Expected numbers "
+                "above 0."
+            )
+        if limits.total_s < limits.timeout_s:
+            raise ConfigError(
+                f"{name} cannot be called for {limits.timeout_s:g} seconds an attempt (timeout_s) and "
+                f"{limits.total_s:g} for all attempts (total_s). Lower the one, or raise the other."
             )
         self._name, self._api_key, self._limits, self.calls = name, api_key, limits, 0
         self._server = Server(
