@@ -10,7 +10,8 @@ ever, in equal shares); it is examined on a web without them.
     python bench/deepresearcher.py --only clean "faults 20 %" --seeds 0             some arms
     python bench/deepresearcher.py --table                                          what there is
 
-Results are kept (result.json in each run's folder) and not computed again. A run that was ended goes on.
+Results are kept (result.json in each run's folder) and not computed again. A run that was ended goes on; its
+seconds and requests are then those since.
 """
 
 import argparse
@@ -68,18 +69,31 @@ def served(split: Split, seed: int, questions: int, folder: Path, share: float =
     if not (path := folder / f"{split}.jsonl").exists():
         save_questions(path, world.questions(questions, seed=seed, hops=HOPS))
 
+    failed: list[BaseException] = []
+
     async def serve() -> None:
         async with server.serving():
             ready.set()
             await ended.wait()
 
-    thread = Thread(target=runner.run, args=(serve(),))
+    def run() -> None:
+        try:
+            runner.run(serve())
+        except Exception as error:
+            failed.append(error)
+        finally:
+            ready.set()
+
+    thread = Thread(target=run)
     thread.start()
     try:
         ready.wait()
+        if failed:
+            raise failed[0]
         yield server
     finally:
-        runner.get_loop().call_soon_threadsafe(ended.set)
+        if not failed:
+            runner.get_loop().call_soon_threadsafe(ended.set)
         thread.join()
         runner.close()
 
@@ -147,9 +161,9 @@ def arm_folder(share: float, seed: int) -> str:
 
 def show(found: Mapping[str, Mapping[int, dict]], start: Mapping[int, dict], console: Console) -> None:
     scores = Table("arm", "EM", "by seed, with 95 % intervals", "1, 2, 3, 4 hops", "F1")
-    for column in ("invalid, given up", "rolled out again", "requests that met a fault", "seconds"):
+    for column in ("given up", "failed attempts a rollout", "requests that met a fault", "seconds"):
         scores.add_column(column, justify="right")
-    arms = {"start": start, **found}
+    arms = {name: by_seed for name, by_seed in {"start": start, **found}.items() if by_seed}
     for name, by_seed in arms.items():
         results = [by_seed[seed] for seed in sorted(by_seed)]
         rows = [row for result in results for row in result.get("rows", [])]
@@ -160,7 +174,7 @@ def show(found: Mapping[str, Mapping[int, dict]], start: Mapping[int, dict], con
             " ".join(f"{fmean(e['by_hops'][str(hops)] for e in results):.2f}" for hops in HOPS),
             f"{fmean(e['f1'] for e in results):.3f}",
             f"{fmean(row['rollout/invalid_frac'] for row in rows):.2%}" if rows else "-",
-            f"{fmean(row.get('rollout/refilled') or 0 for row in rows):.2%}" if rows else "-",
+            f"{fmean(row.get('rollout/refilled') or 0 for row in rows):.2f}" if rows else "-",
             _faulty(results),
             f"{fmean(result['seconds'] for result in results):.0f}" if rows else "-",
         )

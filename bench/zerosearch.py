@@ -273,7 +273,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--directory", type=Path, default=Path("runs/zerosearch"))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--only", nargs="+", default=list(ARMS), metavar="ARM")
+    parser.add_argument("--only", nargs="+", default=list(ARMS), metavar="ARM", choices=list(ARMS))
     parser.add_argument("--table", action="store_true", help="only print what there is")
     options = parser.parse_args()
     console = Console(width=200)

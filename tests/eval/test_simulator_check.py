@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from evoseek.env.simulator import SimulatorPrompts, simulator_reply
 from evoseek.errors import DataError, ToolError
 from evoseek.eval.simulator_check import check_simulator
 from evoseek.eval.simulator_truth import WorldTruth
+from evoseek.policy.encoding import plain
 from evoseek.policy.scripted import ScriptedChat
 from evoseek.report.simulator import obedience_table, style_table
 from evoseek.systems.search_records import SearchRecord
@@ -64,6 +66,13 @@ def obedient(messages, key):
     kind, question, number = asked_by(key)
     said = sentence(question, number) if kind == "useful" else f"{link(question, number)[0]} is unknown."
     return simulator_reply(["Something else.", said])
+
+
+def test_a_simulator_is_told_the_earlier_queries_as_in_training():
+    first, last = query(ASKED[0], 0), query(ASKED[0], 1)
+    records = [replace(record(ASKED[0], last), earlier=(first,))]
+    _, chat = check(lambda messages, key: simulator_reply(["a", "b"]), records)
+    assert {f"earlier {first} query {last}" in plain(asked.messages[0].content) for asked in chat.asked} == {True}
 
 
 def test_an_obedient_simulator():

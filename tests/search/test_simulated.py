@@ -60,11 +60,18 @@ def test_queries_of_a_rollout_are_numbered_over_its_calls_and_the_simulator_is_t
         await bound.search(["a", "b"], 2)
         await bound.search(["c"], 2)
         await bound.search(["a"], 2)
+        await bound.search(["c"], 2)
 
     asyncio.run(searches())
-    assert [asked.key for asked in engine.chat.asked] == [f"t/0/search-{number}" for number in range(4)]
+    assert [asked.key for asked in engine.chat.asked] == [f"t/0/search-{number}" for number in range(5)]
     told = [plain(asked.messages[0].content).strip().partition(" is Jirebe ")[2] for asked in engine.chat.asked]
-    assert told == ["query a", "earlier a query b", "earlier a , b query c", "earlier b , c query a"]
+    assert told == [
+        "query a",
+        "earlier a query b",
+        "earlier a , b query c",
+        "earlier b , c query a",
+        "earlier a , b query c",
+    ]
 
 
 @pytest.mark.parametrize("order", list(permutations(range(4))), ids=str)

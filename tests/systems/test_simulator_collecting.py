@@ -13,7 +13,7 @@ from evoseek.rollout.limits import Limits
 from evoseek.rollout.player import Player
 from evoseek.search.paging import PagingEngine
 from evoseek.systems.simulator_collecting import collect
-from evoseek.types import Passage, Question
+from evoseek.types import Passage, Question, StopReason, ToolCall, ToolResult, Trajectory
 
 TOKENIZER = tiny_tokenizer()
 PROMPTS = load_prompts("tiny")
@@ -66,6 +66,31 @@ def test_every_query_and_page_once():
     assert [record.earlier for record in collection.records[:3]] == [(), (), ("year",)]
     assert {record.useful for record in collection.records} == {None}
     assert (collection.rollouts, collection.failures, engine.queries) == (3, (), 5)
+
+
+def test_a_record_knows_the_queries_before_it_also_those_that_found_nothing():
+    scripts = {"a": [search("year"), search("nothing"), search("year"), search("film"), ANSWER]}
+    collection, _ = collected(scripts)
+    assert {record.query: record.earlier for record in collection.records} == {"year": (), "film": ("year", "nothing")}
+
+
+def test_calls_that_searched_for_nothing_are_passed_over():
+    """As a policy with tool calls makes them: without a query, with one that is no text, with an empty one."""
+    calls = ({"q": "year"}, {"query": 5}, {"query": " "}, {"query": "film"})
+    passages = {"film": (Passage("0", "0", "", "film 0"),)}
+    results = [ToolResult(ToolCall("search", call), "", passages.get(call.get("query"), ())) for call in calls]
+
+    class Playing:
+        async def play(self, question, trajectory_id):
+            return Trajectory(trajectory_id, question, "solver", (), (), tuple(results), StopReason.ANSWERED)
+
+    async def searched():
+        engine = PagingEngine(Engine(), 1)
+        await engine.search(["film"], 2)
+        return await collect([Question("a", "a ?", ("meri",))], Playing(), engine)
+
+    collection = asyncio.run(searched())
+    assert [(record.query, record.earlier) for record in collection.records] == [("film", ())]
 
 
 def test_a_rollout_that_failed_gives_nothing_and_is_counted():

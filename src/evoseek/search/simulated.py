@@ -1,7 +1,7 @@
 """A language model that plays the search engine (ZeroSearch, arXiv 2505.04588, section 3).
 
-It is told the question, its golden answer, the query, and whether the documents are to be useful or noisy, and writes
-them. What it is told reaches the solver in no other way than through these documents.
+It is told the question, its golden answer, the query, the rollout's queries before, and whether the documents are to be
+useful or noisy, and writes them. What it is told reaches the solver in no other way than through these documents.
 """
 
 from __future__ import annotations

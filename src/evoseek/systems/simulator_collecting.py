@@ -60,11 +60,17 @@ def _records(trajectory: Trajectory, engine: PagingEngine) -> Iterator[SearchRec
     """Of searches that found something."""
     earlier: list[str] = []
     for result in trajectory.tool_results:
-        query = well_formed(str(result.call.arguments["query"])).strip()  # as the tool searches for it
+        asked = result.call.arguments.get("query")
+        if not isinstance(asked, str) or not (query := well_formed(asked).strip()):  # the tool searched for nothing
+            continue
         if result.passages:
             for number, page in enumerate(engine.pages_of(query), start=1):
-                made = tuple(one for one in dict.fromkeys(earlier) if one != query)
                 yield SearchRecord(
-                    trajectory.question, query, tuple(page), number, trajectory=trajectory.id, earlier=made
+                    trajectory.question,
+                    query,
+                    tuple(page),
+                    number,
+                    trajectory=trajectory.id,
+                    earlier=tuple(dict.fromkeys(earlier)),
                 )
         earlier.append(query)
