@@ -48,6 +48,18 @@ def test_tiny_recipe_lists_every_setting_with_its_default():
     }
 
 
+@pytest.mark.parametrize(
+    ("section", "key", "words"),
+    [("browse", "deny", "not through a proxy"), ("asked", "model", "one that ends its turns (an instruct model)")],
+)
+def test_what_a_setting_warns_of_stands_in_the_tiny_recipe_too(section, key, words):
+    text = (ROOT / "recipes" / "search_r1" / "tiny.toml").read_text()
+    told = re.search(rf"^{key} = .*", text.partition(f"\n[{section}]")[2], re.M)[0]
+    settings = type(getattr(Config(), section))
+    assert words in told
+    assert words in settings.model_fields[key].description
+
+
 def test_recipes_are_valid():
     for path in (ROOT / "recipes").rglob("*.toml"):
         Config.model_validate(tomllib.loads(path.read_text()))

@@ -235,7 +235,7 @@ def ask(
 
     options = {"search.index": index, "policy.model": model}
     settings, checkpoint = load_settings(run_dir, config or (), options=options, sets=set_ or ())
-    ask_model(settings, checkpoint, question, console=Console())
+    ask_model(settings, checkpoint, question, console=Console(), model=model)
 
 
 @app.command()

@@ -100,6 +100,11 @@ class ChatConfig(Section):
 class AskedConfig(ChatConfig):
     """Who answers `evoseek ask` in the policy's place (asked.model or asked.base_url; none: the policy does)."""
 
+    model: str = Field(
+        default="",
+        description="as policy.model, but one that ends its turns (an instruct model), or the endpoint's name for one; "
+        "none: the policy is asked, that of a run with --run-dir",
+    )
     max_tokens: int = Field(default=2048, ge=1, le=MANY, description="of a reply, with the thought in it")
 
 
@@ -165,7 +170,9 @@ class BrowseConfig(Section):
     proxy: str = Field(default="", description="URL of a proxy; those of the environment are not used")
     ports: tuple[int, ...] = (80, 443)
     allow: tuple[str, ...] = Field(default=(), description="hosts, with all below them; none: every public one")
-    deny: tuple[str, ...] = Field(default=(), description="hosts, with all below them or at them; before allow")
+    deny: tuple[str, ...] = Field(
+        default=(), description="hosts, with all below them, or at them (not through a proxy); before allow"
+    )
     allow_private: tuple[str, ...] = Field(default=(), description="host:port that may be on this machine or network")
     extractors: int = Field(default=2, ge=1, le=256, description="processes that turn pages into text")
 

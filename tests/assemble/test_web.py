@@ -176,21 +176,29 @@ def test_a_run_is_taken_down_or_repeated_and_rollouts_are_then_in_step(tmp_path,
     assert in_step == [False, True, True]
 
 
+DESCRIBED = {"web.provider": "json", "web.api": {"results": "r"}}
+
+
 @pytest.mark.parametrize(
-    "other",
+    ("more", "other", "words"),
     [
-        {"web.url": "http://127.0.0.1:9/b"},
-        {"web.options": {"gl": "fr"}},
-        {"browse.page_words": 5},
-        {"reader.model": "x"},
+        ({}, {"web.url": "http://127.0.0.1:9/b"}, "web.url = 'http://127.0.0.1:9/search', now it is"),
+        ({}, {"web.options": {"gl": "fr"}}, "web.options = {}, now"),
+        (DESCRIBED, {"web.api": {"results": "other"}}, "web.api = {.*'r'.*}, now it is {.*'other'.*}"),
+        ({}, {"browse.page_words": 5}, "browse.page_words = 400, now it is 5"),
+        ({}, {"reader.model": "x"}, "reader.model = '', now it is 'x'"),
+        (ENDPOINT, {"reader.model": ""}, "reader.model = 'reader', now it is ''"),
+        (ENDPOINT, {"reader.temperature": 0.5}, "reader.temperature = 0.0, now it is 0.5"),
+        (ENDPOINT, {"reader.segment_words": 9}, "reader.segment_words = 800, now it is 9"),
     ],
 )
-def test_a_record_is_gone_on_with_by_the_same_settings_alone(other, tmp_path):
-    begun = SEARXNG | {"web.record": tmp_path / "record", "reader.base_url": "http://127.0.0.1:9/v1"}
+def test_a_record_is_gone_on_with_by_the_same_settings_alone(more, other, words, tmp_path):
+    begun = SEARXNG | {"web.record": tmp_path / "record", "reader.base_url": "http://127.0.0.1:9/v1"} | more
     for _ in range(2):
         with open_web(config_of(begun | {"web.attempts": 2})):
             pass
-    with pytest.raises(ConfigError, match=r"Give web\.record another file"), open_web(config_of(begun | other)):
+    refused = pytest.raises(ConfigError, match=rf"begun with {words}.* Give web\.record another file")
+    with refused, open_web(config_of(begun | other)):
         pass
     with open_web(config_of({"web.replay": tmp_path / "record"})):
         pass

@@ -122,6 +122,21 @@ def test_a_model_without_a_name_is_refused(index):
         asked_model(config, None)
 
 
+def test_a_policy_and_another_model_are_not_asked_together(ask):
+    with says(ANSWER) as server:
+        status, out, err = ask(server, "--model", "tiny")
+    assert (status, out, server.received) == (2, "", [])
+    assert "--model names the policy tiny, and [asked] the model a-model: who is to be asked? Leave out" in err
+
+
+def test_how_somebody_is_asked_without_who_is_refused():
+    for set_ in ("asked.temperature=1", "asked.api_key_env=A_KEY"):
+        with pytest.raises(
+            EvoseekError, match=rf"{set_.split('=')[0]} is set, but neither asked\.model nor asked\.base"
+        ):
+            asked_model(load_config(sets=[set_]), None)
+
+
 def test_without_anybody_else_the_policy_is_asked():
     assert asked_model(load_config(), None) is None
 

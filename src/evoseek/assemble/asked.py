@@ -9,6 +9,7 @@ from evoseek.assemble.chat import make_chat
 from evoseek.assemble.web import Web
 from evoseek.config import Config
 from evoseek.env.solver import SolverEnv
+from evoseek.errors import ConfigError
 from evoseek.protocols import Chat
 from evoseek.rollout.conversation import converse
 from evoseek.rollout.limits import Limits
@@ -36,6 +37,11 @@ def asked_model(config: Config, web: Web | None) -> AskedModel | None:
     """
     asked = config.asked
     if not (asked.model or asked.base_url):
+        if changed := asked.changed():
+            raise ConfigError(
+                f"asked.{changed[0]} is set, but neither asked.model nor asked.base_url: who is to be asked? Set "
+                "asked.model (and asked.base_url, if it is behind an endpoint), or leave [asked] out to ask the policy."
+            )
         return None
     chat, prompts = make_chat(asked, section="asked", seed=config.run.seed, device=config.policy.device)
     if web is not None:

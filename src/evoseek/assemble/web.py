@@ -105,9 +105,10 @@ def _deciding(config: Config) -> Mapping[str, object]:
     sections: dict[str, dict[str, object]] = {
         "web": config.web.model_dump(mode="json", include={"provider", "url", "options", "api"})
     }
+    sections["reader"] = {"model": config.reader.model}  # before what is of no matter to the other way of reading
     if config.reader.model:
-        how = {"model", "prompts", "temperature", "segment_words", "memory_words", "max_segments", "skip_after"}
-        sections["reader"] = config.reader.model_dump(mode="json", include=how)
+        how = {"prompts", "temperature", "segment_words", "memory_words", "max_segments", "skip_after"}
+        sections["reader"] |= config.reader.model_dump(mode="json", include=how)
     else:
         sections["browse"] = {"page_words": config.browse.page_words}
     return {f"{section}.{key}": value for section, keys in sections.items() for key, value in keys.items()}

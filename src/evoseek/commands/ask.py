@@ -59,13 +59,21 @@ def evaluate(agent: Agent, *, search: bool, console: Console) -> None:
     console.print(evaluation_table(title, {agent.policy.name: evaluation}))
 
 
-def ask(config: Config, checkpoint: Checkpoint | None, question: str, *, console: Console) -> None:
-    """Ask the model of [asked], or else the policy, and show what the answer rests on.
+def ask(
+    config: Config, checkpoint: Checkpoint | None, question: str, *, console: Console, model: str | None = None
+) -> None:
+    """Ask the model of [asked], or else the policy, and show what the answer rests on. `model` is that of --model.
 
-    Raises ConfigError if nothing is asked, EvoseekError if the rollout failed for reasons outside the model.
+    Raises ConfigError if nothing is asked, or two are named who could be; EvoseekError if the rollout failed for
+    reasons outside the model.
     """
     if not question.strip():
         raise ConfigError("The question is empty. Give the question's text.")
+    if model is not None and (other := config.asked.model or config.asked.base_url):
+        raise ConfigError(
+            f"--model names the policy {model}, and [asked] the model {other}: who is to be asked? Leave out --model, "
+            "or asked.model and asked.base_url."
+        )
     with web_of(config) as web:
         if asked := asked_model(config, web):
             say(console, f"Asking {asked.chat.name}, as [asked] says, and not the policy.")

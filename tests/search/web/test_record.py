@@ -112,6 +112,14 @@ def test_what_was_answered_is_not_asked_again_also_when_the_run_is_gone_on_with(
     assert web.calls == 2
 
 
+def test_a_record_that_does_not_say_what_it_was_made_with_is_replayed_and_not_gone_on_with(tmp_path):
+    told = record(tmp_path / "run", Web(kalo=[KALO]), [searches("kalo")])
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"does not say with which settings .* Give web\.record another file"):
+            Recording(tmp_path / "run", {"web.url": "u"})
+    assert replay(tmp_path / "run", [searches("kalo")]) == told
+
+
 def test_of_calls_at_once_all_are_told_the_first_answer(tmp_path):
     recording = Recording(tmp_path / "run")
     engine = RecordingEngine(Web(kalo=[KALO, [], []]), recording)

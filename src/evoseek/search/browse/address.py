@@ -43,9 +43,10 @@ class AddressRules:
     """What may be opened, apart from what is never opened.
 
     `allow` and `deny` are host names, each with all names below it; an empty `allow` allows every host, and `deny` goes
-    first. An IP address in `deny` stands for every name too that turns out to be there. `allow_private` holds host:port
-    pairs that may be at an address that is not public (a server on this machine): exactly these, on this port, which
-    then need not be among `ports`. An IPv6 host stands in brackets.
+    first. An IP address in `deny` stands for every name too that turns out to be there (not through a proxy, which
+    looks names up itself). `allow_private` holds host:port pairs that may be at an address that is not public (a server
+    on this machine): exactly these, on this port, which then need not be among `ports`. An IPv6 host stands in
+    brackets.
     Raises ConfigError for an entry of another form.
     """
 
@@ -162,7 +163,7 @@ def as_address(host: str) -> IPv4Address | IPv6Address | None:
 
 
 def _is_port(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= 5 and 0 < int(text) < 2**16
+    return text.isascii() and text.isdigit() and len(text) <= 5 and str(int(text)) == text and 0 < int(text) < 2**16
 
 
 def _authority(host: str, port: int) -> str:

@@ -23,6 +23,7 @@ _INSERT = (  # under its number, or behind all others if an earlier run or anoth
     "INSERT INTO answers SELECT ?1, iif(count(*) FILTER (WHERE number = ?2), max(number) + 1, ?2), ?3, ?4 FROM answers "
     "WHERE key = ?1"
 )
+_BEGIN = "INSERT INTO answers SELECT ?, 0, NULL, ? WHERE NOT EXISTS (SELECT * FROM answers)"
 _KIND = "evoR"
 _MADE_WITH = "made with"  # the key of the settings; no question begins so
 _ERRORS: dict[str, type[PageError | ToolError]] = {"page": PageError, "tool": ToolError}
@@ -37,8 +38,8 @@ class Recording:
     order, as a sampler in step sees to; after a run that was gone on with, or several processes, it may be others.
     Calls that are cancelled leave no trace.
 
-    `made_with` are the settings that decide what is answered. Raises ConfigError for a file that was begun with others:
-    what they were told would be taken for what these are told.
+    `made_with` are the settings that decide what is answered. Raises ConfigError for a file that was begun with others,
+    or has answers and does not say with which: what they were told would be taken for what these are told.
     """
 
     def __init__(self, path: Path, made_with: Mapping[str, object] | None = None) -> None:
@@ -63,9 +64,16 @@ class Recording:
         return _given(error, json.loads(said))
 
     def _check(self, made_with: str) -> None:
-        self._store.change("INSERT OR IGNORE INTO answers VALUES (?, 0, NULL, ?)", _MADE_WITH, made_with)
-        ((found,),) = self._store.rows("SELECT said FROM answers WHERE key = ?", _MADE_WITH)
-        before, now = json.loads(found), json.loads(made_with)
+        self._store.change(_BEGIN, _MADE_WITH, made_with)
+        found = self._store.rows("SELECT said FROM answers WHERE key = ?", _MADE_WITH)
+        if not found:
+            self.close()
+            raise ConfigError(
+                f"The record {self._store.path} has answers, but does not say with which settings it was made: they "
+                "may be others than now. Give web.record another file, or leave it empty to take nothing down; "
+                "web.replay can still repeat this one."
+            )
+        before, now = json.loads(found[0][0]), json.loads(made_with)
         if other := next((name for name in now if before.get(name) != now[name]), None):
             self.close()
             raise ConfigError(
