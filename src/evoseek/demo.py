@@ -149,8 +149,9 @@ def show(before: dict[str, Evaluation], after: dict[str, Evaluation], config: Co
 
 
 def best_example(before: dict[str, Evaluation], after: dict[str, Evaluation]) -> tuple[Result, Result]:
-    """The question of most hops that training turned from wrong to right; any question if there is none."""
-    old, new = (evaluations[SAMPLED] for evaluations in (before, after))
+    """The question of most hops that training turned from wrong to right, greedily, as `ask` answers; any question if
+    there is none."""
+    old, new = (evaluations[GREEDY] for evaluations in (before, after))
     pairs = list(zip(old.results, new.results, strict=True))
     learnt = [
         pair
