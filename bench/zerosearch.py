@@ -42,7 +42,7 @@ from evoseek.search.lexical import LexicalIndex
 
 RECIPES = Path(__file__).parents[1] / "recipes" / "zerosearch"
 QUESTIONS = 500
-COLLECTOR_WORLD, COLLECTORS = 7, ("real engine", "real engine, grpo")
+COLLECTOR_WORLD, COLLECTORS = 7, {"reinforce": "real engine", "grpo": "real engine, grpo"}
 WORLDS, ENTITIES, COLLECTED = 300, 300, 150  # many small ones: what is met often is learnt by heart, not copied
 HELD_OUT = 1500  # questions of the world that the simulator is checked with
 TUNING_STEPS, TOKENS_PER_STEP = 3500, 4096
@@ -110,8 +110,8 @@ def spent(paths: Iterable[Path]) -> tuple[int, float]:
 def make_simulator(directory: Path, console: Console) -> Path:
     """The tuned simulator, made if it is not there, and checked."""
     place = directory / "simulator"
+    by = collectors(place)
     if not (tuned := place / "tuned").exists():
-        by = collectors(place)
         labelled = [label(place / f"world-{seed}", seed, by[seed % len(by)], console) for seed in range(WORLDS)]
         together = place / "labelled.jsonl"
         write_atomic(together, "".join(path.read_text() for path in labelled))
@@ -120,7 +120,7 @@ def make_simulator(directory: Path, console: Console) -> Path:
             tune_simulator(TUNED, together, tuned, place / "work", steps=steps, tokens_per_step=tokens, console=console)
     held_out = place / "evaluation"
     make_world(held_out, "evaluation", WORLDS, HELD_OUT, EVALUATION_HOPS)
-    collect(held_out, collectors(place)[1], 1, console)
+    collect(held_out, by[1], 1, console)
     for model, name in ((str(tuned), "tuned"), ("tiny", "prompted")):
         if (output := place / f"check-{name}.json").exists():
             continue
@@ -140,9 +140,9 @@ def collectors(place: Path) -> list[RunDirectory | None]:
     world = place / "collector-world"
     make_world(world, "pretrain", COLLECTOR_WORLD, TRAINING_QUESTIONS, EVALUATION_HOPS)
     runs: list[RunDirectory | None] = [None]
-    for name in COLLECTORS:
-        run = RunDirectory(place / f"collector-{name.removeprefix('real engine').strip(', ') or 'reinforce'}")
-        config = real_config(ARMS[name], 0, world)
+    for name, arm in COLLECTORS.items():
+        run = RunDirectory(place / f"collector-{name}")
+        config = real_config(ARMS[arm], 0, world)
         checkpoint = latest_checkpoint(run.path)
         if checkpoint is None or checkpoint.step < config.run.steps:
             with run.locked(), Cost(run.path / "cost.json"):
@@ -269,6 +269,10 @@ def show(found: dict[str, dict[int, dict]], start: dict[int, float], place: Path
         console.print(f"the simulator, {stage}: {queries:,} real queries, {seconds:,.0f} s")
 
 
+def arm_folder(directory: Path, name: str, seed: int) -> Path:
+    return directory / f"{name.replace(', ', '-').replace(' ', '-')}-{seed}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--directory", type=Path, default=Path("runs/zerosearch"))
@@ -283,7 +287,7 @@ def main() -> None:
         simulator = make_simulator(options.directory, console) if tuned else Path()
         for seed in options.seeds:
             for name, arm in chosen.items():
-                folder = options.directory / f"{name.replace(', ', '-').replace(' ', '-')}-{seed}"
+                folder = arm_folder(options.directory, name, seed)
                 worlds = options.directory / f"worlds-{seed}"
                 if (folder / "result.json").exists():
                     continue
@@ -300,7 +304,7 @@ def main() -> None:
     start: dict[int, float] = {}
     for name in chosen:
         for seed in options.seeds:
-            path = options.directory / f"{name.replace(', ', '-').replace(' ', '-')}-{seed}" / "result.json"
+            path = arm_folder(options.directory, name, seed) / "result.json"
             if path.exists():
                 found.setdefault(name, {})[seed] = json.loads(path.read_text())
     for seed in options.seeds:
