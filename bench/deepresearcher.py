@@ -1,10 +1,10 @@
 """A policy that learns to search and to browse a generated web: what recipes/deepresearcher quotes.
 
 For each seed the tiny policy that browses is trained on the site of one world and examined on that of another, with
-other names: 500 questions, 1 to 4 hops in equal shares, answered at the training temperature; exact match and F1, with
-95 % intervals. Both sites are really served, on the loopback. Snippets mostly do not suffice. Faults befall so many of
-the requests for results and pages while the policy is trained (429, 503, captcha, reset, wrong length, nothing for
-ever, in equal shares); it is examined on a web without them.
+other names: 500 questions, 1 to 4 hops in equal shares, answered at the training temperature; exact match with 95 %
+intervals, and F1 over sets of words. Both sites are really served, on the loopback. Snippets mostly do not suffice.
+Faults befall so many of the requests for results and pages while the policy is trained (429, 503, captcha, reset, wrong
+length, nothing for ever, in equal shares); it is examined on a web without them.
 
     python bench/deepresearcher.py --directory runs/deepresearcher                  everything (hours)
     python bench/deepresearcher.py --only clean "faults 20 %" --seeds 0             some arms
@@ -40,7 +40,7 @@ from evoseek.files import write_atomic
 from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.report.metrics import read_metrics
 from evoseek.report.plots import plot_curves
-from evoseek.reward.answer import f1
+from evoseek.reward.answer import set_f1
 from evoseek.runs import RunDirectory
 from evoseek.serve.world_site import WorldSite
 from evoseek.systems.deepresearcher import browsed
@@ -125,7 +125,7 @@ def examine(seed: int, folder: Path, run: Path | None) -> dict:
         "interval": [evaluation.score.interval.low, evaluation.score.interval.high],
         "invalid": evaluation.score.n_invalid,
         "by_hops": {str(hops): score.mean for hops, score in evaluation.by_hops().items()},
-        "f1": fmean(f1(answer, question.golden_answers) for answer, question in answered),
+        "set_f1": fmean(set_f1(answer, question.golden_answers) for answer, question in answered),
         "share": {str(hops): fmean(map(browsed, rollouts)) for hops, rollouts in by_hops.items()},
         "turns": {str(hops): fmean(len(t.actions) for t in rollouts) for hops, rollouts in by_hops.items()},
     }
@@ -160,7 +160,7 @@ def arm_folder(share: float, seed: int) -> str:
 
 
 def show(found: Mapping[str, Mapping[int, dict]], start: Mapping[int, dict], console: Console) -> None:
-    scores = Table("arm", "EM", "by seed, with 95 % intervals", "1, 2, 3, 4 hops", "F1")
+    scores = Table("arm", "EM", "by seed, with 95 % intervals", "1, 2, 3, 4 hops", "set F1")
     for column in ("given up", "failed attempts a rollout", "requests that met a fault", "seconds"):
         scores.add_column(column, justify="right")
     arms = {name: by_seed for name, by_seed in {"start": start, **found}.items() if by_seed}
@@ -172,7 +172,7 @@ def show(found: Mapping[str, Mapping[int, dict]], start: Mapping[int, dict], con
             f"{fmean(e['em'] for e in results):.3f}",
             "  ".join(f"{e['em']:.3f} [{e['interval'][0]:.2f}, {e['interval'][1]:.2f}]" for e in results),
             " ".join(f"{fmean(e['by_hops'][str(hops)] for e in results):.2f}" for hops in HOPS),
-            f"{fmean(e['f1'] for e in results):.3f}",
+            f"{fmean(e['set_f1'] for e in results):.3f}",
             f"{fmean(row['rollout/invalid_frac'] for row in rows):.2%}" if rows else "-",
             f"{fmean(row.get('rollout/refilled') or 0 for row in rows):.2f}" if rows else "-",
             _faulty(results),

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from evoseek.errors import ConfigError
+from evoseek.reward.answer import RIGHT_FROM
 from evoseek.runs import flatten
 
 Tree = dict[str, Any]
@@ -345,6 +346,13 @@ class SelfPlayConfig(Section):
     proposals_per_step: int = Field(default=32, ge=1, le=100_000)
     label: Literal["proposer", "majority"] = Field(
         default="proposer", description="the right answer: the proposer's, or the solver's most frequent one"
+    )
+    right_from: float = Field(
+        default=RIGHT_FROM,
+        gt=0,
+        le=1,
+        description="Value of a graded reward.metric (f1, set_f1) from which an answer counts as right, for a reader, "
+        "the pass rates and every proposer.difficulty but failure, which is 1 - the mean.",
     )
     evidence_weight: float = Field(
         default=0.0, ge=0, le=100, description="added to a solver's reward: share of the proposer's evidence it found"

@@ -77,6 +77,7 @@ OPTIONS = {
     "verification.closed_book": True,
     "verification.ambiguity": 3,
     "verification.temperature": 0.5,
+    "selfplay.right_from": 0.6,
     "selfplay.proposals_per_step": 9,
     "selfplay.label": "majority",
     "selfplay.evidence_weight": 0.125,
@@ -160,6 +161,7 @@ def test_every_option_differs_from_its_default(system, own):
 def check_play(play, system):
     """What both systems have in common."""
     assert (play.attempts, play.metric, play.near_duplicates, play.label is None) == (6, "f1", 0.75, False)
+    assert play.right_from == 0.6
     assert play.rules == RuleFilter(5, 11, 99, require_search=True, repeated_queries=True)
     assert play.evidence is supporting_passages
     assert isinstance(play.reward, EvidenceReward)
@@ -177,16 +179,17 @@ def check_play(play, system):
 def check_worth(worth):
     task = Question("t", "text", (), {"requested": 1, "passage_id": "p"})
     proposal = Trajectory("p", task, "proposer", (), (), (), StopReason.ANSWERED)
-    solvers = TrajectoryGroup("k", (), tuple(Scored(f1, {"f1": f1}) for f1 in (1.0, 0.5)))
+    solvers = TrajectoryGroup("k", (), tuple(Scored(f1, {"f1": f1}) for f1 in (0.6, 0.5)))
     assert worth(proposal, rejected="too_short") == Scored(-0.5, {"rejected/too_short": 1.0})
     outcome = worth(proposal, solvers=solvers)
-    assert outcome.parts["difficulty"] == 1.0  # parabolic; by exact match nothing would be right
+    assert outcome.parts["difficulty"] == 1.0  # parabolic: the first of the two is right
     assert "format" in outcome.parts
 
 
 def check_verifier(verifier):
     assert (verifier.from_passages, verifier.noise_passages, verifier.closed_book) == (True, 7, True)
     assert (verifier.ambiguity, verifier.seed, verifier.correct.metric) == (3, 11, "f1")
+    assert verifier.right_from == 0.6
     reader = verifier.reader([Passage("a#0", "a", "kalo", "kalo 's mayor is meri .")])
     assert reader.limits == Limits(max_turns=1, max_tokens_per_turn=60, **LIMITS)
     assert (reader.temperature, reader.env.role, dict(reader.env.tools)) == (0.5, "reader", {})

@@ -44,9 +44,10 @@ EMPLOYER = "who employs the mayor of Kalo ?"
 BLANK = ToolCall("search", {"query": "  "})
 UNKNOWN = ToolCall("browse", {"query": "Meri"})
 NUMBER = ToolCall("search", {"query": 7})
-SIX = "a city of C miners by"
-TEN = "city of C miners by the Long Blue Lake Kalo"
-ELEVEN = "is a city of C miners by the Long Blue Lake"
+FIVE = "a city of C miners by"
+SIX = "is a city of C miners by"
+TEN = "Kalo is a city of C miners by the Long Blue Lake"
+ELEVEN = "Meri. Kalo is a city of C miners by the Long Blue Lake"
 
 
 @pytest.mark.parametrize(
@@ -60,14 +61,17 @@ ELEVEN = "is a city of C miners by the Long Blue Lake"
         (proposal(EMPLOYER, "Bank of Tolu", hops=2, calls=(SEARCH,)), 1, 2 / 2, 1, 1.0),
         (proposal(EMPLOYER, "Bank of Tolu", hops=3, calls=(SEARCH,)), 1, 2 / 3, 1, (3 + 2 / 3) / 4),
         (proposal(EMPLOYER, "Bank of Tolu", hops=4, calls=(SEARCH,) * 2), 1, 3 / 4, 1, 3.75 / 4),
-        (proposal(WHO, "Meri", hops=2), 1, 1 / 2, 1, 3.5 / 4),
-        (proposal(WHO, "Meri", hops=4), 1, 1 / 4, 1, 3.25 / 4),
+        # no call: 0, not 1 / n
+        (proposal(WHO, "Meri", hops=2), 1, 0, 1, 3 / 4),
+        (proposal(WHO, "Meri", hops=4), 1, 0, 1, 3 / 4),
         # more calls than asked for: min(4 / 2, 1)
         (proposal(EMPLOYER, "Bank of Tolu", hops=2, calls=(SEARCH,) * 3), 1, 1, 1, 1.0),
-        # one invalid call spoils the part, though min((1 + 1) / 2, 1) would be 1
-        (proposal(EMPLOYER, "Bank of Tolu", hops=2, calls=(SEARCH, BLANK)), 1, 0, 1, 3 / 4),
-        (proposal(EMPLOYER, "Bank of Tolu", hops=2, calls=(UNKNOWN, SEARCH)), 1, 0, 1, 3 / 4),
-        (proposal(EMPLOYER, "Bank of Tolu", hops=2, calls=(SEARCH, NUMBER)), 1, 0, 1, 3 / 4),
+        # one invalid call spoils the part, though min((1 + 1) / 2, 1) would be 1, and what the others found
+        (proposal(EMPLOYER, "Bank of Tolu", hops=2, calls=(SEARCH, BLANK)), 1, 0, 0, 2 / 4),
+        (proposal(EMPLOYER, "Bank of Tolu", hops=2, calls=(UNKNOWN, SEARCH)), 1, 0, 0, 2 / 4),
+        (proposal(EMPLOYER, "Bank of Tolu", hops=2, calls=(SEARCH, NUMBER)), 1, 0, 0, 2 / 4),
+        (proposal(EMPLOYER, "Bank of Tolu", calls=(SEARCH, BLANK)), 1, 1, 0, 3 / 4),
+        (proposal(WHO, "Meri", hops=2, calls=(SEARCH, BLANK)), 1, 0, 1, 3 / 4),  # the source is there all the same
         # think: 1 of 2 turns, 1 of 3, none; an empty, an unclosed and a late thought are none
         (
             proposal(EMPLOYER, "Bank of Tolu", hops=2, calls=(SEARCH,), thoughts=("", LAST)),
@@ -84,11 +88,11 @@ ELEVEN = "is a city of C miners by the Long Blue Lake"
         (proposal("is Meri the mayor of Kalo ?", "Yes."), 1, 1, 1, 1.0),
         (proposal("is Jonas the mayor of Kalo ?", "no"), 1, 1, 1, 1.0),
         (proposal(WHO, "bank of TOLU!"), 1, 1, 0, 3 / 4),  # nobody searched for it
-        (proposal(WHO, "a city of C miners"), 1, 1, 1, 1.0),  # 5 words
+        # words of the normal form: without articles
+        (proposal(WHO, FIVE), 1, 1, 1, 1.0),
         (proposal(WHO, SIX), 1, 1, 0.5, 3.5 / 4),
-        (proposal("what is it like there ?", TEN.removesuffix(" Kalo")), 1, 1, 0.5, 3.5 / 4),  # 9 words
-        (proposal("what is it like there ?", ELEVEN.removeprefix("is ")), 1, 1, 0.5, 3.5 / 4),  # 10 words
-        (proposal("what is it like there ?", ELEVEN), 1, 1, 0, 3 / 4),  # 11 words
+        (proposal("what is it like there ?", TEN), 1, 1, 0.5, 3.5 / 4),
+        (proposal("what is it like there ?", ELEVEN), 1, 1, 0, 3 / 4),
         # everything at once: (1 + 1/2 + 2/3 + 1/2) / 4
         (
             proposal("what is it like ?", SIX, hops=3, calls=(SEARCH,), thoughts=("", LAST)),

@@ -140,10 +140,28 @@ def test_a_rejected_proposal_gets_the_rejected_reward_and_no_format(reward):
     assert outcome == Scored(reward, {"rejected/too_short": 1.0})
 
 
-def test_the_part_that_is_a_success_is_settable_and_half_right_is_wrong():
-    half = [Scored(1.0, {"f1": value}) for value in (1.0, 0.9, 0.0, 0.0)]
-    outcome = ProposerReward("failure", success="f1")(proposal(from_passage=False), solvers=solvers(*half))
-    assert outcome.reward == 3 / 4
+class TestTrap12AGradedRewardIsNotRightOnlyAtOne:
+    """Five answers of three words with a fourth one have an F1 of 6/7: the question is easy."""
+
+    def worth(self, name, *values, **options):
+        graded = [Scored(value + 1.0, {"f1": value}) for value in values]  # the reward has another part, too
+        return ProposerReward(name, 0.0, success="f1", **options)(proposal(), solvers=solvers(*graded))
+
+    def test_search_self_play_pays_one_minus_the_mean_of_the_answers_rewards(self):
+        assert self.worth("failure", *[6 / 7] * 5).reward == pytest.approx(1 / 7)
+        assert self.worth("failure", 1.0, 0.5, 0.0, 0.0).reward == pytest.approx(1 - 1.5 / 4)
+        assert self.worth("failure", 1.0, 0.5).parts["solver/mean"] == 0.75
+
+    def test_the_others_count_an_attempt_as_right_from_a_threshold_on(self):
+        """Of 5, 4 are right: (5 - 4) / (5 - 1), 4 * 4/5 * 1/5, 1 - 2 * (4/5 - 1/2)."""
+        values = (6 / 7, 0.7, 1.0, 0.75, 0.69)
+        for name, reward in (("linear", 1 / 4), ("parabolic", 16 / 25), ("uncertainty", 2 / 5), ("between", 1)):
+            assert self.worth(name, *values).reward == pytest.approx(reward)
+        assert self.worth("linear", *[6 / 7] * 5).reward == 0.0
+
+    def test_the_threshold_is_settable(self):
+        assert self.worth("linear", 6 / 7, 1.0, 0.0, 0.0, right_from=1.0).reward == 1.0
+        assert self.worth("linear", 6 / 7, 1.0, 0.2, 0.0, right_from=0.2).reward == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize("name", DIFFICULTIES)

@@ -8,7 +8,7 @@ from evoseek.reward.web_format import WebFormatReward
 from evoseek.types import Action, Question, Scored, StopReason, Trajectory
 
 SEARCH, ANSWER = "<think> first </think> <search> mayor </search>", "<answer> Meri </answer>"
-BROKEN = Scored(-1.0, {"format": 0.0, "f1": 0.0})
+BROKEN = Scored(-1.0, {"format": 0.0, "set_f1": 0.0})
 
 
 def score(*turns, answer="Meri", golden="Meri", stop=StopReason.ANSWERED):
@@ -27,10 +27,21 @@ def score(*turns, answer="Meri", golden="Meri", stop=StopReason.ANSWERED):
 
 @pytest.mark.parametrize(
     ("answer", "golden", "f1"),
-    [("Meri", "Meri", 1.0), ("Meri", "Tolu", 0.0), ("Meri Tolu", "Meri", 2 / 3), ("the  MERI!", "Meri", 1.0)],
+    [
+        ("Meri", "Meri", 1.0),
+        ("Meri", "Tolu", 0.0),
+        ("Meri Tolu", "Meri", 2 / 3),
+        ("the  MERI!", "Meri", 2 / 3),  # articles stay
+        ("The Rialto Bridge", "Rialto Bridge", 0.8),  # 2 of 3 and 2 of 2
+        ("New York New York", "New York", 1.0),  # sets of words
+        ("3.5", "35", 0.0),
+        ("the", "Meri", 0.0),  # a word
+    ],
 )
-def test_a_kept_format_is_worth_the_answer_s_f1(answer, golden, f1):
-    assert score(SEARCH, ANSWER, answer=answer, golden=golden) == Scored(f1, {"format": 1.0, "f1": f1})
+def test_a_kept_format_is_worth_the_f1_of_the_answers_words_as_sets(answer, golden, f1):
+    assert score(SEARCH, ANSWER, answer=answer, golden=golden) == Scored(
+        pytest.approx(f1), {"format": 1.0, "set_f1": pytest.approx(f1)}
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,7 +79,7 @@ def test_a_format_that_is_broken(turns):
     assert score(*turns) == BROKEN
 
 
-@pytest.mark.parametrize("answer", [None, "", " ", "?!", "the"])
+@pytest.mark.parametrize("answer", [None, "", " ", "?!"])
 def test_no_answer_is_broken(answer):
     assert score(SEARCH, ANSWER, answer=answer) == BROKEN
 

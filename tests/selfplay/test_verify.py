@@ -89,6 +89,22 @@ def test_what_is_not_answered_from_the_passages_is_rejected_and_no_answer_verifi
     assert outcome.reward == float(rejected is None)
 
 
+@pytest.mark.parametrize(("right_from", "rejected"), [(0.5, None), (0.7, Rejection.UNVERIFIED)])
+def test_trap_12_a_graded_reading_is_right_from_a_threshold_on(right_from: float, rejected: Rejection | None) -> None:
+    """Of two words one is right: F1 is 2/3."""
+    readers = Readers(reading_0="meri tolu")
+    verdict = verdict_of(readers, from_passages=True, correct=AnswerReward("f1"), right_from=right_from)
+    assert verdict.rejected is rejected
+
+
+def test_trap_12_a_graded_reading_without_any_passage_need_not_be_exact_either() -> None:
+    async def graded(trajectory: Trajectory) -> Scored:
+        return Scored(6 / 7)
+
+    verdict = verdict_of(Readers(closed_book=RIGHT), closed_book=True, correct=graded)
+    assert verdict.rejected is Rejection.CLOSED_BOOK
+
+
 @pytest.mark.parametrize(
     ("answers", "is_ambiguous"),
     [

@@ -58,7 +58,7 @@ class ScriptedPlay:
     """Episodes whose proposals come to what `says` gives for the task: the text of a question and its reward, the name
     of a rejection, or Invalid. Of two attempts at each question one is right. When `checked`, a reader read each."""
 
-    metric, near_duplicates = "exact_match", 1.0
+    metric, right_from, near_duplicates = "exact_match", 0.7, 1.0
 
     def __init__(self, says):
         self.says, self.calls, self.solved, self.checked = says, [], [], False

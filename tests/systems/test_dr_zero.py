@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from evoseek.errors import TrainingError
 from evoseek.rollout.record import TrajectoryWriter, read_trajectories
 from evoseek.selfplay.filters import Rejection
 from evoseek.systems.dr_zero import DrZero, Schedule, Turn, best_questions
+from evoseek.systems.dspo import DSPO
 from evoseek.systems.proposals import TaskSource
 from evoseek.systems.question_log import QuestionLog
 from evoseek.systems.search_r1 import SearchR1
@@ -64,7 +66,11 @@ class Attempts:
 
     seed = 0
 
+    def __init__(self):
+        self.asked = {}
+
     async def __call__(self, questions, step):
+        self.asked[step] = questions
         return [self._group(question, f"step-{step:06d}/{question.id}") for question in questions]
 
     def _group(self, question, key):
@@ -136,6 +142,34 @@ def test_the_solver_learns_from_the_questions_of_its_own_iteration(dr_zero):
         assert len(written) == 6
         assert set(asked) == written
         assert len(asked) == 9
+
+
+class TestTrap13TheQuestionOrderFollowsThePhase:
+    """By the run's step, a phase of the solver would begin within a pass over the questions: those at its beginning
+    are never trained on, and others come twice."""
+
+    @pytest.mark.parametrize("per_step", [1, 2, 3, 4, 5, 6])
+    def test_every_written_question_is_asked_once_before_any_is_asked_again(self, dr_zero, per_step):
+        """Six are written in each of two iterations, whose solver phases begin at steps 5 and 17."""
+        system, _ = dr_zero(schedule=Schedule(iterations=2, proposer_steps=2, writing_steps=2, solver_steps=8))
+        system.solving = replace(system.solving, questions_per_step=per_step)
+        steps(system, range(1, 25))
+        for writing, first in (((3, 4), 5), ((15, 16), 17)):
+            written = {question.id for question in system.questions.read(*writing)}
+            groups = [system.solving.update.groups[step] for step in range(first, first + 8)]
+            asked = [group.trajectories[0].question.id for step in groups for group in step]
+            assert len(written) == 6
+            for start in range(0, len(asked) - 5, 6):
+                assert set(asked[start : start + 6]) == written
+
+    def test_and_so_it_is_where_groups_are_filtered(self, dr_zero):
+        """The solver's phase begins at step 4: by the run's step that is within the second pass."""
+        system, _ = dr_zero(schedule=Schedule(iterations=1, proposer_steps=1, writing_steps=2, solver_steps=2))
+        rollouts = Attempts()
+        system.solving = DSPO([], rollouts, Updates(), lambda step: None, 3, limit=1)
+        steps(system, range(1, 6))
+        written = {question.id for question in system.questions.read(2, 3)}
+        assert {question.id for step in (4, 5) for question in rollouts.asked[step]} == written
 
 
 def test_passages_are_fresh_over_the_steps_and_iterations(dr_zero):

@@ -11,17 +11,26 @@ def questions(n):
     return [Question(f"q{i}", f"question {i}", ("a",)) for i in range(n)]
 
 
-@given(total=st.integers(1, 30), size=st.integers(1, 8), seed=st.integers(0, 5), epoch=st.integers(0, 3))
-def test_an_epoch_is_without_replacement(total, size, seed, epoch):
-    if size > total:
-        return
-    steps = total // size
-    drawn = [
-        question.id
-        for step in range(epoch * steps + 1, (epoch + 1) * steps + 1)
-        for question in questions_of_step(questions(total), seed=seed, step=step, size=size)
+@given(total=st.integers(1, 30), size=st.integers(1, 8), seed=st.integers(0, 5))
+def test_every_question_comes_once_before_any_comes_again_and_none_twice_in_a_step(total, size, seed):
+    size = min(size, total)
+    steps = [
+        [question.id for question in questions_of_step(questions(total), seed=seed, step=step, size=size)]
+        for step in range(1, 4 * total + 1)
     ]
-    assert len(drawn) == len(set(drawn)) == steps * size
+    assert all(len(step) == len(set(step)) == size for step in steps)
+    drawn = [name for step in steps for name in step]
+    for first in range(0, len(drawn) - total + 1, total):
+        assert len(set(drawn[first : first + total])) == total
+
+
+def test_a_step_that_ends_an_epoch_begins_the_next_with_other_questions():
+    """Five questions, four a step: step 2 has the one that step 1 left, and three of the four that step 1 had."""
+    first, second = (
+        {question.id for question in questions_of_step(questions(5), seed=0, step=step, size=4)} for step in (1, 2)
+    )
+    assert len(first & second) == 3
+    assert first | second == {f"q{number}" for number in range(5)}
 
 
 def test_a_step_depends_on_seed_and_step_alone():

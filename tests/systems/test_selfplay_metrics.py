@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -106,6 +107,15 @@ def test_pass_rates_are_of_scored_attempts_alone():
     third = {"0.0-0.2", "0.6-0.8", "1"}
     for name in ("0", "0.0-0.2", "0.2-0.4", "0.4-0.6", "0.6-0.8", "0.8-1.0", "1"):
         assert metrics[f"selfplay/pass_rate/{name}"] == (1 / 3 if name in third else 0.0)
+
+
+def test_trap_12_a_graded_answer_counts_as_right_from_a_threshold_on():
+    """Two attempts with an F1 of 6/7 and 1/2."""
+    episode = valid(1, 0, "q", "a", [], (1, 1), Scored(0.0))
+    graded = tuple(Scored(value, {"f1": value}) for value in (6 / 7, 1 / 2))
+    episode = replace(episode, solvers=replace(episode.solvers, outcomes=graded))
+    for right_from, rate in ((0.5, 1.0), (0.7, 0.5), (1.0, 0.0)):
+        assert selfplay_metrics([episode], metric="f1", right_from=right_from)["selfplay/pass_rate/mean"] == rate
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def make_play(
         env = PassageProposerEnv(tools, proposer.prompts, renderer.format)
     settings = config.proposer
     limits = replace(proposer.limits, max_turns=settings.max_turns, max_tokens_per_turn=settings.max_tokens_per_turn)
-    solving, metric = solver.solver(engine), config.reward.metric
+    solving, metric, right_from = solver.solver(engine), config.reward.metric, config.selfplay.right_from
     weight, filters = config.selfplay.evidence_weight, config.filters
     return SelfPlay(
         proposer=proposer.player(env, renderer, limits=limits, temperature=settings.temperature),
@@ -50,9 +50,12 @@ def make_play(
             repeated_queries=filters.repeated_queries,
         ),
         reward=EvidenceReward(answer_reward, weight) if weight > 0 else answer_reward,
-        worth=ProposerReward(settings.difficulty, settings.format_weight, settings.rejected_reward, success=metric),
+        worth=ProposerReward(
+            settings.difficulty, settings.format_weight, settings.rejected_reward, success=metric, right_from=right_from
+        ),
         attempts=settings.attempts,
         metric=metric,
+        right_from=right_from,
         verifier=_verifier(config, solver, answer_reward),
         evidence=supporting_passages if config.verification.passages == "supporting" else seen_passages,
         near_duplicates=filters.near_duplicates,
@@ -79,6 +82,7 @@ def _verifier(config: Config, agent: Agent, correct: RewardFn) -> Verifier | Non
         noise_passages=settings.noise_passages,
         closed_book=settings.closed_book,
         ambiguity=settings.ambiguity,
+        right_from=config.selfplay.right_from,
     )
 
 

@@ -10,6 +10,7 @@ from evoseek.config import Config
 from evoseek.errors import ConfigError
 
 _NEEDS_TWO = ("linear", "parabolic", "uncertainty", "between")  # attempts, to tell a hard question from an easy one
+_GRADED = ("f1", "set_f1")
 _OF_DR_ZERO_ALONE = {
     "frozen": 'ssp.train = "solver" keeps the proposer from learning',
     "show_source": "its proposer begins with an answer, not with a passage",
@@ -49,6 +50,11 @@ def _judged(config: Config) -> Iterator[str]:
         yield (
             "reward.metric is format_f1, which goes down to -1, but a proposer is paid by shares of right answers. Set "
             "reward.metric to f1 or exact_match."
+        )
+    if "right_from" in config.selfplay.changed() and metric not in _GRADED:
+        yield (
+            f"selfplay.right_from is {config.selfplay.right_from}, but has no effect with reward.metric {metric}, by "
+            f"which an answer is right or wrong. Leave it out, or set reward.metric to {' or '.join(_GRADED)}."
         )
     if config.selfplay.label == "majority" and metric == "judge":
         yield (

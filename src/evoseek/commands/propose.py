@@ -154,7 +154,8 @@ class Writing:
         """The question with its passages in full, and how the solver did."""
         question = cast(Question, episode.question)
         outcomes = episode.solvers.outcomes if episode.solvers else ()
-        right = [outcome.parts[self.play.metric] == 1.0 for outcome in outcomes if isinstance(outcome, Scored)]
+        values = [outcome.parts[self.play.metric] for outcome in outcomes if isinstance(outcome, Scored)]
+        right = [value >= self.play.right_from for value in values]
         passages = map(self.index.get, cast("Sequence[str]", question.metadata["evidence"]))
         evidence = [{"id": passage.id, "title": passage.title, "text": passage.text} for passage in passages]
         measured = {"pass_rate": sum(right) / len(right), "attempts": len(right), "evidence": evidence}

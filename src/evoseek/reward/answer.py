@@ -1,9 +1,9 @@
 """How well an answer matches the golden answers: the metrics of open-domain question answering.
 
 Each takes `(prediction, golden_answers)` and gives the best value over the golden answers, in [0, 1]. Exact match and
-F1 are those of SQuAD (arXiv 1606.05250). The plain substring match is what papers report as subEM; it is easily won by
-an answer that lists many candidates or happens to contain the letters ("scarcity" contains "car"), so the guarded
-variant is the one to train on.
+`f1` are those of SQuAD (arXiv 1606.05250); `set_f1` compares sets of words and keeps articles. The plain substring
+match is what papers report as subEM; it is easily won by an answer that lists many candidates or happens to contain the
+letters ("scarcity" contains "car"), so the guarded variant is the one to train on.
 """
 
 from __future__ import annotations
@@ -21,6 +21,10 @@ _PUNCTUATION_TO_SPACE = str.maketrans(string.punctuation, " " * len(string.punct
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 SPARE_WORDS = 10  # how many words more than the golden answer a guarded match may have
+
+RIGHT_FROM = 0.7
+"""The value of a graded metric from which an answer counts as right, unless told otherwise: an answer of three words
+with two more (0.75), not one with another first name or another day (0.5, 0.67)."""
 
 AnswerMetric = Callable[[str, Sequence[str]], float]
 
@@ -61,9 +65,14 @@ def f1(prediction: str, golden_answers: Sequence[str]) -> float:
 
 
 def set_f1(prediction: str, golden_answers: Sequence[str]) -> float:
-    """F1 over *sets* of words, articles kept and punctuation read as a space (Search-R1's successors report this)."""
-    predicted = _word_set(prediction)
-    return max((_overlap_f1(predicted, _word_set(golden)) for golden in golden_answers), default=0.0)
+    """F1 over *sets* of words, articles kept and punctuation read as a space: DeepResearcher's (arXiv 2504.03160)."""
+    predicted = word_set(prediction)
+    return max((_overlap_f1(predicted, word_set(golden)) for golden in golden_answers), default=0.0)
+
+
+def word_set(text: str) -> list[str]:
+    """The words that `set_f1` compares: lower case, punctuation read as a space, each word once, in order."""
+    return list(dict.fromkeys(text.lower().translate(_PUNCTUATION_TO_SPACE).split()))
 
 
 METRICS: Mapping[str, AnswerMetric] = {
@@ -97,10 +106,6 @@ def _contains_words(words: list[str], wanted: list[str]) -> bool:
     if not wanted or len(words) > len(wanted) + SPARE_WORDS:
         return False
     return any(words[start : start + len(wanted)] == wanted for start in range(len(words) - len(wanted) + 1))
-
-
-def _word_set(text: str) -> list[str]:
-    return list(dict.fromkeys(text.lower().translate(_PUNCTUATION_TO_SPACE).split()))
 
 
 def _overlap_f1(predicted: Sequence[str], golden: Sequence[str]) -> float:

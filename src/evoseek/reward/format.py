@@ -4,11 +4,13 @@
 
     gate      there are a question and an answer, and the answer does not stand in the question
     think     share of the proposer's turns that open with reasoning
-    tool      for n = 1 requested hops 1; for n > 1 min((1 + calls) / n, 1) if every call was valid, else 0
+    tool      for n = 1 requested hops 1; for n > 1 min((1 + calls) / n, 1) if there was a call and all were valid,
+              else 0
     answer    0 if it is neither yes or no nor stands in the source passage (if that was shown) or in one that was
-              found; else 1 for up to 5 words, 1/2 for up to 10, 0 beyond
+              found by a proposal whose calls were all valid; else 1 for up to 5 words of its normal form, 1/2 for up
+              to 10, 0 beyond
 
-As published, more calls than the n - 1 asked for cost nothing, and a proposal for n > 1 without any call gets 1/n.
+As published, more calls than the n - 1 asked for cost nothing.
 """
 
 from __future__ import annotations
@@ -105,21 +107,27 @@ def _tool(proposal: Trajectory) -> float:
         raise ValueError(f"The task {proposal.question.id!r} requests {hops!r} hops; expected a whole number.")
     if hops <= 1:
         return 1.0
-    valid = [is_valid_search(result.call) for result in proposal.tool_results]
-    return min((1 + len(valid)) / hops, 1.0) if all(valid) else 0.0
+    calls = len(proposal.tool_results)
+    return min((1 + calls) / hops, 1.0) if calls and _calls_are_valid(proposal) else 0.0
+
+
+def _calls_are_valid(proposal: Trajectory) -> bool:
+    return all(is_valid_search(result.call) for result in proposal.tool_results)
 
 
 def _answer(proposal: Trajectory, answer: str) -> float:
-    wanted, words = normalise(answer), len(answer.split())
+    wanted = normalise(answer)
+    words = len(wanted.split())
     if not wanted or not (wanted in ("yes", "no") or any(wanted in normalise(text) for text in _texts(proposal))):
         return 0.0
     return 1.0 if words <= _FEW_WORDS else 0.5 if words <= _MANY_WORDS else 0.0
 
 
 def _texts(proposal: Trajectory) -> Iterator[str]:
-    """The source passage (the text of a passage task), if the proposer was shown it, and all that was found."""
+    """The source passage (the text of a passage task), if the proposer was shown it, and all that was found, unless a
+    call was invalid."""
     if proposal.question.metadata.get("shown", True):
         yield proposal.question.text
-    for result in proposal.tool_results:
+    for result in proposal.tool_results if _calls_are_valid(proposal) else ():
         for passage in result.passages:
             yield passage.contents

@@ -1,6 +1,7 @@
 """What a proposal is worth: how hard the solver found its question, and how well it is made.
 
-With k of n attempts right, p = k / n:
+With k of n attempts right, p = k / n. Where answers are graded (by F1), k counts those that are nearly right, from a
+threshold on, and the mean of the solver's reward takes the place of p in `failure`:
 
     linear        (n - k) / (n - 1) if 0 < k < n, else 0      Dr. Zero (arXiv 2601.07055), eq. 4
     parabolic     4 p (1 - p)                                 its ablation
@@ -20,13 +21,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 
 from evoseek.errors import ConfigError
+from evoseek.reward.answer import RIGHT_FROM
 from evoseek.reward.format import format_score
 from evoseek.types import Invalid, Outcome, Scored, Trajectory, TrajectoryGroup
 
 
-def difficulty(correct: int, attempts: int) -> float:
+def difficulty(correct: float, attempts: int) -> float:
     """Dr. Zero's difficulty reward, in [0, 1]; 0 for fewer than two attempts, of which none can be between.
 
     The hardest question that the solver can still answer is worth 1; one that it always or never answers, nothing.
@@ -36,31 +39,32 @@ def difficulty(correct: int, attempts: int) -> float:
     return (attempts - correct) / (attempts - 1) if 0 < correct < attempts else 0.0
 
 
-def parabolic(correct: int, attempts: int) -> float:
+def parabolic(correct: float, attempts: int) -> float:
     """In [0, 1], and 1 where half of the attempts are right."""
     _check(correct, attempts)
     return 4 * correct * (attempts - correct) / attempts**2 if attempts else 0.0
 
 
-def uncertainty(correct: int, attempts: int) -> float:
+def uncertainty(correct: float, attempts: int) -> float:
     """R-Zero's, in [0, 1], and 1 where half of the attempts are right; 0 without attempts."""
     _check(correct, attempts)
     return 1 - abs(2 * correct - attempts) / attempts if attempts else 0.0
 
 
-def between(correct: int, attempts: int) -> float:
+def between(correct: float, attempts: int) -> float:
     """SQLM's: 1 if some attempts are right and some wrong, else 0."""
     _check(correct, attempts)
     return float(0 < correct < attempts)
 
 
-def failure(correct: int, attempts: int) -> float:
-    """Search Self-play's, in [0, 1]: share of wrong attempts; 0 without attempts."""
+def failure(correct: float, attempts: int) -> float:
+    """Search Self-play's, in [0, 1]: share of wrong attempts, or 1 - the mean reward where `correct` is the sum of
+    graded rewards; 0 without attempts."""
     _check(correct, attempts)
     return (attempts - correct) / attempts if attempts else 0.0
 
 
-DIFFICULTIES: Mapping[str, Callable[[int, int], float]] = {
+DIFFICULTIES: Mapping[str, Callable[[float, int], float]] = {
     "linear": difficulty,
     "parabolic": parabolic,
     "uncertainty": uncertainty,
@@ -73,8 +77,9 @@ class ProposerReward:
     """difficulty + format_weight * f for a valid proposal, `rejected_reward` for a rejected one.
 
     f is the format score in [0, 1] of proposals from a passage (others have none; weight 0 asks for none), so that the
-    weight 0.5 gives Dr. Zero's reward, from 0 to 1.5. An attempt is right if its outcome's part `success` is 1. Raises
-    ConfigError for an unknown difficulty.
+    weight 0.5 gives Dr. Zero's reward, from 0 to 1.5. The part `success` of an attempt's outcome, in [0, 1], says how
+    right its answer is: `failure` is 1 - the mean of these, and for the others an attempt is right if it is at least
+    `right_from`. Raises ConfigError for an unknown difficulty.
     """
 
     def __init__(
@@ -83,11 +88,13 @@ class ProposerReward:
         format_weight: float = 0.5,
         rejected_reward: float = 0.0,
         success: str = "exact_match",
+        right_from: float = RIGHT_FROM,
     ) -> None:
         if difficulty not in DIFFICULTIES:
             raise ConfigError(f"Unknown difficulty {difficulty!r}; expected one of: {', '.join(DIFFICULTIES)}.")
         self._difficulty = DIFFICULTIES[difficulty]
-        self._bears_losses = difficulty == "failure"  # its mean does not depend on the number of attempts
+        self._is_graded = difficulty == "failure"
+        self._right_from = right_from
         self._format_weight, self._rejected_reward, self._success = format_weight, rejected_reward, success
 
     def __call__(
@@ -105,12 +112,13 @@ class ProposerReward:
         if solvers is not None:
             failed = [outcome for outcome in solvers.outcomes if isinstance(outcome, Invalid)]
             valid = [outcome for outcome in solvers.outcomes if isinstance(outcome, Scored)]
-            if failed and not (valid and self._bears_losses):
+            if failed and not (valid and self._is_graded):  # a mean does not depend on the number of attempts
                 return _undecided(failed, len(solvers.outcomes))
-            right = sum(outcome.parts[self._success] == 1.0 for outcome in valid)
+            values = [outcome.parts[self._success] for outcome in valid]
+            right = sum(values) if self._is_graded else sum(value >= self._right_from for value in values)
             parts = {
                 "difficulty": self._difficulty(right, len(valid)),
-                "solver/mean": right / len(valid) if valid else 0.0,
+                "solver/mean": fmean(values) if values else 0.0,
                 "solver/valid": float(len(valid)),
                 "solver/invalid": float(len(failed)),
             }
@@ -126,6 +134,6 @@ def _undecided(failed: Sequence[Invalid], attempts: int) -> Invalid:
     return Invalid(reason, f"{len(failed)} of {attempts} of the solver's attempts failed: {detail or 'no detail'}")
 
 
-def _check(correct: int, attempts: int) -> None:
+def _check(correct: float, attempts: int) -> None:
     if not 0 <= correct <= attempts:
         raise ValueError(f"{correct} of {attempts} attempts cannot be right.")

@@ -1,36 +1,36 @@
 """DeepResearcher's reward (arXiv 2504.03160, section 3.4): -1 if the format is broken, else word-level F1.
 
-The format is kept by a rollout that ended with an answer that says something, in the only <answer> of its last turn,
+The format is kept by a rollout that ended with an answer of at least one word, in the only <answer> of its last turn,
 and of which in every turn each tag is closed before another one is opened. A call that cannot be read ends a rollout
-without an answer, and so do the limits: both are -1. F1 is SQuAD's, which ignores articles besides case and
-punctuation.
+without an answer, and so do the limits: both are -1. F1 is `set_f1`: answers are compared as sets of words, in lower
+case and without punctuation. Unlike SQuAD's F1 it keeps articles.
 """
 
 from __future__ import annotations
 
 import re
 
-from evoseek.reward.answer import f1, normalise
+from evoseek.reward.answer import set_f1, word_set
 from evoseek.types import Outcome, Scored, Trajectory
 
 _TAG = re.compile(r"<(/?)(think|search|browse|information|tool_call|tool_response|answer)>")
 
 
 class WebFormatReward:
-    """A RewardFn; its parts are `format`, 1 if it is kept, and `f1`, 0 if it is not."""
+    """A RewardFn; its parts are `format`, 1 if it is kept, and `set_f1`, 0 if it is not."""
 
     async def __call__(self, trajectory: Trajectory) -> Outcome:
         """Score one trajectory."""
         if not keeps_format(trajectory):
-            return Scored(-1.0, {"format": 0.0, "f1": 0.0})
-        value = f1(trajectory.answer or "", trajectory.question.golden_answers)
-        return Scored(value, {"format": 1.0, "f1": value})
+            return Scored(-1.0, {"format": 0.0, "set_f1": 0.0})
+        value = set_f1(trajectory.answer or "", trajectory.question.golden_answers)
+        return Scored(value, {"format": 1.0, "set_f1": value})
 
 
 def keeps_format(trajectory: Trajectory) -> bool:
     """Whether a trajectory answers, with all tags in their places."""
     turns = [action.text for action in trajectory.actions]
-    answers = bool(turns and normalise(trajectory.answer or "")) and turns[-1].count("<answer>") == 1
+    answers = bool(turns and word_set(trajectory.answer or "")) and turns[-1].count("<answer>") == 1
     return answers and all(map(_is_balanced, turns))
 
 

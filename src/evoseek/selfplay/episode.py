@@ -14,6 +14,7 @@ from time import perf_counter
 from typing import Any
 
 from evoseek.protocols import RewardFn
+from evoseek.reward.answer import RIGHT_FROM
 from evoseek.reward.proposer import ProposerReward
 from evoseek.rollout.player import Player
 from evoseek.selfplay.duplicates import NearDuplicates
@@ -44,9 +45,10 @@ class Stages:
 class SelfPlay:
     """Plays batches of episodes. `reward` is the solver's, `worth` the proposer's.
 
-    `metric` names the part of `reward` that says whether an answer is right. `label` may score a solver's group anew,
-    when all of it is there. `evidence` is what a reader is shown of a proposal; `near_duplicates` is the likeness
-    beyond which a question is a duplicate of an earlier one of its batch, of another task (0 accepts all).
+    `metric` names the part of `reward` that says how right an answer is; from `right_from` on it counts as right.
+    `label` may score a solver's group anew, when all of it is there. `evidence` is what a reader is shown of a
+    proposal; `near_duplicates` is the likeness beyond which a question is a duplicate of an earlier one of its batch,
+    of another task (0 accepts all).
     """
 
     proposer: Player
@@ -56,6 +58,7 @@ class SelfPlay:
     worth: ProposerReward
     attempts: int
     metric: str = "exact_match"
+    right_from: float = RIGHT_FROM
     verifier: Verifier | None = None
     evidence: Callable[[Trajectory], Sequence[Passage]] = seen_passages
     near_duplicates: float = 1.0

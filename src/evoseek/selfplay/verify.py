@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from evoseek.protocols import RewardFn
-from evoseek.reward.answer import normalise
+from evoseek.reward.answer import RIGHT_FROM, normalise
 from evoseek.rollout.group import score
 from evoseek.rollout.player import Player
 from evoseek.selfplay.filters import Rejection
@@ -41,8 +41,8 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Verifier:
-    """Puts the checks that are switched on to a question. `reader` gives a player who sees these passages;
-    `correct` rewards a right answer with 1."""
+    """Puts the checks that are switched on to a question. `reader` gives a player who sees these passages; an answer
+    is right if its reward by `correct` is at least `right_from`."""
 
     reader: Callable[[Sequence[Passage]], Player]
     correct: RewardFn
@@ -51,6 +51,7 @@ class Verifier:
     noise_passages: int = 4
     closed_book: bool = False
     ambiguity: int = 0
+    right_from: float = RIGHT_FROM
 
     async def __call__(
         self, question: Question, evidence: Sequence[Passage], others: Sequence[Passage], key: str
@@ -67,16 +68,20 @@ class Verifier:
         return Verdict(self._rejection(readings[: len(closed)], readings[len(closed) :]), readings=readings)
 
     def _rejection(self, closed: Sequence[Reading], opened: Sequence[Reading]) -> Rejection | None:
-        if any(map(_is_right, closed)):
+        if any(map(self._is_right, closed)):
             return Rejection.CLOSED_BOOK
-        if self.from_passages and not _is_right(opened[0]):
+        if self.from_passages and not self._is_right(opened[0]):
             return Rejection.UNVERIFIED
         if self.ambiguity:
-            wrong = Counter(normalise(reading[0].answer or "") for reading in opened if not _is_right(reading))
+            wrong = Counter(normalise(reading[0].answer or "") for reading in opened if not self._is_right(reading))
             most = max((count for answer, count in wrong.items() if answer), default=0)
-            if most >= max(1, sum(map(_is_right, opened))):
+            if most >= max(1, sum(map(self._is_right, opened))):
                 return Rejection.AMBIGUOUS
         return None
+
+    def _is_right(self, reading: Reading) -> bool:
+        _, outcome = reading
+        return isinstance(outcome, Scored) and outcome.reward >= self.right_from
 
     async def _read_mixed(
         self, question: Question, evidence: Sequence[Passage], others: Sequence[Passage], reading_id: str
@@ -96,8 +101,3 @@ class Verifier:
     async def _read(self, reader: Player, question: Question, reading_id: str) -> Reading:
         trajectory = await reader.play(question, reading_id)
         return trajectory, await score(trajectory, self.correct)
-
-
-def _is_right(reading: Reading) -> bool:
-    _, outcome = reading
-    return isinstance(outcome, Scored) and outcome.reward == 1.0

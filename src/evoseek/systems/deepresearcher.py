@@ -2,7 +2,7 @@
 
     for step = 1 .. steps:
         draw a batch of questions; G rollouts of each, with the tools web_search and browse, up to so many calls
-        reward = -1 if the format is broken, else F1 of the answer (`reward.web_format`)
+        reward = -1 if the format is broken, else F1 over sets of words (`reward.web_format`)
         one update: GRPO, on the tokens that the policy wrote; what the web gave is masked
 
 That is a step of Search-R1 with other tools and another reward. What the web does to it is dealt with elsewhere: a page

@@ -9,7 +9,7 @@
         writing_steps times:                                         the proposer is frozen
             several questions a passage; the best by format is kept, failures and duplicates are dropped
         solver_steps times:
-            GRPO on the written questions, with a fresh optimizer
+            GRPO on the written questions, each once before any comes again, with a fresh optimizer
 
 The proposer keeps weights and optimizer over the iterations and meets new passages; the solver keeps its weights. It
 fails when most answers of the proposer are wrong: the solver learns them, or learns to stop after the first hop.
@@ -131,7 +131,7 @@ class DrZero:
         episodes = await self.play(tasks, f"step-{step:06d}", stages=stages)
         played = perf_counter()
         groups = self._record(step, episodes)
-        metrics = selfplay_metrics(episodes, oracle=self.oracle, metric=self.play.metric)
+        metrics = self._metrics(episodes)
         if self.proposer_update is not None:
             metrics |= prefixed("proposer", self.proposer_update(step, groups))
             self.publish_proposer(step)
@@ -152,7 +152,7 @@ class DrZero:
         if turn.number == self.schedule.writing_steps and not (earlier or written):
             raise TrainingError(_no_question(turn, episodes))
         self.questions.append(step, written)
-        metrics = selfplay_metrics(episodes, oracle=self.oracle, metric=self.play.metric)
+        metrics = self._metrics(episodes)
         metrics["selfplay/written"] = float(len(written))
         return _report(episodes, metrics, stages, perf_counter() - started, 0.0)
 
@@ -182,7 +182,12 @@ class DrZero:
         first = step - turn.number - self.schedule.writing_steps + 1
         questions = self.questions.read(first, step - turn.number)
         per_step = min(self.solving.questions_per_step, len(questions))
-        return replace(self.solving, questions=questions, questions_per_step=per_step)
+        first_step = step - turn.number + 1
+        return replace(self.solving, questions=questions, questions_per_step=per_step, first_step=first_step)
+
+    def _metrics(self, episodes: Sequence[Episode]) -> dict[str, float]:
+        play = self.play
+        return selfplay_metrics(episodes, oracle=self.oracle, metric=play.metric, right_from=play.right_from)
 
     def _record(self, step: int, episodes: Sequence[Episode]) -> list[TrajectoryGroup]:
         """Write every rollout; returns the proposers' groups."""

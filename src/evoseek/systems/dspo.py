@@ -18,7 +18,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from evoseek.credit.filters import GroupSelection
-from evoseek.systems.question_order import questions_of_step
 from evoseek.systems.search_r1 import Rollouts, SearchR1
 from evoseek.types import Scored, TrajectoryGroup
 
@@ -36,7 +35,7 @@ class DSPO(SearchR1):
         """Rounds of rollouts until enough groups carry a signal. Which questions may be drawn, and in which order,
         follows from the step alone."""
         size = min(self.limit * self.questions_per_step, len(self.questions))
-        pool = questions_of_step(self.questions, seed=self.rollouts.seed, step=step, size=size)
+        pool = self.draw(step, size)
         selection = GroupSelection(wanted=self.questions_per_step, max_draws=size)
         drawn: list[TrajectoryGroup] = []
         kept: list[TrajectoryGroup] = []

@@ -95,7 +95,8 @@ class QuestionRollouts:
 class SearchR1:
     """One training step of Search-R1; `systems.training.TrainingLoop` repeats it.
 
-    `publish` hands the new weights to the sampler, as the policy of that step.
+    `publish` hands the new weights to the sampler, as the policy of that step. `first_step` is the step that begins to
+    go through the questions: where these are written during a run, that is a later one than its first.
     """
 
     questions: Sequence[Question]
@@ -103,6 +104,7 @@ class SearchR1:
     update: Update
     publish: Callable[[int], None]
     questions_per_step: int = 20
+    first_step: int = 1
 
     async def step(self, step: int) -> StepReport:
         """Rollouts, rewards, advantages, optimizer steps."""
@@ -128,6 +130,10 @@ class SearchR1:
 
     async def collect(self, step: int) -> Rollouts:
         """The step's rollouts: all of them are trained on."""
-        batch = questions_of_step(self.questions, seed=self.rollouts.seed, step=step, size=self.questions_per_step)
-        groups = await self.rollouts(batch, step)
+        groups = await self.rollouts(self.draw(step, self.questions_per_step), step)
         return Rollouts(groups, groups, {})
+
+    def draw(self, step: int, size: int) -> list[Question]:
+        """The `size` questions that a step may ask."""
+        number = step - self.first_step + 1
+        return questions_of_step(self.questions, seed=self.rollouts.seed, step=number, size=size)

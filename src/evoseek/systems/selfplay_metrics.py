@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from statistics import fmean
 
 from evoseek.corpus.oracle import Oracle
-from evoseek.reward.answer import exact_match, normalise
+from evoseek.reward.answer import RIGHT_FROM, exact_match, normalise
 from evoseek.selfplay.filters import Rejection
 from evoseek.systems.rollout_metrics import prefixed, rollout_metrics
 from evoseek.types import Episode, Question, Scored, TrajectoryGroup
@@ -19,10 +19,14 @@ _HOPS = ("0", "1", "2", "3", "4", "5+")
 
 
 def selfplay_metrics(
-    episodes: Sequence[Episode], *, oracle: Oracle | None = None, metric: str = "exact_match"
+    episodes: Sequence[Episode],
+    *,
+    oracle: Oracle | None = None,
+    metric: str = "exact_match",
+    right_from: float = RIGHT_FROM,
 ) -> dict[str, float]:
     """Metrics of the episodes of one step. Invalid ones count in shares, never in rewards; "valid" questions are those
-    that were not rejected. `metric` names the part of a solver's reward that is 1.0 for a right answer.
+    that were not rejected. An answer is right if the part `metric` of its reward is at least `right_from`.
 
     proposer/*, solver/*              as in `rollout_metrics`; all proposals count as one group
     selfplay/proposals                episodes
@@ -60,7 +64,7 @@ def selfplay_metrics(
         **{f"selfplay/rejected/{reason}": rejected[reason] / len(episodes) for reason in Rejection},
         **_spread("selfplay/requested_hops", [_requested(episode) for episode, _ in asked]),
         **_spread("selfplay/searches", [len(episode.proposer.tool_results) for episode, _ in asked]),
-        **_pass_rates(solvers, metric),
+        **_pass_rates(solvers, metric, right_from),
         **_variety([question for _, question in asked]),
         **(_truths(asked, oracle, len(episodes)) if oracle else {}),
     }
@@ -83,10 +87,10 @@ def _spread(name: str, numbers: Sequence[int]) -> dict[str, float]:
     return {f"{name}/mean": fmean(numbers), f"{name}/entropy": _entropy(numbers)} if numbers else {}
 
 
-def _pass_rates(groups: Sequence[TrajectoryGroup], metric: str) -> dict[str, float]:
+def _pass_rates(groups: Sequence[TrajectoryGroup], metric: str, right_from: float) -> dict[str, float]:
     tallies: list[tuple[int, int]] = []
     for group in groups:
-        right = [outcome.parts[metric] == 1.0 for outcome in group.outcomes if isinstance(outcome, Scored)]
+        right = [outcome.parts[metric] >= right_from for outcome in group.outcomes if isinstance(outcome, Scored)]
         if right:
             tallies.append((sum(right), len(right)))
     if not tallies:

@@ -85,7 +85,8 @@ class SSP:
         played_groups = [group for role in groups.values() for group in role]
         self.trajectories.write(step, [*played_groups, *check_groups(episodes)])
         self.questions.append(step, [episode.question for episode in episodes if episode.question])
-        metrics = selfplay_metrics(episodes, oracle=self.oracle, metric=self.play.metric)
+        play = self.play
+        metrics = selfplay_metrics(episodes, oracle=self.oracle, metric=play.metric, right_from=play.right_from)
         metrics["selfplay/replayed"] = float(len(replayed))
         metrics |= self.update(step, {role: groups[role] for role in self.trained})
         self.publish(step)
