@@ -202,6 +202,36 @@ def test_without_masking_the_learner_computes_what_the_sampler_has_no_record_of(
     assert complete.keywords["forward"] is loop.system.update.learner.forward
 
 
+BF16 = {"questions__per_step": 2, "learner__bf16": True}
+IN_REWARD = {"algorithm__kl_in": "reward", "algorithm__kl_coefficient": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("options", "completions"),
+    [
+        ({"algorithm__mini_batches": 1}, []),
+        ({"algorithm__mini_batches": 2}, [with_old_logprobs]),
+        ({"algorithm__mini_batches": 2, "algorithm__advantage": "gae"}, [with_old_logprobs]),
+        (IN_REWARD, [with_old_logprobs, with_ref_logprobs]),
+    ],
+)
+def test_where_the_learner_computes_otherwise_ratios_and_penalties_are_to_its_own_logprobs(
+    places, tmp_path, options, completions
+):
+    update = loop_of(places, tmp_path / "bf16", **BF16, **options).system.update
+    assert update.learner.forward.ratio_to_own
+    assert [complete.func for complete in update.completions] == completions
+    assert all(complete.keywords["bf16"] for complete in update.completions)
+    float32 = loop_of(places, tmp_path / "float32", questions__per_step=2, **options).system.update
+    assert not float32.learner.forward.ratio_to_own
+    assert with_old_logprobs not in [complete.func for complete in float32.completions]
+
+
+def test_an_adapter_on_a_bfloat16_base_has_its_own_logprobs_too(places, tmp_path):
+    loop = loop_of(places, tmp_path, questions__per_step=2, policy__dtype="bfloat16", lora__rank=2)
+    assert loop.system.update.learner.forward.ratio_to_own
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -47,6 +47,7 @@ def test_what_a_sample_lacks_falls_back() -> None:
         ref_logprobs=(0.0, -8.0),
     )
     batch = make_batch([bare, full], CPU)
+    assert batch.has_old.tolist() == [False, True]
     assert batch.old_logprobs.tolist() == [[0.0, -0.5, -1.0], [0.0, -7.0, 0.0]]
     assert batch.values.tolist() == [[0.0, 0.0, 0.0], [0.0, 0.25, 0.0]]
     assert batch.returns.tolist() == [[0.0, 0.0, 0.0], [0.0, 0.75, 0.0]]

@@ -13,11 +13,13 @@ from evoseek.errors import TrainingError
 from evoseek.learner.batch import MicroBatch, make_batch, split_by_tokens
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
+from evoseek.learner.reference import score
 from evoseek.loss.aggregate import FixedLength
 from evoseek.loss.base import Loss, LossInputs, Totals
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.cross_entropy import CrossEntropyLoss
 from evoseek.loss.reinforce import ReinforceLoss
+from evoseek.loss.sequence import SequenceLoss
 from evoseek.types import TrainingSample
 
 Make = Callable[..., list[TrainingSample]]
@@ -440,3 +442,80 @@ def test_restart_is_a_new_learner_for_the_same_weights_whose_counts_run_on(
     assert all(torch.equal(a, b) for a, b in zip(found, weights(model), strict=True))
     assert metrics == [row | {"learner/skipped_no_signal": 1.0} for row in expected]
     assert learner.step == 2
+
+
+def clipped_gradient(
+    model: PreTrainedModel, samples: list[TrainingSample], *, own: bool, bf16: bool = True
+) -> tuple[torch.Tensor, dict[str, float]]:
+    model.zero_grad()
+    learner = Learner(
+        LogprobModel(model, ratio_to_own=own), loss=SequenceLoss(3e-4, 4e-4), learning_rate=0.1, bf16=bf16
+    )
+    metrics = learner.accumulate(samples, totals_of(samples))
+    return torch.cat([parameter.grad.flatten() for parameter in model.parameters()]), metrics
+
+
+def test_under_bf16_the_rounding_is_not_clipped_as_if_it_were_a_change_of_policy(
+    model: PreTrainedModel, make_samples: Make
+) -> None:
+    """A float32 sampler's record, and no update yet. The ratio to that record is off by bf16's rounding, some 0.01 a
+    token, so a clip of 3e-4 cuts a third of the sequences; the ratio to the learner's own logprobs is 1."""
+    forward = LogprobModel(model)
+    samples = [sample for sample in make_samples(40) if any(sample.loss_mask)]
+    rows = score(forward, samples, token_budget=100)
+    samples = [replace(sample, rollout_logprobs=row) for sample, row in zip(samples, rows, strict=True)]
+    exact, _ = clipped_gradient(model, samples, own=False, bf16=False)
+    cosine = torch.nn.functional.cosine_similarity
+
+    noisy, metrics = clipped_gradient(model, samples, own=False)
+    assert metrics["clip_ratio/region_mean"] > 0.2
+    assert noisy.norm() / exact.norm() < 0.85
+    assert cosine(noisy, exact, dim=0) < 0.85
+
+    own, metrics = clipped_gradient(model, samples, own=True)
+    assert metrics["clip_ratio/region_mean"] == 0.0
+    assert own.norm() / exact.norm() == pytest.approx(1.0, abs=0.01)
+    assert cosine(own, exact, dim=0) > 0.998
+
+    in_bf16 = score(forward, samples, token_budget=8192, bf16=True)
+    recorded = [replace(sample, old_logprobs=row) for sample, row in zip(samples, in_bf16, strict=True)]
+    again, metrics = clipped_gradient(model, recorded, own=True)
+    assert metrics["clip_ratio/region_mean"] == 0.0
+    torch.testing.assert_close(again, own, atol=1e-3, rtol=0)
+
+    differences = [
+        abs(a - b)
+        for s, row in zip(samples, in_bf16, strict=True)
+        for a, b in zip(s.rollout_logprobs, row, strict=True)
+    ]
+    tokens = sum(sum(sample.loss_mask) for sample in samples)
+    name = "sampling/sampling_logp_difference"
+    assert metrics[f"{name}/mean"] == pytest.approx(sum(differences) / tokens, rel=1e-3)
+    assert metrics[f"{name}/max"] == pytest.approx(max(differences), rel=1e-3)
+
+
+@pytest.mark.parametrize("token_budget", [1, 8192])
+def test_the_largest_difference_is_over_all_micro_batches(
+    model: PreTrainedModel, make_samples: Make, token_budget: int
+) -> None:
+    samples = [sample for sample in make_samples(6) if any(sample.loss_mask)]
+    rows = score(LogprobModel(model), samples, token_budget=100)
+    shifts = [0.25, 0.5, 2.0] + [0.125] * (len(samples) - 3)
+    shifted = [
+        replace(
+            s, rollout_logprobs=tuple(value - shift if on else 0.0 for value, on in zip(row, s.loss_mask, strict=True))
+        )
+        for s, row, shift in zip(samples, rows, shifts, strict=True)
+    ]
+    learner = Learner(LogprobModel(model), loss=ReinforceLoss(), learning_rate=0.1, token_budget=token_budget)
+    metrics = learner.accumulate(shifted, totals_of(shifted))
+    assert metrics["sampling/sampling_logp_difference/max"] == pytest.approx(2.0, abs=1e-4)
+
+
+def test_without_it_the_ratio_is_to_the_samplers_record(model: PreTrainedModel, make_samples: Make) -> None:
+    batch = make_batch(make_samples(6), model.device)
+    own = LogprobModel(model, ratio_to_own=True)(batch)
+    assert own.logprobs.requires_grad
+    assert not own.old_logprobs.requires_grad
+    assert torch.equal(own.old_logprobs, own.logprobs)
+    assert torch.equal(LogprobModel(model)(batch).old_logprobs, batch.rollout_logprobs)

@@ -76,6 +76,18 @@ def test_a_penalty_in_the_reward_is_taken_off_before_the_baseline(groups_of, rec
     assert advantages(recorder.batches[0])["q0"] == pytest.approx([half, -half])
 
 
+def test_a_penalty_is_taken_from_the_learners_own_logprobs_where_the_samples_have_them(groups_of, recorder):
+    """The sampler recorded -0.5, but the learner finds -0.75, as the reference does: nothing has changed yet."""
+
+    def complete(samples):
+        own = [tuple(-0.75 if acts else 0.0 for acts in s.loss_mask) for s in samples]
+        return [replace(s, old_logprobs=row, ref_logprobs=row) for s, row in zip(samples, own, strict=True)]
+
+    update = GroupUpdate(recorder, MEAN_ONLY, seed=0, completions=[complete], penalty=KLPenalty(0.1))
+    update(1, groups_of({"q0/0": "meri", "q0/1": "kalo , kalo", "q1/0": "meri", "q1/1": "meri"}))
+    assert advantages(recorder.batches[0]) == {"q0": [0.5, -0.5], "q1": [0.0, 0.0]}
+
+
 def test_without_masking_everything_after_the_prompt_is_trained_on(groups_of, recorder):
     update = GroupUpdate(recorder, GRPO, seed=0, mask_observations=False)
     groups = groups_of(ONE_RIGHT)
@@ -150,3 +162,12 @@ def test_metrics_of_several_updates():
     first = {"loss": 1.0, "learner/skipped_no_signal": 1.0, "learner/samples": 4.0}
     second = {"learner/skipped_no_signal": 2.0, "learner/samples": 3.0}
     assert mean_metrics([first, second]) == {"loss": 1.0, "learner/skipped_no_signal": 2.0, "learner/samples": 7.0}
+
+
+def test_sampler_and_learner_are_compared_before_any_step():
+    """After the first step of several the policy has changed, and so would the difference."""
+    name = "sampling/sampling_logp_difference/mean"
+    assert mean_metrics([{"loss": 1.0}, {"loss": 2.0, name: 0.25}, {"loss": 3.0, name: 4.0}]) == {
+        "loss": 2.0,
+        name: 0.25,
+    }

@@ -100,7 +100,7 @@ class Trained:
             credit=make_credit(self.config),
             seed=self.config.run.seed,
             mini_batches=algorithm.mini_batches,
-            completions=self._completions(),
+            completions=self._completions(distilled=distillation is not None),
             penalty=self._penalty(),
             mask_observations=algorithm.mask_observations,
             distillation=distillation,
@@ -115,11 +115,17 @@ class Trained:
         in_reward = algorithm.kl_in == "reward" and algorithm.kl_coefficient > 0
         return KLPenalty(algorithm.kl_coefficient) if in_reward else None
 
-    def _completions(self) -> list[Completion]:
-        """What the loss needs besides the sampler's logprobs."""
+    def _completions(self, *, distilled: bool = False) -> list[Completion]:
+        """What loss and advantages need besides the sampler's logprobs.
+
+        Where the sampler computes otherwise than the learner, these are the learner's own; but a batch that is trained
+        on in one step is its own record (`LogprobModel.ratio_to_own`).
+        """
         algorithm, own = self.config.algorithm, self.learner.forward
         completions: list[Completion] = []
-        if algorithm.importance != "none" or not algorithm.mask_observations:
+        is_read = distilled or algorithm.mini_batches > 1 or self._penalty() is not None
+        corrects = is_read and not computes_alike(self.config, self.ranks)
+        if corrects or algorithm.importance != "none" or not algorithm.mask_observations:
             completions.append(partial(with_old_logprobs, forward=own, **self._scoring(self.policy.active)))
         if algorithm.kl_coefficient > 0:
             completions.append(self._reference())
@@ -174,6 +180,7 @@ def make_learner(
         policy.model,
         temperature=config.rollout.temperature,
         entropy_gradient=config.algorithm.entropy_coefficient > 0,
+        ratio_to_own=not computes_alike(config, ranks),
     )
     _prepare(config, forward, policy.model, ranks)
     return Learner(
@@ -218,6 +225,12 @@ def make_critic_learner(
         ranks=ranks,
         **_optimization(config),
     )
+
+
+def computes_alike(config: Config, ranks: Ranks) -> bool:
+    """Whether sampler and learner give a token the same logprob up to float32's rounding: both compute in float32, in
+    one process. Else a ratio between the two would hold their rounding, which a clip takes for a change of policy."""
+    return ranks.size == 1 and config.policy.dtype == "float32" and not config.learner.bf16
 
 
 def check_dtype(config: Config, policy: Policy, ranks: Ranks = ALONE) -> None:

@@ -19,16 +19,17 @@ PADDING = 0  # any valid id: a causal model's real tokens never see what is to t
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """B samples, padded on the right to T tokens; `weights` is [B], all else [B, T].
+    """B samples, padded on the right to T tokens; `weights` and `has_old` are [B], all else [B, T].
 
-    `old_logprobs` are the sampler's where a sample has none of its own, `values` and `returns` 0; `ref_logprobs` are
-    None unless every sample has them. `row` is the same tokens without padding.
+    `old_logprobs` are the sampler's where a sample has none of its own (`has_old` says which ones do), `values` and
+    `returns` 0; `ref_logprobs` are None unless every sample has them. `row` is the same tokens without padding.
     """
 
     token_ids: torch.Tensor
     loss_mask: torch.Tensor
     rollout_logprobs: torch.Tensor
     old_logprobs: torch.Tensor
+    has_old: torch.Tensor
     advantages: torch.Tensor
     values: torch.Tensor
     returns: torch.Tensor
@@ -79,6 +80,7 @@ def make_batch(samples: Sequence[TrainingSample], device: torch.device) -> Micro
         loss_mask=stack([sample.loss_mask for sample in samples], torch.bool),
         rollout_logprobs=stack([sample.rollout_logprobs for sample in samples]),
         old_logprobs=stack([sample.old_logprobs or sample.rollout_logprobs for sample in samples]),
+        has_old=torch.tensor([sample.old_logprobs is not None for sample in samples], device=device),
         advantages=stack([sample.advantages for sample in samples]),
         values=stack([sample.values for sample in samples]),
         returns=stack([sample.returns for sample in samples]),

@@ -100,6 +100,11 @@ class Ranks:
         everyone: list[dict[str, float]] = self.gather(dict(values))
         return {name: sum(other[name] for other in everyone) for name in values}
 
+    def max(self, values: Mapping[str, float]) -> dict[str, float]:
+        """The largest values on any rank. Keys have to agree."""
+        everyone: list[dict[str, float]] = self.gather(dict(values))
+        return {name: max(other[name] for other in everyone) for name in values}
+
     def any(self, flag: bool) -> bool:
         """Whether it is true on any rank."""
         return any(self.gather(bool(flag)))

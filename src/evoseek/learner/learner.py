@@ -203,10 +203,13 @@ class Learner(Generic[Inputs]):
             result = (loss or self.loss)(inputs, totals)
             (result.loss * weight).backward()
             for name, value in _measure(inputs, result).items():
-                sums[name] = sums[name] + value * weight if name in sums else value * weight
+                add = torch.maximum if name in _MAXIMA else torch.add
+                sums[name] = add(sums[name], value * weight) if name in sums else value * weight
+        highest = {name: float(sums.pop(name)) for name in _MAXIMA if name in sums}
         values = self.ranks.sum({name: float(value) for name, value in sums.items()})
         tokens = values.pop("tokens")
-        return {name: value / tokens if name in _TOKEN_SUMS else value for name, value in values.items()}
+        means = {name: value / tokens if name in _TOKEN_SUMS else value for name, value in values.items()}
+        return means | self.ranks.max(highest)
 
     def _precision(self) -> AbstractContextManager[object]:
         device = next(self.model.parameters()).device
@@ -270,7 +273,9 @@ class Learner(Generic[Inputs]):
 
 
 _COUNTERS = ("step", "skipped_no_signal", "skipped_non_finite", "non_finite_in_a_row")
-_TOKEN_SUMS = ("entropy", "sampling/sampling_logp_difference/mean")
+_DIFFERENCE = "sampling/sampling_logp_difference"
+_TOKEN_SUMS = ("entropy", f"{_DIFFERENCE}/mean")
+_MAXIMA = (f"{_DIFFERENCE}/max",)  # of numbers that are 0 or more
 
 
 def _as_float(value: torch.Tensor) -> float:
@@ -279,11 +284,12 @@ def _as_float(value: torch.Tensor) -> float:
 
 
 def _measure(inputs: LossInputs | ValueInputs, result: Loss) -> dict[str, torch.Tensor]:
-    """Metrics of a micro-batch, as sums that add up over micro-batches."""
+    """Metrics of a micro-batch, as sums that add up over micro-batches; of `_MAXIMA` the largest value."""
     sums = {"loss": result.loss.detach(), "tokens": inputs.loss_mask.sum(), **result.metrics}
     if isinstance(inputs, LossInputs):
         with torch.no_grad():
             difference = (inputs.logprobs - inputs.rollout_logprobs).abs().masked_fill(~inputs.loss_mask, 0.0)
             sums["entropy"] = inputs.entropies.detach().sum()
-            sums["sampling/sampling_logp_difference/mean"] = difference.sum()
+            sums[f"{_DIFFERENCE}/mean"] = difference.sum()
+            sums[f"{_DIFFERENCE}/max"] = difference.max()
     return sums

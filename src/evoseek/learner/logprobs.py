@@ -29,16 +29,27 @@ class LogprobModel(nn.Module):
     head(body(...)), for example because they are scaled or soft-capped, is used through its own forward pass, at the
     price of logits for all tokens; one whose attention cannot be packed (`packing.packing_limit`) gets padded rows.
 
-    `temperature` is the one the samples were drawn at. Entropies carry a gradient only with `entropy_gradient`. Body
-    and head both run inside `forward`, so that a wrapper around this module (FSDP) sees all uses of the parameters.
+    `temperature` is the one the samples were drawn at. The ratio of samples without `old_logprobs` is taken to the
+    sampler's record, or with `ratio_to_own` to the logprobs computed here, so that it is 1: that is right for a batch's
+    first optimizer step alone, where the policy still is the one that sampled. Entropies carry a gradient only with
+    `entropy_gradient`. Body and head both run inside `forward`, so that a wrapper around this module (FSDP) sees all
+    uses of the parameters.
     Raises PolicyError if the model is not causal.
     """
 
-    def __init__(self, model: PreTrainedModel, *, temperature: float = 1.0, entropy_gradient: bool = False) -> None:
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        *,
+        temperature: float = 1.0,
+        entropy_gradient: bool = False,
+        ratio_to_own: bool = False,
+    ) -> None:
         super().__init__()
         self.model = model
         self.temperature = temperature
         self.entropy_gradient = entropy_gradient
+        self.ratio_to_own = ratio_to_own
         self.config = model.config.get_text_config()
         self.applies_head = _applies_head(model)
         self.packing_limit = packing_limit(self._body, self.config, model.device)
@@ -46,11 +57,15 @@ class LogprobModel(nn.Module):
     def forward(self, batch: MicroBatch) -> LossInputs:
         """The loss inputs of the micro-batch: logprobs [B, T] float32 of each action token given all before it."""
         states = action_states(self._body, self.config, batch, self.packing_limit)
-        logprobs, entropies = self._score(states, batch.token_ids[batch.loss_mask])
+        scored, entropies = self._score(states, batch.token_ids[batch.loss_mask])
+        logprobs = at_actions(scored, batch.loss_mask)
+        old = batch.old_logprobs
+        if self.ratio_to_own:
+            old = torch.where(batch.has_old.unsqueeze(-1), old, logprobs.detach())
         return LossInputs(
-            logprobs=at_actions(logprobs, batch.loss_mask),
+            logprobs=logprobs,
             rollout_logprobs=batch.rollout_logprobs,
-            old_logprobs=batch.old_logprobs,
+            old_logprobs=old,
             advantages=batch.advantages,
             loss_mask=batch.loss_mask,
             weights=batch.weights,

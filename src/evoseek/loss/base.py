@@ -29,7 +29,8 @@ class LossInputs:
 
     `logprobs` (and `entropies`, where the learner was asked for it) carry the gradient, under the sampling
     temperature. `rollout_logprobs` are the sampler's record; `old_logprobs` those of the policy that the ratio is
-    taken to: the sampler's record too, unless the learner computed its own before the batch's first optimizer step.
+    taken to: the sampler's record too, unless the learner computes differently and so has its own of before the batch's
+    first optimizer step.
     `ref_logprobs` are a reference policy's, if there is one. `weights` is [B].
     """
 

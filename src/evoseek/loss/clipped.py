@@ -1,6 +1,6 @@
 """The clipped surrogate of PPO (arXiv 1707.06347, eq. 7), as GRPO and DAPO use it, one ratio per token.
 
-    r_t = exp(logprob_t - rollout_logprob_t)
+    r_t = exp(logprob_t - old_logprob_t)
     loss = - aggregate of min(r_t A_t, clip(r_t, 1 - clip_low, 1 + clip_high) A_t)
 
 With clip_low = clip_high it is PPO's and GRPO's; clip_high > clip_low is DAPO's "clip higher". There is no dual clip:

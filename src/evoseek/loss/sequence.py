@@ -1,6 +1,6 @@
 """GSPO (arXiv 2507.18071, eq. 5-7) and DSPO (arXiv 2510.09255, eq. 6 and 11): one ratio per sequence.
 
-    s_i  = exp(mean over the action tokens of (logprob - rollout_logprob))
+    s_i  = exp(mean over the action tokens of (logprob - old_logprob))
     loss = - mean over sequences of min(s_i A_i, clip(s_i, 1 - clip_low, 1 + clip_high) A_i)
 
 The reward belongs to the whole sequence, so the ratio and the clip do too: a sequence is in or out as one. Observation

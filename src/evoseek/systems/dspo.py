@@ -6,7 +6,7 @@
             keep the groups with 0 < successes < G
         advantage = (reward - mean of its group) / (std of its group + eps)
         loss = - mean over sequences of min(s A, clip(s, 1 - eps_low, 1 + eps_high) A),
-               s = exp(mean over the sequence's action tokens of logprob - rollout_logprob)
+               s = exp(mean over the sequence's action tokens of logprob - old_logprob)
 
 Without the filter it is GSPO (Search-R1 with this loss), without the sequence ratio DAPO (this with the clipped loss).
 When the policy gets nearly everything right or wrong, a step costs up to `limit` times the rollouts and still trains on

@@ -35,14 +35,18 @@ class Update(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KLPenalty:
-    """A penalty in the reward: `coefficient` x the k1 estimate of KL(policy, reference), summed over a rollout."""
+    """A penalty in the reward: `coefficient` x the k1 estimate of KL(policy, reference), summed over a rollout.
+
+    The policy's logprobs are the learner's own where the samples have them, since the reference's are computed alike:
+    before the first update the penalty is then 0, however the sampler rounds.
+    """
 
     coefficient: float
 
     def tokens(self, sample: TrainingSample) -> list[float]:
         """What each token of a sample with `ref_logprobs` costs: [T], 0.0 off the mask."""
         reference = sample.ref_logprobs or ()
-        pairs = zip(sample.rollout_logprobs, reference, strict=True)
+        pairs = zip(sample.old_logprobs or sample.rollout_logprobs, reference, strict=True)
         return [self.coefficient * (logprob - ref_logprob) for logprob, ref_logprob in pairs]
 
 
@@ -149,12 +153,14 @@ def split_groups(samples: Sequence[TrainingSample], parts: int, rng: random.Rand
 
 
 def mean_metrics(updates: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Each metric's mean over the updates that have it; numbers of samples are summed, and of a count that runs through
-    a run the last value is taken."""
+    """Each metric's mean over the updates that have it; numbers of samples are summed, of a count that runs through a
+    run the last value is taken, and of the difference between sampler and learner the first, before any step."""
 
     def total(name: str, values: list[float]) -> float:
         if name.startswith("learner/skipped"):
             return values[-1]
+        if name.startswith("sampling/sampling_logp_difference"):
+            return values[0]
         return sum(values) if name.startswith("learner/samples") else fmean(values)
 
     names = {name: None for update in updates for name in update}
