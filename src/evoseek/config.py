@@ -202,8 +202,16 @@ class RolloutConfig(Section):
     slots: int = Field(default=160, ge=1, le=10_000, description="rollouts whose keys and values are held at once")
     max_turns: int = Field(default=5, ge=1, le=10_000)
     max_tool_calls: int = Field(default=5, ge=0, le=10_000)
+    max_malformed: int = Field(
+        default=0,
+        ge=0,
+        le=10_000,
+        description="Number of turns with neither a call nor an answer that do not end a rollout: the model is told.",
+    )
     final_answer: bool = Field(
-        default=False, description="one more turn to answer for whoever asks for more calls, if max_turns leaves it"
+        default=False,
+        description="After too many calls (or more than max_malformed turns, if that is above 0) the model gets one "
+        "more turn to answer, if max_turns leaves it.",
     )
     max_tokens_per_turn: Count = 96
     max_total_tokens: int = Field(default=1600, ge=2, le=MANY)
@@ -470,6 +478,7 @@ SYSTEMS: Mapping[str, Mapping[str, object]] = {
         "search.top_k": 10,
         "rollout.group_size": 16,
         "rollout.max_tool_calls": 10,
+        "rollout.max_malformed": 0,  # such a turn breaks the format, which is worth -1
         "rollout.max_turns": 12,  # ten with calls, the one that asks for another, and the answer
         "rollout.final_answer": True,
         "rollout.deadline_s": 600.0,

@@ -57,6 +57,14 @@ class Renderer(Protocol):
         """
         ...
 
+    def render_notice(self, text: str, after: Sequence[int]) -> tuple[int, ...]:
+        """Ids that follow a completion without a call: what the model is told, up to where it writes again.
+
+        Template text in `text` is marked (`policy.encoding.trusted`). `after` is the completion's ids. Needed only
+        where rollouts go on after malformed turns.
+        """
+        ...
+
 
 class Chat(Protocol):
     """Messages to text: judges, simulators, reading agents and models that are asked use nothing else."""
@@ -163,6 +171,12 @@ class Environment(Protocol):
 
     def messages(self, question: Question) -> list[Message]:
         """The prompt's messages."""
+        ...
+
+    def malformed(self, problem: str) -> str:
+        """What the model is told after a turn with neither a call nor an answer: a text in which the template's own
+        words are marked. `problem` says what is wrong with the turn. Needed only where rollouts go on after such turns.
+        """
         ...
 
 

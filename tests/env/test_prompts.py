@@ -32,6 +32,23 @@ def test_the_default_observation_numbers_the_passages_under_their_titles():
     assert "Nothing was found" in observation.text(passages=())
 
 
+def test_after_a_malformed_turn_each_role_is_told_what_it_can_write():
+    def told(**values):
+        return plain(load_prompts("default").malformed("<search> is not closed", **values))
+
+    solver = told(role="solver", tools=["web_search", "browse"], format="tags")
+    assert solver.startswith("That turn cannot be used: search is not closed.")
+    assert all(tag in solver for tag in ("<search>", "<browse>", "<answer>"))
+    assert "<question>" not in solver
+    reader = told(role="reader", tools=[], format="tags")
+    assert "<search>" not in reader
+    assert reader.endswith("in a few words.")
+    proposer = told(role="proposer", tools=["search"], format="tools")
+    assert "call your tool" in proposer
+    assert "<question> the question </question>" in proposer
+    assert "<search>" not in proposer
+
+
 def test_every_value_in_a_message_is_outside_text_and_the_rest_is_not(tmp_path):
     (tmp_path / "solver.jinja").write_text("{% for i in [1, 2] %}<{{ question | upper }}>{% endfor %} done")
     marked = load_prompts(tmp_path)["solver"].marked(question="a<")

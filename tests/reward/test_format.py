@@ -1,5 +1,7 @@
 """Each case of the format reward is worked out by hand: f = (1 + think + tool + answer) / 4 behind the gate."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -185,3 +187,9 @@ def test_a_phrase_that_stands_apart_is_always_found(phrase: str, before: str, af
 def test_a_task_without_a_number_of_hops_is_refused() -> None:
     with pytest.raises(ValueError, match="requests None hops"):
         format_score(Trajectory("t/0", Question("t", "x", ()), "proposer", (), (), (), StopReason.MALFORMED))
+
+
+def test_a_proposal_that_went_on_after_a_malformed_turn_is_paid_for_no_tool() -> None:
+    made = proposal(EMPLOYER, "Bank of Tolu", hops=2, calls=(SEARCH,))
+    broken = replace(made, actions=(Action("<think> a </think> <search> b", problem="not closed"), *made.actions))
+    assert (format_score(made).tool, format_score(broken).tool) == (1.0, 0.0)

@@ -88,3 +88,11 @@ def test_no_answer_is_broken(answer):
 def test_only_an_answer_is_no_broken_format(stop):
     expected = 1.0 if stop is StopReason.ANSWERED else -1.0
     assert score(SEARCH, ANSWER, answer="Meri" if stop is StopReason.ANSWERED else None, stop=stop).reward == expected
+
+
+def test_a_turn_that_could_not_be_read_breaks_the_format_also_where_the_rollout_went_on():
+    broken = Action("<tool_call>{</tool_call>", problem="the call is no JSON")
+    question = Question("q", "who ?", ("Meri",))
+    actions = (broken, Action(ANSWER, answer="Meri"))
+    trajectory = Trajectory("q/0", question, "solver", (), actions, (), StopReason.ANSWERED, "Meri")
+    assert asyncio.run(WebFormatReward()(trajectory)) == BROKEN

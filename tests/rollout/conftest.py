@@ -104,3 +104,9 @@ def tags(made, mayors):
 @pytest.fixture
 def tools(made, mayors):
     return Stage(made("qwen"), ToolCallRenderer(made("qwen"), [Mayors.schema]), mayors)
+
+
+@pytest.fixture
+def chat_tags(made, mayors):
+    """The tag format with a model that has a chat template."""
+    return Stage(made("qwen"), TagRenderer(made("qwen")), mayors)

@@ -67,6 +67,10 @@ def test_it_searches_as_often_as_it_needs_and_answers(run):
         ([SEARCH, SEARCH, ANSWER], {"max_tool_calls": 1}, StopReason.MAX_TOOL_CALLS, 1),
         ([SEARCH, SEARCH, ANSWER], {"max_tool_calls": 1, "final_answer": TOLD}, StopReason.ANSWERED, 1),
         ([SEARCH, SEARCH, SEARCH], {"max_tool_calls": 1, "final_answer": TOLD}, StopReason.MAX_TOOL_CALLS, 1),
+        (["Meri", SEARCH, ANSWER], {"max_malformed": 1}, StopReason.ANSWERED, 1),
+        (["Meri", SEARCH, "Meri"], {"max_malformed": 1}, StopReason.MALFORMED, 1),
+        (["Meri", "Meri", ANSWER], {"max_malformed": 1, "final_answer": TOLD}, StopReason.ANSWERED, 0),
+        (["Meri", "Meri", SEARCH], {"max_malformed": 1, "final_answer": TOLD}, StopReason.MAX_TOOL_CALLS, 0),
     ],
 )
 def test_it_ends_as_a_policys_rollout_does(tags, run, replies, limits, reason, searches):

@@ -61,10 +61,17 @@ turns = st.lists(
 
 
 @pytest.mark.parametrize("stage", ["tags", "tools"])
-@given(script=turns, max_turns=st.integers(1, 5), room=st.integers(1, 300), per_turn=st.integers(1, 60))
+@given(
+    script=turns,
+    max_turns=st.integers(1, 5),
+    room=st.integers(1, 300),
+    per_turn=st.integers(1, 60),
+    malformed=st.integers(0, 2),
+    last_words=st.sampled_from([None, "answer now"]),
+)
 @fixtures_are_stateless
 def test_the_segments_are_id_for_id_what_the_sampler_was_given_and_gave(
-    request, stage, script, max_turns, room, per_turn
+    request, stage, script, max_turns, room, per_turn, malformed, last_words
 ):
     def say(asked):
         if asked.turn >= len(script):
@@ -77,6 +84,7 @@ def test_the_segments_are_id_for_id_what_the_sampler_was_given_and_gave(
     prompt = stage.setting(sampler)["env"].messages(QUESTION)
     max_total = len(stage.renderer.render_prompt(prompt)) + room
     limits = {"max_turns": max_turns, "max_total_tokens": max_total, "max_tokens_per_turn": per_turn}
+    limits |= {"max_malformed": malformed, "final_answer": last_words}
     trajectory = asyncio.run(run_trajectory(QUESTION, trajectory_id="q/0", **stage.setting(sampler, **limits)))
     assert len(sampler.requests) <= max_turns
     assert sampler.released == ["q/0"]
@@ -159,6 +167,72 @@ def test_after_the_last_word_not_even_a_call_that_was_left_is_made(tools):
     assert len(trajectory.tool_results) == 1
     assert tools.tokenizer.decode(trajectory.segments[4].token_ids).count(TOLD) == 2  # one for each call
     assert_ids_are_the_samplers(trajectory, sampler)
+
+
+def notices(stage, trajectory):
+    return [stage.tokenizer.decode(s.token_ids) for s in trajectory.segments if s.kind == "observation"]
+
+
+@pytest.mark.parametrize(
+    ("turns", "limits", "reason", "told"),
+    [
+        (["mayor", ANSWER], {"max_malformed": 1}, StopReason.ANSWERED, ["malformed"]),
+        (["mayor", SEARCH, "<search> a", ANSWER], {"max_malformed": 2}, StopReason.ANSWERED, ["malformed"] * 2),
+        (["mayor", "Kalo", ANSWER], {"max_malformed": 1}, StopReason.MALFORMED, ["malformed"]),
+        (
+            ["mayor", "Kalo", ANSWER],
+            {"max_malformed": 1, "final_answer": TOLD},
+            StopReason.ANSWERED,
+            ["malformed", TOLD],
+        ),
+        (
+            ["a", "b", SEARCH],
+            {"max_malformed": 1, "final_answer": TOLD},
+            StopReason.MAX_TOOL_CALLS,
+            ["malformed", TOLD],
+        ),
+        (["a", "b", "c"], {"max_malformed": 1, "final_answer": TOLD}, StopReason.MALFORMED, ["malformed", TOLD]),
+        (["mayor", ANSWER], {"final_answer": TOLD}, StopReason.MALFORMED, []),  # 0 allowed: as without the setting
+        (["mayor", ANSWER], {"max_malformed": 5, "max_turns": 1}, StopReason.MALFORMED, []),  # a reader has one turn
+        (["mayor " * 40, ANSWER], {"max_malformed": 1, "max_tokens_per_turn": 30}, StopReason.ANSWERED, ["malformed"]),
+    ],
+)
+def test_a_malformed_turn_is_told_and_the_rollout_goes_on_within_the_bound(tags, turns, limits, reason, told):
+    trajectory, sampler = tags.run({"q/0": turns}, **limits)
+    assert trajectory.stop_reason is reason
+    assert (trajectory.answer == "Meri") == (reason is StopReason.ANSWERED)
+    shown = [text.strip() for text in notices(tags, trajectory) if "mayor" not in text]
+    assert shown == [f"<information>\n{text}\n</information>" for text in told]
+    assert_ids_are_the_samplers(trajectory, sampler)
+
+
+def test_whoever_ended_the_turn_is_told_in_a_message_of_the_users(tools, mayors):
+    broken = '<tool_call>{"name": </tool_call>'
+    for said in (broken, broken + "<|im_end|>"):
+        trajectory, sampler = tools.run({"q/0": [said, "Meri<|im_end|>"]}, max_malformed=1)
+        assert (trajectory.stop_reason, trajectory.answer, mayors.order) == (StopReason.ANSWERED, "Meri", [])
+        shown = notices(tools, trajectory)[0]
+        assert shown.removeprefix("<|im_end|>") == "\n<|im_start|>user\nmalformed<|im_end|>\n<|im_start|>assistant\n"
+        assert shown.startswith("<|im_end|>") == (said == broken)
+        assert_ids_are_the_samplers(trajectory, sampler)
+
+
+def test_a_chat_model_that_ends_its_turn_without_a_tag_gets_a_new_one_and_who_is_cut_off_goes_on(chat_tags):
+    stage = chat_tags
+    ended, sampler = stage.run({"q/0": ["Meri.<|im_end|>", ANSWER]}, max_malformed=1)
+    assert notices(stage, ended) == ["\n<|im_start|>user\nmalformed<|im_end|>\n<|im_start|>assistant\n"]
+    assert_ids_are_the_samplers(ended, sampler)
+    cut, sampler = stage.run({"q/0": ["it is Meri", ANSWER]}, max_malformed=1)
+    assert notices(stage, cut) == ["\n\n<information>\nmalformed\n</information>\n\n"]
+    assert_ids_are_the_samplers(cut, sampler)
+    assert ended.answer == cut.answer == "Meri"
+
+
+def test_a_notice_after_which_nothing_fits_is_left_out(tags):
+    full, _ = tags.run({"q/0": ["mayor", ANSWER]}, max_malformed=1)
+    room = len(full.token_ids) - len(full.segments[-1].token_ids)
+    cut, _ = tags.run({"q/0": ["mayor", ANSWER]}, max_malformed=1, max_total_tokens=room)
+    assert (cut.stop_reason, cut.segments) == (StopReason.MAX_TOKENS, full.segments[:2])
 
 
 def test_a_forced_answer_keeps_within_the_other_limits(tags):

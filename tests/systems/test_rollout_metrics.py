@@ -1,9 +1,11 @@
 import math
+from dataclasses import replace
 
 import pytest
 
 from evoseek.systems.rollout_metrics import rollout_metrics, tool_latency_s
 from evoseek.types import (
+    Action,
     Invalid,
     Question,
     Scored,
@@ -69,3 +71,13 @@ def test_numbers_that_cannot_be_had_are_left_out():
     assert "reward_std" not in metrics
     assert metrics["rollout/invalid_frac"] == 1.0
     assert tool_latency_s([group]) == 0.0
+
+
+def test_turns_after_which_a_rollout_went_on_are_counted_and_one_that_ended_it_is_its_stop_reason():
+    broken = Action("hm", problem="neither")
+    went_on = replace(trajectory(StopReason.ANSWERED, 4), actions=(broken, broken, Action("a", answer="a")))
+    ended = replace(trajectory(StopReason.MALFORMED, 4), actions=(broken,))
+    assert rollout_metrics([TrajectoryGroup("a", (went_on, ended), (Scored(1.0), Scored(0.0)))])[
+        "completions/malformed"
+    ] == pytest.approx(2 / 2)
+    assert "completions/malformed" not in rollout_metrics([TrajectoryGroup("a", (ended,), (Scored(0.0),))])

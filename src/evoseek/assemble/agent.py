@@ -161,13 +161,16 @@ class Solver:
 
 
 def limits_of(rollout: RolloutConfig, prompts: PromptSet) -> Limits:
-    """How far the config's rollouts may go."""
+    """How far the config's rollouts may go. Raises ConfigError if the prompt set has no words that they need."""
+    if rollout.max_malformed:
+        prompts["malformed"]
     return Limits(
         max_turns=rollout.max_turns,
         max_tool_calls=rollout.max_tool_calls,
         max_tokens_per_turn=rollout.max_tokens_per_turn,
         max_total_tokens=rollout.max_total_tokens,
         deadline_s=rollout.deadline_s,
+        max_malformed=rollout.max_malformed,
         final_answer=prompts["final_answer"].text() if rollout.final_answer else None,
     )
 

@@ -17,7 +17,9 @@
     observation.jinja        the text of a search's result; variable `passages`, best first, maybe none
     web_results.jinja        that of a web search; `searches`, each with `query` and `passages` (their `id` is the URL)
     pages.jinja              that of browsing; `pages`, each with `url`, `title`, `text`, `problem` (one is "")
-    final_answer.jinja       what is said instead of a result when no call is left
+    final_answer.jinja       what is said instead of a result when no call is left, or too many turns were malformed
+    malformed.jinja          what is said after a turn with neither a call nor an answer; `problem`, `role` ("solver",
+                             "proposer", "reader"), `tools` (their names), `format`
 
 `proposer_passage.examples.json` and `proposer_answer.examples.json` hold the `examples`, a list of objects. A set may
 do without them; the keys are between them and the set's templates.
@@ -29,7 +31,7 @@ itself says is template text. An observation is outside text as a whole.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -89,6 +91,10 @@ class PromptSet:
             ) from error
         except TemplateError as error:
             raise ConfigError(f"The prompt file {self.directory / name}.jinja is not valid Jinja: {error}.") from error
+
+    def malformed(self, problem: str, *, role: str, tools: Iterable[str], format: str) -> str:
+        """What a model in a role with these tools is told after a malformed turn, marked. Raises ConfigError."""
+        return self["malformed"].marked(problem=problem, role=role, tools=list(tools), format=format)
 
     def examples(self, name: str) -> list[Mapping[str, object]]:
         """The few-shot examples for a template, from `<name>.examples.json`; none without it. Raises ConfigError."""

@@ -37,6 +37,7 @@ class _Proposer:
     def __init__(self, tools: Sequence[Tool], prompts: PromptSet, name: str, format: Literal["tags", "tools"]) -> None:
         self._tools = {tool.name: tool for tool in tools}
         self._template, self._examples, self._format = prompts[name], prompts.examples(name), format
+        self._prompts = prompts
 
     @property
     def role(self) -> str:
@@ -47,6 +48,10 @@ class _Proposer:
     def tools(self) -> Mapping[str, Tool]:
         """Tools by name."""
         return self._tools
+
+    def malformed(self, problem: str) -> str:
+        """What is said after a malformed turn."""
+        return self._prompts.malformed(problem, role=self.role, tools=self._tools, format=self._format)
 
     def _ask(self, **values: object) -> list[Message]:
         return [Message("user", self._template.marked(**values, examples=self._examples, format=self._format))]

@@ -21,6 +21,7 @@ class ReaderEnv:
         self, passages: Sequence[Passage], prompts: PromptSet, format: Literal["tags", "tools"] = "tags"
     ) -> None:
         self._passages, self._template, self._format = tuple(passages), prompts["reader"], format
+        self._prompts = prompts
 
     @property
     def role(self) -> str:
@@ -36,3 +37,7 @@ class ReaderEnv:
         """The prompt."""
         values = {"question": question.text, "passages": self._passages, "format": self._format}
         return [Message("user", self._template.marked(**values))]
+
+    def malformed(self, problem: str) -> str:
+        """What is said after a malformed turn."""
+        return self._prompts.malformed(problem, role=self.role, tools=(), format=self._format)

@@ -25,7 +25,7 @@ class SolverEnv:
         prompt: str = "solver",
     ) -> None:
         self._tools = {tool.name: tool for tool in tools}
-        self._template, self._format = prompts[prompt], format
+        self._prompts, self._template, self._format = prompts, prompts[prompt], format
 
     @property
     def role(self) -> str:
@@ -40,3 +40,7 @@ class SolverEnv:
     def messages(self, question: Question) -> list[Message]:
         """The prompt."""
         return [Message("user", self._template.marked(question=question.text, format=self._format))]
+
+    def malformed(self, problem: str) -> str:
+        """What is said after a malformed turn."""
+        return self._prompts.malformed(problem, role=self.role, tools=self._tools, format=self._format)

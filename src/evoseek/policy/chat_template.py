@@ -89,22 +89,11 @@ def encode_messages(
 ) -> tuple[int, ...]:
     """Ids of a prompt through the chat template, up to where the model begins to write."""
     outside: list[str] = []
-
-    def protect(content: str) -> str:
-        protected = ""
-        for is_template, piece in split_trusted(content):
-            if is_template:
-                protected += piece
-            else:
-                protected += placeholder(len(outside))
-                outside.append(piece)
-        return protected
-
     if any(message.tool_calls for message in messages):
         raise PolicyError(
             "A prompt holds a message with tool calls; only what a model samples may call a tool. Use text."
         )
-    plain_messages = [{"role": message.role, "content": protect(message.content)} for message in messages]
+    plain_messages = [{"role": message.role, "content": _protect(message.content, outside)} for message in messages]
     rendered = render_chat(tokenizer, plain_messages, tools)
     if {int(index) for index in _PLACEHOLDER.findall(rendered)} != set(range(len(outside))):
         raise PolicyError(
@@ -113,6 +102,45 @@ def encode_messages(
             "template shows."
         )
     return encode_rendered(encoder, rendered, outside)
+
+
+def encode_reply(
+    tokenizer: PreTrainedTokenizerBase,
+    encoder: Encoder,
+    content: str,
+    after: Sequence[int],
+    end_of_turn: int,
+    tools: Sequence[Schema] = (),
+) -> tuple[int, ...]:
+    """Ids of a user message, marked, that follows what the model wrote, `after`, up to where it writes again.
+
+    The token that closes the model's turn comes first if `after` lacks it. Raises PolicyError for a template that
+    leaves out part of the message.
+    """
+    outside: list[str] = []
+    answer, reply = {"role": "assistant", "content": WRITTEN}, {"role": "user", "content": _protect(content, outside)}
+    rendered = render_chat(tokenizer, [USER, answer, reply], tools)
+    closing = str(tokenizer.convert_ids_to_tokens(end_of_turn))
+    _, _, suffix = rendered.partition(WRITTEN)[2].partition(closing)
+    if {int(index) for index in _PLACEHOLDER.findall(suffix)} != set(range(len(outside))):
+        raise PolicyError(
+            "The chat template of this model leaves out what the user says after the model's turn, so the model could "
+            "not be told that its turn was malformed. Set rollout.max_malformed to 0, or choose another model."
+        )
+    closed = bool(after) and after[-1] == end_of_turn
+    return (() if closed else (end_of_turn,)) + encode_rendered(encoder, suffix, outside)
+
+
+def _protect(content: str, outside: list[str]) -> str:
+    """Marked text with a placeholder for each piece of outside text, which is added to `outside`."""
+    protected = ""
+    for is_template, piece in split_trusted(content):
+        if is_template:
+            protected += piece
+        else:
+            protected += placeholder(len(outside))
+            outside.append(piece)
+    return protected
 
 
 def observation_text(

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
-from evoseek.policy.chat_template import Schema, encode_messages, end_ids, tool_name
+from evoseek.policy.chat_template import Schema, encode_messages, encode_reply, end_ids, tool_name
 from evoseek.policy.encoding import Encoder
 from evoseek.policy.template_check import check_template
 from evoseek.types import Action, Message, StopConditions, ToolCall
@@ -83,7 +83,8 @@ class TagRenderer:
     def __init__(self, tokenizer: PreTrainedTokenizerBase, calls: Mapping[str, TagCall] = SEARCH) -> None:
         self._tokenizer, self._calls = tokenizer, calls
         self._encoder = Encoder(tokenizer, tuple(dict.fromkeys((*TAGS, *calls))))
-        ends = end_ids(tokenizer, check_template(tokenizer).end_of_turn)
+        self._end_of_turn = check_template(tokenizer).end_of_turn
+        ends = end_ids(tokenizer, self._end_of_turn)
         self._stop = StopConditions(stop_strings(calls), ends)
         self._opening, self._closing = map(self._encoder.template, OBSERVATION)
 
@@ -109,6 +110,13 @@ class TagRenderer:
     def render_observation(self, texts: Sequence[str], after: Sequence[int] = ()) -> tuple[int, ...]:
         """Ids of <information> with the results' texts; the model goes on in the same turn."""
         return (*self._opening, *self._encoder.outside("\n\n".join(texts)), *self._closing)
+
+    def render_notice(self, text: str, after: Sequence[int]) -> tuple[int, ...]:
+        """Ids of <information> with the text, and the model goes on in the same turn; if it ended that, of a message of
+        the user's."""
+        if after and after[-1] in self._stop.token_ids and self._end_of_turn is not None:
+            return encode_reply(self._tokenizer, self._encoder, text, after, self._end_of_turn)
+        return (*self._opening, *self._encoder.marked(text), *self._closing)
 
 
 def _call(call: TagCall, content: str) -> ToolCall:

@@ -19,6 +19,7 @@ from evoseek.policy.chat_template import (
     Schema,
     encode_messages,
     encode_rendered,
+    encode_reply,
     end_ids,
     observation_text,
     placeholder,
@@ -91,6 +92,10 @@ class ToolCallRenderer:
         if self.report.escapes_results:
             texts = [json.dumps(text, ensure_ascii=False)[1:-1] for text in texts]
         return closing + encode_rendered(self._encoder, self._suffix(len(texts)), texts)
+
+    def render_notice(self, text: str, after: Sequence[int]) -> tuple[int, ...]:
+        """Ids of a message of the user's after the turn; there was no call that a tool could answer."""
+        return encode_reply(self._tokenizer, self._encoder, text, after, self._end_of_turn, self._tools)
 
     def _suffix(self, results: int) -> str:
         """The template's text after a turn with calls, with placeholders for the results."""

@@ -112,7 +112,9 @@ def _tool(proposal: Trajectory) -> float:
 
 
 def _calls_are_valid(proposal: Trajectory) -> bool:
-    return all(is_valid_search(result.call) for result in proposal.tool_results)
+    """Whether every call was a search. A turn that could not be read counts as a call that was not."""
+    readable = all(action.problem is None for action in proposal.actions)
+    return readable and all(is_valid_search(result.call) for result in proposal.tool_results)
 
 
 def _answer(proposal: Trajectory, answer: str) -> float:

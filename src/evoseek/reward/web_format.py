@@ -1,9 +1,10 @@
 """DeepResearcher's reward (arXiv 2504.03160, section 3.4): -1 if the format is broken, else word-level F1.
 
 The format is kept by a rollout that ended with an answer of at least one word, in the only <answer> of its last turn,
-and of which in every turn each tag is closed before another one is opened. A call that cannot be read ends a rollout
-without an answer, and so do the limits: both are -1. F1 is `set_f1`: answers are compared as sets of words, in lower
-case and without punctuation. Unlike SQuAD's F1 it keeps articles.
+of which every turn could be read, and of which in every turn each tag is closed before another one is opened. A call
+that cannot be read is -1, also where the rollout goes on after it (rollout.max_malformed), and so are the limits. F1 is
+`set_f1`: answers are compared as sets of words, in lower case and without punctuation. Unlike SQuAD's F1 it keeps
+articles.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def keeps_format(trajectory: Trajectory) -> bool:
     """Whether a trajectory answers, with all tags in their places."""
     turns = [action.text for action in trajectory.actions]
     answers = bool(turns and word_set(trajectory.answer or "")) and turns[-1].count("<answer>") == 1
-    return answers and all(map(_is_balanced, turns))
+    readable = all(action.problem is None for action in trajectory.actions)
+    return answers and readable and all(map(_is_balanced, turns))
 
 
 def _is_balanced(text: str) -> bool:

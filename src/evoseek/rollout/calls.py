@@ -1,10 +1,11 @@
-"""The tool calls of one rollout: made within its limits, their results kept."""
+"""What one rollout's model is told after a turn: its calls' results, or that there was no call, within the limits."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
 
+from evoseek.policy.encoding import trusted
 from evoseek.protocols import Environment, Tool
 from evoseek.rollout.limits import Limits
 from evoseek.types import Question, ToolCall, ToolResult
@@ -18,9 +19,11 @@ class ToolCalls:
     """Makes the calls of a rollout's turns. `results` outlives whatever ends the rollout."""
 
     def __init__(self, env: Environment, question: Question, trajectory_id: str, limits: Limits) -> None:
+        self._env = env
         self._tools = {name: tool.for_question(question, trajectory_id) for name, tool in env.tools.items()}
         self._limits = limits
         self._may_call = True
+        self._malformed = 0
         self.results: list[ToolResult] = []
 
     async def texts(self, calls: Sequence[ToolCall]) -> list[str] | None:
@@ -30,10 +33,24 @@ class ToolCalls:
         """
         if self._may_call and len(self.results) + len(calls) <= self._limits.max_tool_calls:
             return await self._make(calls)
-        if self._may_call and self._limits.final_answer is not None:
-            self._may_call = False
-            return [self._limits.final_answer] * len(calls)
-        return None
+        told = self._final_answer()
+        return None if told is None else [told] * len(calls)
+
+    def notice(self, problem: str) -> str | None:
+        """What the model is told, marked, after a turn that held neither a call nor an answer; None if that ends it."""
+        self._malformed += 1
+        if not self._may_call or not self._limits.max_malformed:
+            return None
+        if self._malformed <= self._limits.max_malformed:
+            return self._env.malformed(problem)
+        told = self._final_answer()
+        return None if told is None else trusted(told)
+
+    def _final_answer(self) -> str | None:
+        """The last words, which are said once; None if there are none."""
+        told = self._limits.final_answer if self._may_call else None
+        self._may_call = self._may_call and told is None
+        return told
 
     async def _make(self, calls: Sequence[ToolCall]) -> list[str]:
         """Run calls side by side. Results that came are always kept."""

@@ -10,7 +10,7 @@ from evoseek.policy.tags import tag_calls
 from evoseek.protocols import Chat, Environment
 from evoseek.rollout.calls import ToolCalls, ToolFailedError
 from evoseek.rollout.limits import Limits
-from evoseek.types import Action, Question, StopReason, Trajectory
+from evoseek.types import Action, Message, Question, StopReason, Trajectory
 
 
 async def converse(
@@ -63,12 +63,19 @@ async def _take_turns(
     for turn in range(1, limits.max_turns + 1):
         action = tags.parse(await chat.chat(messages, key=f"{trajectory_id}/turn-{turn - 1}"))
         actions.append(action)
-        if not action.tool_calls:
-            return StopReason.MALFORMED if action.answer is None else StopReason.ANSWERED
-        if turn == limits.max_turns:
-            return StopReason.MAX_TURNS
-        texts = await calls.texts(action.tool_calls)
-        if texts is None:
-            return StopReason.MAX_TOOL_CALLS
-        messages = [*messages, tags.said(action), tags.observation(texts)]
+        if action.answer is not None:
+            return StopReason.ANSWERED
+        if action.tool_calls:
+            if turn == limits.max_turns:
+                return StopReason.MAX_TURNS
+            texts = await calls.texts(action.tool_calls)
+            if texts is None:
+                return StopReason.MAX_TOOL_CALLS
+            reply = tags.observation(texts)
+        else:
+            told = calls.notice(action.problem or "") if turn < limits.max_turns else None
+            if told is None:
+                return StopReason.MALFORMED
+            reply = Message("user", told)
+        messages = [*messages, tags.said(action), reply]
     return StopReason.MAX_TURNS

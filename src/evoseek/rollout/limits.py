@@ -14,9 +14,12 @@ class Limits:
     Attributes:
         max_turns: completions sampled. The last may only answer: its calls are not run.
         max_tool_calls: calls run in all turns together.
-        final_answer: what the model is told, once, when it asks for more calls than are left: none of the turn's calls
-            is made, these words stand in the place of each result, and in one more turn (if `max_turns` leaves one) it
-            can only answer. None ends the rollout instead.
+        max_malformed: turns without a call and without an answer, also because they were cut off, after which the model
+            is told so and goes on. 0 ends the rollout with the first of them.
+        final_answer: what the model is told, once, when it asks for more calls than are left, or (with `max_malformed`
+            above 0) when a turn is malformed once more than allowed: none of the turn's calls is made, these words
+            stand in the place of each result, and in one more turn (if `max_turns` leaves one) it can only answer.
+            None ends the rollout instead.
         max_tokens_per_turn: length of a completion.
         max_total_tokens: length of the trajectory, with prompt and observations; no more than the sampler's length.
         deadline_s: seconds for the whole rollout, tools included. None uses no clock, so that runs can be repeated
@@ -29,11 +32,12 @@ class Limits:
     max_total_tokens: int = 4096
     deadline_s: float | None = None
     final_answer: str | None = None
+    max_malformed: int = 0
 
     def __post_init__(self) -> None:
         for item in fields(self):
             value = getattr(self, item.name)
-            least = 0 if item.name == "max_tool_calls" else 1
+            least = 0 if item.name in ("max_tool_calls", "max_malformed") else 1
             if not isinstance(value, str | None) and (value <= 0 if item.name == "deadline_s" else value < least):
                 raise ConfigError(
                     f"The limit {item.name} is {value}; it has to be {'above 0' if least else '0 or more'}."

@@ -112,14 +112,18 @@ async def _take_turns(
         room = min(limits.max_tokens_per_turn, limits.max_total_tokens - len(log.token_ids))
         completion = await sampler.sample(replace(request, turn=turn - 1, token_ids=log.token_ids, max_tokens=room))
         action = log.act(completion, renderer.parse(completion.token_ids))
-        if not action.tool_calls:
-            return _ending(action, completion)
-        if turn == limits.max_turns:
-            return StopReason.MAX_TURNS
-        texts = await calls.texts(action.tool_calls)
-        if texts is None:
-            return StopReason.MAX_TOOL_CALLS
-        observation = renderer.render_observation(texts, completion.token_ids)
+        if action.tool_calls:
+            if turn == limits.max_turns:
+                return StopReason.MAX_TURNS
+            texts = await calls.texts(action.tool_calls)
+            if texts is None:
+                return StopReason.MAX_TOOL_CALLS
+            observation = renderer.render_observation(texts, completion.token_ids)
+        else:
+            told = calls.notice(action.problem or "") if action.answer is None and turn < limits.max_turns else None
+            if told is None:
+                return _ending(action, completion)
+            observation = renderer.render_notice(told, completion.token_ids)
         if len(log.token_ids) + len(observation) >= limits.max_total_tokens:
             return StopReason.MAX_TOKENS  # left out: nothing could be sampled after it
         log.append(Segment("observation", observation))
@@ -127,7 +131,7 @@ async def _take_turns(
 
 
 def _ending(action: Action, completion: Completion) -> StopReason:
-    """Why a turn without a call is the last."""
+    """Why a turn without a call is the last one."""
     if action.answer is not None:
         return StopReason.ANSWERED
     return StopReason.MAX_TOKENS if completion.finish_reason == "length" else StopReason.MALFORMED

@@ -19,6 +19,7 @@ def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
     tools/call_frequency      tool calls a rollout
     rollout/num               rollouts
     rollout/invalid_frac      share of rollouts that failed outside the policy
+    completions/malformed     turns a rollout with neither a call nor an answer after which it went on; left out if none
     rollout/stop/<reason>     share of rollouts that ended so; for an invalid one, why it is invalid
     rollout/refilled          failed attempts that were rolled out again, per rollout
     rollout/refilled/<reason> the same for one reason
@@ -38,6 +39,10 @@ def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
         metrics["frac_reward_zero_std"] = fmean(pstdev(group) == 0.0 for group in compared)
     metrics["completions/mean_length"] = fmean(trajectory.num_action_tokens for trajectory in trajectories)
     metrics["tools/call_frequency"] = fmean(len(trajectory.tool_results) for trajectory in trajectories)
+    if told := sum(
+        1 for trajectory in trajectories for action in trajectory.actions[:-1] if action.problem is not None
+    ):
+        metrics["completions/malformed"] = told / len(trajectories)
     metrics["rollout/num"] = float(len(outcomes))
     metrics["rollout/invalid_frac"] = fmean(isinstance(outcome, Invalid) for outcome in outcomes)
     ends = Counter(

@@ -73,6 +73,10 @@ class TaskEnv:
         """The question's text as it is."""
         return [Message("user", question.text)]
 
+    def malformed(self, problem: str) -> str:
+        """What the tiny prompts say after a malformed turn; a skill is measured up to the first of them."""
+        return load_prompts("tiny").malformed(problem, role=self._role, tools=self._tools, format="tags")
+
 
 def measure_skills(
     policy: Policy, *, seed: int, tries: int = 200, temperatures: Sequence[float] = (0.0, 0.7, 1.0)
