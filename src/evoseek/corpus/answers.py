@@ -27,7 +27,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 MAX_WORDS, MAX_CHARACTERS = 5, 80
 MIN_REPEATS = 2  # passages that a phrase occurs in
 _ARTICLES = frozenset({"a", "an", "the"})
-_DISAMBIGUATION = re.compile(r"\s*\([^()]*\)\s*$")  # Mercury (planet)
+_DISAMBIGUATION = re.compile(r"(?<!\s)\s*+\([^()]*+\)\s*+$")  # Mercury (planet)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ try:
 except ImportError:
     pypdf = None
 
-_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*$")
+_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*)")
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 _FENCE = re.compile(r" {0,3}(```|~~~)")
 _VISIBLE_TEXT = "//body//text()[not(ancestor::script or ancestor::style or ancestor::template or ancestor::noscript)]"
@@ -48,8 +48,9 @@ def _first_heading(text: str) -> str:
         if _FENCE.match(line):
             fenced = not fenced
         elif not fenced:
-            if (match := _HEADING.match(line)) and match[1]:
-                return match[1]
+            match = _HEADING.match(line)
+            if match and (heading := match[1].rstrip(" \t").rstrip("#").rstrip(" \t")):
+                return heading
             if previous and _UNDERLINE.match(line):
                 return previous
         previous = "" if fenced else line.strip()

@@ -69,10 +69,12 @@ def intersection_text(kind: str, relation: str, name: str, other_relation: str, 
 
 _WORD = r"[^\s',.?]+"
 _NAME = rf"{_WORD}(?: {_WORD})*"
-_COMPARISON = re.compile(rf"which has the (earlier|later) year, ({_NAME}) or ({_NAME})")
-_INTERSECTION = re.compile(rf"which (\w+) has the (\w+) ({_NAME}) and the (\w+) ({_NAME})")
+# Where words could be of one name or of the next, the rest is checked once, as if all of it were a name: its parts are.
+_REST = rf"(?={_WORD}(?: {_WORD})*+\Z)"
+_COMPARISON = re.compile(rf"which has the (earlier|later) year, {_REST}(.+) or (.+)")
+_INTERSECTION = re.compile(rf"which (\w+) has the (\w+) {_REST}(.+) and the (\w+) (.+)")
 _POSSESSIVE = re.compile(rf"what is ({_NAME})((?:'s \w+)+)")
-_OF = re.compile(rf"what is ((?:the \w+ of )+)({_NAME})")
+_OF = re.compile(rf"what is {_REST}((?:the \w+ of )+)(.+)")
 _NAMED = re.compile(rf"name the (\w+) of ({_NAME})((?:'s \w+)*)")
 
 

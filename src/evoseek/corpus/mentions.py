@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import dropwhile
 
 from evoseek.corpus.passages import UNSPACED
 from evoseek.corpus.stop_words import STOP_WORDS
@@ -46,7 +47,7 @@ _CONNECTOR = (
 _NAME = re.compile(
     rf"(?<![\w’'-]){_CAPITALISED}(?:[ \u00a0]+(?:{_CONNECTOR}[ \u00a0]+){{0,2}}(?:[dl][’'])?{_CAPITALISED})*"
 )
-_CONNECTED = re.compile(rf"(?:[ \u00a0]+{_CONNECTOR})+[ \u00a0]+")
+_CONNECTED = re.compile(rf"(?<![ \u00a0])(?:[ \u00a0]++{_CONNECTOR})+[ \u00a0]++")
 _SENTENCE_ENDS = frozenset(".!?…:。！？؟।|#*•–-\n")
 _QUOTES = " \t\u00a0\"'“”‘’«»([_"
 
@@ -140,9 +141,7 @@ def _opens_sentence(before: str) -> bool:
 
 def _without_stop_words(name: str) -> str:
     """The name from its first word on that is none."""
-    while name and name.split(" ", 1)[0].casefold() in STOP_WORDS:
-        name = name.partition(" ")[2]
-    return name
+    return " ".join(dropwhile(lambda word: word.casefold() in STOP_WORDS, name.split(" ")))
 
 
 def _telling(names: set[str]) -> set[str]:

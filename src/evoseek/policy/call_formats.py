@@ -16,15 +16,12 @@ from evoseek.types import ToolCall
 Calls = tuple[ToolCall, ...]
 """Calls in the order written; none if the text is no call."""
 
-_HERMES = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
+_HERMES = re.compile(r"<tool_call>(.*?)(</tool_call>|\Z)", re.DOTALL)  # one that is not closed goes to the end
 
 
 def parse_hermes(text: str) -> Calls:
     """The calls between tags. Raises ValueError, in words, for one that cannot be read."""
-    calls = tuple(_call(_decode(body), ("arguments", "parameters")) for body in _HERMES.findall(text))
-    if "<tool_call>" in _HERMES.sub("", text):
-        raise ValueError("a <tool_call> is not closed")
-    return calls
+    return tuple(map(_hermes_call, _HERMES.finditer(text)))
 
 
 def parse_json(text: str) -> Calls:
@@ -37,6 +34,13 @@ def parse_json(text: str) -> Calls:
 
 CALL_FORMATS: Mapping[str, Callable[[str], Calls]] = {"hermes": parse_hermes, "json": parse_json}
 """Parsers by name, in the order in which they are tried on a model's own template."""
+
+
+def _hermes_call(found: re.Match[str]) -> ToolCall:
+    body, closing = found.groups()
+    if not closing:
+        raise ValueError("a <tool_call> is not closed")
+    return _call(_decode(body), ("arguments", "parameters"))
 
 
 def _decode(text: str) -> Any:

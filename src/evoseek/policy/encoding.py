@@ -104,7 +104,9 @@ class Encoder:
         if tokenizer.unk_token_id not in (tokenizer.eos_token_id, tokenizer.bos_token_id):
             control.discard(tokenizer.unk_token_id)
         self.control_ids = frozenset(control)
-        self._tag = re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(map(re.escape, tags))}))", re.IGNORECASE) if tags else None
+        self._tag = (
+            re.compile(rf"<(?=\s*+(?:/\s*+)?(?:{'|'.join(map(re.escape, tags))}))", re.IGNORECASE) if tags else None
+        )
 
     def template(self, text: str) -> tuple[int, ...]:
         """Ids of template text: control strings become control tokens; nothing is added around it."""

@@ -31,8 +31,8 @@ from evoseek.policy.template_check import check_template
 from evoseek.types import Action, Message, StopConditions
 
 _TAGS = ("tool_call", "tool_response", "think", "answer", "question")
-_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
-_QUESTION = re.compile(r"<question>(.*?)</question>", re.DOTALL)
+_ANSWER = re.compile(r"<answer>(.*?)(</answer>|\Z)", re.DOTALL)  # one that is not closed goes to the end, and is none
+_QUESTION = re.compile(r"<question>(.*?)(</question>|\Z)", re.DOTALL)
 
 
 class ToolCallRenderer:
@@ -74,8 +74,8 @@ class ToolCallRenderer:
             calls = self._parse_calls(said)
         except ValueError as error:
             return Action(text, problem=str(error))
-        if found := _QUESTION.findall(said):
-            question = str(found[-1]).strip()
+        if found := _closed(_QUESTION, said):
+            question = found[-1].strip()
         if calls:
             return Action(text, calls, question=question)
         if not ended or not said.strip():
@@ -83,7 +83,7 @@ class ToolCallRenderer:
                 "the turn is cut off before its end" if not ended else "the turn holds neither a call nor an answer"
             )
             return Action(text, question=question, problem=problem)
-        answers: list[str] = _ANSWER.findall(said) or [said]
+        answers = _closed(_ANSWER, said) or [said]
         return Action(text, answer=answers[-1].strip(), question=question)
 
     def render_observation(self, texts: Sequence[str], after: Sequence[int] = ()) -> tuple[int, ...]:
@@ -104,6 +104,11 @@ class ToolCallRenderer:
             _, suffix = observation_text(self._tokenizer, self._tools, self._tool, marks, self._end_of_turn)
             self._suffixes[results] = suffix
         return self._suffixes[results]
+
+
+def _closed(tag: re.Pattern[str], text: str) -> list[str]:
+    """What stands between a tag and its closing one."""
+    return [found[1] for found in tag.finditer(text) if found[2]]
 
 
 def _without_reasoning(text: str) -> str:

@@ -28,6 +28,9 @@ _LETTERS = str.maketrans(
 _MARKS = "".join(chr(code) for code in range(0x370, 0x12000) if unicodedata.category(chr(code)) in ("Mn", "Mc"))
 _WORD = re.compile(rf"[^\W_]+(?:[{_MARKS}]+[^\W_]*)*")
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
+# Normalising a run of marks on one character takes time by the square of its length. So a run (of what is no part of a
+# word, which marks are not) is cut where it is longer than any script has them.
+_RUN = re.compile(r"([^\w\s\x00-\x7f][^\w\s\x00-\x7f]{63})[^\w\s\x00-\x7f]+")
 _ENGLISH = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).filter(tantivy.Filter.stemmer("english")).build()
 
 
@@ -55,9 +58,14 @@ def _unicode_words(text: str) -> list[str]:
 
 def fold(text: str) -> str:
     """Without differences of width, case and accent: `Ｃafé`, `CAFÉ` and `cafe` become one."""
-    text = unicodedata.normalize("NFKC", text).casefold()
-    text = _FOLDED_AWAY.sub("", unicodedata.normalize("NFD", text))
-    return unicodedata.normalize("NFKC", text).translate(_LETTERS)
+    text = text.replace("\uff9e", "\u3099").replace("\uff9f", "\u309a")  # half-width marks, which count as letters
+    text = _FOLDED_AWAY.sub("", _normalised("NFD", _normalised("NFKC", text).casefold()))
+    return _normalised("NFKC", text).translate(_LETTERS)
+
+
+def _normalised(form: Literal["NFD", "NFKC"], text: str) -> str:
+    """`text` in a normal form of Unicode, with runs of marks cut."""
+    return unicodedata.normalize(form, _RUN.sub(r"\1", text))
 
 
 def _pairs(run: str) -> list[str]:

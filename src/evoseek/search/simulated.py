@@ -18,8 +18,10 @@ from evoseek.errors import ReplyError, ToolError
 from evoseek.protocols import Chat, SearchEngine
 from evoseek.types import Message, Passage, Question
 
-_MARKER = re.compile(r"(?<!\S)[-*_#> ]*document\s+(\d+)[*_]*\s*:[*_]*", re.IGNORECASE)
-_MARKER_OF_LINE = re.compile(r"^[-*_#> \t]*document\s+(\d+)[*_]*\s*:[*_]*", re.IGNORECASE | re.MULTILINE)
+_NUMBERED = r"document\s+(\d+)[*_]*\s*:[*_]*"
+# Marks that no document follows match too, without a number: else each of them would be a start to search from anew.
+_MARKER = re.compile(rf"(?<!\S)[-*_#> ]*+(?:{_NUMBERED})?", re.IGNORECASE)
+_MARKER_OF_LINE = re.compile(rf"^[-*_#> \t]*{_NUMBERED}", re.IGNORECASE | re.MULTILINE)
 DRESS = re.compile(r"\A\s*<think>.*?</think>|^```\w*[ \t]*$", re.DOTALL | re.MULTILINE)
 _CHARACTERS = 12  # of a word with its space, at most, on average
 
@@ -123,9 +125,11 @@ def parse_documents(reply: str, count: int, max_words: int) -> list[str]:
     between or after them, an empty one, one that is too long.
     """
     text = DRESS.sub("", reply).strip()
-    before, *rest = (_MARKER_OF_LINE if "\n" in text else _MARKER).split(text)
-    numbers, texts = rest[::2], [piece.strip() for piece in rest[1::2]]
-    in_order = not before.strip() and numbers == [str(number) for number in range(1, count + 1)]
+    markers = [found for found in (_MARKER_OF_LINE if "\n" in text else _MARKER).finditer(text) if found[1]]
+    ends = [*(marker.start() for marker in markers), len(text)]
+    texts = [text[marker.end() : end].strip() for marker, end in zip(markers, ends[1:], strict=True)]
+    numbers = [marker[1] for marker in markers]
+    in_order = not text[: ends[0]].strip() and numbers == [str(number) for number in range(1, count + 1)]
     if not in_order or not all(_is_document(piece, max_words) for piece in texts):
         shown = reply if len(reply) <= 200 else f"{reply[:200]}..."
         raise ReplyError(
@@ -138,4 +142,4 @@ def parse_documents(reply: str, count: int, max_words: int) -> list[str]:
 
 def _is_document(text: str, max_words: int) -> bool:
     """A line of words: not none, not too many, nor too many characters where no spaces part the words."""
-    return 0 < len(text.split()) <= max_words and len(text) <= _CHARACTERS * max_words and "\n" not in text
+    return len(text) <= _CHARACTERS * max_words and "\n" not in text and 0 < len(text.split()) <= max_words

@@ -52,10 +52,10 @@ def blocked_reason(status: int, headers: Mapping[str, str], body: bytes, text: s
     for name, (value, reason) in _HEADERS.items():
         if name in headers and headers[name].lower().startswith(value):
             return reason
-    if text is not None and len(text.split()) > MAX_WORDS:
+    if text is not None and len(text.split(None, MAX_WORDS)) > MAX_WORDS:
         return None
     source = body[:_HEAD].lower()
     if reason := next((reason for mark, reason in _MARKS.items() if mark in source), None):
         return reason
-    found = _WORDS.search(source.decode(errors="replace") if text is None else text)
+    found = _WORDS.search(source.decode(errors="replace") if text is None else text[:_HEAD])
     return _REASONS[found.lastgroup or ""] if found else None

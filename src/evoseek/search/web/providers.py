@@ -211,9 +211,10 @@ def _line(text: object, most: int) -> str:
 
 
 def _is_web_url(url: str) -> bool:
+    if len(url) > MAX_URL or _UNSHOWN.search(url):
+        return False
     try:
         parts = urlsplit(url)
-        is_web = parts.scheme in ("http", "https") and bool(parts.hostname)
-        return is_web and len(url) <= MAX_URL and not _UNSHOWN.search(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname)
     except ValueError:
         return False

@@ -1,0 +1,239 @@
+"""Whoever wrote it, a text is read in a time that grows as its length does: parsers run where every rollout waits.
+
+Each parser is given a million characters of the worst that is known for it, and five seconds of processor time, of
+which it needs less than one. One that takes time by the square of the length needs from seven seconds to hours.
+"""
+
+import asyncio
+import signal
+from contextlib import contextmanager, suppress
+from functools import cache, partial
+from pathlib import Path
+from runpy import run_path
+
+import pytest
+
+from evoseek.calls.said import error_message, json_of, quoted
+from evoseek.calls.waits import PassingError, seconds_of
+from evoseek.corpus.answers import mine_answers
+from evoseek.corpus.formats import parse_markdown
+from evoseek.corpus.grammar import parse
+from evoseek.corpus.mentions import TitleFinder, names, numbers, phrases, split_dates
+from evoseek.corpus.passages import split_document
+from evoseek.corpus.statements import asked_fact, states
+from evoseek.errors import PageError, ToolError
+from evoseek.policy.call_formats import parse_hermes, parse_json
+from evoseek.policy.encoding import Encoder, harmless
+from evoseek.policy.tag_messages import TagMessages
+from evoseek.policy.tags import SEARCH, read_action
+from evoseek.policy.tool_calls import ToolCallRenderer
+from evoseek.reward.answer import f1, guarded_substring_match, normalise
+from evoseek.reward.format import stands_in
+from evoseek.reward.judge import on_one_line, same_family
+from evoseek.reward.verdict import parse_label, parse_verdict
+from evoseek.reward.web_format import WebFormatReward
+from evoseek.search.analyser import Analyser
+from evoseek.search.browse.address import AddressRules, check_url
+from evoseek.search.browse.blocked import blocked_reason
+from evoseek.search.browse.reading import parse_note
+from evoseek.search.browse.segments import beginning_of, segments_of
+from evoseek.search.simulated import parse_documents
+from evoseek.search.web.http import CallLimits
+from evoseek.search.web.providers import make_provider
+from evoseek.selfplay.evidence import supporting_passages
+from evoseek.types import Action, Document, Passage, Question, StopReason, ToolCall, ToolResult, Trajectory
+
+LENGTH = 1_000_000
+SECONDS = 5.0
+
+
+@contextmanager
+def processor_time(seconds):
+    """Fails what needs more. Only time of this process counts, so a busy machine changes nothing."""
+
+    def too_long(*_):
+        pytest.fail(f"more than {seconds:g} seconds of processor time for {LENGTH:,} characters", pytrace=False)
+
+    before = signal.signal(signal.SIGVTALRM, too_long)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+@cache
+def tokenizer():
+    return run_path(str(Path(__file__).parent / "policy" / "made_tokenizers.py"))["MAKERS"]["qwen"]()
+
+
+def trajectory(*turns):
+    call = ToolCall("search", {"query": "a"})
+    return Trajectory(
+        id="q/0",
+        question=Question("q", "who ?", ("Meri",)),
+        role="solver",
+        segments=(),
+        actions=tuple(Action(turn, (call,)) for turn in turns),
+        tool_results=(ToolResult(call, "", (Passage("p", "p", "Meri", "text"),)),),
+        stop_reason=StopReason.ANSWERED,
+        answer="Meri",
+    )
+
+
+def documents(text):
+    return parse_documents(text, 1, 200)
+
+
+def tool_turn(text):
+    ids = tokenizer().encode(text[:100_000], add_special_tokens=False)  # tokenizers are slow
+    return ToolCallRenderer(tokenizer(), []).parse(ids)
+
+
+def outside(text):
+    return Encoder(tokenizer(), ("search",)).outside(text[:100_000])
+
+
+def page(text):
+    return blocked_reason(200, {}, b"", text)
+
+
+def segments(text):
+    return list(segments_of(text, 4))
+
+
+def title(text):
+    return mine_answers([Passage("p", "p", text, "text")])
+
+
+def document(text):
+    return split_document(Document("d", "title", text))
+
+
+def heading(text):
+    return parse_markdown(text.encode())
+
+
+def result(text):
+    engine = make_provider("searxng", url="http://localhost/", limits=CallLimits())
+    return engine._results({"results": [{"url": text, "title": text, "content": text}]})
+
+
+def reply(read):
+    return lambda text: read(text.encode())
+
+
+WORST = [  # parser, what begins the text, what it repeats, what ends it
+    (documents, "Document 1: x", " ", "y"),
+    (documents, "x", " ", "document"),
+    (documents, "document", " ", ""),
+    (documents, "document", "\n", "x"),
+    (documents, "Document 1", "*", ""),
+    (documents, "", "# ", "x"),
+    (documents, "a\n", "document\n", ""),
+    (documents, "", "document ", ""),
+    (documents, "Document ", "1", ": x"),
+    (documents, "", "<think>", ""),
+    (documents, "```", " ", "x"),
+    (documents, "", "```a \n", ""),
+    (parse_note, "\n", "\n", "```x"),
+    (parse_note, "", "[", ""),
+    (parse_note, '{"relevant": "', "a ", '", "read_on": true}'),
+    (parse_hermes, "", "<tool_call>", ""),
+    (parse_hermes, "", '<tool_call>{"name": "a"}</tool_call>', ""),
+    (parse_hermes, "<tool_call>", '{"a":', "</tool_call>"),
+    (parse_json, "", "{", ""),
+    (parse_json, '{"name": "a", "parameters": {"q": ', "1", "}}"),
+    (tool_turn, "", "<answer>", "<|im_end|>"),
+    (tool_turn, "", "<question>", "<|im_end|>"),
+    (tool_turn, "", "<think></think>", "<|im_end|>"),
+    (partial(read_action, calls=SEARCH), "", "<search>", ""),
+    (partial(read_action, calls=SEARCH), "", "<question>a</question>", ""),
+    (TagMessages().parse, "", "<think>", ""),
+    (TagMessages().parse, "", " ", ""),
+    (outside, "<", " ", "x"),
+    (harmless, "", "[!A", ""),
+    (harmless, "[", "_", ""),
+    (harmless, "[", "!", "A"),
+    (on_one_line, "", "[_!", ""),
+    (parse_verdict, "```\n", "\n```", "x"),
+    (parse_verdict, "{", '"reason": "",', '"correct": true}'),
+    (partial(parse_label, labels=["good", "bad"]), "", "*", ""),
+    (lambda text: asyncio.run(WebFormatReward()(trajectory(text))), "", "<think>", "<answer>"),
+    (normalise, "", "a ", ""),
+    (lambda text: f1(text, [text]), "", "a1 b2 ", ""),
+    (lambda text: guarded_substring_match(text, [text]), "", "x ", "y"),
+    (lambda text: stands_in(text[: LENGTH // 2] + "y", text), "", "xb", ""),
+    (lambda text: same_family(text, text), "", "ab1", ""),
+    (lambda text: supporting_passages(trajectory("", text)), "", "<a", ""),
+    (split_dates, "1 ", "a", ""),
+    (split_dates, "", "1 ", ""),
+    (numbers, "", "1,", "_"),
+    (numbers, "", "1", "_"),
+    (names, "", "A of ", "b"),
+    (names, "", "The ", ""),
+    (names, "A", " ", "A"),
+    (names, "A of", " ", "A"),
+    (names, "", "Aa-", ""),
+    (names, "", "A's ", ""),
+    (phrases, "", "ab-cd", "_"),
+    (phrases, "", "(a'", ""),
+    (TitleFinder(["a b", "a b c d e"]), "", "a ", ""),
+    (title, "a", " ", "b"),
+    (title, "a (b)", " ", "x"),
+    (title, "", "(", ""),
+    (title, "", "() ", "x"),
+    (heading, "# a", " ", "x"),
+    (heading, "# a", "#", "x"),
+    (heading, "# ", " #", "x"),
+    (heading, "a\n", "=", " x"),
+    (document, "", "a\n\n", ""),
+    (document, ".", ")", ""),
+    (document, "a", " ", "b"),
+    (parse, "what is ", "the a of ", "'"),
+    (parse, "what is a", " a", "'"),
+    (parse, "what is a", "'s b", "!'"),
+    (parse, "which has the later year, a", " or a", "'"),
+    (parse, "which a has the b c", " and the a b", "'"),
+    (parse, "name the a of a", " a", "'"),
+    (parse, "", "' ", ""),
+    (asked_fact, "", "a ", ""),
+    (lambda text: states([text], "a", "b"), "a ' s b is ", "c ", "!"),
+    (lambda text: states([text], "a", "b"), "", "c ", " is the b of a!"),
+    (segments, "a a a a", "\n", "b b b b b"),
+    (segments, "a a a .", ")", " b b b b b"),
+    (segments, "", "a. ", ""),
+    (partial(beginning_of, max_words=30), "", "a ", ""),
+    (page, "", "verify", ""),
+    (page, "", "i'", ""),
+    (Analyser("english").tokens, "", "running ", ""),
+    (Analyser().tokens, "a", "\u05b1\u05b0", ""),  # marks in the wrong order
+    (Analyser().tokens, "a", "\u0323\u0301", ""),
+    (Analyser().tokens, "a", "\u0301\uff9e", ""),
+    (Analyser().tokens, "a", "\u05b1\u05b0" * 30 + "\u200b", ""),
+    (Analyser().tokens, "", "\u0915\u093e", ""),
+    (result, "http://", "\u0323\u0301", ""),
+    (result, "http://", "a.", ""),
+    (result, "", " ", ""),
+    (partial(check_url, rules=AddressRules()), "http://a.b/", "../", ""),
+    (seconds_of, "", "1", "x"),
+    (seconds_of, "Mon, 1 Jan 2020 ", "1:", ""),
+    (seconds_of, "Mon, 1 Jan 2020 ", "(", ""),
+    (seconds_of, "", '"', ""),
+    (reply(partial(json_of, secret="key")), "", "1", ""),
+    (reply(partial(json_of, secret="key")), "{", '"a":1,', '"b":1}'),
+    (reply(error_message), "", '{"error":', ""),
+    (reply(partial(quoted, secret="%2Fkey/with+signs")), "", "%252Fkey", ""),
+    (reply(partial(quoted, secret="aaaaaaaa")), "", "aaaaaaab", ""),
+    (reply(partial(quoted, secret="key")), "", " ", ""),
+]
+
+
+@pytest.mark.parametrize(
+    ("parser", "beginning", "repeated", "end"), WORST, ids=[f"{row[1]}{row[2]}{row[3]}"[:30] for row in WORST]
+)
+def test_a_million_characters_take_seconds_at_most(parser, beginning, repeated, end):
+    text = beginning + repeated * (LENGTH // len(repeated)) + end
+    with processor_time(SECONDS), suppress(ValueError, PageError, ToolError, PassingError):
+        parser(text)
