@@ -1,5 +1,6 @@
 import asyncio
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +13,7 @@ from evoseek.policy.tags import TagRenderer
 from evoseek.policy.tiny_tokenizer import tiny_tokenizer
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
-from evoseek.types import Question
+from evoseek.types import Question, Scored
 
 TOKENIZER = tiny_tokenizer()
 QUESTIONS = [Question(f"q{n}", "what is kalo?", ("meri",), {"hops": 1 + n % 2}) for n in range(4)]
@@ -77,6 +78,16 @@ def test_graded_scores_get_an_interval_of_their_own():
     evaluation, _ = run(answers("meri", "meri kalo", "kalo", "kalo"), metric="f1")
     assert evaluation.score.mean == pytest.approx((1 + 2 / 3) / 4)
     assert evaluation.score.interval.low < evaluation.score.mean < evaluation.score.interval.high
+
+
+def test_equal_scores_do_not_pretend_to_be_certain():
+    """Two formats broken of two: the interval of two lowest scores from -1 to 1 is as wide as that from 0 to 1, twice.
+    From 0 to 1 the mean is (z2 / 2) / (2 + z2) = .328810, the variance .328810 - .328810^2 = .220694, and the half width
+    sqrt(z2 * .220694 / 5.841459) = .380963."""
+    evaluation, _ = run(answers("meri", "meri"), QUESTIONS[:2])
+    broken = tuple(replace(result, outcome=Scored(-1.0)) for result in evaluation.results)
+    interval = replace(evaluation, metric="format_f1", results=broken).score.interval
+    assert (interval.low, interval.high) == (-1.0, pytest.approx(2 * (0.328810 + 0.380963) - 1, abs=1e-4))
 
 
 def test_shared_ids_are_refused():

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evoseek.errors import DataError
-from evoseek.eval.statistics import Interval, bootstrap_mean_interval, wilson_interval
+from evoseek.eval.statistics import Interval, score_interval, wilson_interval
 from evoseek.protocols import Environment, Renderer, RewardFn, Sampler
+from evoseek.reward.web_format import BROKEN
 from evoseek.rollout.group import run_group
 from evoseek.rollout.limits import Limits
 from evoseek.types import Invalid, Outcome, Question, Scored, Trajectory
@@ -45,7 +46,7 @@ class Evaluation:
     @property
     def score(self) -> Score:
         """Over all questions."""
-        return _score(self.results)
+        return _score(self.results, self._lowest)
 
     def by_hops(self) -> dict[int, Score]:
         """Scores by `metadata["hops"]`, ascending; questions that do not say their hops are left out."""
@@ -54,7 +55,12 @@ class Evaluation:
             hops = result.question.metadata.get("hops")
             if isinstance(hops, int):
                 groups.setdefault(hops, []).append(result)
-        return {hops: _score(groups[hops]) for hops in sorted(groups)}
+        return {hops: _score(groups[hops], self._lowest) for hops in sorted(groups)}
+
+    @property
+    def _lowest(self) -> float:
+        """The lowest score of the metric; the highest is 1."""
+        return BROKEN if self.metric == "format_f1" else 0.0
 
     def metrics(self) -> dict[str, float]:
         """Named numbers for a metric sink; `eval/reward` is the mean under `metric`."""
@@ -112,13 +118,13 @@ async def evaluate(
     return Evaluation(metric, temperature, tuple(results))
 
 
-def _score(results: Sequence[Result]) -> Score:
+def _score(results: Sequence[Result], lowest: float) -> Score:
     rewards = [result.outcome.reward for result in results if isinstance(result.outcome, Scored)]
     n_invalid = sum(isinstance(result.outcome, Invalid) for result in results)
     if not rewards:
         return Score(float("nan"), Interval(0.0, 1.0), len(results), n_invalid)
-    if all(reward in (0.0, 1.0) for reward in rewards):
+    if lowest == 0 and all(reward in (0.0, 1.0) for reward in rewards):
         interval = wilson_interval(round(sum(rewards)), len(rewards))
     else:
-        interval = bootstrap_mean_interval(rewards)
+        interval = score_interval(rewards, low=lowest)
     return Score(sum(rewards) / len(rewards), interval, len(results), n_invalid)

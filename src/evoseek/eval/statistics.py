@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -36,12 +37,35 @@ def wilson_interval(successes: int, n: int, *, confidence: float = 0.95) -> Inte
     return Interval(float(interval.low), float(interval.high))
 
 
+def score_interval(
+    values: Sequence[float], *, low: float = 0.0, high: float = 1.0, confidence: float = 0.95
+) -> Interval:
+    """Interval of the mean of graded scores from `low` to `high`, such as F1: that of Agresti and Coull (1998) with
+    scores in the place of successes. z^2 / 2 scores of `low` and as many of `high` are added to the sample, and the
+    normal interval of all of them is taken. It holds the sample's mean and always has a width: that n scores were equal
+    does not say that the next one will be. For scores of 0 and 1 it is Agresti and Coull's own.
+    """
+    if not values:
+        raise ValueError("an interval needs at least one value")
+    z2 = float(stats.norm.ppf((1 + confidence) / 2)) ** 2
+    scores = (np.asarray(values, dtype=float) - low) / (high - low)
+    total = len(scores) + z2
+    mean = (scores.sum() + z2 / 2) / total
+    variance = (((scores - mean) ** 2).sum() + z2 / 2 * (mean**2 + (1 - mean) ** 2)) / total
+    half = np.sqrt(z2 * variance / total)
+    first, last = (low + (high - low) * float(end) for end in (max(mean - half, 0.0), min(mean + half, 1.0)))
+    return Interval(first, last)
+
+
 def bootstrap_mean_interval(values: Sequence[float], *, confidence: float = 0.95, seed: int = 0) -> Interval:
-    """Percentile bootstrap interval of a mean, for scores between 0 and 1 (F1). A point if all values are equal."""
+    """Percentile bootstrap interval of the mean of numbers without bounds, such as lengths.
+
+    Nothing is known, and it is infinite, if all values are equal: drawing them again cannot say how far others may lie.
+    """
     if not values:
         raise ValueError("an interval needs at least one value")
     if min(values) == max(values):
-        return Interval(values[0], values[0])
+        return Interval(-math.inf, math.inf)
     result = stats.bootstrap(
         (np.asarray(values, dtype=float),),
         np.mean,

@@ -14,6 +14,9 @@ import re
 from evoseek.reward.answer import set_f1, word_set
 from evoseek.types import Outcome, Scored, Trajectory
 
+BROKEN = -1.0
+"""What a broken format is worth: the lowest score there is."""
+
 _TAG = re.compile(r"<(/?)(think|search|browse|information|tool_call|tool_response|answer)>")
 
 
@@ -23,7 +26,7 @@ class WebFormatReward:
     async def __call__(self, trajectory: Trajectory) -> Outcome:
         """Score one trajectory."""
         if not keeps_format(trajectory):
-            return Scored(-1.0, {"format": 0.0, "set_f1": 0.0})
+            return Scored(BROKEN, {"format": 0.0, "set_f1": 0.0})
         value = set_f1(trajectory.answer or "", trajectory.question.golden_answers)
         return Scored(value, {"format": 1.0, "set_f1": value})
 
