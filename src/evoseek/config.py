@@ -323,6 +323,11 @@ class ProposerConfig(Section):
 class FiltersConfig(Section):
     """Which proposals are rejected by rule. An answer that stands in its question always is."""
 
+    rules: Literal["auto", "basic", "full"] = Field(
+        default="auto",
+        description="full: also the wording is judged, in any language; auto: basic with the prompts of the tiny "
+        "policies, else full (a run saves which)",
+    )
     min_words: int = Field(default=3, ge=1, le=MANY)
     min_characters: int = Field(default=10, ge=1, le=MANY)
     max_characters: Count = 1000

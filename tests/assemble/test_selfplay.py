@@ -65,6 +65,7 @@ OPTIONS = {
     "proposer.singleton": "drop",
     "proposer.scale": "none",
     "proposer.aggregate": "sequence-sum",
+    "filters.rules": "full",
     "filters.min_words": 5,
     "filters.min_characters": 11,
     "filters.max_characters": 99,
@@ -162,7 +163,7 @@ def check_play(play, system):
     """What both systems have in common."""
     assert (play.attempts, play.metric, play.near_duplicates, play.label is None) == (6, "f1", 0.75, False)
     assert play.right_from == 0.6
-    assert play.rules == RuleFilter(5, 11, 99, require_search=True, repeated_queries=True)
+    assert play.rules == RuleFilter(5, 11, 99, require_search=True, repeated_queries=True, rules="full")
     assert play.evidence is supporting_passages
     assert isinstance(play.reward, EvidenceReward)
     assert play.reward._weight == 0.125

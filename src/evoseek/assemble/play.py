@@ -12,7 +12,7 @@ from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv
 from evoseek.env.reader import ReaderEnv
 from evoseek.learner.checkpoint import Checkpoint
 from evoseek.policy.pair import NewAdapter, load_pair
-from evoseek.policy.policy import Policy
+from evoseek.policy.policy import Policy, prompts_of
 from evoseek.protocols import RewardFn, SearchEngine
 from evoseek.reward.evidence import EvidenceReward
 from evoseek.reward.proposer import ProposerReward
@@ -38,7 +38,7 @@ def make_play(
     settings = config.proposer
     limits = replace(proposer.limits, max_turns=settings.max_turns, max_tokens_per_turn=settings.max_tokens_per_turn)
     solving, metric, right_from = solver.solver(engine), config.reward.metric, config.selfplay.right_from
-    weight, filters = config.selfplay.evidence_weight, config.filters
+    weight, filters = config.selfplay.evidence_weight, with_rules(config, proposer.policy).filters
     return SelfPlay(
         proposer=proposer.player(env, renderer, limits=limits, temperature=settings.temperature),
         solver=solver.player(solving.env, solving.renderer),
@@ -48,6 +48,7 @@ def make_play(
             max_characters=filters.max_characters,
             require_search=filters.require_search,
             repeated_queries=filters.repeated_queries,
+            rules="full" if filters.rules == "full" else "basic",
         ),
         reward=EvidenceReward(answer_reward, weight) if weight > 0 else answer_reward,
         worth=ProposerReward(
@@ -61,6 +62,15 @@ def make_play(
         near_duplicates=filters.near_duplicates,
         label=partial(relabel, metric=metric) if config.selfplay.label == "majority" else None,
     )
+
+
+def with_rules(config: Config, proposer: Policy) -> Config:
+    """The config with filters.rules decided where it is `auto`: basic for a policy that is spoken to as the tiny ones
+    are, whose grammar is the generated world's, else full."""
+    if config.filters.rules != "auto":
+        return config
+    rules = "basic" if prompts_of(proposer, config.policy.prompts) == "tiny" else "full"
+    return config.model_copy(update={"filters": config.filters.model_copy(update={"rules": rules})})
 
 
 def _verifier(config: Config, agent: Agent, correct: RewardFn) -> Verifier | None:

@@ -10,7 +10,7 @@ from typing import cast
 
 from evoseek.assemble.agent import Agent, evaluation_setting, evaluation_temperature, open_index
 from evoseek.assemble.algorithm import make_proposer_credit, make_proposer_loss
-from evoseek.assemble.play import at_temperature, load_players, make_play
+from evoseek.assemble.play import at_temperature, load_players, make_play, with_rules
 from evoseek.assemble.reward import judge_notice, make_reward
 from evoseek.assemble.selfplay_settings import check_selfplay
 from evoseek.assemble.solving import probe, question_rollouts, search_system
@@ -64,7 +64,7 @@ def selfplay_loop(
             notify(notice)
     held_out = evaluation_setting(config, made.agent)
     evaluate = held_out and probe(*held_out, reward, temperature=evaluation_temperature(config))
-    run.claim(config.resolved(), may_differ=may_differ_on_resume(config))
+    run.claim(with_rules(config, made.agent.policy).resolved(), may_differ=may_differ_on_resume(config))
     start = resume(run, checkpoint, made.parts)
     made.published(start)
     metrics = JsonlMetrics(run.metrics)

@@ -12,7 +12,7 @@ from typing import cast
 from rich.console import Console
 
 from evoseek.assemble.agent import Agent, open_index
-from evoseek.assemble.play import load_players, make_play
+from evoseek.assemble.play import load_players, make_play, with_rules
 from evoseek.assemble.reward import make_reward
 from evoseek.assemble.tasks import answer_tasks, passage_pool, passage_tasks
 from evoseek.config import Config
@@ -50,7 +50,7 @@ def propose(
     most = PROPOSALS_PER_QUESTION * count if max_proposals is None else max_proposals
     origin = {"path": str(checkpoint.directory), "step": checkpoint.step} if checkpoint else {}
     with (
-        open_question_file(out, {**config.resolved(), "checkpoint": origin}) as file,
+        open_question_file(out, {**writing.config.resolved(), "checkpoint": origin}) as file,
         stop_on_interrupt(lambda: say(console, STOPPING)) as interrupted,
         WritingProgress(console, count) as progress,
     ):
@@ -69,8 +69,12 @@ def propose(
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """Plays batches of episodes and writes what came of them. `tasks(batch)` gives those of batch number 1, 2, ..."""
+    """Plays batches of episodes and writes what came of them. `tasks(batch)` gives those of batch number 1, 2, ...
 
+    `config` is the one that decides all of it, the rules in force included.
+    """
+
+    config: Config
     play: SelfPlay
     tasks: Callable[[int], Sequence[Question]]
     index: LexicalIndex
@@ -101,6 +105,7 @@ class Writing:
             tasks = passage_tasks(config, proposer, pool, purpose="proposing", copies=copies)
         play = make_play(config, proposer, solver, index, make_reward(config))
         return cls(
+            config=with_rules(config, proposer.policy),
             play=replace(play, label=None),  # a pass rate is about the answer that is written
             tasks=lambda batch: tasks((batch - 1) * per_batch, per_batch, f"{batch:06d}"),
             index=index,

@@ -1,6 +1,6 @@
 """Which proposals are rejected, and why (Search Self-play, arXiv 2510.18821, section on rule-based filtering).
 
-RuleFilter            the rules, which need the proposal alone
+RuleFilter            the rules, which need the proposal alone; the full ones know several languages
 NearDuplicates        DUPLICATE, with the other questions
 Verifier              UNVERIFIED, CLOSED_BOOK and AMBIGUOUS, with a reader
 """
@@ -10,14 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
+from evoseek.corpus.scripts import length
 from evoseek.reward.answer import normalise
 from evoseek.reward.format import is_valid_search, stands_in, stated
+from evoseek.selfplay.answer_rules import is_long, is_sentence, is_supported, misfits, stands_in_question
+from evoseek.selfplay.evidence import seen_passages
+from evoseek.selfplay.question_rules import asks_twice, is_question
+from evoseek.selfplay.text_rules import instructs, is_noise, is_template, mixes_languages, refers_to_passage
 from evoseek.types import Passage, Question, StopReason, Trajectory
 
 
 class Rejection(StrEnum):
-    """Why a proposal gives no question. Those up to OTHER_ANSWER are the rules, in the order of their checking."""
+    """Why a proposal gives no question. Those up to OTHER_ANSWER are the basic rules, those up to UNSUPPORTED the full
+    ones, in the order of their checking."""
 
     UNFINISHED = "unfinished"  # the proposer did not come to an answer
     NO_QUESTION = "no_question"  # none was stated, or an empty one
@@ -29,6 +36,18 @@ class Rejection(StrEnum):
     REPEATED_QUERY = "repeated_query"  # the same search was made twice
     OTHER_ANSWER = "other_answer"  # it is not the answer that the task gave
 
+    ANSWER_TOO_LONG = "answer_too_long"  # more words than a name, a date or a title has
+    INSTRUCTIONS = "instructions"  # it speaks to a model: orders, tags of roles or tools, addresses
+    TEMPLATE = "template"  # fields, blanks or labels that should have been filled in or left out
+    REFERS = "refers_to_passage"  # it speaks of a text that who answers it cannot see
+    NOISE = "noise"  # symbols, repetition, letters without a word
+    MIXED = "mixed_languages"  # it changes its language or script, or has another one than the passages
+    NOT_A_QUESTION = "not_a_question"  # it asks nothing
+    TWO_QUESTIONS = "two_questions"  # it asks more than one thing
+    SENTENCE = "answer_is_sentence"  # the answer is a statement
+    MISFIT = "answer_misfits"  # yes or no to more than that, or none of the alternatives
+    UNSUPPORTED = "unsupported"  # no passage that the proposer saw says the answer
+
     DUPLICATE = "duplicate"  # another question is (nearly) the same
     UNVERIFIED = "unverified"  # a reader of the proposer's passages does not come to the answer
     CLOSED_BOOK = "closed_book"  # a reader without any passage does
@@ -37,10 +56,11 @@ class Rejection(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RuleFilter:
-    """The rules. Words of a question are what spaces separate (a clitic such as "'s" is one where the policy's text
-    sets it apart): for scripts without spaces set `min_words` to 1 and rely on `min_characters`.
+    """The rules.
 
-    `require_search` and `repeated_queries` switch on NO_SEARCH and REPEATED_QUERY.
+    `basic` compares normal forms: words of a question are what spaces separate, and an answer stands in it also within
+    a word. `full` counts words and finds the answer in any script, and judges the wording as well: for real corpora
+    and models that write freely. `require_search` and `repeated_queries` switch on NO_SEARCH and REPEATED_QUERY.
     """
 
     min_words: int = 3
@@ -48,6 +68,7 @@ class RuleFilter:
     max_characters: int = 1000
     require_search: bool = False
     repeated_queries: bool = False
+    rules: Literal["basic", "full"] = "basic"
 
     def __call__(self, proposal: Trajectory) -> Rejection | None:
         """The first reason to reject the proposal, None if there is none."""
@@ -63,11 +84,11 @@ class RuleFilter:
             yield Rejection.NO_QUESTION
         if not normalise(answer):
             yield Rejection.NO_ANSWER
-        if len(question.split()) < self.min_words or len(question) < self.min_characters:
+        if self._is_short(question):
             yield Rejection.TOO_SHORT
         if len(question) > self.max_characters:
             yield Rejection.TOO_LONG
-        if any(stands_in(accepted, question) for accepted in right):
+        if any(self._stands_in(accepted, question) for accepted in right):
             yield Rejection.ANSWER_IN_QUESTION
         if self.require_search and not queries:
             yield Rejection.NO_SEARCH
@@ -75,6 +96,41 @@ class RuleFilter:
             yield Rejection.REPEATED_QUERY
         if normalise(answer) not in map(normalise, right):
             yield Rejection.OTHER_ANSWER
+        if self.rules == "full":
+            yield from _reasons_of_wording(question, right, [seen.contents for seen in seen_passages(proposal)])
+
+    def _is_short(self, question: str) -> bool:
+        words, characters = length(question) if self.rules == "full" else (len(question.split()), len(question))
+        return words < self.min_words or characters < self.min_characters
+
+    def _stands_in(self, answer: str, question: str) -> bool:
+        return stands_in_question(answer, question) if self.rules == "full" else stands_in(answer, question)
+
+
+def _reasons_of_wording(question: str, right: Sequence[str], passages: Sequence[str]) -> Iterator[Rejection]:
+    """What the full rules ask of the wording. The first rule bounds the answers' length for the others."""
+    if any(map(is_long, right)):
+        yield Rejection.ANSWER_TOO_LONG
+    if instructs(question) or any(map(instructs, right)):
+        yield Rejection.INSTRUCTIONS
+    if any(is_template(question, answer) for answer in right):
+        yield Rejection.TEMPLATE
+    if refers_to_passage(question):
+        yield Rejection.REFERS
+    if is_noise(question):
+        yield Rejection.NOISE
+    if mixes_languages(question, passages):
+        yield Rejection.MIXED
+    if not is_question(question):
+        yield Rejection.NOT_A_QUESTION
+    if asks_twice(question):
+        yield Rejection.TWO_QUESTIONS
+    if any(is_sentence(answer, question) for answer in right):
+        yield Rejection.SENTENCE
+    if all(misfits(answer, question) for answer in right):
+        yield Rejection.MISFIT
+    if not any(is_supported(answer, question, passages) for answer in right):
+        yield Rejection.UNSUPPORTED
 
 
 def proposed_question(proposal: Trajectory, evidence: Sequence[Passage]) -> Question:

@@ -1,0 +1,121 @@
+"""How many bad proposals the rules reject, and how many good ones: by kind, by rule and by language.
+
+The data are in bench/proposal_rules: proposals in many languages with the passage that their proposer saw, in two
+halves. The rules were tuned on `dev` alone; `test` was written before there were any, also has languages of which
+the rules hold no words, and was not looked at until they were finished. Intervals are Wilson's, 95 %.
+
+    python bench/proposal_rules.py                           both halves, full rules
+    python bench/proposal_rules.py --rules basic             the rules that generated worlds keep
+    python bench/proposal_rules.py --questions FILE ... [--corpus FILE]     wrongly rejected among real questions
+"""
+
+import argparse
+import json
+from collections import Counter
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from scipy.stats import binomtest
+
+from evoseek.selfplay.filters import Rejection, RuleFilter
+from evoseek.types import Action, Passage, Question, StopReason, Trajectory
+
+DATA = Path(__file__).parent / "proposal_rules"
+GOOD = "good"
+Row = dict[str, str]
+
+
+def proposal(row: Row) -> Trajectory:
+    """As a proposer would have ended that was shown the passage."""
+    passage = Passage("p#0", "p", row.get("title", ""), row.get("text", ""))
+    source = {"passage_id": passage.id, "title": passage.title, "text": passage.text} if passage.text else {}
+    return Trajectory(
+        id="p",
+        question=Question("t", passage.contents, (), {"requested": 1, "shown": bool(source), **source}),
+        role="proposer",
+        segments=(),
+        actions=(Action("", answer=row["answer"], question=row["question"]),),
+        tool_results=(),
+        stop_reason=StopReason.ANSWERED,
+        answer=row["answer"],
+    )
+
+
+def share(part: int, whole: int) -> str:
+    """A share with its 95 % interval."""
+    if not whole:
+        return "-"
+    low, high = binomtest(part, whole).proportion_ci(method="wilson")
+    return f"{part}/{whole} = {part / whole:.1%} [{low:.1%}, {high:.1%}]"
+
+
+def table(title: str, rows: list[Row], fates: list[Rejection | None], key: str) -> Table:
+    """Shares rejected of the rows with equal `key`, and by which rules."""
+    result = Table(key, "rejected", "by rule", title=title)
+    for value in dict.fromkeys(row[key] for row in rows):
+        reasons = Counter(fate for row, fate in zip(rows, fates, strict=True) if row[key] == value and fate)
+        whole = sum(row[key] == value for row in rows)
+        by_rule = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common())
+        result.add_row(value, share(reasons.total(), whole), by_rule)
+    return result
+
+
+def report(console: Console, name: str, rows: list[Row], rules: RuleFilter, show: bool) -> None:
+    """Both shares of a half, with their tables."""
+    rows = sorted(rows, key=lambda row: row["kind"] == GOOD)
+    fates = [rules(proposal(row)) for row in rows]
+    bad = [index for index, row in enumerate(rows) if row["kind"] != GOOD]
+    good = [index for index, row in enumerate(rows) if row["kind"] == GOOD]
+    console.print(table(f"{name}, by kind", rows, fates, "kind"))
+    for title, part in (("bad", bad), ("good", good)):
+        chosen, fate = [rows[index] for index in part], [fates[index] for index in part]
+        console.print(table(f"{name}, {title}, by language", chosen, fate, "language"))
+        console.print(f"{name}: {title} ones rejected: {share(sum(map(bool, fate)), len(part))}\n")
+    if show:
+        for row, fate in zip(rows, fates, strict=True):
+            if (fate is None) != (row["kind"] == GOOD):
+                print(row["language"], row["kind"], fate, "|", row["question"], "|", row["answer"])
+
+
+def real_questions(file: Path, corpus: Path | None) -> list[Row]:
+    """Questions of a file in FlashRAG's shape with their first answers; the documents of the corpus that they name as
+    `evidence` are the passage."""
+    texts = dict[str, str]()
+    for line in corpus.read_text().splitlines() if corpus else []:
+        document = json.loads(line)
+        texts[document["title"]] = document["text"]
+    rows = list[Row]()
+    for line in map(json.loads, file.read_text().splitlines()):
+        text = "\n".join(f"{title}\n{texts[title]}" for title in line.get("evidence", ()) if title in texts)
+        kind = line.get("kind", "-")
+        rows.append(
+            {
+                "kind": GOOD,
+                "language": kind,
+                "text": text,
+                "question": line["question"],
+                "answer": line["golden_answers"][0],
+            }
+        )
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rules", choices=("basic", "full"), default="full")
+    parser.add_argument("--half", choices=("dev", "test"), nargs="*", default=["dev", "test"])
+    parser.add_argument("--questions", type=Path, nargs="*", default=[])
+    parser.add_argument("--corpus", type=Path, help="of those questions, for the rules that need evidence")
+    parser.add_argument("--show", action="store_true", help="list the proposals that were judged wrongly")
+    arguments = parser.parse_args()
+    console, rules = Console(width=150), RuleFilter(rules=arguments.rules)
+    for file in arguments.questions:
+        report(console, file.name, real_questions(file, arguments.corpus), rules, arguments.show)
+    for half in [] if arguments.questions else arguments.half:
+        rows = [json.loads(line) for line in (DATA / f"{half}.jsonl").read_text().splitlines()]
+        report(console, half, rows, rules, arguments.show)
+
+
+if __name__ == "__main__":
+    main()
