@@ -215,7 +215,20 @@ class RolloutConfig(Section):
     )
     max_tokens_per_turn: Count = 96
     max_total_tokens: int = Field(default=1600, ge=2, le=MANY)
-    deadline_s: float | None = Field(default=None, gt=0, le=1e6, description="seconds; a rollout beyond it is Invalid")
+    deadline_s: float | None = Field(
+        default=None,
+        gt=0,
+        le=1e6,
+        description="Seconds that the sampler may work on a rollout's own tokens; one that takes longer ends as it is, "
+        "and is scored. Waiting is not counted.",
+    )
+    wait_s: float | None = Field(
+        default=None,
+        gt=0,
+        le=1e6,
+        description="Seconds that a rollout may wait in all, for one of the slots, tools and engines; one that waits "
+        "longer is Invalid. Default: as many as rollout.deadline_s.",
+    )
 
 
 class RewardConfig(Section):

@@ -26,7 +26,7 @@ class Sampler(Protocol):
     """Tokens in, tokens out. One call is one turn of one trajectory; concurrent calls are batched."""
 
     async def sample(self, request: SampleRequest) -> Completion:
-        """Sample one completion. Raises SamplerError."""
+        """Sample one completion, within the request's limits of tokens and seconds. Raises SamplerError."""
         ...
 
     def release(self, trajectory_id: str) -> None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
 from typing import Literal
 
 
@@ -110,7 +111,8 @@ class StopConditions:
 @dataclass(frozen=True, slots=True)
 class SampleRequest:
     """One turn to sample. `token_ids` is the whole context so far; a sampler may reuse what it already holds of
-    `trajectory_id`. The random stream is a function of (`seed`, `trajectory_id`, `turn`) alone."""
+    `trajectory_id`. The random stream is a function of (`seed`, `trajectory_id`, `turn`) alone. The turn ends after
+    the token with which the sampler has worked on it for `max_seconds`."""
 
     trajectory_id: str
     turn: int
@@ -119,17 +121,23 @@ class SampleRequest:
     temperature: float
     stop: StopConditions
     seed: int
+    max_seconds: float = inf
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
     """What the sampler gave: ids and their logprobs under the distribution that was sampled from (temperature
-    applied; for temperature 0 the logprobs are those of temperature 1)."""
+    applied; for temperature 0 the logprobs are those of temperature 1).
+
+    `seconds` is how long the sampler worked on these tokens. The wait for a slot is no part of it; a sampler that knows
+    nothing of that says 0, and all of its time counts as waiting.
+    """
 
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
-    finish_reason: Literal["stop", "length"]
+    finish_reason: Literal["stop", "length", "time"]
     policy_version: int = 0
+    seconds: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +157,9 @@ class StopReason(StrEnum):
     MAX_TURNS = "max_turns"  # the turn limit came before an answer
     MAX_TOKENS = "max_tokens"  # the token limit of the turn or trajectory came before an answer
     MAX_TOOL_CALLS = "max_tool_calls"  # the model asked for more tool calls than it may make
+    MAX_TIME = "max_time"  # the model wrote for longer than it may: waiting is not counted
 
-    DEADLINE = "deadline"  # the time limit passed: says nothing about the policy
+    DEADLINE = "deadline"  # the rollout waited for too long: says nothing about the policy
     TOOL_FAILED = "tool_failed"  # a tool or engine failed
     SAMPLER_FAILED = "sampler_failed"  # the sampler, or the chat in its place, failed
     REWARD_FAILED = "reward_failed"  # the reward function or judge failed

@@ -113,7 +113,7 @@ def test_the_deadline_ends_it(ask):
         status, out, err = ask(server, "--set", "rollout.deadline_s=0.2")
     assert status == 2
     assert "Answer:" not in out
-    assert "The rollout took more than 0.2 s." in err
+    assert "The rollout waited for more than 0.2 s." in err
 
 
 def test_a_model_without_a_name_is_refused(index):

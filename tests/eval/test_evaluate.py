@@ -8,19 +8,20 @@ from evoseek.env.prompts import load_prompts
 from evoseek.env.solver import SolverEnv
 from evoseek.errors import DataError, SamplerError
 from evoseek.eval.evaluate import evaluate
+from evoseek.eval.statistics import wilson_interval
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.policy.tiny_tokenizer import tiny_tokenizer
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
-from evoseek.types import Question, Scored
+from evoseek.types import Question, Scored, StopReason
 
 TOKENIZER = tiny_tokenizer()
 QUESTIONS = [Question(f"q{n}", "what is kalo?", ("meri",), {"hops": 1 + n % 2}) for n in range(4)]
 
 
-def run(script, questions=QUESTIONS, metric="exact_match"):
-    sampler = ScriptedSampler(script, TOKENIZER)
+def run(script, questions=QUESTIONS, metric="exact_match", token_s=0.0, **limits):
+    sampler = ScriptedSampler(script, TOKENIZER, token_s=token_s)
     evaluation = asyncio.run(
         evaluate(
             questions,
@@ -29,7 +30,7 @@ def run(script, questions=QUESTIONS, metric="exact_match"):
             env=SolverEnv([], load_prompts("tiny")),
             renderer=TagRenderer(TOKENIZER),
             sampler=sampler,
-            limits=Limits(),
+            limits=Limits(**limits),
             temperature=0.5,
             seed=3,
         )
@@ -49,14 +50,31 @@ def test_every_question_is_asked_exactly_once():
     assert (evaluation.score.mean, evaluation.score.n, evaluation.score.n_invalid) == (0.5, 4, 0)
 
 
-def test_failures_are_counted_and_neither_wrong_nor_dropped():
-    """q1 has no script: its sampler fails. Of the other three, two are right."""
+def test_failures_are_counted_and_wrong_and_none_is_dropped():
+    """q1 has no script: its sampler fails. Of the other three, two are right: 2 of the declared 4."""
     evaluation, _ = run(answers("meri", None, "meri", "kalo"))
     score = evaluation.score
     assert (score.n, score.n_invalid) == (4, 1)
-    assert score.mean == pytest.approx(2 / 3)
-    assert evaluation.rewards() == {"q0": 1.0, "q2": 1.0, "q3": 0.0}
+    assert score.mean == 0.5
+    assert evaluation.rewards() == {"q0": 1.0, "q1": 0.0, "q2": 1.0, "q3": 0.0}
+    assert score.interval == wilson_interval(2, 4)
     assert evaluation.metrics()["eval/n_invalid"] == 1.0
+
+
+def test_a_policy_that_is_slow_where_it_is_wrong_is_no_better_than_one_that_is_fast():
+    """Two right answers in time; two wrong ones that would take longer than the deadline. Neither is asked again."""
+    slow = "kalo " * 50
+    script = answers("meri", slow, "meri", slow)
+    fast, _ = run(script, token_s=0.01)
+    late, sampler = run(script, token_s=0.01, deadline_s=0.25)
+    assert (fast.score.mean, fast.score.n_invalid) == (0.5, 0)
+    assert (late.score.mean, late.score.n, late.score.n_invalid) == (0.5, 4, 0)
+    assert [result.trajectory.stop_reason for result in late.results] == [
+        StopReason.ANSWERED,
+        StopReason.MAX_TIME,
+    ] * 2
+    assert len(sampler.requests) == 4
+    assert len(late.results[1].trajectory.segments[1].token_ids) == 25
 
 
 def test_scores_by_hops():

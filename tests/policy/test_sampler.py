@@ -470,3 +470,34 @@ def test_it_is_a_sampler_and_counts():
     assert sampler.stats.steps > 0
     sampler.stats.clear()
     assert (sampler.stats.action_tokens, sampler.stats.prefill_tokens, sampler.stats.steps) == (0, 0, 0)
+
+
+def test_the_seconds_of_a_completion_are_those_of_its_own_passes():
+    """With one slot two trajectories share no pass: the second one's wait for it is not in its seconds."""
+
+    async def main() -> None:
+        sampler = TorchSampler(policy(), slots=1, max_length=64)
+
+        async def turn(name: str, max_tokens: int) -> float:
+            completion = await sampler.sample(SampleRequest(name, 0, (1,), max_tokens, 1.0, NO_STOP, 0))
+            sampler.release(name)
+            return completion.seconds
+
+        long, short = await asyncio.gather(turn("a", 50), turn("b", 1))
+        assert 0 < short < long
+        assert long + short <= sampler.stats.busy_s
+
+    asyncio.run(main())
+
+
+def test_a_turn_ends_with_the_token_that_uses_up_its_time():
+    async def main() -> None:
+        sampler = TorchSampler(policy(), slots=1, max_length=64)
+        cut = await sampler.sample(SampleRequest("a", 0, (1,), 50, 1.0, NO_STOP, 0, max_seconds=1e-9))
+        assert (len(cut.token_ids), len(cut.logprobs), cut.finish_reason) == (1, 1, "time")
+        sampler.release("a")
+        whole = await sampler.sample(SampleRequest("a", 0, (1,), 50, 1.0, NO_STOP, 0, max_seconds=1e9))
+        assert whole.token_ids[:1] == cut.token_ids
+        assert whole.finish_reason == "length"
+
+    asyncio.run(main())

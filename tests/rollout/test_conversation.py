@@ -149,7 +149,7 @@ class Silent:
 def test_the_deadline_ends_it(run, chat):
     trajectory, _ = run(chat, deadline_s=0.05)
     assert (trajectory.stop_reason, trajectory.answer) == (StopReason.DEADLINE, None)
-    assert trajectory.failure == "The rollout took more than 0.05 s."
+    assert trajectory.failure == "The rollout waited for more than 0.05 s."
 
 
 def test_a_timeout_that_is_not_the_deadlines_is_raised(run):

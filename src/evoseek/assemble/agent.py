@@ -171,6 +171,7 @@ def limits_of(rollout: RolloutConfig, prompts: PromptSet) -> Limits:
         max_total_tokens=rollout.max_total_tokens,
         deadline_s=rollout.deadline_s,
         max_malformed=rollout.max_malformed,
+        wait_s=rollout.wait_s,
         final_answer=prompts["final_answer"].text() if rollout.final_answer else None,
     )
 

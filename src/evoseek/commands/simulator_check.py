@@ -117,7 +117,7 @@ class Trial:
         for name, engine in self.engines.items():
             solver = self.agent.solver(engine)
             done = asyncio.run(solver.evaluate(self.questions, temperature=temperature, reward=reward))
-            say_left_out(console, f"rollouts with the {name} failed", _failures(done))
+            say_left_out(console, f"rollouts with the {name} failed and count as wrong", _failures(done))
             evaluations[name] = done
         console.print(evaluation_table(f"Exact match of {self.agent.policy.name}, 95 % intervals", evaluations))
         scores = {name: _plain(Score, evaluation.score) for name, evaluation in evaluations.items()}

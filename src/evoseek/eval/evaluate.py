@@ -26,8 +26,12 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A mean with all that is needed to read it. `n` counts every question of the set, `n_invalid` those whose
-    rollout failed for reasons outside the policy; the mean is over the n - n_invalid others (nan if none)."""
+    """A mean with all that is needed to read it. `n` counts everything that was to be scored, `n_invalid` what failed
+    for reasons outside of what is scored; the mean is nan if all of it did.
+
+    An evaluation's mean is over all n questions: an invalid one counts as wrong. Otherwise a policy that fails where it
+    would be wrong anyway would score higher than one that does not.
+    """
 
     mean: float
     interval: Interval
@@ -70,8 +74,8 @@ class Evaluation:
         return {name: float(value) for name, value in numbers.items()}
 
     def rewards(self) -> Mapping[str, float]:
-        """Reward by question id, without the invalid ones: for paired tests."""
-        return {r.question.id: r.outcome.reward for r in self.results if isinstance(r.outcome, Scored)}
+        """Reward by question id, 0 for the invalid ones, as in the score: for paired tests."""
+        return {result.question.id: _reward(result.outcome) for result in self.results}
 
 
 async def evaluate(
@@ -87,6 +91,8 @@ async def evaluate(
     seed: int,
 ) -> Evaluation:
     """Roll out every question once, all of them concurrently, and score them.
+
+    A question whose rollout stays Invalid after its refills is listed as that, and counts as wrong.
 
     Temperature 0 is greedy. An environment without tools gives the score with search switched off. The random streams
     depend on the question and the seed alone, so two policies are compared under the same luck.
@@ -118,10 +124,14 @@ async def evaluate(
     return Evaluation(metric, temperature, tuple(results))
 
 
+def _reward(outcome: Outcome) -> float:
+    return outcome.reward if isinstance(outcome, Scored) else 0.0
+
+
 def _score(results: Sequence[Result], lowest: float) -> Score:
-    rewards = [result.outcome.reward for result in results if isinstance(result.outcome, Scored)]
+    rewards = [_reward(result.outcome) for result in results]
     n_invalid = sum(isinstance(result.outcome, Invalid) for result in results)
-    if not rewards:
+    if n_invalid == len(results):
         return Score(float("nan"), Interval(0.0, 1.0), len(results), n_invalid)
     if lowest == 0 and all(reward in (0.0, 1.0) for reward in rewards):
         interval = wilson_interval(round(sum(rewards)), len(rewards))

@@ -14,7 +14,7 @@ import math
 from collections import deque
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -61,6 +61,7 @@ class _Turn:
     rule: StopRule
     uniforms: list[float]  # one per token that may be sampled
     policy_version: int = 0
+    seconds: float = 0.0  # of the passes that computed something of it
     ids: list[int] = field(default_factory=list[int])
     logprobs: list[float] = field(default_factory=list[float])
 
@@ -229,6 +230,7 @@ class TorchSampler:
     @torch.inference_mode()
     def _step(self, busy: list[_Row]) -> bool:
         """One forward pass and one token for every row whose context is complete then. True if a turn finished."""
+        started = perf_counter()
         spans = self._spans(busy)
         rows = [row for span in spans if (row := self._slots[span.slot]) is not None]
         turns = [row.turn for row in rows if row.turn is not None]
@@ -239,8 +241,11 @@ class TorchSampler:
             torch.tensor([turn.request.temperature for turn in turns], device=logits.device),
             torch.tensor([turn.uniforms[len(turn.ids)] for turn in turns], device=logits.device),
         )
+        drawn = list(zip(ids.tolist(), logprobs.tolist(), strict=True))  # here a GPU is waited for
+        for turn in turns:
+            turn.seconds += perf_counter() - started
         finished = False
-        for row, span, token, logprob in zip(rows, spans, ids.tolist(), logprobs.tolist(), strict=True):
+        for row, span, (token, logprob) in zip(rows, spans, drawn, strict=True):
             row.cached = span.end
             if row.cached == len(row.ids):
                 finished |= self._append(row, token, logprob)
@@ -277,15 +282,23 @@ class TorchSampler:
         turn.ids.append(token)
         turn.logprobs.append(logprob)
         self.stats.action_tokens += 1
-        stopped = token in turn.rule.checked and self._rules.ends(turn.rule, turn.ids)
-        if not stopped and len(turn.ids) < turn.request.max_tokens:
+        reason = self._finish_reason(turn, token)
+        if reason is None:
             return False
         row.turn = None
         del self._turns[row.trajectory_id]
         if not turn.future.done():
-            reason = "stop" if stopped else "length"
-            turn.future.set_result(Completion(tuple(turn.ids), tuple(turn.logprobs), reason, turn.policy_version))
+            ids, logprobs = tuple(turn.ids), tuple(turn.logprobs)
+            turn.future.set_result(Completion(ids, logprobs, reason, turn.policy_version, turn.seconds))
         return True
+
+    def _finish_reason(self, turn: _Turn, token: int) -> Literal["stop", "length", "time"] | None:
+        """Why a turn ends with its last token; None if it does not."""
+        if token in turn.rule.checked and self._rules.ends(turn.rule, turn.ids):
+            return "stop"
+        if len(turn.ids) >= turn.request.max_tokens:
+            return "length"
+        return "time" if turn.seconds >= turn.request.max_seconds else None
 
     def _compact(self, rows: list[_Row]) -> None:
         """Exchange slots so that these rows, given in order of slots, have the first ones."""

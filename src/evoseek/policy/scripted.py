@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 
 from transformers import PreTrainedTokenizerBase
 
@@ -22,8 +23,9 @@ class ScriptedSampler:
     """Implements `Sampler` from a script: a function of the request, or the texts of each trajectory's turns by its id.
 
     Text is encoded as template text (a model can write control tokens). A completion longer than the request's
-    `max_tokens` is cut and ends by `length`. Everything asked and given is kept in `requests` and `completions`, in
-    order.
+    `max_tokens` is cut and ends by `length`; one that takes more than its `max_seconds`, at `token_s` seconds a token,
+    by `time` (no clock is looked at: a script takes the time that it says). Everything asked and given is kept in
+    `requests` and `completions`, in order.
 
     >>> ScriptedSampler({"q1/0": ["<search> mayor </search>", "<answer> Meri </answer>"]}, tokenizer)  # doctest: +SKIP
     """
@@ -35,10 +37,12 @@ class ScriptedSampler:
         *,
         logprob: float = 0.0,
         policy_version: int = 0,
+        token_s: float = 0.0,
     ) -> None:
         self._script = script if callable(script) else _by_trajectory(script)
         self._tokenizer = tokenizer
         self._logprob = logprob
+        self._token_s = token_s
         self.policy_version = policy_version
         self.requests: list[SampleRequest] = []
         self.completions: list[Completion] = []
@@ -48,7 +52,7 @@ class ScriptedSampler:
         """The script's completion."""
         self.requests.append(request)
         said = self._script(request)
-        completion = said if isinstance(said, Completion) else self._complete(said, request.max_tokens)
+        completion = said if isinstance(said, Completion) else self._complete(said, request)
         self.completions.append(completion)
         return completion
 
@@ -56,11 +60,15 @@ class ScriptedSampler:
         """Remember that the trajectory has ended."""
         self.released.append(trajectory_id)
 
-    def _complete(self, said: str | Sequence[int], max_tokens: int) -> Completion:
+    def _complete(self, said: str | Sequence[int], request: SampleRequest) -> Completion:
         ids = self._tokenizer.encode(said, add_special_tokens=False) if isinstance(said, str) else said
-        kept = tuple(ids)[:max_tokens]
-        reason = "stop" if len(kept) == len(ids) else "length"
-        return Completion(kept, (self._logprob,) * len(kept), reason, self.policy_version)
+        in_time = (
+            ceil(request.max_seconds / self._token_s) if self._token_s * len(ids) > request.max_seconds else len(ids)
+        )
+        kept = tuple(ids)[: min(request.max_tokens, in_time)]
+        reason = "stop" if len(kept) == len(ids) else "time" if len(kept) == in_time else "length"
+        seconds = self._token_s * len(kept)
+        return Completion(kept, (self._logprob,) * len(kept), reason, self.policy_version, seconds)
 
 
 def _by_trajectory(texts: Mapping[str, Sequence[str]]) -> Script:

@@ -115,16 +115,11 @@ def _mean(values: Iterable[float | None]) -> _Mean | None:
 
 
 def _probe_mean(rows: Sequence[Row]) -> _Mean | None:
-    scored = [(value, _scored(row)) for row in rows if (value := _value(row, _PROBE)) is not None]
+    scored = [(value, _value(row, "eval/n") or 0.0) for row in rows if (value := _value(row, _PROBE)) is not None]
     if not all(n > 0 for _, n in scored):
         return _mean(value for value, _ in scored)
     variance = sum(value * (1.0 - value) / n for value, n in scored)
     return _Mean(fmean(value for value, _ in scored), math.sqrt(variance) / len(scored))
-
-
-def _scored(row: Row) -> float:
-    """Questions of a probe that have a score; 0 where that is not known."""
-    return (_value(row, "eval/n") or 0.0) - (_value(row, "eval/n_invalid") or 0.0)
 
 
 def _chance(one: _Mean, other: _Mean) -> float:

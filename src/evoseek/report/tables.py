@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from rich.table import Table
 
@@ -30,6 +30,7 @@ def evaluation_table(title: str, evaluations: Mapping[str, Evaluation]) -> Table
         cells = (score_text(scores[hops]) if hops in scores else "" for scores in by_hops.values())
         table.add_row(str(hops), *cells)
     table.add_row("all", *(score_text(evaluation.score) for evaluation in evaluations.values()), style="bold")
+    table.caption = _caption(evaluations.values())
     return table
 
 
@@ -38,7 +39,15 @@ def comparison_table(title: str, before: Mapping[str, Evaluation], after: Mappin
     table = Table("", "before", "after", title=title)
     for name, evaluation in before.items():
         table.add_row(name, score_text(evaluation.score), score_text(after[name].score))
+    table.caption = _caption([*before.values(), *after.values()])
     return table
+
+
+def _caption(evaluations: Iterable[Evaluation]) -> str | None:
+    """What a reader must know of invalid rollouts; None if there are none."""
+    if not any(evaluation.score.n_invalid for evaluation in evaluations):
+        return None
+    return "Invalid rollouts failed for reasons outside the policy. They are in n, and count as wrong."
 
 
 def agreement_table(title: str, agreement: Agreement) -> Table:

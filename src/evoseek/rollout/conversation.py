@@ -19,11 +19,12 @@ async def converse(
     """Let a model answer in the tag format. The trajectory has no segments, since nobody has seen a token.
 
     It ends as `run_trajectory` does, a chat that failed as a sampler that failed; of `limits` those in tokens do not
-    hold. Errors of the chat other than ToolError are raised.
+    hold, and all time is waiting: nobody knows for how long the model wrote. Errors of the chat other than ToolError
+    are raised.
     """
     actions: list[Action] = []
     calls, failure = ToolCalls(env, question, trajectory_id, limits), None
-    timer = asyncio.timeout(limits.deadline_s)
+    timer = asyncio.timeout(limits.waiting_s)
     try:
         async with timer:
             reason = await _take_turns(actions, question, calls, env, chat, limits, trajectory_id)
@@ -34,7 +35,7 @@ async def converse(
     except TimeoutError:
         if not timer.expired():
             raise
-        reason, failure = StopReason.DEADLINE, f"The rollout took more than {limits.deadline_s} s."
+        reason, failure = StopReason.DEADLINE, f"The rollout waited for more than {limits.waiting_s} s."
     return Trajectory(
         id=trajectory_id,
         question=question,

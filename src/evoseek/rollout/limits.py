@@ -22,8 +22,12 @@ class Limits:
             None ends the rollout instead.
         max_tokens_per_turn: length of a completion.
         max_total_tokens: length of the trajectory, with prompt and observations; no more than the sampler's length.
-        deadline_s: seconds for the whole rollout, tools included. None uses no clock, so that runs can be repeated
-            exactly.
+        deadline_s: seconds that the sampler may work on the policy's own tokens; a policy that takes longer is scored.
+        wait_s: seconds that the rollout may wait in all, for a slot of the sampler, tools and engines; one that waits
+            longer is Invalid. None: as many as `deadline_s`.
+
+    Without both no clock is used, so that runs can be repeated exactly. A rollout with both has ended after their sum,
+    whatever hangs.
     """
 
     max_turns: int = 5
@@ -31,6 +35,7 @@ class Limits:
     max_tokens_per_turn: int = 512
     max_total_tokens: int = 4096
     deadline_s: float | None = None
+    wait_s: float | None = None
     final_answer: str | None = None
     max_malformed: int = 0
 
@@ -38,7 +43,12 @@ class Limits:
         for item in fields(self):
             value = getattr(self, item.name)
             least = 0 if item.name in ("max_tool_calls", "max_malformed") else 1
-            if not isinstance(value, str | None) and (value <= 0 if item.name == "deadline_s" else value < least):
+            if not isinstance(value, str | None) and (value <= 0 if item.name.endswith("_s") else value < least):
                 raise ConfigError(
                     f"The limit {item.name} is {value}; it has to be {'above 0' if least else '0 or more'}."
                 )
+
+    @property
+    def waiting_s(self) -> float | None:
+        """Seconds that the rollout may wait; None if it may for ever."""
+        return self.deadline_s if self.wait_s is None else self.wait_s

@@ -5,12 +5,12 @@ Token ids go in and come out. What the sampler gave is kept as it is, and only i
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field, replace
 
 from evoseek.errors import ConfigError, SamplerError
 from evoseek.protocols import Environment, Renderer, Sampler
 from evoseek.rollout.calls import ToolCalls, ToolFailedError
+from evoseek.rollout.clock import Clock
 from evoseek.rollout.limits import Limits
 from evoseek.types import (
     Action,
@@ -63,7 +63,7 @@ async def run_trajectory(
 ) -> Trajectory:
     """Roll out one trajectory. It ends with a StopReason whatever the policy, a tool or the sampler does.
 
-    A failure (a tool's, the sampler's, the deadline) is a stop reason as well, with what failed in `failure`. Errors
+    A failure (a tool's, the sampler's, too long a wait) is a stop reason as well, with what failed in `failure`. Errors
     in rendering the prompt, and other errors of the sampler than SamplerError, are raised; so is ConfigError for a
     prompt that leaves no room for a single token: a policy that could not write is not to be scored.
     """
@@ -76,18 +76,18 @@ async def run_trajectory(
             "max_total_tokens well above that, use a shorter prompt, or leave the question out."
         )
     request = SampleRequest(trajectory_id, 0, log.token_ids, 1, temperature, renderer.stop, seed)
-    timer = asyncio.timeout(limits.deadline_s)  # with None it never looks at a clock
+    clock = Clock(limits)
     try:
-        async with timer:
-            reason = await _take_turns(log, request, calls, renderer, sampler, limits)
+        async with clock.waiting:
+            reason = await _take_turns(log, request, calls, renderer, sampler, limits, clock)
     except ToolFailedError as error:
         reason, failure = StopReason.TOOL_FAILED, str(error)
     except SamplerError as error:
         reason, failure = StopReason.SAMPLER_FAILED, str(error)
     except TimeoutError:
-        if not timer.expired():
+        if not clock.waiting.expired():
             raise
-        reason, failure = StopReason.DEADLINE, f"The rollout took more than {limits.deadline_s} s."
+        reason, failure = StopReason.DEADLINE, f"The rollout waited for more than {limits.waiting_s} s."
     finally:
         sampler.release(trajectory_id)
     return Trajectory(
@@ -105,13 +105,22 @@ async def run_trajectory(
 
 
 async def _take_turns(
-    log: _Log, request: SampleRequest, calls: ToolCalls, renderer: Renderer, sampler: Sampler, limits: Limits
+    log: _Log,
+    request: SampleRequest,
+    calls: ToolCalls,
+    renderer: Renderer,
+    sampler: Sampler,
+    limits: Limits,
+    clock: Clock,
 ) -> StopReason:
     """The loop: sample, parse, call, observe."""
     for turn in range(1, limits.max_turns + 1):
         room = min(limits.max_tokens_per_turn, limits.max_total_tokens - len(log.token_ids))
-        completion = await sampler.sample(replace(request, turn=turn - 1, token_ids=log.token_ids, max_tokens=room))
+        asked = replace(request, turn=turn - 1, token_ids=log.token_ids, max_tokens=room)
+        completion = await clock.sample(sampler, asked)
         action = log.act(completion, renderer.parse(completion.token_ids))
+        if action.answer is None and clock.is_over:
+            return StopReason.MAX_TIME
         if action.tool_calls:
             if turn == limits.max_turns:
                 return StopReason.MAX_TURNS
