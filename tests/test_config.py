@@ -138,7 +138,7 @@ def test_the_defaults_of_dr_zero_and_ssp():
     assert (ssp.proposer.difficulty, ssp.proposer.advantage, ssp.proposer.rejected_reward) == ("failure", "raw", 0.0)
     assert (ssp.proposer.attempts, ssp.ssp.fill, ssp.ssp.reset_every, ssp.ssp.train) == (5, "replay-reset", 10, "both")
     assert (ssp.verification.from_passages, ssp.verification.noise_passages) == (True, 4)
-    assert (ssp.filters.require_search, ssp.filters.repeated_queries) == (True, True)
+    assert (ssp.filters.min_searches, ssp.filters.repeated_queries) == (1, True)
 
 
 def test_a_system_that_is_named_twice_has_to_be_the_same(tmp_path):

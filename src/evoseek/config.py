@@ -344,7 +344,12 @@ class FiltersConfig(Section):
     min_words: int = Field(default=3, ge=1, le=MANY)
     min_characters: int = Field(default=10, ge=1, le=MANY)
     max_characters: Count = 1000
-    require_search: bool = Field(default=False, description="reject questions that were proposed without a search")
+    min_searches: int = Field(
+        default=0,
+        ge=0,
+        le=MANY,
+        description="Searches below which a proposal is rejected. ssp: 1, as the paper says; its published code has 2.",
+    )
     repeated_queries: bool = Field(default=False, description="reject where a query was repeated")
     near_duplicates: float = Field(
         default=1.0, ge=0, le=1, description="reject beyond this likeness (Jaccard, MinHash) to others; 0: never"
@@ -359,6 +364,11 @@ class VerificationConfig(Section):
         default="retrieved", description="which of the proposer's: all that it found, or those that it wrote about"
     )
     noise_passages: int = Field(default=4, ge=0, le=1000, description="of other proposals, mixed in")
+    noise: Literal["passages", "trajectories"] = Field(
+        default="passages",
+        description="What noise_passages counts: single passages that other proposals found, or other proposals, with "
+        "all that each of them found (SSP's published code).",
+    )
     closed_book: bool = Field(default=False, description="answered without any passage")
     ambiguity: int = Field(
         default=0, ge=0, le=1000, description="readings; another answer as frequent as the right one rejects. 0: off"
@@ -509,7 +519,7 @@ SYSTEMS: Mapping[str, Mapping[str, object]] = {
         "proposer.format_weight": 0.0,
         "proposer.advantage": "raw",
         "proposer.aggregate": "sequence-sum",
-        "filters.require_search": True,
+        "filters.min_searches": 1,
         "filters.repeated_queries": True,
         "proposer.group_by": "task",
         "verification.from_passages": True,

@@ -69,12 +69,13 @@ OPTIONS = {
     "filters.min_words": 5,
     "filters.min_characters": 11,
     "filters.max_characters": 99,
-    "filters.require_search": True,
+    "filters.min_searches": 1,
     "filters.repeated_queries": True,
     "filters.near_duplicates": 0.75,
     "verification.from_passages": True,
     "verification.passages": "supporting",
     "verification.noise_passages": 7,
+    "verification.noise": "trajectories",
     "verification.closed_book": True,
     "verification.ambiguity": 3,
     "verification.temperature": 0.5,
@@ -151,7 +152,7 @@ def ssp(places, tmp_path):
 @pytest.mark.parametrize(("system", "own"), [("dr-zero", DR_ZERO), ("ssp", SSP)])
 def test_every_option_differs_from_its_default(system, own):
     defaults = load_config(system=system)
-    same_in_ssp = {"verification.from_passages", "verification.passages", "filters.require_search"}
+    same_in_ssp = {"verification.from_passages", "verification.passages", "filters.min_searches"}
     same_in_ssp |= {"filters.repeated_queries", "proposer.group_by", "proposer.aggregate"}
     for key, value in (OPTIONS | own).items():
         section, name = key.split(".")
@@ -163,7 +164,7 @@ def check_play(play, system):
     """What both systems have in common."""
     assert (play.attempts, play.metric, play.near_duplicates, play.label is None) == (6, "f1", 0.75, False)
     assert play.right_from == 0.6
-    assert play.rules == RuleFilter(5, 11, 99, require_search=True, repeated_queries=True, rules="full")
+    assert play.rules == RuleFilter(5, 11, 99, min_searches=1, repeated_queries=True, rules="full")
     assert play.evidence is supporting_passages
     assert isinstance(play.reward, EvidenceReward)
     assert play.reward._weight == 0.125
@@ -190,7 +191,7 @@ def check_worth(worth):
 def check_verifier(verifier):
     assert (verifier.from_passages, verifier.noise_passages, verifier.closed_book) == (True, 7, True)
     assert (verifier.ambiguity, verifier.seed, verifier.correct.metric) == (3, 11, "f1")
-    assert verifier.right_from == 0.6
+    assert (verifier.right_from, verifier.noise) == (0.6, "trajectories")
     reader = verifier.reader([Passage("a#0", "a", "kalo", "kalo 's mayor is meri .")])
     assert reader.limits == Limits(max_turns=1, max_tokens_per_turn=60, **LIMITS)
     assert (reader.temperature, reader.env.role, dict(reader.env.tools)) == (0.5, "reader", {})

@@ -24,7 +24,7 @@ def proposal(
     )
 
 
-STRICT = RuleFilter(min_words=4, min_characters=20, max_characters=40, require_search=True, repeated_queries=True)
+STRICT = RuleFilter(min_words=4, min_characters=20, max_characters=40, min_searches=1, repeated_queries=True)
 
 
 def test_what_keeps_all_rules_is_accepted() -> None:
@@ -74,6 +74,12 @@ def test_the_bounds_themselves_are_allowed(question: str) -> None:
 def test_switched_off_rules_reject_nothing() -> None:
     assert RuleFilter()(proposal(QUESTION, "Meri", "Kalo", "Kalo")) is None
     assert RuleFilter()(proposal(QUESTION, "Meri")) is None
+
+
+@pytest.mark.parametrize(("queries", "reason"), [(("Kalo",), Rejection.NO_SEARCH), (("Kalo", "Meri"), None)])
+def test_two_searches_may_be_asked_for(queries: tuple[str, ...], reason: Rejection | None) -> None:
+    assert RuleFilter(min_searches=2)(proposal(QUESTION, "Meri", *queries)) is reason
+    assert RuleFilter(min_searches=2)(proposal(QUESTION, "Meri", *queries, " ", 7)) is reason  # no query, no search
 
 
 def test_of_several_reasons_the_first_in_the_order_of_the_enumeration_counts() -> None:

@@ -58,7 +58,7 @@ class Readers:
 def verdict_of(readers: Readers, *, others: Sequence[Passage] = OTHERS, key: str = "k", **switches: object) -> Verdict:
     settings = {"from_passages": False, "seed": 0, **switches}
     verifier = Verifier(readers, settings.pop("correct", AnswerReward()), **settings)
-    return asyncio.run(verifier(QUESTION, OWN, others, key))
+    return asyncio.run(verifier(QUESTION, OWN, [[one] for one in others], key))
 
 
 @pytest.mark.parametrize(("answer", "rejected"), [(RIGHT, Rejection.CLOSED_BOOK), (WRONG, None), (SILENT, None)])
@@ -208,6 +208,24 @@ def test_noise_is_of_others_never_of_ones_own_and_follows_from_the_id(
         assert set(names) >= {one.id for one in OWN}
         assert set(names) <= unrelated | {one.id for one in OWN}
     assert shown() == shown()
+
+
+@pytest.mark.parametrize(("noise", "count"), [(1, 2), (2, 4), (9, 5)])
+def test_noise_may_be_all_that_so_many_others_found(noise: int, count: int) -> None:
+    """Others found two passages, two with one of the question's own, one more, and nothing but its own."""
+    one, two, three, four, five, _ = OTHERS
+    others = [[one, two], [OWN[0], three, four], [five], [*OWN], []]
+    readers = Readers(reading_0=RIGHT)
+    verifier = Verifier(readers, AnswerReward(), 0, noise_passages=noise, noise="trajectories")
+    for key in "abcdefgh":
+        assert asyncio.run(verifier(QUESTION, OWN, others, key)).rejected is None
+    for passages in readers.shown:
+        shown = {passage.id for passage in passages} - {passage.id for passage in OWN}
+        whole = [{passage.id for passage in found} - {passage.id for passage in OWN} for found in others]
+        assert len(passages) == 2 + len(shown)
+        assert sum(bool(found) and found <= shown for found in whole) == min(noise, 3)
+        assert shown == set().union(*(found for found in whole if found <= shown))
+    assert max(len(passages) for passages in readers.shown) == 2 + count
 
 
 def test_readings_differ_in_order_and_noise_and_so_do_seeds_and_questions() -> None:

@@ -172,15 +172,14 @@ class _Batch:
                 seen.is_new(text)
         return found
 
-    async def passages_of_others(self, index: int) -> list[Passage]:
-        """What the proposers of the batch's other tasks found, in the tasks' order: one of the same task may well have
+    async def passages_of_others(self, index: int) -> list[tuple[Passage, ...]]:
+        """What each proposer of the batch's other tasks found, in the tasks' order: one of the same task may well have
         found what this question is about."""
         await self._complete.wait()
         return [
-            passage
+            retrieved_passages(proposal)
             for number, proposal in sorted(self._proposals.items())
             if self._task(number) != self._task(index)
-            for passage in retrieved_passages(proposal)
         ]
 
     def _task(self, index: int) -> object:

@@ -32,7 +32,7 @@ class Rejection(StrEnum):
     TOO_SHORT = "too_short"  # fewer words or characters than asked for
     TOO_LONG = "too_long"  # more characters than allowed
     ANSWER_IN_QUESTION = "answer_in_question"  # the question says its own answer
-    NO_SEARCH = "no_search"  # not a single search was made
+    NO_SEARCH = "no_search"  # fewer searches were made than asked for
     REPEATED_QUERY = "repeated_query"  # the same search was made twice
     OTHER_ANSWER = "other_answer"  # it is not the answer that the task gave
 
@@ -60,13 +60,14 @@ class RuleFilter:
 
     `basic` compares normal forms: words of a question are what spaces separate, and an answer stands in it also within
     a word. `full` counts words and finds the answer in any script, and judges the wording as well: for real corpora
-    and models that write freely. `require_search` and `repeated_queries` switch on NO_SEARCH and REPEATED_QUERY.
+    and models that write freely. `min_searches` is the number of valid searches below which NO_SEARCH rejects;
+    `repeated_queries` switches on REPEATED_QUERY.
     """
 
     min_words: int = 3
     min_characters: int = 10
     max_characters: int = 1000
-    require_search: bool = False
+    min_searches: int = 0
     repeated_queries: bool = False
     rules: Literal["basic", "full"] = "basic"
 
@@ -90,7 +91,7 @@ class RuleFilter:
             yield Rejection.TOO_LONG
         if any(self._stands_in(accepted, question) for accepted in right):
             yield Rejection.ANSWER_IN_QUESTION
-        if self.require_search and not queries:
+        if len(queries) < self.min_searches:
             yield Rejection.NO_SEARCH
         if self.repeated_queries and len(set(queries)) < len(queries):
             yield Rejection.REPEATED_QUERY

@@ -6,7 +6,8 @@
     ambiguity       of several readings, each with the passages in another order and other noise, another answer
                     comes out as often as the right one                                           -> AMBIGUOUS
 
-The noise stops questions whose answer is only the best of the few candidates that the proposer happened to see. A
+The noise stops questions whose answer is only the best of the few candidates that the proposer happened to see. It is
+so many single passages, as the paper says, or all that so many other proposals found, as in its published code. A
 question that was not shown to be right is rejected: a reader that gives no answer does not verify. But a reading that
 failed for reasons outside of the policies says nothing, and makes the whole episode invalid.
 """
@@ -16,8 +17,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
+from typing import Literal
 
 from evoseek.protocols import RewardFn
 from evoseek.reward.answer import RIGHT_FROM, normalise
@@ -42,22 +44,24 @@ class Verdict:
 @dataclass(frozen=True, slots=True)
 class Verifier:
     """Puts the checks that are switched on to a question. `reader` gives a player who sees these passages; an answer
-    is right if its reward by `correct` is at least `right_from`."""
+    is right if its reward by `correct` is at least `right_from`. `noise_passages` counts what `noise` names: single
+    passages of others, or others with all their passages."""
 
     reader: Callable[[Sequence[Passage]], Player]
     correct: RewardFn
     seed: int
     from_passages: bool = True
     noise_passages: int = 4
+    noise: Literal["passages", "trajectories"] = "passages"
     closed_book: bool = False
     ambiguity: int = 0
     right_from: float = RIGHT_FROM
 
     async def __call__(
-        self, question: Question, evidence: Sequence[Passage], others: Sequence[Passage], key: str
+        self, question: Question, evidence: Sequence[Passage], others: Sequence[Sequence[Passage]], key: str
     ) -> Verdict:
-        """The verdict on a question. `evidence` is what its proposer saw, `others` what the other proposers of the
-        batch did; `key` begins the readings' ids."""
+        """The verdict on a question. `evidence` is what its proposer saw, `others` what each of the other proposers of
+        the batch did; `key` begins the readings' ids."""
         closed = [self._read(self.reader(()), question, f"{key}/closed-book")] if self.closed_book else []
         count = max(int(self.from_passages), self.ambiguity)
         opened = [self._read_mixed(question, evidence, others, f"{key}/reading-{index}") for index in range(count)]
@@ -84,19 +88,27 @@ class Verifier:
         return isinstance(outcome, Scored) and outcome.reward >= self.right_from
 
     async def _read_mixed(
-        self, question: Question, evidence: Sequence[Passage], others: Sequence[Passage], reading_id: str
+        self, question: Question, evidence: Sequence[Passage], others: Sequence[Sequence[Passage]], reading_id: str
     ) -> Reading:
         """A reading of the evidence among noise, in an order that follows from the reading's id. What the reader has no
         room for is left out, noise first."""
         rng = random.Random(f"{self.seed}/{reading_id}")
-        own = {passage.id for passage in evidence}
-        unrelated = list({passage.id: passage for passage in others if passage.id not in own}.values())
-        wanted = [*evidence, *rng.sample(unrelated, min(self.noise_passages, len(unrelated)))]
+        units = self._units_of_noise({passage.id for passage in evidence}, others)
+        drawn = rng.sample(units, min(self.noise_passages, len(units)))
+        noise = {passage.id: passage for unit in drawn for passage in unit}
+        wanted = [*evidence, *noise.values()]
         passages = wanted[:]
         rng.shuffle(passages)
         while not (reader := self.reader(passages)).has_room(question) and wanted:
             passages.remove(wanted.pop())
         return await self._read(reader, question, reading_id)
+
+    def _units_of_noise(self, own: Set[str], others: Sequence[Sequence[Passage]]) -> list[Sequence[Passage]]:
+        """What noise is drawn from: each time one passage, or all of one other proposal, without the question's own."""
+        unrelated = [[passage for passage in found if passage.id not in own] for found in others]
+        if self.noise == "trajectories":
+            return [found for found in unrelated if found]
+        return [(passage,) for passage in {passage.id: passage for found in unrelated for passage in found}.values()]
 
     async def _read(self, reader: Player, question: Question, reading_id: str) -> Reading:
         trajectory = await reader.play(question, reading_id)
