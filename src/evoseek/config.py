@@ -312,6 +312,13 @@ class ProposerConfig(Section):
     )
     temperature: Temperature = 1.0
     attempts: int = Field(default=5, ge=1, le=10_000, description="of the solver at every question")
+    max_failed_attempts: float = Field(
+        default=0.2,
+        ge=0,
+        le=1,
+        description="Share of the attempts at a question that may fail outside the solver, those that were rolled out "
+        "again included. Above it the proposal is Invalid: attempts that search less fail less, and would pay it.",
+    )
     max_turns: int = Field(default=6, ge=1, le=10_000)
     max_tokens_per_turn: Count = 160
     show_source: bool = Field(default=True, description="false hides the source passage (dr-zero): an ablation")

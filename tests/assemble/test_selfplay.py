@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -31,7 +32,7 @@ from evoseek.selfplay.evidence import seen_passages, supporting_passages
 from evoseek.selfplay.filters import RuleFilter
 from evoseek.systems.dr_zero import Schedule
 from evoseek.systems.dspo import DSPO
-from evoseek.types import Passage, Question, Scored, StopReason, ToolCall, Trajectory, TrajectoryGroup
+from evoseek.types import Invalid, Passage, Question, Scored, StopReason, ToolCall, Trajectory, TrajectoryGroup
 
 OPTIONS = {
     "policy.model": "tiny-weak",
@@ -55,6 +56,7 @@ OPTIONS = {
     "learner.max_grad_norm": 0.4,
     "proposer.ratio": [1.0, 0.0, 2.0],
     "proposer.attempts": 6,
+    "proposer.max_failed_attempts": 0.5,
     "proposer.max_turns": 5,
     "proposer.max_tokens_per_turn": 50,
     "proposer.difficulty": "parabolic",
@@ -186,6 +188,9 @@ def check_worth(worth):
     outcome = worth(proposal, solvers=solvers)
     assert outcome.parts["difficulty"] == 1.0  # parabolic: the first of the two is right
     assert "format" in outcome.parts
+    once = ((proposal, Invalid(StopReason.TOOL_FAILED)),)
+    assert isinstance(worth(proposal, solvers=replace(solvers, replaced=once * 2)), Scored)  # two of four
+    assert isinstance(worth(proposal, solvers=replace(solvers, replaced=once * 3)), Invalid)
 
 
 def check_verifier(verifier):

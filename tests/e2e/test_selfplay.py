@@ -289,7 +289,8 @@ class TestTrap1AnOutagePaysNobody:
 
     @pytest.mark.parametrize("system", ["dr-zero", "ssp"])
     def test_an_engine_that_fails_half_of_its_calls_changes_no_reward(self, config, tmp_path, system):
-        """Calls are made again, and rollouts too: the proposer's mean reward lies where chance puts the clean run's."""
+        """Calls are made again, and rollouts too: the proposer's mean reward lies where chance puts the clean run's.
+        Four attempts leave 1 of 16 searches failed, so that of some questions over a fifth of the attempts fail."""
         rewards: dict[float, list[float]] = {0.0: [], 0.5: []}
         for failing, seed in ((0.0, 0), (0.0, 1), (0.5, 0), (0.5, 1)):
             settings = {"run.seed": seed, "run.steps": 2, "selfplay.proposals_per_step": 12, **ITERATION}
@@ -303,7 +304,7 @@ class TestTrap1AnOutagePaysNobody:
             rewards[failing] += [outcome.reward for outcome in found if isinstance(outcome, Scored)]
         interval = bootstrap_mean_interval(rewards[0.0])
         assert interval.low <= fmean(rewards[0.5]) <= interval.high
-        assert len(rewards[0.5]) > 0.9 * len(rewards[0.0])
+        assert len(rewards[0.5]) > 0.75 * len(rewards[0.0])
 
     @pytest.mark.parametrize("system", ["dr-zero", "ssp"])
     def test_an_engine_that_is_not_asked_again_makes_many_invalid_and_none_of_them_counts(
@@ -316,6 +317,7 @@ class TestTrap1AnOutagePaysNobody:
             "run.steps": 5,
             "search.attempts": 1,
             "run.max_invalid": 1.0,
+            "proposer.max_failed_attempts": 1.0,
             "verification.from_passages": True,
         }
         made = config(system, settings)

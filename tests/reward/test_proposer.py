@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -95,9 +96,20 @@ def proposal(*, hops: int = 2, searches: int = 1, from_passage: bool = True) -> 
     )
 
 
+ATTEMPT = Trajectory("q/0", Question("q", "who ?", ("Meri",)), "solver", (), (), (), StopReason.ANSWERED)
+BOUNDS = [  # failed attempts that were made again, that were not, of five; the bound; whether there is a reward
+    (1, 0, None, True),  # one of six
+    (0, 1, None, True),  # one of five
+    (2, 0, None, False),  # two of seven
+    (1, 1, None, False),  # two of six
+    (2, 0, 0.3, True),
+    (1, 0, 0.0, False),
+    (9, 4, 1.0, True),
+]
+
+
 def solvers(*outcomes: Outcome) -> TrajectoryGroup:
-    attempt = Trajectory("q/0", Question("q", "who ?", ("Meri",)), "solver", (), (), (), StopReason.ANSWERED)
-    return TrajectoryGroup("q", (attempt,) * len(outcomes), outcomes)
+    return TrajectoryGroup("q", (ATTEMPT,) * len(outcomes), outcomes)
 
 
 def test_the_default_is_dr_zeros_reward_from_0_to_3_halves():
@@ -169,7 +181,8 @@ class TestTrap1AnOutageOfTheSolversEngineDoesNotPayTheProposer:
     """Failed attempts that count as wrong would make every easy question look hard."""
 
     def worth(self, name: str, *outcomes: Outcome) -> Outcome:
-        return ProposerReward(name, format_weight=0.5)(proposal(), rejected=None, solvers=solvers(*outcomes))
+        reward = ProposerReward(name, format_weight=0.5, max_failed=1.0)
+        return reward(proposal(), rejected=None, solvers=solvers(*outcomes))
 
     def test_failed_attempts_are_neither_right_nor_wrong(self, name):
         """The share of failures is told by those that are left; of the rest there is no reward at all."""
@@ -207,6 +220,38 @@ class TestTrap1AnOutageOfTheSolversEngineDoesNotPayTheProposer:
 
     def test_a_single_attempt_that_was_meant_to_be_single_is_scored(self, name):
         assert self.worth(name, RIGHT).parts["difficulty"] == 0.0
+
+    @pytest.mark.parametrize(("again", "lasting", "bound", "scored"), BOUNDS)
+    def test_too_many_failed_attempts_leave_no_reward_also_where_others_took_their_place(
+        self, name, again, lasting, bound, scored
+    ):
+        valid = [RIGHT, WRONG, WRONG, WRONG, WRONG][lasting:]
+        group = replace(solvers(*valid, *[DOWN] * lasting), replaced=((ATTEMPT, DOWN),) * again)
+        outcome = ProposerReward(name, **({} if bound is None else {"max_failed": bound}))(proposal(), solvers=group)
+        if scored and not (lasting and name != "failure"):
+            assert isinstance(outcome, Scored)
+        else:
+            words = f"{again + lasting} of {again + 5} of the solver's attempts failed: the engine is down"
+            assert outcome == Invalid(StopReason.TOOL_FAILED, words)
+
+
+def test_a_bound_on_failed_attempts_keeps_an_outage_from_paying_the_proposer():
+    """Attempts that search are right and half of them fail; those that guess are wrong and never fail. A quarter is
+    lost, and 2 of 3 of those that are left are wrong, not 1 of 2. At most one of five is lost in .75^5 + 5 x .25 x
+    .75^4 = .633 of the questions."""
+
+    def of(**options: float) -> tuple[float, float]:
+        reward, total, scored = ProposerReward("failure", format_weight=0.0, **options), 0.0, 0.0
+        for attempts in product(((RIGHT, 0.25), (DOWN, 0.25), (WRONG, 0.5)), repeat=5):
+            outcome = reward(proposal(), solvers=solvers(*(attempt for attempt, _ in attempts)))
+            if isinstance(outcome, Scored):
+                chance = prod(chance for _, chance in attempts)
+                scored, total = scored + chance, total + chance * (outcome.reward - 0.5)
+        return scored, total
+
+    assert of(max_failed=1.0) == pytest.approx((1 - 0.25**5, (2 / 3 - 1 / 2) * (1 - 0.25**5)))
+    assert of() == pytest.approx((0.6328125, (2 / 3 - 1 / 2) * 0.6328125))
+    assert of(max_failed=0.0) == pytest.approx((0.75**5, (2 / 3 - 1 / 2) * 0.75**5))
 
 
 def test_an_unknown_difficulty_is_a_config_error_that_lists_the_known_ones():

@@ -31,7 +31,8 @@ Delay = Callable[[str], int]
 
 
 class Library:
-    """The tool `search`: one passage for every query, titled by it. The query `down` fails, `hang` never comes back."""
+    """The tool `search`: one passage for every query, titled by it. The query `down` fails, `hang` never comes back,
+    `nothing` finds none."""
 
     name = "search"
     schema: ClassVar = {"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}
@@ -50,6 +51,8 @@ class Library:
             raise ToolError("the engine is down")
         if query == "hang":
             await asyncio.Event().wait()
+        if query == "nothing":
+            return ToolResult(call, "")
         passage = Passage(f"{query}#0", query, query, f"{query} 's mayor is meri .")
         return ToolResult(call, passage.text, (passage,))
 

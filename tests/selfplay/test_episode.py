@@ -280,7 +280,8 @@ class TestTrap1AFailureIsNoReward:
 
     def test_a_failed_attempt_is_out_of_the_proposers_reward(self, stage):
         """One of three is wrong. Were the failure a wrong answer, it would be two of four."""
-        (episode,) = run(stage(dict(self.TWO_RIGHT), attempts=4, worth=ProposerReward("failure")))
+        worth = ProposerReward("failure", max_failed=0.5)  # three of six: one was rolled out again, twice
+        (episode,) = run(stage(dict(self.TWO_RIGHT), attempts=4, worth=worth))
         assert [isinstance(outcome, Invalid) for outcome in episode.solvers.outcomes] == [False, False, True, False]
         assert episode.outcome.parts["difficulty"] == pytest.approx(1 / 3)
         assert (episode.outcome.parts["solver/valid"], episode.outcome.parts["solver/invalid"]) == (3.0, 1.0)
@@ -288,7 +289,7 @@ class TestTrap1AFailureIsNoReward:
     def test_and_leaves_none_where_the_others_cannot_tell_it_but_the_solver_learns_all_the_same(self, stage):
         (episode,) = run(stage(dict(self.TWO_RIGHT), attempts=4))
         assert isinstance(episode.outcome, Invalid)
-        assert episode.outcome.detail.startswith("1 of 4 of the solver's attempts failed")
+        assert episode.outcome.detail.startswith("3 of 6 of the solver's attempts failed")
         assert episode.question is not None
         assert scored_rewards(episode.solvers) == [1.0, 1.0, 0.0]
 
@@ -306,7 +307,7 @@ class TestTrap1AFailureIsNoReward:
         (episode,) = run(stage({"proposals/t0": proposing()}, worth=ProposerReward(difficulty, 0.0), attempts=3))
         assert isinstance(episode.outcome, Invalid)
         assert episode.outcome.reason is StopReason.SAMPLER_FAILED
-        assert episode.outcome.detail.startswith("3 of 3 of the solver's attempts failed")
+        assert episode.outcome.detail.startswith("9 of 9 of the solver's attempts failed")
         assert episode.question is not None
         assert len(episode.solvers.replaced) == 6
 
@@ -335,6 +336,30 @@ class TestTrap1AFailureIsNoReward:
         assert len(scored_samples([group], [], mask_observations=True)) == 3
         reasons = [outcome.reason for outcome in group.outcomes[3:]]
         assert reasons == [StopReason.TOOL_FAILED, StopReason.TOOL_FAILED, StopReason.SAMPLER_FAILED]
+
+
+SEARCHES_IN_VAIN = ["<search> nothing </search>"] * 3
+
+
+def test_an_engine_that_finds_nothing_for_anybody_leaves_every_episode_invalid(stage):
+    """Three searches of a proposer and seven of solvers. Were they scored, the proposer would be paid for it."""
+    table = {
+        "proposals/t0": [*SEARCHES_IN_VAIN, *proposing()],
+        "t0/0": [*SEARCHES_IN_VAIN, TOLU],
+        "t0/1": [*SEARCHES_IN_VAIN, "<search> nothing </search>", TOLU],
+        "proposals/t1": proposing(question="is it meri ?"),
+    }
+    episodes = run(stage(table, worth=ProposerReward("failure")), 2)
+    outcomes = [episode.outcome for episode in episodes] + list(episodes[0].solvers.outcomes)
+    assert len(outcomes) == 4
+    for outcome in outcomes:
+        assert outcome.reason is StopReason.TOOL_FAILED
+        assert outcome.detail.startswith(
+            "The search engine found nothing in any of 10 searches, the first for 'nothing'"
+        )
+    assert [(episode.question, episode.rejected) for episode in episodes] == [(None, None)] * 2
+    table["t0/1"] = ["<search> kalo </search>", *table["t0/1"][1:]]  # one finds something
+    assert [episode.outcome.reward for episode in run(stage(table, worth=ProposerReward("failure", 0.0)), 2)] == [1, 0]
 
 
 @pytest.mark.parametrize(("stated", "right"), [("meri", True), ("the Meri", True), ("tolu", False)])

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import product
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evoseek.env.prompts import load_prompts
@@ -189,6 +189,7 @@ ids = st.lists(st.sampled_from([one.id for one in (*OWN, *OTHERS)]), max_size=12
 PASSAGES = {one.id: one for one in (*OWN, *OTHERS)}
 
 
+@settings(deadline=None)
 @given(ids, st.integers(0, 8), st.integers(1, 3), st.text("ab", max_size=3))
 def test_noise_is_of_others_never_of_ones_own_and_follows_from_the_id(
     found: list[str], noise: int, readings: int, key: str

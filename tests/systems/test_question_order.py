@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evoseek.errors import ConfigError
@@ -11,6 +11,7 @@ def questions(n):
     return [Question(f"q{i}", f"question {i}", ("a",)) for i in range(n)]
 
 
+@settings(deadline=None)
 @given(total=st.integers(1, 30), size=st.integers(1, 8), seed=st.integers(0, 5))
 def test_every_question_comes_once_before_any_comes_again_and_none_twice_in_a_step(total, size, seed):
     size = min(size, total)

@@ -7,6 +7,7 @@ from evoseek.systems.rollout_metrics import rollout_metrics, tool_latency_s
 from evoseek.types import (
     Action,
     Invalid,
+    Passage,
     Question,
     Scored,
     Segment,
@@ -18,6 +19,17 @@ from evoseek.types import (
 )
 
 QUESTION = Question("q", "?", ("a",))
+
+
+def test_the_share_of_searches_that_found_nothing():
+    """Two of three searches; a call without a query is none."""
+    found = (Passage("p", "d", "kalo", "text"),)
+    calls = [("kalo", found), ("meri", ()), (" ", ()), ("tolu", ())]
+    results = tuple(ToolResult(ToolCall("search", {"query": query}), "", passages) for query, passages in calls)
+    made = replace(trajectory(StopReason.ANSWERED, 4), tool_results=results)
+    metrics = rollout_metrics([TrajectoryGroup("a", (made,), (Scored(1.0),))])
+    assert metrics["tools/empty_frac"] == pytest.approx(2 / 3)
+    assert "tools/empty_frac" not in rollout_metrics(GROUPS)
 
 
 def trajectory(reason, tokens, latencies=()):

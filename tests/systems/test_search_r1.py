@@ -3,12 +3,21 @@
 import asyncio
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from evoseek.env.prompts import load_prompts
+from evoseek.env.solver import SolverEnv
+from evoseek.env.tools import SearchTool
+from evoseek.errors import TrainingError
+from evoseek.policy.scripted import ScriptedSampler
+from evoseek.policy.tiny_tokenizer import tiny_tokenizer
 from evoseek.rollout.trajectory_json import group_to_json
 from evoseek.selfplay.majority import relabel
 from evoseek.systems.search_r1 import SearchR1
+from evoseek.systems.training import TrainingLoop
+from evoseek.types import Invalid
 
 ONE_RIGHT = {"q0/0": "meri", "q0/1": "kalo", "q1/0": "kalo", "q1/1": "kalo"}
 
@@ -55,6 +64,44 @@ def test_failed_rollouts_are_reported(step):
     report, _, _ = step(texts, group_size=4)
     assert len(report.failures) == 1
     assert report.metrics["rollout/invalid_frac"] == 1 / 8
+
+
+class Nothing:
+    """An engine that finds nothing."""
+
+    is_local = True
+
+    async def search(self, queries, k):
+        return [[] for _ in queries]
+
+
+def test_an_engine_that_finds_nothing_for_anybody_trains_nobody_and_ends_the_run_with_the_cause(
+    scripted, questions, records
+):
+    """Two searches and an answer in each of six rollouts; the answers of two are right without any search result."""
+    prompts = load_prompts("tiny")
+    rollouts = replace(
+        scripted({}, group_size=3),
+        env=SolverEnv([SearchTool(Nothing(), template=prompts["observation"])], prompts),
+        sampler=ScriptedSampler(
+            lambda request: (
+                f"<search> kalo {request.turn} </search>" if request.turn < 2 else "<answer> meri </answer>"
+            ),
+            tiny_tokenizer(),
+        ),
+    )
+    update, said = Update(), []
+    system = SearchR1(questions[:2], rollouts, update, lambda step: None, questions_per_step=2)
+    report = asyncio.run(system.step(1))
+    assert len(report.failures) == report.num_rollouts == 6
+    assert report.metrics["tools/empty_frac"] == 1.0
+    assert all(isinstance(outcome, Invalid) for group in update.groups for outcome in group.outcomes)
+    assert all(isinstance(record.outcome, Invalid) for record in records())
+    sinks = SimpleNamespace(write=lambda step, numbers: None, save=lambda step: pytest.fail("a step was kept"))
+    loop = TrainingLoop(system, sinks, sinks, sinks, start=0, steps=9, checkpoint_every=1, notify=said.append)
+    with pytest.raises(TrainingError, match=r"step 3: 6 of 6 .*nothing in any of 12 searches, the first for 'kalo 0'"):
+        asyncio.run(loop.run())
+    assert len(said) == 2
 
 
 def test_every_rollout_is_recorded_under_its_id(step, records):

@@ -52,7 +52,12 @@ def make_play(
         ),
         reward=EvidenceReward(answer_reward, weight) if weight > 0 else answer_reward,
         worth=ProposerReward(
-            settings.difficulty, settings.format_weight, settings.rejected_reward, success=metric, right_from=right_from
+            settings.difficulty,
+            settings.format_weight,
+            settings.rejected_reward,
+            success=metric,
+            right_from=right_from,
+            max_failed=settings.max_failed_attempts,
         ),
         attempts=settings.attempts,
         metric=metric,

@@ -15,6 +15,10 @@ the linear reward. `failure` alone pays most for what nobody can answer: it need
 Attempts that failed for reasons outside the solver are no attempts: leave them out of both numbers, or an outage pays.
 Of fewer attempts the mean of `failure` is the same, but not that of the others: with p = 0.1, `linear` is worth 0.39 on
 average for five attempts and 0.18 for two.
+
+An outage pays all the same where many fail: attempts that search less survive more often, and are wrong more often. So
+a question of which too large a share of the attempts failed, those that were then rolled out again among them, has no
+reward at all.
 """
 
 from __future__ import annotations
@@ -79,7 +83,8 @@ class ProposerReward:
     f is the format score in [0, 1] of proposals from a passage (others have none; weight 0 asks for none), so that the
     weight 0.5 gives Dr. Zero's reward, from 0 to 1.5. The part `success` of an attempt's outcome, in [0, 1], says how
     right its answer is: `failure` is 1 - the mean of these, and for the others an attempt is right if it is at least
-    `right_from`. Raises ConfigError for an unknown difficulty.
+    `right_from`. Above the share `max_failed` of failed attempts there is no outcome. Raises ConfigError for an unknown
+    difficulty.
     """
 
     def __init__(
@@ -89,12 +94,13 @@ class ProposerReward:
         rejected_reward: float = 0.0,
         success: str = "exact_match",
         right_from: float = RIGHT_FROM,
+        max_failed: float = 0.2,
     ) -> None:
         if difficulty not in DIFFICULTIES:
             raise ConfigError(f"Unknown difficulty {difficulty!r}; expected one of: {', '.join(DIFFICULTIES)}.")
         self._difficulty = DIFFICULTIES[difficulty]
         self._is_graded = difficulty == "failure"
-        self._right_from = right_from
+        self._right_from, self._max_failed = right_from, max_failed
         self._format_weight, self._rejected_reward, self._success = format_weight, rejected_reward, success
 
     def __call__(
@@ -103,8 +109,9 @@ class ProposerReward:
         """The outcome of a proposal that is not itself Invalid. Without `solvers` nobody has tried the question yet:
         then only its format counts.
 
-        Invalid, with their most frequent reason, if attempts failed: the difficulty of the others would be another
-        one's on average. With `failure` only if all of them failed.
+        Invalid, with their most frequent reason, if more than `max_failed` of the attempts failed, of which those that
+        were rolled out again are others; or if one of the group still is, but for `failure`: the difficulty of the
+        others would be another one's on average.
         """
         if rejected is not None:
             return Scored(self._rejected_reward, {f"rejected/{rejected}": 1.0})
@@ -112,8 +119,11 @@ class ProposerReward:
         if solvers is not None:
             failed = [outcome for outcome in solvers.outcomes if isinstance(outcome, Invalid)]
             valid = [outcome for outcome in solvers.outcomes if isinstance(outcome, Scored)]
-            if failed and not (valid and self._is_graded):  # a mean does not depend on the number of attempts
-                return _undecided(failed, len(solvers.outcomes))
+            every = [*failed, *(failure for _, failure in solvers.replaced)]
+            attempts = len(solvers.outcomes) + len(solvers.replaced)
+            missing = failed and not (valid and self._is_graded)  # a mean does not depend on their number
+            if missing or len(every) > self._max_failed * attempts:
+                return _undecided(every, attempts)
             values = [outcome.parts[self._success] for outcome in valid]
             right = sum(values) if self._is_graded else sum(value >= self._right_from for value in values)
             parts = {

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
 from evoseek.protocols import RewardFn
 from evoseek.reward.answer import RIGHT_FROM
 from evoseek.reward.proposer import ProposerReward
+from evoseek.rollout.findings import as_failed, nothing_found
 from evoseek.rollout.player import Player
 from evoseek.selfplay.duplicates import NearDuplicates
 from evoseek.selfplay.evidence import retrieved_passages, seen_passages, supporting_passages
@@ -80,7 +81,7 @@ class SelfPlay:
             stages.propose += batch.ended["propose"] - started
             stages.verify += batch.ended["verify"] - batch.ended["propose"]
             stages.solve += batch.ended["solve"] - batch.ended["verify"]
-        return episodes
+        return _failed_if_nothing_found(episodes)
 
     async def _episode(self, task: Question, index: int, key: str, batch: _Batch) -> Episode:
         proposal, failed = await self._propose(task, f"{key}/proposals/{task.id}")
@@ -127,6 +128,24 @@ class SelfPlay:
     def _rejected(self, proposal: Trajectory, reason: Rejection, verdict: Verdict, failed: Failed) -> Episode:
         outcome: Outcome = self.worth(proposal, rejected=reason, solvers=None)
         return Episode(proposal, outcome, None, reason, verdict.readings, None, failed)
+
+
+def _failed_if_nothing_found(episodes: list[Episode]) -> list[Episode]:
+    """The episodes as they are; all Invalid where the engine found nothing for any proposer or solver."""
+    rollouts = [episode.proposer for episode in episodes]
+    rollouts += [rollout for episode in episodes if episode.solvers for rollout in episode.solvers.trajectories]
+    if (failure := nothing_found(rollouts)) is None:
+        return episodes
+    return [
+        replace(
+            episode,
+            outcome=failure,
+            question=None,
+            rejected=None,
+            solvers=episode.solvers and as_failed(episode.solvers, failure),
+        )
+        for episode in episodes
+    ]
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import fmean, pstdev, stdev
 
+from evoseek.rollout.findings import searches
 from evoseek.types import Invalid, Scored, StopReason, TrajectoryGroup
 
 
@@ -17,6 +18,7 @@ def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
     frac_reward_zero_std      share of groups whose rewards are all equal: they teach nothing
     completions/mean_length   action tokens a rollout
     tools/call_frequency      tool calls a rollout
+    tools/empty_frac          share of searches that found nothing; where all do, the engine has failed
     rollout/num               rollouts
     rollout/invalid_frac      share of rollouts that failed outside the policy
     completions/malformed     turns a rollout with neither a call nor an answer after which it went on; left out if none
@@ -24,7 +26,7 @@ def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
     rollout/refilled          failed attempts that were rolled out again, per rollout
     rollout/refilled/<reason> the same for one reason
 
-    A number that has no value (no scored rollout, no group of two) is left out.
+    A number that has no value (no scored rollout, no group of two, no search) is left out.
     """
     trajectories = [trajectory for group in groups for trajectory in group.trajectories]
     outcomes = [outcome for group in groups for outcome in group.outcomes]
@@ -43,6 +45,8 @@ def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
         1 for trajectory in trajectories for action in trajectory.actions[:-1] if action.problem is not None
     ):
         metrics["completions/malformed"] = told / len(trajectories)
+    if made := searches(trajectories):
+        metrics["tools/empty_frac"] = fmean(not result.passages for result in made)
     metrics["rollout/num"] = float(len(outcomes))
     metrics["rollout/invalid_frac"] = fmean(isinstance(outcome, Invalid) for outcome in outcomes)
     ends = Counter(

@@ -20,6 +20,7 @@ from time import perf_counter
 
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.protocols import Environment, Renderer, RewardFn, Sampler
+from evoseek.rollout.findings import failed_if_nothing_found
 from evoseek.rollout.group import run_group
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.record import TrajectoryWriter
@@ -46,7 +47,7 @@ class QuestionRollouts:
 
     `label` may score a group anew, when all of its rollouts are there. With several `ranks` each takes a share of the
     questions, and all have all groups in the end (their tool latencies aside). The groups are written to `trajectories`
-    by the first.
+    by the first. Where the engine finds nothing for any of them, all are Invalid.
     """
 
     env: Environment
@@ -71,6 +72,7 @@ class QuestionRollouts:
                 group_from_json(shares[index % self.ranks.size][index // self.ranks.size])
                 for index in range(len(questions))
             ]
+        groups = failed_if_nothing_found(groups)
         if self.ranks.is_first:
             self.trajectories.write(step, groups)
         return groups
