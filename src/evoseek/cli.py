@@ -135,6 +135,7 @@ def train(
 ) -> None:
     """Train a policy. Ctrl-C finishes the step and saves; the same command goes on."""
     with end_on_interrupt():
+        from evoseek.commands.following import following
         from evoseek.commands.train import train_together
         from evoseek.config import load_config
         from evoseek.runs import RunDirectory
@@ -147,7 +148,9 @@ def train(
         "run.seed": seed,
     }
     settings = load_config(config, system=system, options=options, sets=set_ or ())
-    if not train_together(settings, RunDirectory(run_dir), console=Console()):
+    run, quiet = RunDirectory(run_dir), os.environ.get("RANK", "0") != "0"
+    settings = following(settings, run=run, console=Console(quiet=quiet))
+    if not train_together(settings, run, console=Console()):
         raise typer.Exit(INTERRUPTED)
 
 

@@ -1,5 +1,6 @@
 from io import StringIO
 
+import pytest
 from rich.console import Console
 
 from evoseek.eval.evaluate import Evaluation, Result, Score
@@ -106,3 +107,12 @@ def test_self_play_shows_both_roles():
     assert console.file.getvalue().splitlines()[1] == (
         "step 1/10  solver 0.250  held-out 0.125  proposer 0.750  valid 50.0%"
     )
+
+
+@pytest.mark.parametrize("role", ["", "solver/"])
+def test_progress_shows_how_rollouts_end(role):
+    console = Console(file=StringIO(), width=200)
+    ends = {"answered": 0.5, "malformed": 0.25, "max_tokens": 0.125}
+    with TrainingProgress(console) as progress:
+        progress(Progress(1, 10, {f"{role}rollout/stop/{how}": share for how, share in ends.items()}, {}))
+    assert console.file.getvalue().strip() == "step 1/10  answered 50%  malformed 25%  cut off 12%"

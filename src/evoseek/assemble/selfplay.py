@@ -13,7 +13,7 @@ from evoseek.assemble.algorithm import make_proposer_credit, make_proposer_loss
 from evoseek.assemble.play import at_temperature, load_players, make_play, with_rules
 from evoseek.assemble.reward import judge_notice, make_reward
 from evoseek.assemble.selfplay_settings import check_selfplay
-from evoseek.assemble.solving import probe, question_rollouts, search_system
+from evoseek.assemble.solving import probe, question_rollouts, search_system, watched_metrics
 from evoseek.assemble.tasks import answer_tasks, passage_pool, passage_tasks
 from evoseek.assemble.trained import Trained, make_proposer_learner
 from evoseek.config import Config, may_differ_on_resume
@@ -22,6 +22,7 @@ from evoseek.env.teacher import TeacherEnv
 from evoseek.learner.checkpoint import Checkpoint, Part, latest_checkpoint
 from evoseek.learner.distributed import ALONE
 from evoseek.policy.load import save_policy
+from evoseek.policy.vocabulary import vocabulary_notice
 from evoseek.protocols import RewardFn, SearchEngine
 from evoseek.report.alarm import AlarmedMetrics
 from evoseek.report.metrics import JsonlMetrics, read_metrics
@@ -59,7 +60,9 @@ def selfplay_loop(
     build = _ssp if config.run.system == "ssp" else _dr_zero
     reward = make_reward(config)
     made = build(config, run, checkpoint, index, engine or index, oracle, reward)
-    for notice in (made.agent.template_notice(), judge_notice(config)):
+    texts = (passage.text for passage in index.passages())
+    unread = vocabulary_notice(made.agent.policy, texts, what="the passages of the index")
+    for notice in (made.agent.template_notice(), judge_notice(config), unread):
         if notice:
             notify(notice)
     held_out = evaluation_setting(config, made.agent)
@@ -67,11 +70,12 @@ def selfplay_loop(
     run.claim(with_rules(config, made.agent.policy).resolved(), may_differ=may_differ_on_resume(config))
     start = resume(run, checkpoint, made.parts)
     made.published(start)
-    metrics = JsonlMetrics(run.metrics)
+    earlier = read_metrics(run.metrics)
+    metrics = watched_metrics(config, run, notify)
     return TrainingLoop(
         system=made.system,
         checkpoints=RunState(run, made.parts, keep_last=config.run.keep_checkpoints),
-        metrics=AlarmedMetrics(metrics, notify, earlier=read_metrics(run.metrics)),
+        metrics=AlarmedMetrics(metrics, notify, earlier=earlier),
         timings=JsonlMetrics(run.timings),
         start=start,
         steps=min(config.run.steps, made.steps),

@@ -11,6 +11,8 @@ from evoseek.config import Config
 from evoseek.eval.evaluate import Evaluation, Result
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.protocols import RewardFn
+from evoseek.report.metrics import JsonlMetrics, read_metrics
+from evoseek.report.signal import SignalMetrics
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.trajectory_json import (
     outcome_from_json,
@@ -93,3 +95,9 @@ def _together(evaluation: Evaluation, ranks: Ranks) -> Evaluation:
     pairs = (pair for share in ranks.gather(own) for pair in share)
     results = ((trajectory_from_json(trajectory), outcome_from_json(outcome)) for trajectory, outcome in pairs)
     return replace(evaluation, results=tuple(Result(t.question, t, outcome) for t, outcome in results))
+
+
+def watched_metrics(config: Config, run: RunDirectory, notify: Callable[[str], None]) -> SignalMetrics:
+    """The run's metrics, with a warning where nothing is learnt."""
+    relative = config.algorithm.advantage in ("group", "leave-one-out")
+    return SignalMetrics(JsonlMetrics(run.metrics), notify, earlier=read_metrics(run.metrics), relative=relative)

@@ -17,7 +17,7 @@ from evoseek.assemble.algorithm import check_settings
 from evoseek.assemble.reward import judge_notice, make_reward
 from evoseek.assemble.selfplay import selfplay_loop
 from evoseek.assemble.simulation import simulated_engine
-from evoseek.assemble.solving import probe, question_rollouts, search_system
+from evoseek.assemble.solving import probe, question_rollouts, search_system, watched_metrics
 from evoseek.assemble.trained import Trained, check_dtype
 from evoseek.assemble.web import Web
 from evoseek.config import Config, may_differ_on_resume
@@ -25,6 +25,7 @@ from evoseek.errors import ConfigError
 from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.learner.sharding import copy_weights
+from evoseek.policy.vocabulary import vocabulary_notice
 from evoseek.report.metrics import JsonlMetrics, NoMetrics
 from evoseek.runs import RunDirectory
 from evoseek.systems.question_order import questions_of_step
@@ -62,6 +63,8 @@ def training_loop(
         solver = agent.solver(simulated or open_index(config.search.index, setting="search.index"))
     questions = read_questions(config.questions.path, setting="questions.path")
     _check_prompt(solver, questions_of_step(questions, seed=config.run.seed, step=1, size=config.questions.per_step)[0])
+    if notice := vocabulary_notice(agent.policy, (question.text for question in questions), what="the questions"):
+        notify(notice)
     reward = make_reward(config)
     held_out = evaluation_setting(config, agent, None if web is None else solver)
     if ranks.is_first:
@@ -74,7 +77,7 @@ def training_loop(
     return TrainingLoop(
         system=search_system(config, questions, rollouts, trained.update(), publish, simulated),
         checkpoints=RunState(run, trained.parts, keep_last=config.run.keep_checkpoints, ranks=ranks),
-        metrics=JsonlMetrics(run.metrics) if ranks.is_first else NoMetrics(),
+        metrics=watched_metrics(config, run, notify) if ranks.is_first else NoMetrics(),
         timings=JsonlMetrics(run.timings) if ranks.is_first else NoMetrics(),
         start=start,
         steps=config.run.steps,

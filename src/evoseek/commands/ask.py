@@ -15,11 +15,13 @@ from evoseek.assemble.agent import Agent, Solver, evaluation_temperature, open_i
 from evoseek.assemble.asked import asked_model
 from evoseek.assemble.reward import make_reward
 from evoseek.assemble.web import Web, web_of
+from evoseek.commands.following import following
 from evoseek.commands.settings import load_settings
 from evoseek.config import Config
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.eval.evaluate import Evaluation
 from evoseek.learner.checkpoint import Checkpoint
+from evoseek.policy.vocabulary import vocabulary_notice
 from evoseek.report.printable import say
 from evoseek.report.tables import evaluation_table
 from evoseek.types import Invalid, Passage, Trajectory
@@ -32,7 +34,7 @@ def load_agent(
     and options describe. Raises as `load_settings` does, and PolicyError.
     """
     config, checkpoint = load_settings(run_dir, config_files, options=options, sets=sets)
-    return Agent.load(config, checkpoint=checkpoint)
+    return Agent.load(following(config, console=Console(stderr=True)), checkpoint=checkpoint)
 
 
 def evaluate(agent: Agent, *, search: bool, console: Console) -> None:
@@ -78,15 +80,18 @@ def ask(
         if asked := asked_model(config, web):
             say(console, f"Asking {asked.chat.name}, as [asked] says, and not the policy.")
         else:
-            asked = _policy(Agent.load(config, checkpoint=checkpoint), web, console)
+            followed = following(config, console=Console(stderr=True))
+            asked = _policy(Agent.load(followed, checkpoint=checkpoint), web, console, question)
         trajectory = asyncio.run(asked.ask(question))
     say(console, answer_text(trajectory))
     if trajectory.failure:
         raise EvoseekError(f"The question could not be answered: {trajectory.failure}")
 
 
-def _policy(agent: Agent, web: Web | None, console: Console) -> Solver:
+def _policy(agent: Agent, web: Web | None, console: Console, question: str) -> Solver:
     _notify(agent, console)
+    if notice := vocabulary_notice(agent.policy, [question], what="the question"):
+        say(console, notice)
     if web is not None:
         return web.solver(agent)
     return agent.solver(open_index(agent.config.search.index, setting="--index"))

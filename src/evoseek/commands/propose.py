@@ -15,6 +15,7 @@ from evoseek.assemble.agent import Agent, open_index
 from evoseek.assemble.play import load_players, make_play, with_rules
 from evoseek.assemble.reward import make_reward
 from evoseek.assemble.tasks import answer_tasks, passage_pool, passage_tasks
+from evoseek.commands.following import following
 from evoseek.config import Config
 from evoseek.corpus.question_file import QuestionFile, Reached, open_question_file
 from evoseek.errors import ConfigError, EvoseekError
@@ -46,6 +47,7 @@ def propose(
     Ends earlier when `max_proposals` were made (counted in whole batches; 20 a question if None), and says so. Returns
     False if Ctrl-C ended it. Raises EvoseekError; also if not one question came of all proposals.
     """
+    config = following(config, console=Console(stderr=True))
     writing = Writing.load(config, checkpoint, say=lambda text: say(console, text))
     most = PROPOSALS_PER_QUESTION * count if max_proposals is None else max_proposals
     origin = {"path": str(checkpoint.directory), "step": checkpoint.step} if checkpoint else {}

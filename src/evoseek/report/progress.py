@@ -65,6 +65,7 @@ class TrainingProgress(LiveProgress):
     def describe(self, progress: Progress) -> str:
         """The numbers to watch, in one line; what a step did not measure is left out."""
         metrics, timings = progress.metrics, progress.timings
+        solver = "" if "rollout/stop/answered" in metrics else "solver/"
         parts = [
             f"{label} {source[name]:{form}}{unit}"
             for label, source, name, form, unit in (
@@ -72,6 +73,9 @@ class TrainingProgress(LiveProgress):
                 ("solver", metrics, "solver/reward", ".3f", ""),
                 ("proposer", metrics, "proposer/reward", ".3f", ""),
                 ("valid", metrics, "selfplay/valid_rate", ".1%", ""),
+                ("answered", metrics, f"{solver}rollout/stop/answered", ".0%", ""),
+                ("malformed", metrics, f"{solver}rollout/stop/malformed", ".0%", ""),
+                ("cut off", metrics, f"{solver}rollout/stop/max_tokens", ".0%", ""),
                 ("invalid", metrics, "rollout/invalid_frac", ".1%", ""),
                 ("rollout", timings, "rollout/tokens_per_s", ".0f", " tok/s"),
                 ("tool", timings, "tools/latency_s", ".4f", " s"),

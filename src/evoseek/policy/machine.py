@@ -1,0 +1,47 @@
+"""What a machine has to compute with."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A device, and the bytes of its memory that are free."""
+
+    device: str
+    free_bytes: int
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether it has no accelerator."""
+        return self.device == "cpu"
+
+
+def find_machine(device: str | None = None) -> Machine:
+    """The machine with this device; if none is named, with its CUDA device (ROCm's too), or else the CPU."""
+    found = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if found.startswith("cuda") and torch.cuda.is_available():
+        own = found if ":" in found else int(os.environ.get("LOCAL_RANK", "0"))  # torchrun's, of several processes
+        return Machine(found, torch.cuda.mem_get_info(own)[0])
+    return Machine(found, _free_memory())
+
+
+def _free_memory() -> int:
+    """Bytes that processes can still have, within the limit of a container."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        free = next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):  # another system than Linux
+        free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        limit, used = (int((_CGROUP / name).read_text()) for name in ("memory.max", "memory.current"))
+    except (OSError, ValueError):  # no limit ("max"), or no such container
+        return free
+    return min(free, max(0, limit - used))

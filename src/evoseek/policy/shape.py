@@ -1,0 +1,76 @@
+"""A model's sizes, from its config.json alone: nothing of its weights is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from huggingface_hub import hf_hub_download
+from huggingface_hub.errors import HfHubHTTPError
+
+from evoseek.policy.load import find_policy
+
+_BASE = "base_model_name_or_path"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """Sizes of a decoder. `kv_numbers` are those that are kept of each token: keys and values of all layers."""
+
+    parameters: int
+    kv_numbers: int
+    longest: int | None
+
+
+def read_config(name_or_dir: str) -> Mapping[str, object]:
+    """The config.json of a policy (for an adapter, of its base); empty where there is none to be had.
+
+    What is wrong with such a policy is said by whoever loads it.
+    """
+    directory = Path(find_policy(name_or_dir)).expanduser()
+    adapter = _read(directory / "adapter_config.json")
+    if not (directory / "config.json").is_file() and isinstance(adapter.get(_BASE), str):
+        return read_config(str(adapter[_BASE]))
+    if directory.is_dir():
+        return _read(directory / "config.json")
+    try:
+        return _read(Path(hf_hub_download(name_or_dir, "config.json")))
+    except (OSError, ValueError, HfHubHTTPError):
+        return {}
+
+
+def shape_of(config: Mapping[str, object]) -> ModelShape | None:
+    """The sizes in a config of the Llama kind (Qwen, Mistral, Gemma, ...); None for one that names its sizes otherwise.
+
+    The parameters are counted without biases; with experts, all of those are counted.
+    """
+    if isinstance(config.get("text_config"), Mapping):
+        config = cast("Mapping[str, object]", config["text_config"])
+    sizes = {name: value for name, value in config.items() if type(value) is int}
+    try:
+        hidden, layers, heads = sizes["hidden_size"], sizes["num_hidden_layers"], sizes["num_attention_heads"]
+        inner, vocabulary = sizes["intermediate_size"], sizes["vocab_size"]
+    except KeyError:
+        return None
+    kv_heads, head = sizes.get("num_key_value_heads", heads), sizes.get("head_dim", hidden // heads)
+    experts = sizes.get("num_local_experts", sizes.get("num_experts", 1))
+    inner = sizes.get("moe_intermediate_size", inner) if experts > 1 else inner
+    attention = 2 * hidden * head * (heads + kv_heads)
+    layer = attention + 3 * hidden * inner * experts + 2 * hidden
+    embeddings = vocabulary * hidden * (1 if config.get("tie_word_embeddings") else 2)
+    return ModelShape(
+        parameters=embeddings + layers * layer + hidden,
+        kv_numbers=2 * layers * kv_heads * head,
+        longest=sizes.get("max_position_embeddings"),
+    )
+
+
+def _read(path: Path) -> Mapping[str, object]:
+    try:
+        found: object = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return cast("Mapping[str, object]", found) if isinstance(found, dict) else {}

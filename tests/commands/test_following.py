@@ -1,0 +1,49 @@
+"""What was chosen for a model is printed, and is chosen again where the run is resumed."""
+
+import io
+import json
+import shutil
+
+import pytest
+from rich.console import Console
+
+from evoseek.commands.following import following
+from evoseek.config import load_config
+from evoseek.policy.load import tiny_policy_dir
+from evoseek.runs import RunDirectory
+
+
+@pytest.fixture
+def model(tmp_path):
+    """The tiny policy's weights as a model of somebody else's, with other prompts."""
+    shutil.copytree(tiny_policy_dir(), tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    config = json.loads(path.read_text())
+    del config["evoseek_prompts"]
+    path.write_text(json.dumps(config))
+    return str(tmp_path / "model")
+
+
+def printed(config, run=None):
+    console = Console(file=io.StringIO(), width=200)
+    return following(config, console=console, run=run), console.file.getvalue()
+
+
+def test_a_resumed_run_is_the_same_whatever_is_chosen_now(model, tmp_path):
+    given = {"policy.model": model, "policy.device": "cpu"}
+    config, said = printed(load_config(options=given))
+    assert "learner.learning_rate = 3e-05" in said
+    assert "policy.device" not in said
+    run = RunDirectory(tmp_path / "run")
+    run.path.mkdir()
+    run.claim(config.resolved() | {"rollout": config.rollout.model_dump(mode="json") | {"slots": 3}})
+    resumed, said = printed(load_config(options=given), run)
+    assert (resumed.rollout.slots, resumed.learner) == (3, config.learner)
+    assert "rollout.slots = 3" in said
+    with pytest.raises(Exception, match=r"rollout\.slots was 3, now 5"):
+        run.claim(printed(load_config(options=given | {"rollout.slots": 5}), run)[0].resolved())
+
+
+def test_for_the_tiny_policy_nothing_is_printed():
+    config = load_config()
+    assert printed(config) == (config, "")
