@@ -57,3 +57,57 @@ def test_the_readme_tells_of_every_recipe(folder):
     for path in RECIPES:
         if path.parent.name == folder:
             assert f"`{path.name}`" in text
+
+
+# Parameters, and keys and values of a token: 2 x layers x key/value heads x 128, from the models' configurations.
+SIZES = {"3b": (3.09e9, 2 * 36 * 2 * 128), "7b": (7.62e9, 2 * 28 * 4 * 128)}
+# GPUs that the recipe is for, GB of each, and policies that are trained.
+MACHINES = {
+    "search_r1/3b": (1, 80, 1),
+    "search_r1/7b": (2, 141, 1),
+    "zerosearch/3b": (1, 80, 1),
+    "zerosearch/7b": (2, 141, 1),
+    "dr_zero/3b": (1, 141, 2),
+    "dr_zero/7b": (1, 80, 2),
+    "ssp/3b": (1, 141, 1),
+    "ssp/7b": (1, 80, 1),
+    "deepresearcher/7b": (8, 141, 1),
+}
+LARGE = [path for path in RECIPES if name_of(path) in MACHINES]
+
+
+def test_every_recipe_for_a_large_model_is_for_a_machine():
+    assert {name_of(path) for path in RECIPES if path.stem in ("3b", "7b")} == MACHINES.keys()
+
+
+@pytest.mark.parametrize("path", LARGE, ids=name_of)
+def test_its_weights_and_slots_fit_into_memory(path):
+    """Without activations, for which a tenth is left."""
+    config = load_config(path)
+    gpus, memory, policies = MACHINES[name_of(path)]
+    parameters, values = SIZES[path.stem]
+    size = 4 if config.policy.dtype == "float32" else 2
+    if config.lora.rank:
+        weights = size * parameters  # once, for all adapters; gradients and moments are of these alone
+    else:
+        weights = policies * 12 * parameters + 4 * parameters  # weights and two moments; gradients of one at a time
+        weights = weights / gpus + (size * parameters if gpus > 1 else 0)  # shared, and the sampler's own copy
+        weights += size * parameters if config.algorithm.kl_coefficient > 0 else 0  # the reference
+    cache = policies * config.rollout.slots * config.rollout.max_total_tokens * values * size
+    assert weights + cache < 0.9 * memory * 1e9
+
+
+@pytest.mark.parametrize("path", LARGE, ids=name_of)
+def test_no_rollout_runs_out_of_time_for_having_queued_or_at_ten_tokens_a_second(path):
+    config = load_config(path)
+    rollout, play = config.rollout, path in SELFPLAY
+    if play:
+        rollouts = config.selfplay.proposals_per_step * config.proposer.attempts
+        if config.run.system == "ssp":  # one sampler for proposals, readings and solvers
+            rollouts += 2 * config.selfplay.proposals_per_step
+        rollouts = max(rollouts, config.dr_zero.passages_per_writing_step * config.dr_zero.questions_per_passage)
+    else:
+        rollouts = config.questions.per_step * rollout.group_size
+    turns = -(-rollouts // (MACHINES[name_of(path)][0] * rollout.slots))
+    assert turns * rollout.deadline_s < rollout.wait_s
+    assert min(rollout.max_turns * rollout.max_tokens_per_turn, rollout.max_total_tokens) <= 10 * rollout.deadline_s

@@ -237,6 +237,14 @@ class RewardConfig(Section):
     metric: Literal[
         "exact_match", "substring_match", "guarded_substring_match", "f1", "set_f1", "format_f1", "judge"
     ] = Field(default="exact_match", description="`judge` asks the model of [judge]; `format_f1` is DeepResearcher's")
+    overlong_max: Count | None = Field(
+        default=None,
+        description="Number of tokens of a rollout's own at which DAPO's overlong penalty, added to the reward in "
+        "training, reaches -1. Default: no penalty.",
+    )
+    overlong_cache: Count | None = Field(
+        default=None, description="Number of tokens below reward.overlong_max over which that penalty grows from 0."
+    )
 
 
 class AlgorithmConfig(Section):

@@ -18,6 +18,7 @@ def check(system, options):
     [
         ("dr-zero", {"questions.path": "q.jsonl"}, r"questions\.path is q\.jsonl, but dr-zero .*evaluation\.path"),
         ("ssp", {"questions.path": "q.jsonl"}, r"questions\.path is q\.jsonl, but ssp"),
+        ("ssp", {"reward.overlong_max": 20, "reward.overlong_cache": 4}, r"overlong.*has no effect in ssp.*search-r1"),
         ("dr-zero", {"ssp.fill": "dummy"}, r"ssp\.fill is set, but has no effect in dr-zero.*train ssp"),
         ("ssp", {"dr_zero.solver_steps": 3}, r"dr_zero\.solver_steps is set, .* in ssp.*train dr-zero"),
         ("ssp", {"proposer.frozen": True}, r'proposer\.frozen .*ssp\.train = "solver"'),

@@ -15,6 +15,7 @@ from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.value import ValueLoss
 from evoseek.policy.load import load_policy, save_policy
 from evoseek.policy.lora import add_adapter
+from evoseek.reward.overlong import OverlongReward
 from evoseek.rollout.limits import Limits
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
@@ -142,6 +143,16 @@ def test_ppo_gets_a_critic_of_its_own(places, tmp_path):
     assert loop.checkpoints.parts.keys() == {"policy", "critic"}
 
 
+def test_overlong_rollouts_are_penalised_in_training_and_not_in_evaluation(places, tmp_path):
+    options = {"reward__overlong_max": 20, "reward__overlong_cache": 4}
+    loop = loop_of(places, tmp_path, questions__per_step=2, **options)
+    shaped = loop.system.rollouts.reward
+    assert (type(shaped), shaped.longest, shaped.cache) == (OverlongReward, 20, 4)
+    assert shaped.reward.metric == "exact_match"
+    metrics = asyncio.run(loop.evaluate(0))
+    assert 0.0 <= metrics["eval/reward"] <= 1.0
+
+
 def test_a_filter_makes_it_dspo(places, tmp_path):
     loop = loop_of(places, tmp_path, questions__per_step=2, algorithm__filter_limit=3)
     assert isinstance(loop.system, DSPO)
@@ -238,10 +249,13 @@ def test_an_adapter_on_a_bfloat16_base_has_its_own_logprobs_too(places, tmp_path
         ({"advantage": "gae", "filter_limit": 2}, "a critic must see the others too"),
         ({"mask_observations": False, "kl_in": "reward", "kl_coefficient": 0.1}, "no logprobs of tool results"),
         ({"loss": "reinforce", "mini_batches": 2}, "mini_batches is 2"),
+        ({"reward.overlong_max": 20}, "overlong_max is 20 and reward.overlong_cache not set"),
+        ({"reward.overlong_max": 20, "reward.overlong_cache": 21}, "every rollout would be overlong"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(places, tmp_path, options, words):
-    config = load_config(options=places | {f"algorithm.{key}": value for key, value in options.items()})
+    named = {key if "." in key else f"algorithm.{key}": value for key, value in options.items()}
+    config = load_config(options=places | named)
     with pytest.raises(ConfigError, match=words):
         training_loop(config, RunDirectory(tmp_path / "run"), notify=print)
     assert not (tmp_path / "run").exists()

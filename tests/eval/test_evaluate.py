@@ -100,7 +100,7 @@ def test_graded_scores_get_an_interval_of_their_own():
 
 def test_equal_scores_do_not_pretend_to_be_certain():
     """Two formats broken of two: the interval of two lowest scores from -1 to 1 is as wide as that from 0 to 1, twice.
-    From 0 to 1 the mean is (z2 / 2) / (2 + z2) = .328810, the variance .328810 - .328810^2 = .220694, and the half width
+    From 0 to 1 the mean is (z2 / 2) / (2 + z2) = .328810, the variance .328810 - .328810^2 = .220694, the half width
     sqrt(z2 * .220694 / 5.841459) = .380963."""
     evaluation, _ = run(answers("meri", "meri"), QUESTIONS[:2])
     broken = tuple(replace(result, outcome=Scored(-1.0)) for result in evaluation.results)

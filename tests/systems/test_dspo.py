@@ -1,9 +1,11 @@
 """The filter and its bounded refill, with scripted rollouts."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
+from evoseek.reward.overlong import OverlongReward
 from evoseek.systems.dspo import DSPO
 from evoseek.systems.question_order import questions_of_step
 
@@ -16,10 +18,11 @@ class Update:
 
 @pytest.fixture
 def step(scripted, questions):
-    def run(right, *, per_step=2, limit=2, number=1):
+    def run(right, *, per_step=2, limit=2, number=1, shape=lambda reward: reward):
         """`right[id]` of a question's two rollouts succeed."""
         texts = {f"{q.id}/{n}": "meri" if n < right[q.id] else "kalo" for q in questions for n in range(2)}
         rollouts, update = scripted(texts, number=number), Update()
+        rollouts = replace(rollouts, reward=shape(rollouts.reward))
         system = DSPO(questions, rollouts, update, lambda _: None, per_step, limit=limit)
         return asyncio.run(system.step(number)), update
 
@@ -64,3 +67,20 @@ def test_a_batch_that_is_full_at_once_costs_nothing_more(step, questions):
     report, update = step(dict.fromkeys(order(questions, 5), 1), number=5)
     assert report.num_rollouts == 4
     assert [group.key.split("/")[1] for group in update.groups] == order(questions, 5)[:2]
+
+
+def test_lengths_are_no_signal(step, questions):
+    """Every rollout is right, one of two overlong: their rewards differ, but only by how long they are."""
+
+    def shape(reward):
+        shaped = OverlongReward(reward, 1, 1)
+
+        async def every_other(trajectory):
+            return await (shaped if trajectory.id.endswith("/1") else reward)(trajectory)
+
+        return every_other
+
+    report, update = step(dict.fromkeys(order(questions), 2), shape=shape)
+    assert report.metrics["reward"] == 0.5
+    assert report.metrics["rollout/filter/all_right"] == 4
+    assert list(update.groups) == []

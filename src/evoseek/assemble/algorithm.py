@@ -29,6 +29,7 @@ def check_settings(config: Config) -> None:
             "algorithm.advantage is gae: a critic must see the others too. Set algorithm.filter_limit to 0."
         )
     _check_foreign_settings(config)
+    _check_overlong(config)
     if config.run.system in ("zerosearch", "deepresearcher") and algorithm.filter_limit:
         raise ConfigError(
             f"algorithm.filter_limit is {algorithm.filter_limit}, but {config.run.system} trains on all groups. Leave "
@@ -43,6 +44,20 @@ def check_settings(config: Config) -> None:
         raise ConfigError(
             f"algorithm.loss is reinforce, whose gradient is right for tokens of the current policy alone, but "
             f"algorithm.mini_batches is {algorithm.mini_batches}. Set it to 1, or algorithm.loss to clipped."
+        )
+
+
+def _check_overlong(config: Config) -> None:
+    longest, cache = config.reward.overlong_max, config.reward.overlong_cache
+    if (longest is None) != (cache is None):
+        raise ConfigError(
+            f"reward.overlong_max is {longest or 'not set'} and reward.overlong_cache {cache or 'not set'}, but the "
+            "penalty for overlong rollouts needs both. Set both, or leave both out."
+        )
+    if longest is not None and cache is not None and cache > longest:
+        raise ConfigError(
+            f"reward.overlong_cache is {cache}, more than reward.overlong_max, {longest}: every rollout would be "
+            "overlong. Set reward.overlong_cache to a part of it, such as a fifth."
         )
 
 

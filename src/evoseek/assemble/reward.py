@@ -7,6 +7,7 @@ from evoseek.config import Config
 from evoseek.protocols import RewardFn
 from evoseek.reward.functions import AnswerReward
 from evoseek.reward.judge import Judge, same_family
+from evoseek.reward.overlong import OverlongReward
 from evoseek.reward.web_format import WebFormatReward
 
 
@@ -18,6 +19,12 @@ def make_reward(config: Config) -> RewardFn:
         return AnswerReward(config.reward.metric)
     chat, prompts = make_chat(config.judge, section="judge", seed=config.run.seed, device=config.policy.device)
     return Judge(chat, prompts)
+
+
+def training_reward(config: Config, reward: RewardFn) -> RewardFn:
+    """The reward that the solver learns by: DAPO's penalty for overlong rollouts on top, if the config sets one."""
+    longest, cache = config.reward.overlong_max, config.reward.overlong_cache
+    return reward if longest is None or cache is None else OverlongReward(reward, longest, cache)
 
 
 def judge_notice(config: Config) -> str | None:

@@ -34,6 +34,11 @@ def _without_effect(config: Config) -> Iterator[str]:
             f"questions.path is {config.questions.path}, but {system} trains on questions that it writes itself. Leave "
             "it out; questions to measure with are evaluation.path, and search-r1 trains on given ones."
         )
+    if config.reward.overlong_max or config.reward.overlong_cache:
+        yield (
+            f"reward.overlong_max or reward.overlong_cache is set, but has no effect in {system}, where a reward also "
+            "says what share of answers is right. Leave both out, or train search-r1."
+        )
     ssp = system == "ssp"
     name, section, other = ("dr_zero", config.dr_zero, "dr-zero") if ssp else ("ssp", config.ssp, "ssp")
     for key in section.changed():

@@ -14,7 +14,7 @@ from evoseek.assemble.agent import (
     read_questions,
 )
 from evoseek.assemble.algorithm import check_settings
-from evoseek.assemble.reward import judge_notice, make_reward
+from evoseek.assemble.reward import judge_notice, make_reward, training_reward
 from evoseek.assemble.selfplay import selfplay_loop
 from evoseek.assemble.simulation import simulated_engine
 from evoseek.assemble.solving import probe, question_rollouts, search_system, watched_metrics
@@ -73,7 +73,7 @@ def training_loop(
     start = resume(run, checkpoint, trained.parts, ranks)
     agent.sampler.policy_version = start
     publish = partial(_publish, trained, agent)
-    rollouts = question_rollouts(config, solver, run, reward, ranks=ranks)
+    rollouts = question_rollouts(config, solver, run, training_reward(config, reward), ranks=ranks)
     return TrainingLoop(
         system=search_system(config, questions, rollouts, trained.update(), publish, simulated),
         checkpoints=RunState(run, trained.parts, keep_last=config.run.keep_checkpoints, ranks=ranks),

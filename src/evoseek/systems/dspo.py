@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from evoseek.credit.filters import GroupSelection
+from evoseek.reward.overlong import unshaped
 from evoseek.systems.search_r1 import Rollouts, SearchR1
 from evoseek.types import Scored, TrajectoryGroup
 
@@ -48,4 +49,4 @@ class DSPO(SearchR1):
 
 
 def _rewards(group: TrajectoryGroup) -> list[float | None]:
-    return [outcome.reward if isinstance(outcome, Scored) else None for outcome in group.outcomes]
+    return [unshaped(outcome) if isinstance(outcome, Scored) else None for outcome in group.outcomes]

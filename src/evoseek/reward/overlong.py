@@ -1,0 +1,46 @@
+"""DAPO's soft overlong punishment (arXiv 2503.14476, eq. 13), added to another reward in training.
+
+    |y| <= L_max - L_cache      0
+    up to L_max                 ((L_max - L_cache) - |y|) / L_cache
+    beyond                      -1
+
+|y| is the number of tokens that the policy wrote in all turns; what tools wrote is not its doing. So the policy learns
+that a rollout comes near its end before it is cut off there, and rollouts that are cut off in a sound thought are told
+from wrong ones. It fails where longer rollouts are better ones and L_max is low.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evoseek.protocols import RewardFn
+from evoseek.types import Outcome, Scored, Trajectory
+
+UNSHAPED = "unshaped"
+
+
+def overlong_penalty(length: int, *, longest: int, cache: int) -> float:
+    """From 0 at `longest - cache` tokens down to -1 at `longest`."""
+    return -min(1.0, max(0, length - (longest - cache)) / cache)
+
+
+def unshaped(outcome: Scored) -> float:
+    """The reward before the penalty: by that, and not by their lengths, a group's rollouts are all right or wrong."""
+    return outcome.parts.get(UNSHAPED, outcome.reward)
+
+
+@dataclass(frozen=True, slots=True)
+class OverlongReward:
+    """Another RewardFn plus the penalty, which is the part `overlong`; the part `unshaped` is the other's reward."""
+
+    reward: RewardFn
+    longest: int
+    cache: int
+
+    async def __call__(self, trajectory: Trajectory) -> Outcome:
+        """Score one trajectory. What the other cannot score stays Invalid."""
+        outcome = await self.reward(trajectory)
+        if not isinstance(outcome, Scored):
+            return outcome
+        penalty = overlong_penalty(trajectory.num_action_tokens, longest=self.longest, cache=self.cache)
+        return Scored(outcome.reward + penalty, {**outcome.parts, UNSHAPED: outcome.reward, "overlong": penalty})
