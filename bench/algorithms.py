@@ -5,7 +5,8 @@ Every run trains the tiny policy on a generated world and is examined on another
 the step in which it reaches --rollouts, whatever it did with them: a filter's discarded rollouts count. All rewards are
 exact match. Seconds are of rollouts and optimizer steps, without evaluations.
 
-DSPO without its filter is GSPO, without its sequence ratio DAPO; "unmasked" trains on the passages too.
+DSPO without its filter is GSPO, without its sequence ratio DAPO; "unmasked" trains on the passages too. "bf16" computes
+the updates in bfloat16 and samples in float32: the smallest clip there is must not take its rounding for a new policy.
 
     python bench/algorithms.py --directory runs/algorithms --seeds 3
 
@@ -38,6 +39,7 @@ from evoseek.runs import RunDirectory
 RECIPES = Path(__file__).parents[1] / "recipes" / "algorithms"
 QUESTIONS = 500
 UNMASKED = "algorithm.mask_observations=false"
+BF16 = "learner.bf16=true"
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,8 @@ VARIANTS = {
     **{name: Variant(name) for name in ("reinforce", "grpo", "ppo", "dapo", "gspo", "dspo")},
     "grpo, unmasked": Variant("grpo", (UNMASKED,)),
     "dspo, unmasked": Variant("dspo", (UNMASKED,)),
+    "gspo, bf16": Variant("gspo", (BF16,)),
+    "dspo, bf16": Variant("dspo", (BF16,)),
 }
 
 
