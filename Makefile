@@ -31,6 +31,7 @@ chaos: $(INSTALLED)
 	EVOSEEK_CHAOS=100 $(BIN)/python -m pytest tests/e2e/test_chaos.py
 
 bench: $(BENCH_INSTALLED)
+	$(BIN)/python bench/proposal_rules.py
 	$(BIN)/python bench/sampler.py
 	$(BIN)/python bench/rl_step.py
 	$(BIN)/python bench/learner.py

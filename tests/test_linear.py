@@ -40,7 +40,10 @@ from evoseek.search.browse.segments import beginning_of, segments_of
 from evoseek.search.simulated import parse_documents
 from evoseek.search.web.http import CallLimits
 from evoseek.search.web.providers import make_provider
+from evoseek.selfplay.answer_rules import is_sentence, is_supported, misfits, stands_in_question
 from evoseek.selfplay.evidence import supporting_passages
+from evoseek.selfplay.question_rules import asks_twice, is_question, offers_alternatives
+from evoseek.selfplay.text_rules import instructs, is_noise, is_template, mixes_languages, refers_to_passage
 from evoseek.types import Action, Document, Passage, Question, StopReason, ToolCall, ToolResult, Trajectory
 
 LENGTH = 1_000_000
@@ -227,6 +230,25 @@ WORST = [  # parser, what begins the text, what it repeats, what ends it
     (reply(partial(quoted, secret="%2Fkey/with+signs")), "", "%252Fkey", ""),
     (reply(partial(quoted, secret="aaaaaaaa")), "", "aaaaaaab", ""),
     (reply(partial(quoted, secret="key")), "", " ", ""),
+    (is_question, "", "Ã", ""),
+    (asks_twice, "", "a? ", ""),
+    (asks_twice, "", "“", ""),
+    (asks_twice, "", "who and ", ""),
+    (asks_twice, "", "谁，", ""),
+    (offers_alternatives, "", "哪", ""),
+    (offers_alternatives, "", "between ", ""),
+    (instructs, "", "ignore ", ""),
+    (instructs, "", "<a ", ""),
+    (partial(is_template, answer="a"), "", "{a", ""),
+    (partial(is_template, answer="a"), "", "... ", ""),
+    (refers_to_passage, "", "according to the ", ""),
+    (is_noise, "", "abcdefghijkl", ""),
+    (is_noise, "", "aaab", ""),
+    (partial(mixes_languages, passages=["it is"]), "", "a ", ""),
+    (partial(is_sentence, "it was built there"), "", "哪", ""),
+    (partial(stands_in_question, "a"), "", "a-", ""),
+    (partial(misfits, "a"), "", "哪", ""),
+    (partial(is_supported, question="a", passages=["b c"]), "", "누가 ", ""),
 ]
 
 

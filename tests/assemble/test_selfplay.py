@@ -463,3 +463,11 @@ def test_a_run_that_was_begun_otherwise_is_not_gone_on_with(places, tmp_path):
     loop_of("dr-zero", tmp_path / "run", {"search.index": places["search.index"]})
     with pytest.raises(ConfigError, match=r"proposer\.attempts was 5, now 4"):
         loop_of("dr-zero", tmp_path / "run", {"search.index": places["search.index"], "proposer.attempts": 4})
+
+
+@pytest.mark.parametrize(("prompts", "rules"), [("auto", "basic"), ("default", "full")])
+def test_where_nobody_says_the_prompts_decide_which_rules_are_in_force_and_the_run_saves_it(
+    prompts, rules, places, tmp_path
+):
+    loop_of("ssp", tmp_path / "run", {**places, "policy.prompts": prompts, "rollout.max_total_tokens": 2000})
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["filters"]["rules"] == rules

@@ -100,7 +100,8 @@ _KOREAN_PARTICLE = re.compile(
 _NUMBERS = {
     word: str(value)
     for value, words in enumerate(
-        ("zero", "one ein eins un uno один", "two zwei deux dos два", "three drei trois tres три", "four vier quatre "
+        ("zero", "one ein eins un uno один", "two zwei deux dos два две двух",
+         "three drei trois tres три", "four vier quatre "
          "cuatro четыре", "five fünf cinq cinco пять", "six sechs seis шесть", "seven sieben sept siete семь",
          "eight acht huit ocho восемь", "nine neun neuf nueve девять", "ten zehn dix diez десять", "eleven", "twelve")
     )

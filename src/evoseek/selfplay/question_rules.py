@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from evoseek.corpus.scripts import family, fold, script_counts
+from evoseek.corpus.scripts import family, script_counts
 from evoseek.selfplay.wording import LATIN_WORDINGS, Wording, wordings_of, words_of
 
 _MARKS = "?？؟⁇;"
@@ -26,7 +26,7 @@ _ARABIC_SECOND = re.compile(
 )
 _KOREAN_TOPIC = re.compile(r"[은는][?？]$")
 _COMPARED = {
-    "zh": re.compile("哪.*更|更|最|还是"),
+    "zh": re.compile("更|最|还是|還是"),
     "ja": re.compile("どちら|どっち|それとも"),
     "th": re.compile("กว่า"),
     "ko": re.compile("중|더|아니면"),
@@ -47,6 +47,8 @@ def is_question(question: str) -> bool:
     marked, wordings = has_mark(question), wordings_of(question)
     if not wordings:
         return marked or any(_asks(question, wording, marked) for wording in LATIN_WORDINGS)
+    if marked and any(wording.interrogative.match(words_of(question)) for wording in LATIN_WORDINGS):
+        return True  # a long title may be in another language than the question around it
     return any(_asks(question, wording, marked) for wording in wordings)
 
 
@@ -147,10 +149,10 @@ def _marked_sentences(text: str) -> int:
     You? or Kalo`) the sentence goes on after the mark."""
     count, start = 0, 0
     for mark in _MARK.finditer(text):
-        piece, after = text[start : mark.start()], text[mark.end() :][:4].lstrip('"”» ')
+        piece, after = text[start : mark.start()], text[mark.end() : mark.end() + 4].lstrip('"”» ')
         goes_on = bool(after) and (after[0].islower() or after[0] in ",;)(")
-        if not goes_on and len(fold(piece)) > 1:
-            count, start = count + 1, mark.end()
+        count += not goes_on and sum(map(str.isalnum, piece)) > 1
+        start = mark.end()
     return count
 
 

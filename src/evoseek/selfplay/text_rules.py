@@ -103,6 +103,7 @@ _MOJIBAKE = re.compile("Ã[\u0080-\u00bf]|â€|Ð[\u0080-\u00bf]|\ufffd")
 _VOWELS = re.compile("[aeiouyàáâãäåæèéêëìíîïòóôõöøùúûüýœıāēīōūăąęőűůěı]", re.IGNORECASE)
 _ODD_SHARE, _UNIQUE_SHARE, _MANY_WORDS = 0.12, 0.55, 8
 _SURE_HITS = 3
+_NEAR = 0.67  # of the most words of grammar: a language that may be meant as well
 _NAMELIKE = re.compile(r"[A-Z][\w.&'-]*|[a-z]{1,3}|[a-z]?[A-Z]\w*|\w*\d\w*")
 _LATIN_WORD = re.compile(r"[A-Za-z\u00c0-\u024f][\w.&'’-]*")
 
@@ -207,25 +208,23 @@ def _script_runs(text: str) -> list[str]:
 def _foreign_grammar(question: str, evidence: str) -> bool:
     """Whether words of grammar of two languages stand in a question; of a title in capitals they do not count, nor what
     the evidence says in the same words."""
-    said = set(evidence.split())
-    own = [word for word in _running_words(question) if word not in said]
-    hits, told = grammar_hits(words_of(question).split()), _sure_language(evidence)
-    home = told or max(hits, key=lambda code: hits[code])
-    if told and hits[told] == 0 and max(hits.values()) >= SURE:
+    asked, told = words_of(question).split(), evidence.split()
+    hits, of_evidence = grammar_hits(asked), grammar_hits(told)
+    sure = max(of_evidence.values()) >= _SURE_HITS and max(hits.values()) >= SURE
+    if sure and not any(hits[code] for code in _leading(of_evidence)):
         return True
-    return any(
-        word in strong and word not in grammar_of(home)
-        for code, strong in _STRONG.items()
-        if code != home
-        for word in own
-    )
+    home = _leading(hits, of_evidence)
+    said = set(told).union(*(grammar_of(code) for code in home))
+    own = [word for word in _running_words(question) if word not in said]
+    return any(word in strong for strong in _STRONG.values() for word in own)
 
 
-def _sure_language(words: str) -> str:
-    """The language that clearly most of the words of grammar belong to, "" if none."""
-    hits = grammar_hits(words.split())
-    second, best = sorted(hits.values())[-2:]
-    return max(hits, key=lambda code: hits[code]) if best >= _SURE_HITS and best > second else ""
+def _leading(*hits: dict[str, int]) -> list[str]:
+    """The languages that have the most words of grammar of several texts together, or nearly so: related languages
+    share many of them."""
+    sums = {code: sum(part[code] for part in hits) for code in hits[0]}
+    most = max(sums.values())
+    return [code for code, count in sums.items() if count > _NEAR * most] if most else list(sums)
 
 
 def _running_words(text: str) -> list[str]:
