@@ -1,5 +1,8 @@
 import errno
+import os
 import resource
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -7,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evoseek.errors import RunError
-from evoseek.files import remove_directory, remove_leftovers, replace_directory, write_atomic
+from evoseek.files import model_digest, remove_directory, remove_leftovers, replace_directory, write_atomic
 
 
 @contextmanager
@@ -72,13 +75,56 @@ def test_replace_directory_that_fails_leaves_the_old_one_and_passes_the_error_on
 
 
 def test_leftovers_of_a_killed_process_are_removed_and_nothing_else(tmp_path: Path) -> None:
-    (tmp_path / ".step-1.0123.tmp").mkdir()
-    (tmp_path / ".step-1.0123.tmp" / "file").write_text("half")
-    (tmp_path / ".a.json.0123.tmp").write_text("half")
+    (tmp_path / ".step-1.0123456789ab.tmp").mkdir()
+    (tmp_path / ".step-1.0123456789ab.tmp" / "file").write_text("half")
+    (tmp_path / ".a.json.0123456789ab.tmp").write_text("half")
     (tmp_path / "mine.tmp").write_text("kept")
+    (tmp_path / ".mine.tmp").write_text("kept")
     (tmp_path / ".hidden").write_text("kept")
     remove_leftovers(tmp_path)
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == [".hidden", "mine.tmp"]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [".hidden", ".mine.tmp", "mine.tmp"]
+
+
+KILLED = """
+import signal, sys
+from pathlib import Path
+from evoseek import files
+files.os.replace = lambda *_: (print("writing", flush=True), signal.pause())
+files.write_atomic(Path(sys.argv[1]), "half")
+"""
+
+
+def test_the_next_write_removes_what_a_killed_one_left_and_not_what_a_live_one_writes(tmp_path: Path) -> None:
+    target = tmp_path / "a.json"
+    with subprocess.Popen([sys.executable, "-c", KILLED, str(target)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"writing\n"
+        write_atomic(target, "whole")
+        remove_leftovers(tmp_path)
+        assert len(list(tmp_path.glob(".a.json.*.tmp"))) == 1
+        process.kill()
+    write_atomic(tmp_path / "b.json", "other")
+    assert len(list(tmp_path.glob(".a.json.*.tmp"))) == 1  # another file's
+    write_atomic(target, "whole")
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a.json", "b.json"]
+
+
+def test_a_large_file_of_a_model_is_told_by_its_size_and_by_blocks_of_it(tmp_path: Path) -> None:
+    """A sparse file of 300 MiB: what is hashed of it are 16 MiB."""
+    path = tmp_path / "model.safetensors"
+    with path.open("wb") as file:
+        file.truncate(300 * 2**20)
+    (tmp_path / "config.json").write_text("{}")
+    before = model_digest(tmp_path)
+    (tmp_path / "README.md").write_text("of no matter")
+    assert model_digest(tmp_path) == before
+    with path.open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"x")
+    after = model_digest(tmp_path)
+    assert after != before
+    (tmp_path / "config.json").write_text("{ }")
+    assert model_digest(tmp_path) != after
 
 
 def test_remove_directory(tmp_path: Path) -> None:

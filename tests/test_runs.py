@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evoseek.errors import ConfigError, RunError, RunLockedError
-from evoseek.runs import RunDirectory, flatten
+from evoseek.runs import Input, RunDirectory, flatten, with_digests
 
 
 def test_lock_is_exclusive_and_named(tmp_path):
@@ -66,6 +66,65 @@ def test_damaged_config_is_said(tmp_path):
     run.config.write_text("{")
     with pytest.raises(RunError, match="damaged"):
         run.claim({})
+
+
+def test_a_run_is_resumed_by_what_its_inputs_hold_and_not_by_how_they_are_spelt(tmp_path):
+    run, may_differ = RunDirectory(tmp_path), {"run.steps"}
+    run.claim({"questions": {"path": "q"}}, {"questions.path": Input("/a/q", "a" * 64)}, may_differ=may_differ)
+    run.claim({"questions": {"path": "./q"}}, {"questions.path": Input("/b/q", "a" * 64)}, may_differ=may_differ)
+    assert json.loads(run.config.read_text()) == {"questions": {"path": "./q"}}
+    with pytest.raises(
+        ConfigError, match=r"questions\.path was /b/q \(SHA-256 aaaaaaaaaaaa\), now /b/q .* \(bbbbbbbbbbbb"
+    ):
+        run.claim({"questions": {"path": "./q"}}, {"questions.path": Input("/b/q", "b" * 64)}, may_differ=may_differ)
+    with pytest.raises(ConfigError, match=r"questions\.path was './q', now ''"):
+        run.claim({"questions": {"path": ""}}, {}, may_differ=may_differ)
+
+
+def test_a_run_of_before_inputs_were_recorded_is_known_by_its_settings(tmp_path):
+    run = RunDirectory(tmp_path)
+    run.claim({"questions": {"path": "q"}}, {"questions.path": Input("/a/q", "a" * 64)})
+    run.inputs.unlink()
+    with pytest.raises(ConfigError, match=r"was 'q', now '\./q'"):
+        run.claim({"questions": {"path": "./q"}}, {"questions.path": Input("/a/q", "a" * 64)})
+    run.claim({"questions": {"path": "q"}}, {"questions.path": Input("/a/q", "b" * 64)})
+    with pytest.raises(ConfigError, match="holds something else"):
+        run.claim({"questions": {"path": "q"}}, {"questions.path": Input("/a/q", "a" * 64)})
+
+
+def test_a_damaged_record_of_inputs_is_said(tmp_path):
+    run = RunDirectory(tmp_path)
+    run.claim({}, {"questions.path": Input("/a/q", "a" * 64)})
+    run.inputs.write_text(run.inputs.read_text().replace("/a/q", "/a/p"))
+    with pytest.raises(RunError, match=r"inputs\.json is damaged .*checksum"):
+        run.claim({}, {"questions.path": Input("/a/q", "a" * 64)})
+
+
+def test_what_the_inputs_hold_stands_in_the_place_of_their_names():
+    config = {"search": {"index": "a", "top_k": 3}, "run": {"seed": 0}}
+    inputs = {"search.index": Input("/a", "1" * 64), "judge.model": Input("/j", "2" * 64)}
+    assert with_digests(config, inputs) == {"search": {"index": {"sha256": "1" * 64}, "top_k": 3}, "run": {"seed": 0}}
+    assert config["search"]["index"] == "a"
+
+
+def test_rewind_refuses_a_log_that_was_changed(tmp_path):
+    run = RunDirectory(tmp_path)
+    run.metrics.write_text('{"step": 1}\n')
+    positions, digests = run.positions(), run.digests()
+    run.metrics.write_text('{"step": 1}\n{"step": 2}\n')
+    run.rewind(positions, digests)
+    run.metrics.write_text('{"step": 7}\n')
+    with pytest.raises(RunError, match=r"first 12 bytes of .*metrics\.jsonl"):
+        run.rewind(positions, digests)
+
+
+def test_what_a_killed_process_left_is_removed_when_the_run_is_taken_up(tmp_path):
+    litter = [tmp_path / ".config.json.0123456789ab.tmp", tmp_path / "checkpoints" / ".step-000010.0123456789ab.tmp"]
+    litter[1].mkdir(parents=True)
+    litter[0].touch()
+    (tmp_path / "lock").touch()
+    with RunDirectory(tmp_path).locked():
+        assert not any(path.exists() for path in litter)
 
 
 def test_rewind_cuts_the_logs_back(tmp_path):

@@ -1,17 +1,60 @@
-"""Files that are there whole or not at all: written under a temporary name, flushed to disk, then renamed."""
+"""Files that are there whole or not at all: written under a temporary name, flushed to disk, then renamed.
+
+A temporary file or folder is locked for as long as its process lives. So what a killed process left behind can be told
+from what a live one is writing, and is removed by whoever next writes the same file.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import json
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from evoseek.errors import RunError
 
-_TEMPORARY = ".tmp"
+_TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{12}\.tmp")
+_OF_A_MODEL = (".json", ".safetensors", ".jinja", ".txt", ".model")
+_HASHED_WHOLE, _BLOCKS, _BLOCK = 256 * 2**20, 256, 64 * 1024
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's contents. OSError if it cannot be read."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def model_digest(directory: Path) -> str:
+    """What tells the model in a directory from others: the contents of its settings, tokenizer and weights.
+
+    Of a file above 256 MiB it takes the size and 256 blocks of 64 KiB, evenly spread: another training changes all of
+    the weights, and to hash a hundred gigabytes at every start would take minutes. OSError if a file cannot be read.
+    """
+    paths = sorted(path for path in directory.iterdir() if path.suffix in _OF_A_MODEL and path.is_file())
+    return json_digest({path.name: _sampled_digest(path) for path in paths})
+
+
+def _sampled_digest(path: Path) -> str:
+    size = path.stat().st_size
+    if size <= _HASHED_WHOLE:
+        return file_digest(path)
+    found = hashlib.sha256(str(size).encode())
+    with path.open("rb") as file:
+        for number in range(_BLOCKS):
+            file.seek((size - _BLOCK) * number // (_BLOCKS - 1))
+            found.update(file.read(_BLOCK))
+    return found.hexdigest()
+
+
+def json_digest(value: object) -> str:
+    """SHA-256 of a JSON value, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def write_atomic(path: Path, data: bytes | str) -> None:
@@ -20,21 +63,20 @@ def write_atomic(path: Path, data: bytes | str) -> None:
     Text is written as UTF-8. Raises RunError if it cannot be written (a full disk, no permission); the old file is
     then untouched.
     """
-    temporary = _temporary_name(path)
     try:
-        with temporary.open("xb") as file:
-            file.write(data.encode() if isinstance(data, str) else data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        remove_leftovers(path.parent, path.name)
+        with _temporary(path) as temporary:
+            with temporary.open("r+b") as file:
+                file.write(data.encode() if isinstance(data, str) else data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
         _sync_directory(path.parent)
     except OSError as error:
         raise RunError(
             f"{path} could not be written: {error.strerror or error}. What was there before is unchanged. Free space "
             "on the disk (or make the folder writable) and run the same command again."
         ) from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -45,19 +87,18 @@ def replace_directory(target: Path) -> Generator[Path]:
     untouched. A crash leaves the old directory, the new one or, in the instant between two renames, none.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _temporary_name(target)
+    remove_leftovers(target.parent, target.name)
     replaced = _temporary_name(target)
-    temporary.mkdir()
-    try:
-        yield temporary
-        _sync_tree(temporary)
-        if target.exists():
-            os.replace(target, replaced)
-        os.replace(temporary, target)
-        _sync_directory(target.parent)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-        shutil.rmtree(replaced, ignore_errors=True)
+    with _temporary(target, folder=True) as temporary:
+        try:
+            yield temporary
+            _sync_tree(temporary)
+            if target.exists():
+                os.replace(target, replaced)
+            os.replace(temporary, target)
+            _sync_directory(target.parent)
+        finally:
+            shutil.rmtree(replaced, ignore_errors=True)
 
 
 def remove_directory(path: Path) -> None:
@@ -67,17 +108,64 @@ def remove_directory(path: Path) -> None:
     shutil.rmtree(temporary, ignore_errors=True)
 
 
-def remove_leftovers(directory: Path) -> None:
-    """Remove what a killed process left half-written in `directory`; call it only where no other process writes."""
-    for path in directory.glob(f".*{_TEMPORARY}"):
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
+def remove_leftovers(directory: Path, name: str | None = None) -> None:
+    """Remove what killed processes left half-written in `directory`: of the file `name`, or of any.
+
+    What a live process is writing stays, and so does everything that has no temporary name of ours.
+    """
+    for path in directory.glob(".*.tmp"):
+        match = _TEMPORARY.fullmatch(path.name)
+        if match and name in (None, match["name"]):
+            with suppress(OSError):
+                _remove_unlocked(path)
+
+
+@contextmanager
+def _temporary(path: Path, *, folder: bool = False) -> Generator[Path]:
+    """A new file or folder beside `path`, locked for the block; gone after it unless it was renamed."""
+    temporary, descriptor = _create_locked(path, folder)
+    try:
+        yield temporary
+    finally:
+        _remove(temporary)
+        os.close(descriptor)
+
+
+def _create_locked(path: Path, folder: bool) -> tuple[Path, int]:
+    while True:
+        temporary = _temporary_name(path)
+        if folder:
+            temporary.mkdir()
         else:
-            path.unlink(missing_ok=True)
+            temporary.open("xb").close()
+        with suppress(FileNotFoundError):  # another process took it for a leftover before it was locked
+            descriptor = os.open(temporary, os.O_RDONLY)
+            with suppress(OSError):  # a file system without locks, on which nothing is ever taken for a leftover
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if temporary.exists():
+                return temporary, descriptor
+            os.close(descriptor)
+
+
+def _remove_unlocked(path: Path) -> None:
+    """Remove what no process holds. OSError if one does."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _remove(path)
+    finally:
+        os.close(descriptor)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _temporary_name(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}{_TEMPORARY}")
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
 
 
 def _sync_tree(directory: Path) -> None:

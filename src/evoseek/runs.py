@@ -2,6 +2,7 @@
 
     run/
       config.json         the resolved config, as it was when the run began
+      inputs.json         the files that it reads, and the digest of what they held then
       metrics.jsonl       a row a step: numbers that follow from the config alone
       timings.jsonl       a row a step: seconds and rates
       trajectories.jsonl  every rollout
@@ -17,14 +18,24 @@ The .jsonl files only ever grow. A checkpoint records their lengths; going back 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from evoseek.errors import ConfigError, RunError, RunLockedError
-from evoseek.files import write_atomic
+from evoseek.files import file_digest, json_digest, remove_leftovers, write_atomic
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A file or folder that a run reads, and the digest of what it holds: what it is, wherever it lies."""
+
+    path: str
+    sha256: str
 
 
 class RunDirectory:
@@ -33,6 +44,7 @@ class RunDirectory:
     def __init__(self, path: Path):
         self.path = path
         self.config = path / "config.json"
+        self.inputs = path / "inputs.json"
         self.metrics = path / "metrics.jsonl"
         self.timings = path / "timings.jsonl"
         self.trajectories = path / "trajectories.jsonl"
@@ -69,6 +81,8 @@ class RunDirectory:
                 ) from error
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+            remove_leftovers(self.path)
+            remove_leftovers(self.path / "checkpoints")
             yield
         finally:
             os.close(descriptor)
@@ -85,20 +99,62 @@ class RunDirectory:
                 "and no run. Expected a folder that is new, empty or already holds a run. Give another one."
             )
 
-    def claim(self, config: Mapping[str, object], *, may_differ: Collection[str] = ()) -> None:
-        """Save the resolved config of a new run, or check that an old run had the same one.
+    def claim(
+        self,
+        config: Mapping[str, object],
+        inputs: Mapping[str, Input] | None = None,
+        *,
+        may_differ: Collection[str] = (),
+    ) -> None:
+        """Save the resolved config of a new run and what it reads, or check that an old run had the same.
 
-        `may_differ` names dotted keys that a resumed run may change. Raises ConfigError naming every other key that
-        differs.
+        `may_differ` names dotted keys that a resumed run may change. `inputs` are the files and folders by the dotted
+        keys that name them: these may be spelt in any way, as long as the contents are the same. Raises ConfigError
+        naming every other key that differs, and every input.
         """
+        inputs = inputs or {}
         if self.config.exists():
-            changed = changes(self.read_config(), config, may_differ)
+            before = self._read_inputs()
+            known = inputs.keys() & before.keys()
+            changed = changes(self.read_config(), config, {*may_differ, *known})
             if changed:
                 raise ConfigError(
                     f"The run in {self.path} was begun with another config and can only be resumed with the same "
                     f"one: {changed}. Restore these settings, or give another --run-dir for a new run."
                 )
+            self._check_inputs({key: (before[key], inputs[key]) for key in sorted(known)})
+        body = {key: asdict(found) for key, found in inputs.items()}
+        write_atomic(self.inputs, _sealed(body))
         write_atomic(self.config, json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+    def _check_inputs(self, pairs: Mapping[str, tuple[Input, Input]]) -> None:
+        other = [
+            f"{key} was {was.path} (SHA-256 {was.sha256[:12]}), now {now.path} holds something else ({now.sha256[:12]})"
+            for key, (was, now) in pairs.items()
+            if was.sha256 != now.sha256
+        ]
+        if other:
+            raise ConfigError(
+                f"The run in {self.path} was begun with other contents of what it reads and can only be resumed with "
+                f"the same: {'; '.join(other)}. Restore what was there (it may lie elsewhere), or give another "
+                "--run-dir for a new run."
+            )
+
+    def _read_inputs(self) -> dict[str, Input]:
+        """What was recorded; nothing for a run of an earlier version. Raises RunError if that is damaged."""
+        if not self.inputs.exists():
+            return {}
+        try:
+            found = json.loads(self.inputs.read_text(encoding="utf-8"))
+            body = found["inputs"]
+            if found["sha256"] != json_digest(body):
+                raise ValueError("it does not match its own checksum")
+            return {key: Input(**value) for key, value in body.items()}
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+            raise RunError(
+                f"{self.inputs} is damaged ({error}), so nothing says what the run was begun with. Restore it from a "
+                "copy, or remove it if you are sure that nothing that the run reads has changed."
+            ) from error
 
     def read_config(self) -> dict[str, object]:
         """The resolved config that was saved here. Raises RunError if there is none or it is damaged."""
@@ -114,6 +170,10 @@ class RunDirectory:
                 f"{self.config} is damaged ({error}). Restore it from a copy, or begin a new run in another directory."
             ) from error
 
+    def digests(self) -> dict[str, str]:
+        """SHA-256 of the growing files that a resumed run reads, for a checkpoint."""
+        return {log.name: file_digest(log) for log in (self.metrics, self.questions) if log.exists()}
+
     def positions(self) -> dict[str, int]:
         """Lengths in bytes of the growing files, for a checkpoint. What they hold is on the disk afterwards."""
         lengths: dict[str, int] = {}
@@ -126,10 +186,11 @@ class RunDirectory:
                 lengths[log.name] = os.fstat(file.fileno()).st_size
         return lengths
 
-    def rewind(self, positions: Mapping[str, int]) -> None:
-        """Cut the growing files to recorded lengths (0 where none was recorded).
+    def rewind(self, positions: Mapping[str, int], digests: Mapping[str, str] | None = None) -> None:
+        """Cut the growing files to recorded lengths (0 where none was recorded), where they had these digests.
 
-        Raises RunError if a file is shorter than recorded, since rows are then missing that no resume can bring back.
+        Raises RunError if a file is shorter than recorded, or had other contents up to there: rows are then missing or
+        changed, which no resume can bring back.
         """
         for log in self._logs:
             length, recorded = log.stat().st_size if log.exists() else 0, positions.get(log.name, 0)
@@ -138,8 +199,34 @@ class RunDirectory:
                     f"{log} holds {length} bytes, but the checkpoint was saved when it held {recorded}: rows were "
                     "removed. Restore the file from a copy, or begin a new run in another directory."
                 )
+            if log.name in (digests or {}):
+                _check_beginning(log, recorded, (digests or {})[log.name])
             if length > recorded:
                 os.truncate(log, recorded)
+
+
+def _check_beginning(log: Path, length: int, digest: str) -> None:
+    with log.open("rb") as file:
+        if hashlib.sha256(file.read(length)).hexdigest() != digest:
+            raise RunError(
+                f"The first {length} bytes of {log} are not those that were there when the checkpoint was saved: the "
+                "file was changed or damaged. Restore it from a copy, or begin a new run in another directory."
+            )
+
+
+def with_digests(config: Mapping[str, object], inputs: Mapping[str, Input]) -> dict[str, object]:
+    """Settings in which what the inputs hold stands in the place of their names, to be compared with others."""
+    tree = {key: dict(value) if isinstance(value, Mapping) else value for key, value in config.items()}
+    for dotted, found in inputs.items():
+        section, _, key = dotted.partition(".")
+        table = tree.get(section)
+        if isinstance(table, dict) and key in table:
+            table[key] = {"sha256": found.sha256}
+    return tree
+
+
+def _sealed(inputs: Mapping[str, object]) -> str:
+    return json.dumps({"inputs": inputs, "sha256": json_digest(inputs)}, indent=2, sort_keys=True) + "\n"
 
 
 def changes(before: Mapping[str, object], now: Mapping[str, object], may_differ: Collection[str] = ()) -> str:

@@ -206,11 +206,15 @@ def test_damage_to_any_file_is_found_at_opening(index: LexicalIndex) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format_version": 2}, "another format than 1"),
-        ({"passages": 4}, "manifest says 4"),
-        ({"analyser": {"version": 999, "stemming": "none"}}, "version 999 of the analyser"),
+        ({"format_version": 1}, "another format than 2"),
         ({"analyser": {"version": 1, "stemming": "klingon"}}, "stemming"),
-        ({"data": "data-00"}, "cannot be read"),
+        ({"analyser": {"version": 1, "stemming": "english"}}, "its own checksum"),
+        ({"title_boost": 9.0}, "its own checksum"),
+        ({"files": {}}, "its own checksum"),
+        ({"documents": 9}, "its own checksum"),
+        ({"next_order": 1}, "its own checksum"),
+        ({"tantivy": "0.1"}, "its own checksum"),
+        ({"content": "another"}, "its own checksum"),
         ({"data": "../elsewhere"}, "damaged"),
         ({"more": 1}, "damaged"),
     ],
@@ -220,6 +224,38 @@ def test_a_manifest_that_does_not_fit(index: LexicalIndex, change: dict[str, obj
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(SearchIndexError, match=message):
         LexicalIndex.open(index.directory)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"passages": 4}, "manifest says 4"),
+        ({"analyser": manifest_module.AnalyserRecord(version=999, stemming="none")}, "version 999 of the analyser"),
+        ({"data": "data-00"}, "cannot be read"),
+    ],
+)
+def test_a_whole_manifest_of_another_index(index: LexicalIndex, change: dict[str, object], message: str) -> None:
+    index.manifest.model_copy(update=change).write(index.directory)
+    with pytest.raises(SearchIndexError, match=message):
+        LexicalIndex.open(index.directory)
+
+
+def test_an_index_is_what_it_finds_wherever_it_lies(tmp_path: Path) -> None:
+    """The same passages, built in the same way, are the same index; else it is another."""
+    first = LexicalIndex.build(tmp_path / "a", CITIES)
+    identity = first.manifest.identity
+    assert LexicalIndex.build(tmp_path / "b", CITIES).manifest.identity == identity
+    others = [
+        LexicalIndex.build(tmp_path / "c", CITIES[:-1]).manifest.identity,
+        LexicalIndex.build(tmp_path / "d", CITIES[::-1]).manifest.identity,
+        LexicalIndex.build(tmp_path / "e", CITIES, title_boost=3.0).manifest.identity,
+        LexicalIndex.build(tmp_path / "f", CITIES, analyser=Analyser("english")).manifest.identity,
+    ]
+    first.add([passage("new", "x")])
+    others.append(first.manifest.identity)
+    first.delete(["new"])
+    others.append(first.manifest.identity)
+    assert len({identity, *others}) == 7
 
 
 def test_opening_without_checksums_still_needs_an_index(index: LexicalIndex, tmp_path: Path) -> None:

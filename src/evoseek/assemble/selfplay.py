@@ -10,6 +10,7 @@ from typing import cast
 
 from evoseek.assemble.agent import Agent, evaluation_setting, evaluation_temperature, open_index
 from evoseek.assemble.algorithm import make_proposer_credit, make_proposer_loss
+from evoseek.assemble.inputs import inputs_of
 from evoseek.assemble.play import at_temperature, load_players, make_play, with_rules
 from evoseek.assemble.reward import judge_notice, make_reward
 from evoseek.assemble.selfplay_settings import check_selfplay
@@ -67,7 +68,8 @@ def selfplay_loop(
             notify(notice)
     held_out = evaluation_setting(config, made.agent)
     evaluate = held_out and probe(*held_out, reward, temperature=evaluation_temperature(config))
-    run.claim(with_rules(config, made.agent.policy).resolved(), may_differ=may_differ_on_resume(config))
+    claimed = with_rules(config, made.agent.policy).resolved()
+    run.claim(claimed, inputs_of(config), may_differ=may_differ_on_resume(config))
     start = resume(run, checkpoint, made.parts)
     made.published(start)
     earlier = read_metrics(run.metrics)

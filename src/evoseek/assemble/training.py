@@ -14,6 +14,7 @@ from evoseek.assemble.agent import (
     read_questions,
 )
 from evoseek.assemble.algorithm import check_settings
+from evoseek.assemble.inputs import inputs_of
 from evoseek.assemble.reward import judge_notice, make_reward, training_reward
 from evoseek.assemble.selfplay import selfplay_loop
 from evoseek.assemble.simulation import simulated_engine
@@ -68,7 +69,7 @@ def training_loop(
     reward = make_reward(config)
     held_out = evaluation_setting(config, agent, None if web is None else solver)
     if ranks.is_first:
-        run.claim(config.resolved(), may_differ=may_differ_on_resume(config))
+        run.claim(config.resolved(), inputs_of(config), may_differ=may_differ_on_resume(config))
     trained = Trained.load(config, agent.policy, run, checkpoint, ranks)
     start = resume(run, checkpoint, trained.parts, ranks)
     agent.sampler.policy_version = start

@@ -1,7 +1,8 @@
 """A file of JSON lines that grows batch by batch, and that can be gone on with after whatever ended the process.
 
     OUT.jsonl              one row a line
-    OUT.jsonl.state.json   the settings, how far it is, and the lines of the last batch with the place they belong to
+    OUT.jsonl.state.json   the settings, how far it is, the lines of the last batch with the place they belong to, and
+                           the digests of what stands before them and of the state itself
 
 A batch goes into the state first and is then appended. Whoever goes on writes what is missing of it. Nothing that is in
 the file is ever removed: one that holds anything else than the state says is refused.
@@ -10,6 +11,7 @@ the file is ever removed: one that holds anything else than the state says is re
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 from collections.abc import Generator, Iterable, Mapping
@@ -18,7 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from evoseek.errors import ConfigError, RunError, RunLockedError
-from evoseek.files import write_atomic
+from evoseek.files import json_digest, write_atomic
 from evoseek.runs import changes
 
 
@@ -32,6 +34,7 @@ class GrowingFile:
         self.path = path
         self.reached: Mapping[str, Any] = {}
         self._file, self._settings = file, settings
+        self._written = hashlib.sha256()
 
     @property
     def is_empty(self) -> bool:
@@ -45,9 +48,11 @@ class GrowingFile:
         """
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         place = os.fstat(self._file.fileno()).st_size
-        state = {"settings": self._settings, **reached, "place": place, "lines": lines}
-        write_atomic(_state_path(self.path), json.dumps(state, ensure_ascii=False))
+        before = self._written.hexdigest()
+        state = {"settings": self._settings, **reached, "place": place, "before": before, "lines": lines}
+        write_atomic(_state_path(self.path), json.dumps({**state, "sha256": json_digest(state)}, ensure_ascii=False))
         self._write(lines.encode())
+        self._written.update(lines.encode())
         self.reached = reached
 
     def take_up(self, kinds: Mapping[str, type]) -> None:
@@ -55,7 +60,7 @@ class GrowingFile:
 
         Raises ConfigError if the settings are others, RunError if file and state do not belong together.
         """
-        state = _read_state(self.path, {"settings": dict, "place": int, "lines": str, **kinds})
+        state = _read_state(self.path, {"settings": dict, "place": int, "before": str, "lines": str, **kinds})
         changed = changes(state["settings"], self._settings)
         if changed:
             raise ConfigError(
@@ -63,14 +68,18 @@ class GrowingFile:
                 "Restore these, or give another file."
             )
         place, lines = state["place"], state["lines"].encode()
-        self._file.seek(place)
-        tail = self._file.read()
-        if os.fstat(self._file.fileno()).st_size < place or not lines.startswith(tail):
+        self._file.seek(0)
+        data = self._file.read()
+        head, tail = data[:place], data[place:]
+        self._written = hashlib.sha256(head)
+        if self._written.hexdigest() != state["before"] or not lines.startswith(tail):
             raise RunError(
-                f"{self.path} was changed since it was written: it does not end with the lines that "
-                f"{_state_path(self.path).name} tells of. Give another file, and leave this one as it is."
+                f"{self.path} was changed since it was written: it does not hold the lines that "
+                f"{_state_path(self.path).name} tells of. Restore it from a copy, or give another file and leave this "
+                "one as it is."
             )
         self._write(lines[len(tail) :])
+        self._written.update(lines)
         self.reached = {key: state[key] for key in kinds}
 
     def _write(self, data: bytes) -> None:
@@ -137,6 +146,8 @@ def _read_state(path: Path, kinds: Mapping[str, type]) -> Mapping[str, Any]:
         state = json.loads(state_path.read_text(encoding="utf-8"))
         if not isinstance(state, dict) or any(not isinstance(state.get(key), kind) for key, kind in kinds.items()):
             raise ValueError("it is not what belongs there")
+        if state.pop("sha256", None) != json_digest(state):
+            raise ValueError("it does not match its own checksum")
     except (OSError, ValueError) as error:
         raise RunError(
             f"{state_path} is damaged ({error}), so {path} cannot be gone on with. Restore it from a copy, or give "

@@ -46,9 +46,16 @@ def read_metrics(path: Path) -> list[dict[str, float | None]]:
     if not path.exists():
         return []
     rows: list[dict[str, float | None]] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         try:
-            rows.append(cast("dict[str, float | None]", json.loads(line)))
-        except ValueError as error:
+            rows.append(_row(json.loads(line)))
+        except (ValueError, RecursionError) as error:
             raise DataError(f"{path}:{number} is damaged: {error}. Remove the line to read the others.") from error
     return rows
+
+
+def _row(value: object) -> dict[str, float | None]:
+    row = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+    if "step" not in row or not all(isinstance(number, int | float | None) for number in row.values()):
+        raise ValueError("it is no row of a step and its numbers")
+    return cast("dict[str, float | None]", row)

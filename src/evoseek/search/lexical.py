@@ -11,9 +11,18 @@ from typing import ParamSpec, TypeVar
 import tantivy
 
 from evoseek.errors import ConfigError, DataError, SearchIndexError
+from evoseek.files import json_digest
 from evoseek.search.analyser import ANALYSER_VERSION, Analyser
 from evoseek.search.generations import change, copy_files, linked
-from evoseek.search.manifest import REMEDY, AnalyserRecord, FileRecord, Manifest, record_file
+from evoseek.search.manifest import (
+    REMEDY,
+    AnalyserRecord,
+    ContentDigest,
+    FileRecord,
+    Manifest,
+    content_after,
+    record_file,
+)
 from evoseek.search.passage_fields import SCHEMA, exact_query, from_stored, order_query, terms_query, to_stored
 from evoseek.types import Passage
 
@@ -59,9 +68,9 @@ class LexicalIndex:
         if not 0 <= title_boost < float("inf"):
             raise ConfigError(f"The title boost must be a number from 0, got {title_boost}. A usual value is 2.")
         with change(directory) as data:
-            documents, count = set[str](), 0
+            documents, count, digest = set[str](), 0, ContentDigest()
             with _writer(_on_disk(tantivy.Index, SCHEMA, str(data))) as writer:
-                for count, passage in enumerate(_unique(passages), start=1):
+                for count, passage in enumerate(digest.watch(_unique(passages)), start=1):
                     documents.add(passage.document_id)
                     _on_disk(writer.add_document, to_stored(passage, count - 1, analyser))
             manifest = Manifest(
@@ -71,6 +80,7 @@ class LexicalIndex:
                 documents=len(documents),
                 passages=count,
                 next_order=count,
+                content=digest.hexdigest(),
                 data=data.name,
                 files=_records(data),
             )
@@ -160,23 +170,25 @@ class LexicalIndex:
         """Add passages, all or none, after those that are there. DataError for an id that is there already (delete
         its document first)."""
         with self._changed() as (writer, manifest):
-            documents = set[str]()
-            for passage in _unique(passages):
+            documents, digest = set[str](), ContentDigest()
+            for passage in digest.watch(_unique(passages)):
                 if self._has("id", passage.id):
                     raise _twice(passage.id)
                 documents.add(passage.document_id)
                 _on_disk(writer.add_document, to_stored(passage, manifest.next_order, self.analyser))
                 manifest.next_order += 1
             manifest.documents += sum(not self._has("document_id", document) for document in documents)
+            manifest.content = content_after(manifest.content, "add", digest.hexdigest())
 
     def delete(self, document_ids: Iterable[str]) -> int:
         """Delete all passages of these documents, passing over ids that are not there. Returns how many went."""
         before = len(self)
         with self._changed() as (writer, manifest):
-            for document_id in set(document_ids):
-                if self._has("document_id", document_id):
-                    writer.delete_documents_by_term("document_id", document_id)
-                    manifest.documents -= 1
+            found = sorted(id for id in set(document_ids) if self._has("document_id", id))
+            for document_id in found:
+                writer.delete_documents_by_term("document_id", document_id)
+                manifest.documents -= 1
+            manifest.content = content_after(manifest.content, "delete", json_digest(found))
         return before - len(self)
 
     @contextmanager

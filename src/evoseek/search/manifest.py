@@ -1,16 +1,19 @@
-"""The manifest of an index: what it was built with, what it holds, and the checksum of every file."""
+"""The manifest of an index: what it was built with, what it holds, and the checksum of every file and of itself."""
 
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evoseek.errors import SearchIndexError
-from evoseek.files import write_atomic
+from evoseek.files import file_digest, json_digest, write_atomic
 from evoseek.search.analyser import ANALYSER_VERSION
+from evoseek.types import Passage
 
 NAME = "manifest.json"
 REMEDY = "Build it again with `evoseek index`."
@@ -38,22 +41,35 @@ class Manifest(_Record):
     """Written last and by one rename: an index is what its manifest names, and nothing without one.
 
     `data` is the folder with tantivy's files; `next_order` is the place in the order of passages that the next one
-    added will have.
+    added will have. `content` follows from what was added and deleted, in order (`content_after`). `sha256` is the
+    checksum of all the rest of the manifest.
     """
 
-    format_version: Literal[1] = 1
+    format_version: Literal[2] = 2
     tantivy: str
     analyser: AnalyserRecord
     title_boost: float = Field(ge=0, allow_inf_nan=False)
     documents: int
     passages: int
     next_order: int
+    content: str
     data: str = Field(pattern=r"^data-[0-9a-f]+$")
     files: dict[str, FileRecord]
+    sha256: str = ""
+
+    @property
+    def identity(self) -> str:
+        """What tells this index from others that find something else: the same wherever it lies, and for the same
+        passages built again in the same way."""
+        return json_digest([self.content, self.analyser.model_dump(), self.title_boost])
 
     def write(self, directory: Path) -> None:
         """Make this the manifest of the index in `directory`."""
+        self.sha256 = self._checksum()
         write_atomic(directory / NAME, self.model_dump_json(indent=1) + "\n")
+
+    def _checksum(self) -> str:
+        return json_digest(self.model_dump(exclude={"sha256"}))
 
     @staticmethod
     def read(directory: Path) -> Manifest:
@@ -73,8 +89,13 @@ class Manifest(_Record):
             ) from error
         except (OSError, ValidationError) as error:
             raise SearchIndexError(
-                f"The manifest {path} is damaged or of another format than 1: {_first_problem(error)}. {REMEDY}"
+                f"The manifest {path} is damaged or of another format than 2: {_first_problem(error)}. {REMEDY}"
             ) from error
+        if manifest.sha256 != manifest._checksum():
+            raise SearchIndexError(
+                f"The manifest {path} was changed since it was written: it does not match its own checksum, so the "
+                f"index may not be what it says. Restore the file from a copy. {REMEDY}"
+            )
         if manifest.analyser.version != ANALYSER_VERSION:
             raise SearchIndexError(
                 f"The search index in {directory} was built with version {manifest.analyser.version} of the analyser, "
@@ -102,9 +123,31 @@ class Manifest(_Record):
 
 def record_file(path: Path) -> FileRecord:
     """Size and checksum of a file. OSError if it cannot be read."""
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return FileRecord(size=file.tell(), sha256=digest)
+    return FileRecord(sha256=file_digest(path), size=path.stat().st_size)
+
+
+class ContentDigest:
+    """The checksum of a stream of passages, taken while they pass through."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+
+    def watch(self, passages: Iterable[Passage]) -> Iterator[Passage]:
+        """The same passages."""
+        for passage in passages:
+            row = [passage.id, passage.document_id, passage.title, passage.text, passage.start, passage.end]
+            self._hash.update(json.dumps(row).encode() + b"\n")
+            yield passage
+
+    def hexdigest(self) -> str:
+        """Of all that have passed."""
+        return self._hash.hexdigest()
+
+
+def content_after(before: str, change: str, what: str) -> str:
+    """The `content` of an index that had another one, after passages with this digest were added ("add") or the
+    documents with these ids deleted ("delete")."""
+    return json_digest([before, change, what])
 
 
 def _first_problem(error: OSError | ValidationError) -> str:

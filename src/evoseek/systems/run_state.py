@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from evoseek.learner.checkpoint import Checkpoint, Part, save_checkpoint
 from evoseek.learner.distributed import ALONE, Ranks
@@ -16,12 +16,12 @@ def resume(run: RunDirectory, checkpoint: Checkpoint | None, parts: Mapping[str,
 
     `parts` were made for the checkpoint's weights. Optimizers and counters are restored and the logs cut back to where
     they were; everything random is a function of the seed and the step, so nothing else has a state. Raises RunError
-    if a log is shorter than it was.
+    if a log is shorter than it was, or one that is read was changed.
     """
     position = checkpoint.position if checkpoint else {}
-    logs = position.get("logs")
+    logs, digests = (cast("dict[str, Any]", position.get(key) or {}) for key in ("logs", "digests"))
     if ranks.is_first:
-        run.rewind(cast("dict[str, int]", logs) if isinstance(logs, dict) else {})
+        run.rewind(logs, digests)
     if checkpoint is None:
         return 0
     for name, part in parts.items():
@@ -44,7 +44,7 @@ class RunState:
             self.run.path,
             step=step,
             parts=self.parts,
-            position={"logs": self.run.positions()},
+            position={"logs": self.run.positions(), "digests": self.run.digests()},
             keep_last=self.keep_last,
             ranks=self.ranks,
         )

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from evoseek.errors import ConfigError, RunError
-from evoseek.search.web.store import Store, from_text, to_text
+from evoseek.search.web.store import Store, from_text, seal, to_text, unseal
 from evoseek.types import Passage
 
 SCHEMA = "CREATE TABLE IF NOT EXISTS things (number INTEGER PRIMARY KEY, text TEXT)"
@@ -52,6 +52,15 @@ def test_several_processes_open_and_write_a_new_file_at_once(tmp_path):
     store = Store(tmp_path / "file", "test", SCHEMA)
     assert store.rows("SELECT count(*) FROM things") == [(80,)]
     assert store.rows("PRAGMA journal_mode") == [("wal",)]
+
+
+def test_a_sealed_text_comes_back_only_as_it_was_and_where_it_was():
+    sealed = seal("Kalo é", "key", 3, None)
+    assert unseal(sealed, "key", 3, None) == "Kalo é"
+    for other in (sealed[:-1], "0" + sealed[1:], sealed + "s", "", None, 5, b"Kalo"):
+        assert unseal(other, "key", 3, None) is None
+    assert unseal(sealed, "key", 4, None) is None
+    assert unseal(sealed, "kez", 3, None) is None
 
 
 def test_when_it_is_closed_it_is_one_file(tmp_path):

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evoseek.errors import ConfigError
+from evoseek.errors import ConfigError, RunError
 from evoseek.protocols import SearchEngine
 from evoseek.search.web.gathering import for_each
-from evoseek.search.web.store import Store, from_text, to_text
+from evoseek.search.web.store import Store, from_text, seal, to_text, unseal
 from evoseek.types import Passage
 
 WEEK_S = 7 * 24 * 3600.0
@@ -25,7 +25,7 @@ _SCHEMA = "CREATE TABLE IF NOT EXISTS results (key TEXT PRIMARY KEY, until REAL 
 
 class CachedEngine:
     """Implements `SearchEngine` over `engine`: each query's results are kept for `period_s` seconds in an SQLite file,
-    which several processes may share. Errors are not kept.
+    which several processes may share. Errors are not kept, and a damaged result is as none.
 
     What is asked for while it is being found is not asked again, in this process or another: who asks waits, and gets
     what the first one gets (an error too, within a process). A call ends when nobody waits for it any more.
@@ -82,9 +82,9 @@ class CachedEngine:
 
     async def _find(self, key: str, query: str, k: int) -> list[Passage]:
         while (until := self._lease(key)) is None:
-            if kept := self._store.rows("SELECT found FROM results WHERE key = ? AND found NOT NULL", key):
+            if (kept := self._kept(key)) is not None:
                 self.counts["hits"] += 1
-                return from_text(kept[0][0])
+                return from_text(kept)
             await asyncio.sleep(_POLL_S)
         self.counts["misses"] += 1
         try:
@@ -92,16 +92,28 @@ class CachedEngine:
         except BaseException:
             self._store.change("DELETE FROM results WHERE key = ? AND until = ? AND found IS NULL", key, until)
             raise
-        row = (key, self._clock() + self._period_s, to_text(found))
+        until = self._clock() + self._period_s
+        row = (key, until, seal(to_text(found), key, until))
         self._store.change("INSERT OR REPLACE INTO results VALUES (?, ?, ?)", *row)
         return found
+
+    def _kept(self, key: str) -> str | None:
+        """The result of a row. One that is damaged is removed."""
+        rows = self._store.rows("SELECT until, found FROM results WHERE key = ? AND found NOT NULL", key)
+        if not rows:
+            return None
+        if (text := unseal(rows[0][1], key, rows[0][0])) is not None:
+            return text
+        if not self._store.change("DELETE FROM results WHERE key = ? AND until = ?", key, rows[0][0]):
+            raise RunError(f"The cache {self._store.path} is damaged. Remove it, or give web.cache another file.")
+        return None
 
     def _lease(self, key: str) -> float | None:
         """Until when this process may ask; None if there is a result, or another process asks."""
         now = self._clock()
         taken = self._store.change(
             "INSERT INTO results VALUES (?1, ?2, NULL) ON CONFLICT DO UPDATE SET until = ?2, found = NULL "
-            "WHERE until <= ?3",
+            "WHERE coalesce(until, 0) <= ?3 OR (found IS NULL AND until > ?2)",  # no lease is longer: it is damaged
             *(key, now + LEASE_S, now),
         )
         return now + LEASE_S if taken else None

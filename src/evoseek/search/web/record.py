@@ -7,12 +7,11 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-from evoseek.errors import ConfigError, PageError, ToolError
+from evoseek.errors import ConfigError, PageError, RunError, ToolError
 from evoseek.protocols import Fetcher, PageReader, SearchEngine
 from evoseek.search.web.gathering import for_each
-from evoseek.search.web.store import Store, from_text, to_text
+from evoseek.search.web.store import Store, from_text, to_text, unseal
 from evoseek.types import Page, Passage
 
 _SCHEMA = (
@@ -20,11 +19,11 @@ _SCHEMA = (
     "PRIMARY KEY (key, number)) WITHOUT ROWID"
 )
 _INSERT = (  # under its number, or behind all others if an earlier run or another process took that
-    "INSERT INTO answers SELECT ?1, iif(count(*) FILTER (WHERE number = ?2), max(number) + 1, ?2), ?3, ?4 FROM answers "
-    "WHERE key = ?1"
+    "INSERT INTO answers SELECT ?1, free, ?3, seal(?4, ?1, free, ?3) FROM (SELECT "
+    "iif(count(*) FILTER (WHERE number = ?2), max(number) + 1, ?2) AS free FROM answers WHERE key = ?1)"
 )
-_BEGIN = "INSERT INTO answers SELECT ?, 0, NULL, ? WHERE NOT EXISTS (SELECT * FROM answers)"
-_KIND = "evoR"
+_BEGIN = "INSERT INTO answers SELECT ?1, 0, NULL, seal(?2, ?1, 0, NULL) WHERE NOT EXISTS (SELECT * FROM answers)"
+_KIND = "evR2"
 _MADE_WITH = "made with"  # the key of the settings; no question begins so
 _ERRORS: dict[str, type[PageError | ToolError]] = {"page": PageError, "tool": ToolError}
 
@@ -60,12 +59,12 @@ class Recording:
             if error == "tool" or not (answered := self._answered(key)):  # another one may have been answered first
                 self._store.change(_INSERT, key, number, error, json.dumps(said))
                 return _given(error, said)
-        error, said = answered[0]
-        return _given(error, json.loads(said))
+        error, said = answered
+        return _given(error, said)
 
     def _check(self, made_with: str) -> None:
         self._store.change(_BEGIN, _MADE_WITH, made_with)
-        found = self._store.rows("SELECT said FROM answers WHERE key = ?", _MADE_WITH)
+        found = _rows(self._store, _MADE_WITH)
         if not found:
             self.close()
             raise ConfigError(
@@ -73,7 +72,7 @@ class Recording:
                 "may be others than now. Give web.record another file, or leave it empty to take nothing down; "
                 "web.replay can still repeat this one."
             )
-        before, now = json.loads(found[0][0]), json.loads(made_with)
+        before, now = json.loads(found[0][2]), json.loads(made_with)
         if other := next((name for name in now if before.get(name) != now[name]), None):
             self.close()
             raise ConfigError(
@@ -82,9 +81,10 @@ class Recording:
                 "leave it empty to take nothing down."
             )
 
-    def _answered(self, key: str) -> list[Any]:
-        order = "AND error IS NOT 'tool' ORDER BY number LIMIT 1"
-        return self._store.rows(f"SELECT error, said FROM answers WHERE key = ? {order}", key)
+    def _answered(self, key: str) -> tuple[str | None, str] | None:
+        """What was answered first of all, if anything was."""
+        answers = ((error, json.loads(said)) for _, error, said in _rows(self._store, key) if error != "tool")
+        return next(answers, None)
 
 
 class Replay:
@@ -102,8 +102,7 @@ class Replay:
 
     def answer(self, key: str) -> str:
         """What was answered. Raises PageError and ToolError as they were; ToolError for what was never asked."""
-        order = "ORDER BY error = 'tool', number"  # what was answered first of all
-        rows = self._store.rows(f"SELECT number, error, said FROM answers WHERE key = ? {order}", key)
+        rows = sorted(_rows(self._store, key), key=lambda row: row[1] == "tool")  # first what was answered first of all
         if not rows:
             raise ToolError(
                 f"The record {self._path} has no answer to {key}. Replay the run that was recorded, with the same "
@@ -212,6 +211,22 @@ class ReplayReader:
     async def read(self, page: Page, *, task: str, key: str) -> str:
         """What was taken. Raises ToolError."""
         return self.replay.answer(_reading_key(page, task, key))
+
+
+def _rows(store: Store, key: str) -> list[tuple[int, str | None, str]]:
+    """Number, error and text of all that was taken down for a key, by number. Raises RunError if any is damaged."""
+    found: list[tuple[int, str | None, str]] = []
+    for number, error, sealed in store.rows(
+        "SELECT number, error, said FROM answers WHERE key = ? ORDER BY number", key
+    ):
+        said = unseal(sealed, key, number, error)
+        if said is None:
+            raise RunError(
+                f"The record {store.path} is damaged: what it says of {key} is not what was written. Restore the file "
+                "from a copy, or record the run again into a new one."
+            )
+        found.append((number, error, said))
+    return found
 
 
 async def _outcome(call: Callable[[], Awaitable[str]]) -> tuple[str | None, str]:

@@ -1,0 +1,120 @@
+"""What a run reads is known by what it holds: each kind of input, moved and changed."""
+
+import shutil
+
+import pytest
+
+from evoseek.assemble.inputs import inputs_of
+from evoseek.config import load_config
+from evoseek.corpus.questions import save_questions
+from evoseek.errors import ConfigError, SearchIndexError
+from evoseek.policy.load import load_policy, save_policy, tiny_policy_dir
+from evoseek.policy.lora import add_adapter
+from evoseek.runs import RunDirectory
+from evoseek.search.lexical import LexicalIndex
+from evoseek.types import Passage, Question
+
+
+@pytest.fixture
+def settings(tmp_path):
+    """Every setting that names something to be read, by its key."""
+    at = tmp_path / "here"
+    LexicalIndex.build(at / "index", [Passage("a#0", "a", "Kalo", "a city", 0, 6)])
+    LexicalIndex.build(at / "held-out", [Passage("b#0", "b", "Meri", "a river", 0, 7)])
+    for name in ("q.jsonl", "e.jsonl"):
+        save_questions(at / name, [Question(name, "who ?", ("Kalo",))])
+    (at / "answers.jsonl").write_text('{"answer": "Kalo"}\n')
+    (at / "world.json").write_text('{"seed": 0}')
+    for name in ("prompts", "judge-prompts"):
+        (at / name).mkdir()
+        (at / name / "solver.jinja").write_text("{{ question }}")
+    for name in ("model", "judge", "simulator", "reader"):
+        (at / name).mkdir()
+        (at / name / "config.json").write_text("{}")
+        (at / name / "model.safetensors").write_bytes(b"weights")
+    return {
+        "search.index": "index",
+        "evaluation.index": "held-out",
+        "questions.path": "q.jsonl",
+        "evaluation.path": "e.jsonl",
+        "ssp.answers": "answers.jsonl",
+        "selfplay.world": "world.json",
+        "policy.model": "model",
+        "policy.prompts": "prompts",
+        "judge.model": "judge",
+        "judge.prompts": "judge-prompts",
+        "simulator.model": "simulator",
+        "reader.model": "reader",
+    }
+
+
+def config_at(settings, folder):
+    return load_config(options={key: str(folder / name) for key, name in settings.items()})
+
+
+def claim(run, config):
+    run.claim(config.resolved(), inputs_of(config))
+
+
+def change(path):
+    if (path / "manifest.json").exists():
+        LexicalIndex.build(path, [Passage("a#0", "a", "Kalo", "a town", 0, 6)])
+        return
+    if path.is_dir():
+        path = next(path / name for name in ("model.safetensors", "solver.jinja") if (path / name).exists())
+    path.write_bytes(path.read_bytes() + b" ")
+
+
+def test_every_input_may_be_moved_and_spelt_anew_but_not_changed(settings, tmp_path, monkeypatch):
+    run = RunDirectory(tmp_path / "run")
+    with run.locked():
+        claim(run, config_at(settings, tmp_path / "here"))
+    assert inputs_of(config_at(settings, tmp_path / "here")).keys() == settings.keys()
+    (tmp_path / "here").rename(tmp_path / "there")
+    monkeypatch.chdir(tmp_path)
+    claim(run, load_config(options={key: f"./there/../there/{name}" for key, name in settings.items()}))
+    for key, name in settings.items():
+        shutil.copytree(tmp_path / "there", tmp_path / "copy")
+        change(tmp_path / "copy" / name)
+        with pytest.raises(
+            ConfigError, match=f"{key} was .*/{name} .SHA-256 .*, now .*copy/{name} holds something else"
+        ):
+            claim(run, config_at(settings, tmp_path / "copy"))
+        shutil.rmtree(tmp_path / "copy")
+
+
+def test_an_index_that_was_built_again_from_the_same_passages_is_the_same(settings, tmp_path):
+    config = config_at(settings, tmp_path / "here")
+    before = inputs_of(config)
+    LexicalIndex.build(tmp_path / "here" / "index", [Passage("a#0", "a", "Kalo", "a city", 0, 6)])
+    assert inputs_of(config) == before
+
+
+def test_a_policy_that_comes_with_the_package_is_its_directory():
+    found = inputs_of(load_config(options={"policy.prompts": "tiny"}))
+    assert found["policy.model"].path == str(tiny_policy_dir())
+    assert found["policy.prompts"].path.endswith("tiny")
+
+
+def test_names_of_the_hub_and_of_endpoints_have_no_contents_here():
+    options = {"policy.model": "nobody/nothing", "judge.model": "gpt", "judge.base_url": "http://localhost:1/v1"}
+    assert inputs_of(load_config(options=options)) == {}
+
+
+def test_an_adapter_is_known_by_its_base_too(tmp_path):
+    save_policy(load_policy("tiny"), tmp_path / "base")
+    policy = load_policy(str(tmp_path / "base"))
+    adapted = add_adapter(policy, "policy", rank=2, alpha=4.0, targets="all-linear", seed=0)
+    save_policy(adapted, tmp_path / "adapter")
+    config = load_config(options={"policy.model": str(tmp_path / "adapter")})
+    before = inputs_of(config)
+    path = tmp_path / "base" / "tokenizer_config.json"
+    path.write_text(path.read_text() + " ")
+    assert inputs_of(config) != before
+
+
+def test_what_cannot_be_read_is_said(tmp_path):
+    with pytest.raises(ConfigError, match=r"questions\.path is .*none\.jsonl, which cannot be read"):
+        inputs_of(load_config(options={"questions.path": str(tmp_path / "none.jsonl")}))
+    with pytest.raises(SearchIndexError, match="no search index"):
+        inputs_of(load_config(options={"search.index": str(tmp_path)}))
