@@ -1,8 +1,10 @@
 """How many bad proposals the rules reject, and how many good ones: by kind, by rule and by language.
 
 The data are in bench/proposal_rules: proposals in many languages with the passage that their proposer saw, in two
-halves. The rules were tuned on `dev` alone; `test` was written before there were any, also has languages of which
-the rules hold no words, and was not looked at until they were finished. Intervals are Wilson's, 95 %.
+halves by the author of the rules. `test` was written first, before any rule, and also has languages of which the rules
+hold no words; the rules were tuned on `dev`. At the first look `test` had 274 of 277 bad and 4 of 120 good proposals
+rejected (98.9 % and 3.3 %). Its totals by rule and language then led to two repairs, so what it shows now is no longer
+held out. Intervals are Wilson's, 95 %.
 
     python bench/proposal_rules.py                           both halves, full rules
     python bench/proposal_rules.py --rules basic             the rules that generated worlds keep
