@@ -298,11 +298,24 @@ def test_other_fields_and_choices_do_not_matter():
     )
 
 
-@pytest.mark.parametrize("behaviour", [http.replies(http.choice(" " * MAX_BODY)), http.bomb(100 * MAX_BODY)])
-def test_a_reply_that_is_too_long_is_an_error_packed_or_not(behaviour):
+@pytest.mark.parametrize(
+    ("behaviour", "problem"),
+    [
+        (http.replies(http.choice(" " * MAX_BODY)), f"longer than {MAX_BODY:,} bytes"),
+        (http.bomb(100 * MAX_BODY), f"longer than {MAX_BODY:,} bytes"),
+        (http.replies(http.choice(), content_encoding="br"), "packed as 'br'"),
+    ],
+)
+def test_a_reply_that_is_too_long_is_an_error_packed_or_not(behaviour, problem):
     said, calls = outcome(behaviour)
-    assert f"longer than {MAX_BODY} bytes" in said
+    assert problem in said
     assert calls == 1
+
+
+@pytest.mark.parametrize("body", [b"no gzip", http.gzip.compress(http.choice())[:-9]])
+def test_a_packed_reply_that_was_cut_is_asked_for_again(body):
+    said, calls = outcome(http.replies(body, content_encoding="gzip"), http.replies(http.choice()))
+    assert (said, calls) == ("Meri", 2)
 
 
 def test_a_packed_reply_is_read():

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import httpx2
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt
 
+from evoseek.calls.body import BodyError, CutBodyError, read_body
 from evoseek.calls.said import error_message, quoted
 from evoseek.calls.waits import BusyError, PassingError, back_off, seconds_of
 from evoseek.errors import ConfigError, ToolError
@@ -19,7 +20,7 @@ from evoseek.errors import ConfigError, ToolError
 T = TypeVar("T")
 
 MAX_BODY = 4 * 2**20
-"""Bytes of a reply's body at most, unpacked."""
+"""Bytes of a reply's body at most, before and after unpacking, as `read_body` counts them."""
 
 _CONNECT_S = 10.0
 _RETRIED = frozenset({408, 409, 429})  # and every 5xx
@@ -106,7 +107,12 @@ class Server:
         """One request. Raises PassingError for a failure that may pass, BusyError among them, and ToolError."""
         try:
             async with asyncio.timeout(self._timeout_s), client.stream(method, url, **request) as response:
-                body = await self._read(response)
+                coding = response.headers.get("content-encoding", "").strip().lower()
+                body = await read_body(response.aiter_raw(), coding, MAX_BODY)
+        except BodyError as error:
+            raise ToolError(f"its reply {error}. Check that {self._setting} is the right address.") from error
+        except CutBodyError as error:
+            raise PassingError(f"its reply was cut: {error}") from error
         except httpx2.ConnectTimeout as error:
             raise PassingError("it could not be connected to in time") from error
         except (TimeoutError, httpx2.TimeoutException) as error:
@@ -146,23 +152,12 @@ class Server:
 
     def _opened(self) -> _Session:
         client = httpx2.AsyncClient(
-            headers=self._headers,
+            headers={"Accept-Encoding": "gzip", **(self._headers or {})},
             timeout=httpx2.Timeout(self._timeout_s, connect=min(self._timeout_s, _CONNECT_S), pool=None),
             limits=httpx2.Limits(max_connections=self._concurrency),
             trust_env=False,
         )
         return _Session(client, asyncio.Semaphore(self._concurrency))
-
-    async def _read(self, response: httpx2.Response) -> bytes:
-        """The body, unpacked piece by piece so that a small one cannot become a huge one."""
-        body = bytearray()
-        async for piece in response.aiter_bytes():
-            body += piece
-            if len(body) > MAX_BODY:
-                raise ToolError(
-                    f"its reply is longer than {MAX_BODY} bytes. Check that {self._setting} is the right address."
-                )
-        return bytes(body)
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from evoseek.types import Page
 
 web = SimpleNamespace(**run_path(str(Path(__file__).parent / "page_server.py")))
 HTML = "<html><head><title>Kalo</title></head><body><p>Kalo is a town.</p></body></html>"
+CHUNKED = {"Transfer_Encoding": "chunked"}
 PAGE = web.response(HTML)
 
 
@@ -113,6 +114,7 @@ def test_redirects_are_checked_as_any_url(extractor, target):
         (web.response("x" * 3000), "longer than 2,000 bytes"),
         (web.response(gzip.compress(bytes(3000)), Content_Encoding="gzip"), "longer than 2,000 bytes"),
         (web.response("x", Content_Encoding="br"), "packed as 'br'"),
+        (web.response(b"1\r\nx\r\n" * 99 + b"0\r\n\r\n", Content_Length=None, **CHUNKED), "longer than 2,000 bytes"),
         (web.response(HTML, X="x" * (MAX_HEADERS + 1)), "bytes of header fields"),
     ],
 )

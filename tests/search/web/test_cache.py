@@ -189,6 +189,42 @@ def test_who_was_killed_while_it_asked_is_waited_for_no_longer_than_its_lease(ca
     assert asyncio.run(run()) == [found("a")]
 
 
+@pytest.mark.parametrize("ahead", [1.0, 3600.0, 10 * WEEK_S])
+def test_a_lease_from_before_the_clock_was_set_back_does_not_count(cached, ahead):
+    killed, engine, clock = Engine(), Engine(), Clock()
+
+    async def run():
+        killed.goes_on = asyncio.Event()  # never
+        clock.now += ahead
+        asyncio.create_task(cached(killed, clock=clock).search(["a"], 2))  # noqa: RUF006
+        await asyncio.sleep(0.01)
+        clock.now -= ahead
+        return await asyncio.wait_for(cached(engine, clock=clock).search(["a"], 2), 5)
+
+    assert asyncio.run(run()) == [found("a")]
+
+
+def test_who_still_asks_when_the_clock_is_set_back_takes_nothing_from_who_asks_then(cached):
+    first, second, clock = Engine(ToolError("down")), Engine(), Clock()
+
+    async def run():
+        first.goes_on, second.goes_on = asyncio.Event(), asyncio.Event()
+        slow = asyncio.create_task(cached(first, clock=clock).search(["a"], 2))
+        await asyncio.sleep(0.01)
+        clock.now -= 3600
+        other = asyncio.create_task(cached(second, clock=clock).search(["a"], 2))
+        await asyncio.sleep(0.01)
+        first.goes_on.set()  # it fails, and gives back its own lease alone
+        with pytest.raises(ToolError, match="down"):
+            await slow
+        third = asyncio.create_task(cached(other_engine := Engine(), clock=clock).search(["a"], 2))
+        await asyncio.sleep(0.1)
+        second.goes_on.set()
+        return await other, await third, len(other_engine.calls)
+
+    assert asyncio.run(run()) == ([found("a")], [found("a")], 0)
+
+
 PROCESS = """
 import asyncio, sys, time
 from pathlib import Path

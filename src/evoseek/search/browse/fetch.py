@@ -14,11 +14,11 @@ import httpcore2
 import httpx2
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt
 
+from evoseek.calls.body import BodyError, CutBodyError, read_body
 from evoseek.calls.waits import PassingError, back_off, seconds_of
 from evoseek.errors import ConfigError, PageError, ToolError
 from evoseek.search.browse.address import AddressRules, check_url, port_of
 from evoseek.search.browse.blocked import blocked_reason
-from evoseek.search.browse.body import CutBodyError, read_body
 from evoseek.search.browse.extract import TYPES, Extractor
 from evoseek.search.browse.pinned import PinnedBackend, Resolver, resolve
 from evoseek.search.browse.robots import MAX_ROBOTS, Robots
@@ -49,8 +49,8 @@ class SafeFetcher:
       and there are at most `MAX_REDIRECTS`. A user, a password, a cookie or a referrer is never sent;
     - take longer than `timeout_s` seconds from its turn among `concurrency` pages to the page's text: waiting for the
       host, robots.txt, redirects and repetitions are within;
-    - take more than `max_bytes` (before and after unpacking), more than body.MAX_RATIO times what was received, more
-      than `MAX_HEADERS`, or a type of content that is not among extract.TYPES;
+    - take more than `max_bytes` (as calls.body counts them, before and after unpacking), more than body.MAX_RATIO times
+      what was received, more than `MAX_HEADERS`, or a type of content that is not among extract.TYPES;
     - open what a site's robots.txt forbids, or pages of a site whose Crawl-delay is above robots.MAX_DELAY_S (unless
       `obey_robots` is false), ask a host more than `per_host` times at
       once, or sooner than `interval_s` seconds (or its Crawl-delay, or what it says in Retry-After) after the last
@@ -181,6 +181,8 @@ class SafeFetcher:
                 target = httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=port_of(url), target=url.raw_path)
                 async with visit.pool.stream("GET", target, headers=self._headers(url)) as response:
                     reply = await self._read(response, url, is_page)
+            except BodyError as error:
+                raise PageError(f"The page {url} {error}. Choose another page.") from error
             except _BROKEN as error:
                 if isinstance(error.__cause__, ssl.SSLCertVerificationError):
                     what = f"The page {url} cannot be read: its host proves another identity. Choose another page."

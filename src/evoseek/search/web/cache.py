@@ -17,7 +17,8 @@ from evoseek.types import Passage
 
 WEEK_S = 7 * 24 * 3600.0
 LEASE_S = 60.0
-"""Seconds for which a process that asks keeps others from asking the same; they ask if it was killed meanwhile."""
+"""Seconds for which a process that asks keeps others from asking the same; they ask if it was killed meanwhile. A lease
+for longer was taken before the clock was set back, and does not count."""
 
 _POLL_S = 0.05
 _SCHEMA = "CREATE TABLE IF NOT EXISTS results (key TEXT PRIMARY KEY, until REAL NOT NULL, found TEXT) WITHOUT ROWID"

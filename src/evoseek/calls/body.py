@@ -1,0 +1,81 @@
+"""The body of a response, read piece by piece, so that a small one cannot become a huge one, nor tiny pieces stop the
+event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import AsyncIterable
+
+MAX_RATIO = 100
+"""How many times its length a packed body may have unpacked: HTML packs to about a fifth, seldom to a fiftieth."""
+
+_FREE = 64 * 1024  # bytes before the ratio counts
+_PIECE = (
+    64  # bytes that a piece counts as at least: a chunk of one byte comes with six of framing, and takes long to read
+)
+_BATCH = 32  # pieces before others have their turn: reading these takes about a millisecond
+_GZIP, _MEMBER = 16 + zlib.MAX_WBITS, b"\x1f"
+
+
+class BodyError(Exception):
+    """A body that is not read, whoever asks for it and how often; the text goes on from "it" or "the page"."""
+
+
+class CutBodyError(Exception):
+    """A packed body is damaged or ends too early."""
+
+
+async def read_body(pieces: AsyncIterable[bytes], coding: str, max_bytes: int, *, cut: bool = False) -> bytes:
+    """The body, unpacked as its Content-Encoding says: gzip (the one that is to be asked for) or none.
+
+    Raises BodyError for another coding, for more than `max_bytes` before or after unpacking (with `cut`, only the first
+    `max_bytes` are given instead), where each piece counts as at least 64 bytes, and for a body that unpacks to more
+    than `MAX_RATIO` times its length; CutBodyError. However tiny the pieces are, other tasks have their turn meanwhile.
+    """
+    if coding not in ("", "identity", "gzip", "x-gzip"):
+        raise BodyError(f"is packed as {coding[:40]!r}, which was not asked for")
+    members = _Members() if "gzip" in coding else None
+    body, received, counted, number = bytearray(), 0, 0, 0
+    async for piece in pieces:
+        received, counted, number = received + len(piece), counted + max(len(piece), _PIECE), number + 1
+        body += piece if members is None else members.unpacked(piece, max_bytes + 1 - len(body))
+        if len(body) > _FREE and len(body) > MAX_RATIO * received:
+            raise BodyError(f"unpacks to over {MAX_RATIO} times its length, as no text does")
+        if max(len(body), counted) > max_bytes:
+            if cut:
+                return bytes(body[:max_bytes])
+            raise BodyError(f"is longer than {max_bytes:,} bytes")
+        if number % _BATCH == 0:
+            await asyncio.sleep(0)
+    if members is not None and received and not members.are_whole:
+        raise CutBodyError("it ends before all is unpacked")
+    return bytes(body)
+
+
+class _Members:
+    """Unpacks gzip: members, one after the other (RFC 1952, 2.2). What follows them is left out, as browsers do."""
+
+    def __init__(self) -> None:
+        self._member, self._is_over = zlib.decompressobj(_GZIP), False
+
+    @property
+    def are_whole(self) -> bool:
+        """Whether the last member has come to its end."""
+        return self._member.eof
+
+    def unpacked(self, data: bytes, most: int) -> bytes:
+        """At most `most` bytes (1 or more); what is over is lost. Raises CutBodyError."""
+        found = bytearray()
+        while data and len(found) < most and not self._is_over:
+            if self._member.eof and data.startswith(_MEMBER):
+                self._member = zlib.decompressobj(_GZIP)
+            elif self._member.eof:
+                self._is_over = True
+                break
+            try:
+                found += self._member.decompress(data, most - len(found))
+            except zlib.error as error:
+                raise CutBodyError(f"it cannot be unpacked ({error})") from error
+            data = self._member.unused_data
+        return bytes(found)
