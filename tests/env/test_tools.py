@@ -61,3 +61,41 @@ def test_a_failed_engine_is_a_tool_error(tool):
 def test_the_schema_names_the_tool_and_its_argument(tool):
     assert tool.name == tool.schema["function"]["name"] == "search"
     assert tool.schema["function"]["parameters"]["required"] == ["query"]
+
+
+class Own(OneBook):
+    """An engine that somebody wrote, and did not keep to the types."""
+
+    def __init__(self, found):
+        self.found = found
+
+    async def search(self, queries, k):
+        return self.found
+
+
+@pytest.mark.parametrize(
+    ("found", "got"),
+    [
+        (None, "gave None for 1 queries"),
+        ("Kalo", "gave 'Kalo' for 1 queries"),
+        ([], "gave 0 results for 1 queries"),
+        ([[MEIRI], [MEIRI]], "gave 2 results for 1 queries"),
+        ([MEIRI], "gave Passage(id='a#0'"),
+        ([None], "gave None as the result of a query"),
+        ([["Kalo 's mayor"]], 'gave "Kalo \'s mayor", of the type str, as a passage'),
+        ([[{"id": "a", "title": "Kalo", "text": "Kalo"}]], "of the type dict, as a passage"),
+        ([[MEIRI, Passage("a", "a", None, "text")]], "title=None"),
+    ],
+)
+def test_an_engine_that_does_not_keep_to_its_types_is_a_clear_failure(found, got):
+    tool = SearchTool(Own(found), 2, template=load_prompts("tiny")["observation"])
+    with pytest.raises(ToolError) as failure:
+        call(tool, query="mayor")
+    assert got in str(failure.value)
+    assert "The search engine Own gave" in str(failure.value)
+    assert "Expected for each query a list of evoseek.types.Passage" in str(failure.value)
+
+
+def test_an_engine_may_give_tuples():
+    tool = SearchTool(Own(((MEIRI,),)), 2, template=load_prompts("tiny")["observation"])
+    assert call(tool, query="mayor").passages == (MEIRI,)

@@ -9,6 +9,7 @@ from evoseek.env.prompts import PromptTemplate
 from evoseek.errors import ToolError
 from evoseek.policy.encoding import well_formed
 from evoseek.protocols import QuestionEngine, SearchEngine
+from evoseek.search.found import search
 from evoseek.types import Question, ToolCall, ToolResult
 
 _SCHEMA: Mapping[str, object] = {
@@ -57,6 +58,6 @@ class SearchTool:
         if isinstance(self._engine, QuestionEngine):
             raise ToolError("The search engine depends on the question: bind the tool first (for_question).")
         start = time.perf_counter()
-        passages = (await self._engine.search([query], self._k))[0] if query else []
+        passages = (await search(self._engine, [query], self._k))[0] if query else []
         latency = time.perf_counter() - start
         return ToolResult(call, self._template.text(passages=passages), tuple(passages), latency)

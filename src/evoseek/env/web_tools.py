@@ -19,6 +19,7 @@ from evoseek.errors import PageError, ToolError
 from evoseek.policy.encoding import well_formed
 from evoseek.protocols import Fetcher, PageReader, SearchEngine
 from evoseek.search.browse.segments import beginning_of
+from evoseek.search.found import search
 from evoseek.types import Passage, Question, ToolCall, ToolResult
 
 _TITLE, _SNIPPET, _PROBLEM = 30, 100, 100  # words shown at most: their authors may have no limits
@@ -86,7 +87,7 @@ class WebSearchTool:
         if not queries:
             return _refused(call, "queries", self.max_queries)
         start = time.perf_counter()
-        found = await self.engine.search(queries, self.k)
+        found = await search(self.engine, queries, self.k)
         latency = time.perf_counter() - start
         searches = [
             {"query": query, "passages": [_result(passage) for passage in passages]}

@@ -89,7 +89,8 @@ def test_a_redirect_is_not_followed_and_a_huge_answer_not_read():
         said, _ = outcome(http.replies(b"", 302, location=other.url))
         assert "Set url to that place" in said
         assert other.received == []
-    assert f"longer than {MAX_BODY} bytes" in outcome(http.bomb(MAX_BODY))[0]
+    assert "over 100 times its length" in outcome(http.bomb(MAX_BODY))[0]
+    assert f"longer than {MAX_BODY:,} bytes" in outcome(http.replies(b" " * MAX_BODY + b"1"))[0]
 
 
 def test_proxies_of_the_environment_are_not_used(monkeypatch):

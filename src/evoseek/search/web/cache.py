@@ -18,7 +18,7 @@ from evoseek.types import Passage
 WEEK_S = 7 * 24 * 3600.0
 LEASE_S = 60.0
 """Seconds for which a process that asks keeps others from asking the same; they ask if it was killed meanwhile. A lease
-for longer was taken before the clock was set back, and does not count."""
+for over twice as long was taken before the clock was set back, and does not count: at most that long one waits."""
 
 _POLL_S = 0.05
 _SCHEMA = "CREATE TABLE IF NOT EXISTS results (key TEXT PRIMARY KEY, until REAL NOT NULL, found TEXT) WITHOUT ROWID"
@@ -114,8 +114,8 @@ class CachedEngine:
         now = self._clock()
         taken = self._store.change(
             "INSERT INTO results VALUES (?1, ?2, NULL) ON CONFLICT DO UPDATE SET until = ?2, found = NULL "
-            "WHERE coalesce(until, 0) <= ?3 OR (found IS NULL AND until > ?2)",  # no lease is longer: it is damaged
-            *(key, now + LEASE_S, now),
+            "WHERE coalesce(until, 0) <= ?3 OR (found IS NULL AND until > ?4)",
+            *(key, now + LEASE_S, now, now + 2 * LEASE_S),  # others may look at the clock earlier and come later
         )
         return now + LEASE_S if taken else None
 
