@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from evoseek.assemble.model_defaults import follow_model, learning_rate
+from evoseek.assemble.model_defaults import follow_endpoint, follow_model, learning_rate
 from evoseek.config import SYSTEMS, load_config
 from evoseek.policy.machine import Machine
 from evoseek.runs import flatten
@@ -148,3 +148,11 @@ def test_learning_rates_by_size():
     sizes = (0.135e9, 0.5e9, 1.5e9, 3.1e9, 7e9)
     assert [learning_rate(int(size), adapter=False) for size in sizes] == [3e-5, 1e-5, 3e-6, 1e-6, 1e-6]
     assert [learning_rate(int(size), adapter=True) for size in sizes] == [3e-4, 1e-4, 3e-5, 1e-5, 1e-5]
+
+
+def test_a_model_behind_an_endpoint_is_told_of_malformed_turns_too_unless_somebody_says_otherwise():
+    rollout = follow_endpoint(load_config()).rollout
+    assert (rollout.max_tool_calls, rollout.max_malformed, rollout.final_answer, rollout.max_turns) == (4, 2, True, 8)
+    assert rollout.slots == load_config().rollout.slots
+    given = follow_endpoint(load_config(sets=["rollout.max_malformed=0", "rollout.max_tool_calls=7"])).rollout
+    assert (given.max_malformed, given.max_turns) == (0, 9)

@@ -65,6 +65,13 @@ def follow_model(
     return choice.config, _words(choice, machine, shape)
 
 
+def follow_endpoint(config: Config) -> Config:
+    """The same for a model that is written to: how far a rollout goes follows, since nothing is known of its size."""
+    choice = _Choice(config, {})
+    _choose_bounds(choice)
+    return choice.config
+
+
 def learning_rate(parameters: int, *, adapter: bool) -> float:
     """The rate for a model of this size, all of its weights trained or an adapter."""
     rate = next((rate for limit, rate in _RATES if parameters < limit), _LOWEST_RATE)
@@ -112,18 +119,25 @@ def _choose(choose: _Choice, machine: Machine, shape: ModelShape | None) -> None
     choose("learner.token_budget", 2048 if cpu else 8192)
     choose("selfplay.proposals_per_step" if system == "ssp" else "questions.per_step", 4 if cpu else 64)
     choose("rollout.max_total_tokens", min(2048 if cpu else 4096, longest))
-    choose("rollout.max_tool_calls", 4)
-    choose("rollout.max_malformed", 2)
-    choose("rollout.final_answer", True)
-    rollout = choose.config.rollout
+    _choose_bounds(choose)
     for role in roles:
         choose(f"{role}.max_tokens_per_turn", 128 if cpu else 500)
-        choose(f"{role}.max_turns", rollout.max_tool_calls + rollout.max_malformed + 2)
+    if "proposer" in roles:
+        choose("proposer.max_turns", choose.config.rollout.max_turns)
     if shape is not None:
         choose("learner.learning_rate", learning_rate(shape.parameters, adapter=adapter))
         if choose.config.algorithm.advantage == "gae":
             choose("critic.learning_rate", learning_rate(shape.parameters, adapter=True))
         choose("rollout.slots", slots(choose.config, machine, shape))
+
+
+def _choose_bounds(choose: _Choice) -> None:
+    """How many calls and turns a rollout has."""
+    choose("rollout.max_tool_calls", 4)
+    choose("rollout.max_malformed", 2)
+    choose("rollout.final_answer", True)
+    rollout = choose.config.rollout
+    choose("rollout.max_turns", rollout.max_tool_calls + rollout.max_malformed + 2)
 
 
 def _is_given(config: Config, key: str) -> bool:

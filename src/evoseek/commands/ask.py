@@ -13,6 +13,7 @@ from rich.console import Console
 
 from evoseek.assemble.agent import Agent, Solver, evaluation_temperature, open_index, read_questions
 from evoseek.assemble.asked import asked_model
+from evoseek.assemble.model_defaults import follow_endpoint
 from evoseek.assemble.reward import make_reward
 from evoseek.assemble.web import Web, web_of
 from evoseek.commands.following import following
@@ -77,7 +78,7 @@ def ask(
             "or asked.model and asked.base_url."
         )
     with web_of(config) as web:
-        if asked := asked_model(config, web):
+        if asked := asked_model(follow_endpoint(config), web):
             say(console, f"Asking {asked.chat.name}, as [asked] says, and not the policy.")
         else:
             followed = following(config, console=Console(stderr=True))
