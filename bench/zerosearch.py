@@ -156,9 +156,9 @@ def collect(world: Path, run: RunDirectory | None, pages: int, console: Console)
     if not (searches := world / "searches.jsonl").exists():
         paths = {"search.index": str(world / "index"), "questions.path": str(world / "questions.jsonl")}
         config = load_config(RECIPES / "tiny.toml", options={**paths, "rollout.temperature": 1.0})
-        agent = Agent.load(config, checkpoint=None if run is None else latest_checkpoint(run.path))
+        checkpoint = None if run is None else latest_checkpoint(run.path)
         with Cost(world / "cost.json"):
-            collect_searches(agent, searches, pages=pages, limit=None, console=console)
+            collect_searches(config, checkpoint, searches, pages=pages, limit=None, console=console)
     return searches
 
 

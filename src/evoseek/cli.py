@@ -295,7 +295,7 @@ WorldCard = Annotated[
 
 @simulator.command("collect")
 def collect_searches(
-    out: Annotated[Path, typer.Argument(help="The JSONL file to write.")],
+    out: Annotated[Path, typer.Argument(help="The JSONL file to write. The same command goes on with it.")],
     run_dir: RunDir = None,
     index: Index = None,
     questions: Questions = None,
@@ -307,13 +307,14 @@ def collect_searches(
     set_: Sets = None,
 ) -> None:
     """Roll a policy out on questions, with a real index; write what its searches find (search.top_k a page)."""
-    from evoseek.assemble.agent import Agent
-    from evoseek.commands.settings import load_settings
-    from evoseek.commands.simulator import collect_searches as collect
+    with end_on_interrupt():
+        from evoseek.commands.settings import load_settings
+        from evoseek.commands.simulator import collect_searches as collect
 
     options = {"search.index": index, "questions.path": questions, "policy.model": model, "run.seed": seed}
     settings, checkpoint = load_settings(run_dir, config or (), options=options, sets=set_ or (), fallback="zerosearch")
-    collect(Agent.load(settings, checkpoint=checkpoint), out, pages=pages, limit=limit, console=Console())
+    if not collect(settings, checkpoint, out, pages=pages, limit=limit, console=Console()):
+        raise typer.Exit(INTERRUPTED)
 
 
 @simulator.command("label")

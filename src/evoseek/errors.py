@@ -13,7 +13,8 @@
     ├── RunError             a run directory cannot be used
     │   └── RunLockedError   another process holds it
     ├── CheckpointError      a checkpoint is damaged or could not be written
-    │   └── OtherVersionError   it is whole, but of another version of evoseek
+    │   ├── OtherVersionError   it is whole, but of another version of evoseek
+    │   └── AddedFileError      it is whole, but something was added to it
     └── TrainingError        training cannot go on (for example three non-finite steps in a row)
         └── EndedElsewhereError   another process of the same run failed, and says why
 
@@ -76,6 +77,10 @@ class CheckpointError(EvoseekError):
 
 class OtherVersionError(CheckpointError):
     """A checkpoint is whole, but of a format that this version does not read."""
+
+
+class AddedFileError(CheckpointError):
+    """A checkpoint is whole, but holds a file that was not saved with it and might be loaded in place of one."""
 
 
 class TrainingError(EvoseekError):

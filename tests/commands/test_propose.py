@@ -28,7 +28,7 @@ from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.cross_entropy import CrossEntropyLoss
 from evoseek.policy.load import Policy, load_policy, save_policy
 from evoseek.policy.scripted import ScriptedSampler
-from evoseek.reward.answer import check_golden_answers
+from evoseek.reward.answer import usable_question
 from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Passage, SampleRequest
 
@@ -112,7 +112,7 @@ def test_a_line_says_all_there_is_to_know_about_a_question(config, agent, tmp_pa
             "attempts": 4,
             "evidence": [{"id": f"{end}#0", "title": f"Du{end}", "text": f"Du{end}'s capital is Ka{end}."}],
         }
-    assert len(load_questions(tmp_path / "q.jsonl", check=check_golden_answers)) == 3
+    assert len(load_questions(tmp_path / "q.jsonl", check=usable_question)) == 3
 
 
 def test_stopped_and_gone_on_with_it_is_the_same_file_and_so_is_one_of_which_more_was_asked_later(

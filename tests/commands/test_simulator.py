@@ -1,6 +1,7 @@
 """`evoseek simulator`: the whole way with the tiny policy, in small; and what is said when a step cannot be made."""
 
 import json
+import shutil
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from evoseek.policy.policy import has_adapters
 from evoseek.policy.scripted import ScriptedChat
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.simulated import SimulatedEngine
-from evoseek.systems import simulator_labelling
+from evoseek.systems import simulator_collecting, simulator_labelling
 from evoseek.systems.search_records import load_records
 
 WORLD = World.generate(1, 200, "train")
@@ -96,8 +97,6 @@ def test_labelling_is_gone_on_with_and_nothing_is_overwritten(cli, folder, tmp_p
     status, _, err = cli("label", searches, searches, "--world", world)
     assert (status, "is there already" in err) == (2, True)
     assert searches.read_bytes() == whole
-    status, _, err = collect(cli, folder, searches)
-    assert (status, "is there already" in err) == (2, True)
 
     monkeypatch.setattr(simulator_labelling, "BATCH", 3)
     with monkeypatch.context() as patch:
@@ -158,6 +157,25 @@ def test_a_check_is_printed_and_written(cli, folder, tmp_path, monkeypatch):
     assert engine.counts["queries"] == len(asked) > 0
     status, _, err = cli("check", searches, *policy, *more, *TOP_3)
     assert (status, "is there already" in err) == (2, True)
+
+
+def test_collecting_is_gone_on_with_and_gives_the_same_file(cli, folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(simulator_collecting, "BATCH", 3)
+    status, said, _ = collect(cli, folder, tmp_path / "whole.jsonl", "--pages", "2")
+    assert status == 0
+    out = tmp_path / "stopped.jsonl"
+    with monkeypatch.context() as patch:
+        patch.setattr(simulator, "stop_on_interrupt", lambda say: stop_after(1))
+        status, stopped, _ = collect(cli, folder, out, "--pages", "2")
+    assert (status, "Stopped after 3 of 8 rollouts" in stopped) == (130, True)
+    moved = tmp_path / "moved"
+    shutil.copytree(folder, moved)
+    status, resumed, _ = collect(cli, moved, out, "--pages", "2")
+    assert (status, resumed.splitlines()[-1]) == (0, said.splitlines()[-1].replace("whole", "stopped"))
+    assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+    LexicalIndex.build(moved / "index", list(WORLD.passages())[:-1])
+    status, _, err = collect(cli, moved, out, "--pages", "2")
+    assert (status, "search.index.sha256 was" in err) == (2, True)
 
 
 def test_mistakes_are_told(cli, folder, tmp_path):

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from evoseek.corpus.questions import load_questions, save_questions
 from evoseek.corpus.rows import MAX_LINE_BYTES
 from evoseek.errors import DataError
+from evoseek.reward.answer import usable_question
 from evoseek.types import Question
 
 
@@ -72,6 +73,55 @@ def test_check_may_refuse(tmp_path):
 
     with pytest.raises(DataError, match=":1: no who"):
         load_questions(write(tmp_path / "q.jsonl", {"question": "who?", "answer": "x"}), check=check)
+
+
+def test_every_line_that_cannot_be_used_is_told_of_up_to_ten(tmp_path):
+    good, bad = {"question": "who?", "answer": "x"}, {"question": "", "answer": "x"}
+    with pytest.raises(DataError) as caught:
+        load_questions(write(tmp_path / "q.jsonl", bad, good, "{", good, {"question": "who?"}))
+    told = str(caught.value).split("\n")
+    assert told[0].startswith("3 lines of")
+    assert [line.rpartition("q.jsonl")[2][:3] for line in told[1:]] == [":1:", ":3:", ":5:"]
+    with pytest.raises(DataError) as caught:
+        load_questions(write(tmp_path / "q.jsonl", *[bad] * 1234))
+    told = str(caught.value).split("\n")
+    assert (len(told), told[0][:11], told[-1]) == (12, "1,234 lines", "... and 1,224 more")
+
+
+def test_an_alias_of_which_nothing_is_left_is_dropped_with_a_notice(tmp_path):
+    row = {"question": "who?", "golden_answers": ["The", "Paris", "?!"]}
+    path = write(tmp_path / "q.jsonl", row, {"question": "where?", "answer": "x"})
+    with pytest.warns(UserWarning, match=r"not used: 'The' \(line 1\), '\?!' \(line 1\)\. The questions keep"):
+        questions = load_questions(path, check=usable_question)
+    assert [question.golden_answers for question in questions] == [("Paris",), ("x",)]
+    path = write(tmp_path / "q.jsonl", row, {"question": "where?", "answer": "the"}, {"question": "", "answer": "x"})
+    with pytest.raises(DataError, match=r"(?s)2 lines .*:2: .*nothing is left.*:3: .*`question`"):
+        load_questions(path, check=usable_question)
+
+
+@pytest.mark.parametrize(
+    ("line", "phrase"),
+    [
+        ('{"id": "\\ud800", "question": "who?", "answer": "x"}', "half a surrogate pair ('\\ud800')"),
+        ('{"question": "who?", "answer": "x", "metadata": {"a": ["\\udfff"]}}', "half a surrogate pair"),
+        ('{"question": "who?", "answer": "x", "answer": "y"}', "The key 'answer' comes twice"),
+        ('{"question": "who?", "answer": "x", "metadata": {"a": 1, "a": 2}}', "The key 'a' comes twice"),
+        ('{"question": "who?", "answer": "x", "ie": "q7"}', "If `id` was meant"),
+        ('{"question": "who?", "golden_answerz": ["x"]}', "If `golden_answers` was meant"),
+    ],
+)
+def test_what_would_silently_read_as_something_else_is_refused(tmp_path, line, phrase):
+    with pytest.raises(DataError) as caught:
+        load_questions(write(tmp_path / "q.jsonl", line))
+    assert "q.jsonl:1: The " in str(caught.value)
+    assert phrase in str(caught.value)
+
+
+def test_whole_surrogate_pairs_and_other_keys_are_as_good_as_any(tmp_path):
+    path = write(
+        tmp_path / "q.jsonl", '{"id": "a", "question": "\\ud83d\\ude00 who?", "answer": "x", "ix": 5, "level": 1}'
+    )
+    assert load_questions(path) == [Question("a", "😀 who?", ("x",))]
 
 
 def test_files_without_questions(tmp_path):

@@ -17,7 +17,7 @@ from evoseek.config import load_config
 from evoseek.corpus.questions import load_questions
 from evoseek.corpus.world import World
 from evoseek.policy.scripted import ScriptedSampler
-from evoseek.reward.answer import check_golden_answers
+from evoseek.reward.answer import usable_question
 from evoseek.search.lexical import LexicalIndex
 
 ROOT = Path(__file__).parents[2]
@@ -67,7 +67,7 @@ def test_questions_of_a_world_in_flashrags_shape_and_later_more_of_them(system, 
         assert status == 0, err
         assert f"{count} questions in" in said
         assert "What became of the proposals" in said
-    questions = load_questions(out, check=check_golden_answers)
+    questions = load_questions(out, check=usable_question)
     assert len({question.text for question in questions}) == len(questions) == 5
     for question in questions:
         found = question.metadata
@@ -169,7 +169,7 @@ def test_a_model_that_proposes_well_gives_verified_questions_of_real_documents(
     monkeypatch.setattr(command, "_players", lambda *_: (scripted, scripted))
     out = tmp_path / "q.jsonl"
     assert command.propose(config, None, out, count=6, max_proposals=None, console=Console(quiet=True))
-    questions = load_questions(out, check=check_golden_answers)
+    questions = load_questions(out, check=usable_question)
     assert len(questions) == 6
     index = LexicalIndex.open(documents)
     for question in questions:

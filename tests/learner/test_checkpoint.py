@@ -50,6 +50,22 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {str(p.relative_to(directory)): p.read_bytes() for p in directory.rglob("*") if p.is_file()}
 
 
+def test_a_file_that_was_added_is_refused_and_nothing_is_passed_over(
+    model: PreTrainedModel, make_samples: Make, tmp_path: Path
+) -> None:
+    """To go back to an earlier checkpoint would overwrite this one, which is whole."""
+    learner = make_learner(model)
+    for step in (1, 2):
+        directory = save(tmp_path, learner, step)
+    (directory / ".DS_Store").touch()
+    assert latest_checkpoint(tmp_path).step == 2
+    (directory / "policy" / "adapter_config.json").write_text("{}")
+    with pytest.raises(CheckpointError, match=r"is whole, but holds policy/adapter_config\.json, which .* move"):
+        latest_checkpoint(tmp_path)
+    (directory / "policy" / "adapter_config.json").unlink()
+    assert latest_checkpoint(tmp_path).step == 2
+
+
 def checked_files(directory: Path) -> set[str]:
     """The files that state.json has a checksum of."""
     return set(json.loads((directory / "state.json").read_text())["body"]["files"])

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from evoseek.errors import DataError
 from evoseek.reward.answer import (
     METRICS,
-    check_golden_answers,
     exact_match,
     f1,
     guarded_substring_match,
     normalise,
     set_f1,
     substring_match,
+    usable_question,
 )
 from evoseek.types import Question
 
@@ -57,16 +57,18 @@ def test_trap_stuffing_many_candidates_wins_the_plain_substring_match_but_not_th
 def test_trap_a_golden_answer_that_normalises_to_nothing_is_refused(golden: str) -> None:
     assert substring_match("whatever", [golden]) == 1.0  # why it must be refused
     with pytest.raises(DataError, match=r"'q7'.*nothing is left.*Correct or remove"):
-        check_golden_answers(Question("q7", "who ?", ("Paris", golden)))
+        usable_question(Question("q7", "who ?", (golden, golden)))
+    assert usable_question(Question("q7", "who ?", (golden, "Paris"))) == Question("q7", "who ?", ("Paris",))
 
 
 def test_a_question_without_golden_answers_is_refused() -> None:
     with pytest.raises(DataError, match=r"'q8'.*no golden answers.*Add one or remove"):
-        check_golden_answers(Question("q8", "who ?", ()))
+        usable_question(Question("q8", "who ?", ()))
 
 
 def test_usable_golden_answers_pass() -> None:
-    check_golden_answers(Question("q9", "who ?", ("Paris", "42", "東京")))
+    question = Question("q9", "who ?", ("Paris", "42", "東京"))
+    assert usable_question(question) is question
 
 
 @given(st.text(), st.lists(st.text(), max_size=3))

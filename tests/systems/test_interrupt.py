@@ -20,6 +20,29 @@ def test_the_first_asks_and_the_second_aborts():
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_a_request_to_terminate_asks_too_and_never_aborts():
+    requests = []
+    before = signal.getsignal(signal.SIGTERM)
+    with stop_on_interrupt(lambda: requests.append(1)) as asked:
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert asked()
+        assert requests == [1]
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_request_to_terminate_that_is_ignored_stays_so():
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with stop_on_interrupt(lambda: None) as asked:
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert not asked()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 LOADING = """
 import signal, sys, weakref
 from evoseek import cli

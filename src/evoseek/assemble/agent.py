@@ -25,7 +25,7 @@ from evoseek.policy.tags import TagRenderer
 from evoseek.policy.template_check import check_template
 from evoseek.policy.tool_calls import ToolCallRenderer
 from evoseek.protocols import Environment, QuestionEngine, Renderer, RewardFn, SearchEngine, Tool
-from evoseek.reward.answer import check_golden_answers
+from evoseek.reward.answer import usable_question
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.player import Player
@@ -212,7 +212,7 @@ def read_questions(path: str, *, setting: str) -> list[Question]:
     """Questions with usable golden answers. Raises ConfigError if `setting` was left empty, DataError if unusable."""
     if not path:
         raise ConfigError(f"No questions were given: set {setting} to a JSON-lines file of questions.")
-    return load_questions(Path(path), check=check_golden_answers)
+    return load_questions(Path(path), check=usable_question)
 
 
 def evaluation_setting(

@@ -9,9 +9,10 @@ from evoseek.config import ChatConfig, Config
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError
 from evoseek.files import file_digest, json_digest, model_digest
+from evoseek.learner.checkpoint import Checkpoint
 from evoseek.policy.adapter_files import base_name, is_adapter
 from evoseek.policy.load import find_policy
-from evoseek.runs import Input
+from evoseek.runs import Input, with_digests
 from evoseek.search.manifest import Manifest
 
 _CHATS = ("judge", "simulator", "reader")
@@ -43,6 +44,13 @@ def inputs_of(config: Config) -> dict[str, Input]:
         **_digested({key: path for key, path in named.items() if path.is_dir()}, _model),
         **_digested(sets, _prompts),
     }
+
+
+def identity(config: Config, checkpoint: Checkpoint | None = None) -> dict[str, object]:
+    """The resolved config with what files hold in the place of their names, and the checkpoint that is worked with: a
+    file that was begun with the same is gone on with. Raises as `inputs_of`."""
+    origin = {"sha256": checkpoint.digest, "step": checkpoint.step} if checkpoint else {}
+    return {**with_digests(config.resolved(), inputs_of(config)), "checkpoint": origin}
 
 
 def _digested(paths: Mapping[str, Path], digest: Callable[[Path], str]) -> dict[str, Input]:

@@ -7,14 +7,17 @@ from collections.abc import Sequence
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from typing import cast
 
 from evoseek.assemble.agent import load_trainable
+from evoseek.assemble.inputs import inputs_of
 from evoseek.assemble.trained import check_dtype, make_supervised_learner
 from evoseek.config import Config
 from evoseek.env.prompts import load_prompts
 from evoseek.env.simulator import SimulatorPrompts
 from evoseek.learner.checkpoint import Checkpoint
 from evoseek.policy.policy import Policy, prompts_of
+from evoseek.runs import with_digests
 from evoseek.systems.search_records import SearchRecord
 from evoseek.systems.simulator_tuning import ExampleMaker, TuningData
 from evoseek.systems.supervised import SupervisedRun
@@ -25,14 +28,14 @@ def begin_tuning(config: Config, records: Path, work: Path, *, steps: int, token
 
     Raises ConfigError, also if `work` was begun with other settings or records.
     """
-    settings = config.resolved()
+    settings = with_digests(config.resolved(), inputs_of(config))
     recipe = {
         "records": sha256(records.read_bytes()).hexdigest(),
         "steps": steps,
         "tokens_per_step": tokens_per_step,
         "documents": config.search.top_k,
         "max_words": config.simulator.max_words,
-        "prompts": config.simulator.prompts,
+        "prompts": cast("dict[str, object]", settings["simulator"])["prompts"],
         "seed": config.run.seed,
         **{section: settings[section] for section in ("policy", "lora", "learner")},
     }

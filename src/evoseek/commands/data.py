@@ -12,6 +12,7 @@ from rich.console import Console
 
 from evoseek.assemble.agent import Agent, read_questions
 from evoseek.assemble.chat import make_chat
+from evoseek.assemble.inputs import inputs_of
 from evoseek.commands.new_file import check_new_file
 from evoseek.commands.propose import STOPPING
 from evoseek.config import Config
@@ -25,6 +26,7 @@ from evoseek.report.failures import say_left_out
 from evoseek.report.printable import say
 from evoseek.report.progress import CountProgress
 from evoseek.reward.functions import AnswerReward
+from evoseek.runs import with_digests
 from evoseek.systems.interrupt import stop_on_interrupt
 from evoseek.systems.question_filter import KINDS, Check, Finding, JudgeCheck, check_questions, load_findings
 from evoseek.types import Question
@@ -38,7 +40,8 @@ def filter_questions(config: Config, source: Path, out: Path, *, console: Consol
     Returns False if Ctrl-C ended it. Raises EvoseekError, also if not one is good.
     """
     deciding = {"model", "base_url", "prompts", "temperature", "max_tokens", "max_total_tokens"}
-    settings = {"judge": config.judge.model_dump(include=deciding), "seed": config.run.seed}
+    judge = with_digests({"judge": config.judge.model_dump(include=deciding)}, inputs_of(config))
+    settings = {**judge, "seed": config.run.seed}
 
     def make_check() -> Check:
         return JudgeCheck(*make_chat(config.judge, section="judge", seed=config.run.seed, device=config.policy.device))
@@ -74,7 +77,9 @@ def find_contamination(
         "samples": samples,
         "words": words,
         "likeness": likeness,
-        "model": config.model_dump(mode="json", include={"policy", "rollout"}) if samples else {},
+        "model": with_digests(config.model_dump(mode="json", include={"policy", "rollout"}), inputs_of(config))
+        if samples
+        else {},
         "seed": config.run.seed,
     }
 

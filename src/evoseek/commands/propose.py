@@ -12,6 +12,7 @@ from typing import cast
 from rich.console import Console
 
 from evoseek.assemble.agent import Agent, open_index
+from evoseek.assemble.inputs import identity
 from evoseek.assemble.play import load_players, make_play, with_rules
 from evoseek.assemble.reward import make_reward
 from evoseek.assemble.tasks import answer_tasks, passage_pool, passage_tasks
@@ -50,9 +51,8 @@ def propose(
     config = following(config, console=Console(stderr=True))
     writing = Writing.load(config, checkpoint, say=lambda text: say(console, text))
     most = PROPOSALS_PER_QUESTION * count if max_proposals is None else max_proposals
-    origin = {"path": str(checkpoint.directory), "step": checkpoint.step} if checkpoint else {}
     with (
-        open_question_file(out, {**writing.config.resolved(), "checkpoint": origin}) as file,
+        open_question_file(out, identity(writing.config, checkpoint)) as file,
         stop_on_interrupt(lambda: say(console, STOPPING)) as interrupted,
         WritingProgress(console, count) as progress,
     ):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -12,51 +11,68 @@ from rich.console import Console
 
 from evoseek.assemble.agent import Agent, open_index, read_questions
 from evoseek.assemble.chat import make_chat
+from evoseek.assemble.inputs import identity, inputs_of
 from evoseek.assemble.simulation import write_card
 from evoseek.assemble.simulator_tuning import begin_tuning, tuning_data
 from evoseek.commands.export import check_new
-from evoseek.commands.new_file import check_new_file
 from evoseek.commands.propose import STOPPING as STOPPING_AFTER_BATCH
 from evoseek.config import Config
 from evoseek.corpus.growing_file import open_growing_file
 from evoseek.corpus.oracle import load_world
 from evoseek.errors import EvoseekError
+from evoseek.learner.checkpoint import Checkpoint
 from evoseek.report.failures import for_example, say_left_out
 from evoseek.report.printable import say
 from evoseek.report.progress import STOPPING, CountProgress, LiveProgress
-from evoseek.runs import RunDirectory
+from evoseek.runs import RunDirectory, with_digests
 from evoseek.search.paging import PagingEngine
 from evoseek.systems.interrupt import stop_on_interrupt
-from evoseek.systems.search_records import SearchRecord, load_records, save_records
+from evoseek.systems.search_records import SearchRecord, load_records
+from evoseek.systems.simulator_collecting import KINDS as COLLECTED
 from evoseek.systems.simulator_collecting import collect
 from evoseek.systems.simulator_labelling import KINDS, JudgeLabel, Label, TrueLabel, label_records
 from evoseek.systems.simulator_tuning import tune
 from evoseek.systems.supervised import SupervisedProgress
 
+SAME_COMMAND = "The same command goes on from there."
 
-def collect_searches(agent: Agent, out: Path, *, pages: int, limit: int | None, console: Console) -> None:
-    """Roll an agent out on its config's questions and write what its searches found, so many pages of each.
 
-    Raises ConfigError, before any work, if `out` is there or cannot be made; EvoseekError if no search came of it.
+def collect_searches(
+    config: Config, checkpoint: Checkpoint | None, out: Path, *, pages: int, limit: int | None, console: Console
+) -> bool:
+    """Roll a policy out on its config's questions and write what its searches found, so many pages of each, or go on
+    with that.
+
+    Returns False if Ctrl-C ended it. Raises ConfigError if `out` is another file or cannot be made; EvoseekError if no
+    search came of it.
     """
-    check_new_file(out)
-    config = agent.config
+    agent = Agent.load(config, checkpoint=checkpoint)
     engine = PagingEngine(open_index(config.search.index, setting="search.index"), pages)
     questions = read_questions(config.questions.path, setting="questions.path")[:limit]
     solver = agent.solver(engine)
     player = agent.player(solver.env, solver.renderer)
-    with CountProgress(console, "rollouts") as progress:
-        collection = asyncio.run(collect(questions, player, engine, progress=progress))
-    say_left_out(console, "rollouts failed and give no searches", collection.failures)
-    if not collection.records:
+    settings = {**identity(config, checkpoint), "pages": pages, "limit": limit}
+    with (
+        open_growing_file(out, settings, COLLECTED) as file,
+        stop_on_interrupt(lambda: say(console, STOPPING_AFTER_BATCH)) as interrupted,
+        CountProgress(console, "rollouts") as progress,
+    ):
+        collected = asyncio.run(collect(questions, player, engine, file, should_stop=interrupted, progress=progress))
+    if collected.done < len(questions):
+        say(console, f"Stopped after {collected.done} of {len(questions)} rollouts. {SAME_COMMAND}")
+        return False
+    say_left_out(console, "rollouts failed and give no searches", collected.failures)
+    if not collected.found:
         raise EvoseekError(
-            f"Nothing was collected: in {collection.rollouts} rollouts of {agent.policy.name} there was no search that "
+            f"Nothing was collected: in {len(questions)} rollouts of {agent.policy.name} there was no search that "
             "found anything. Take a policy that searches, and an index that holds what the questions are about."
         )
-    save_records(out, collection.records)
-    by_page = Counter(record.page for record in collection.records)
-    found = ", ".join(f"{count} on page {page}" for page, count in sorted(by_page.items()))
-    say(console, f"{len(questions)} rollouts made {engine.queries} queries of the engine. Searches in {out}: {found}.")
+    found = ", ".join(f"{count} on page {page}" for page, count in sorted(collected.found.items()))
+    say(
+        console,
+        f"{len(questions)} rollouts made {collected.queries} queries of the engine. Searches in {out}: {found}.",
+    )
+    return True
 
 
 def label_searches(config: Config, source: Path, out: Path, *, world: Path | None, console: Console) -> bool:
@@ -76,7 +92,7 @@ def label_searches(config: Config, source: Path, out: Path, *, world: Path | Non
         labelling = label_records(records, label, file, max_failed=most, should_stop=interrupted, progress=progress)
         labelled = asyncio.run(labelling)
     if labelled.done < len(records):
-        say(console, f"Stopped after {labelled.done} of {len(records)} searches. The same command goes on from there.")
+        say(console, f"Stopped after {labelled.done} of {len(records)} searches. {SAME_COMMAND}")
         return False
     count = labelled.useful + labelled.noisy
     if not count:
@@ -96,7 +112,8 @@ def _make_label(
         return label, {"world": world.read_text(encoding="utf-8")}
     chat, prompts = make_chat(config.judge, section="judge", seed=config.run.seed, device=config.policy.device)
     deciding = {"model", "base_url", "prompts", "temperature", "max_tokens", "max_total_tokens"}
-    return JudgeLabel(chat, prompts), {"judge": config.judge.model_dump(include=deciding), "seed": config.run.seed}
+    judge = with_digests({"judge": config.judge.model_dump(include=deciding)}, inputs_of(config))
+    return JudgeLabel(chat, prompts), {**judge, "seed": config.run.seed}
 
 
 def tune_simulator(

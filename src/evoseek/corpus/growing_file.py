@@ -17,11 +17,13 @@ import os
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from evoseek.errors import ConfigError, RunError, RunLockedError
 from evoseek.files import json_digest, write_atomic
 from evoseek.runs import changes
+
+_KINDS = {"settings": dict, "place": int, "before": str, "lines": str}
 
 
 class GrowingFile:
@@ -60,13 +62,20 @@ class GrowingFile:
 
         Raises ConfigError if the settings are others, RunError if file and state do not belong together.
         """
-        state = _read_state(self.path, {"settings": dict, "place": int, "before": str, "lines": str, **kinds})
+        state = _read_state(self.path)
+        _check_kinds(self.path, state, _KINDS)
+        if self._settings and self._settings.keys().isdisjoint(state["settings"]):
+            raise ConfigError(
+                f"{self.path} is there already, and came of other work than this. It is left as it is: give the name "
+                "of a new file."
+            )
         changed = changes(state["settings"], self._settings)
         if changed:
             raise ConfigError(
                 f"{self.path} was begun with other settings and can only be gone on with by the same ones: {changed}. "
                 "Restore these, or give another file."
             )
+        _check_kinds(self.path, state, kinds)
         place, lines = state["place"], state["lines"].encode()
         self._file.seek(0)
         data = self._file.read()
@@ -140,17 +149,26 @@ def _state_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.state.json")
 
 
-def _read_state(path: Path, kinds: Mapping[str, type]) -> Mapping[str, Any]:
-    state_path = _state_path(path)
+def _read_state(path: Path) -> dict[str, Any]:
     try:
-        state = json.loads(state_path.read_text(encoding="utf-8"))
-        if not isinstance(state, dict) or any(not isinstance(state.get(key), kind) for key, kind in kinds.items()):
+        state = json.loads(_state_path(path).read_text(encoding="utf-8"))
+        if not isinstance(state, dict):
             raise ValueError("it is not what belongs there")
-        if state.pop("sha256", None) != json_digest(state):
+        found = cast(dict[str, Any], state)
+        if found.pop("sha256", None) != json_digest(found):
             raise ValueError("it does not match its own checksum")
-    except (OSError, ValueError) as error:
-        raise RunError(
-            f"{state_path} is damaged ({error}), so {path} cannot be gone on with. Restore it from a copy, or give "
-            "another file."
-        ) from error
-    return state
+    except (OSError, ValueError, RecursionError) as error:
+        raise _damaged(path, str(error)) from error
+    return found
+
+
+def _check_kinds(path: Path, state: Mapping[str, Any], kinds: Mapping[str, type]) -> None:
+    if any(not isinstance(state.get(key), kind) for key, kind in kinds.items()):
+        raise _damaged(path, "it is not what belongs there")
+
+
+def _damaged(path: Path, why: str) -> RunError:
+    return RunError(
+        f"{_state_path(path)} is damaged ({why}), so {path} cannot be gone on with. Restore it from a copy, or give "
+        "another file."
+    )

@@ -3,12 +3,14 @@
     {"id": "q1", "question": "who wrote Dune?", "golden_answers": ["Frank Herbert", "Herbert"], "metadata": {"hops": 1}}
 
 `id` may be left out (the line number stands in), `answer` may stand for `golden_answers` (a text or a list), and a
-top-level `hops` is taken into the metadata.
+top-level `hops` is taken into the metadata. Other keys are passed over, but for one that is a known key with a letter
+changed.
 """
 
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
@@ -19,26 +21,45 @@ from evoseek.errors import DataError
 from evoseek.files import write_atomic
 from evoseek.types import Question
 
+_KEYS = (("question",), ("golden_answers", "answer"), ("id",), ("metadata", "hops"))
+_TOLD = 10  # golden answers that a warning tells of one by one
 
-def load_questions(path: Path, *, check: Callable[[Question], None] | None = None) -> list[Question]:
+
+def load_questions(path: Path, *, check: Callable[[Question], Question] | None = None) -> list[Question]:
     """Every question of a file, in order.
 
-    `check` may refuse a question by raising DataError (a metric refuses golden answers that it could never match).
-    Raises DataError, naming file and line, if the file cannot be read, holds no question, or any line cannot be used:
-    a question that silently went missing would change every score.
+    `check` gives a question as it can be used, with fewer golden answers perhaps, of which a warning tells; or it
+    refuses it by raising DataError (a metric refuses golden answers that it could never match). Raises DataError,
+    naming file and lines, if the file cannot be read, holds no question, or any line cannot be used: a question that
+    silently went missing would change every score.
     """
     seen: set[str] = set()
+    dropped: list[str] = []
 
     def make(fields: Mapping[str, object], number: int) -> Question:
         question = parse_question(fields, str(number))
         if question.id in seen:
             raise DataError(f"The id {question.id!r} occurs twice. Every question needs an id of its own.")
         seen.add(question.id)
-        if check is not None:
-            check(question)
-        return question
+        if check is None:
+            return question
+        usable = check(question)
+        kept = set(usable.golden_answers)
+        dropped.extend(f"{answer!r} (line {number})" for answer in question.golden_answers if answer not in kept)
+        return usable
 
-    return read_rows(path, make, noun="question", keys="`question` and `golden_answers`")
+    questions = read_rows(path, make, noun="question", keys="`question` and `golden_answers`")
+    if dropped:
+        warnings.warn(_of_dropped(path, dropped), stacklevel=2)
+    return questions
+
+
+def _of_dropped(path: Path, dropped: Sequence[str]) -> str:
+    more = f" and {len(dropped) - _TOLD} more" if len(dropped) > _TOLD else ""
+    return (
+        f"{path}: golden answers of which nothing is left without punctuation and articles are not used: "
+        f"{', '.join(dropped[:_TOLD])}{more}. The questions keep their other golden answers."
+    )
 
 
 def save_questions(path: Path, questions: Iterable[Question]) -> None:
@@ -67,6 +88,7 @@ def question_row(question: Question) -> QuestionRow:
 
 def parse_question(fields: Mapping[str, object], default_id: str) -> Question:
     """The question that a line states. Raises DataError."""
+    _check_keys(fields)
     text = fields.get("question")
     if not isinstance(text, str) or not text.strip():
         raise DataError("The key `question` is missing, empty or not a text.")
@@ -86,6 +108,15 @@ def parse_question(fields: Mapping[str, object], default_id: str) -> Question:
         golden_answers=_golden_answers(fields),
         metadata=metadata,
     )
+
+
+def _check_keys(fields: Mapping[str, object]) -> None:
+    """Refuse a key that is a known one but for a single letter, where that one is missing."""
+    missing = [name for names in _KEYS if not any(name in fields for name in names) for name in names]
+    for key in fields:
+        for name in missing:
+            if len(key) == len(name) and sum(a != b for a, b in zip(key, name, strict=True)) == 1:
+                raise DataError(f"The key `{key}` is unknown. If `{name}` was meant, correct it; else rename the key.")
 
 
 def _check_type(key: str, value: object, expected: type[int] | UnionType) -> None:

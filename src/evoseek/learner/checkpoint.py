@@ -10,10 +10,9 @@ run/checkpoints/step-000010/
 
 from __future__ import annotations
 
-import hashlib
 import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -23,8 +22,8 @@ from typing import Protocol, TypeVar, cast
 import torch
 from torch import nn
 
-from evoseek.errors import CheckpointError, OtherVersionError
-from evoseek.files import remove_directory, remove_leftovers, replace_directory
+from evoseek.errors import AddedFileError, CheckpointError, OtherVersionError
+from evoseek.files import file_digest, json_digest, remove_directory, remove_leftovers, replace_directory
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.learner.shards import read_shards, write_shards
 
@@ -69,6 +68,8 @@ class Checkpoint:
     step: int
     position: Mapping[str, object]
     learner_values: Mapping[str, Mapping[str, object]]
+    digest: str
+    """Of all that was saved: what tells it from others, wherever it lies."""
 
     def part_directory(self, name: str) -> Path:
         """A part's `from_pretrained` directory. Raises CheckpointError if there is no such part."""
@@ -126,24 +127,38 @@ def save_checkpoint(
 
 
 def load_checkpoint(directory: Path) -> Checkpoint:
-    """Read and verify one checkpoint. Raises CheckpointError if anything in it is missing or altered, and
-    OtherVersionError, which is one too, if it is of another format."""
+    """Read and verify one checkpoint. Raises CheckpointError if anything in it is missing or altered; and, which are
+    such errors too, OtherVersionError if it is of another format and AddedFileError if there are other files in it."""
     checkpoint, files = _read(directory)
     for name, expected in files.items():
         try:
-            found = _checksum(directory / name)
+            found = file_digest(directory / name)
         except OSError as error:
             raise _damaged(directory, str(error)) from error
         if found != expected:
             raise _damaged(directory, f"{name} does not match its checksum")
+    _refuse_added(directory, files.keys() | {_STATE})
     return checkpoint
+
+
+def _refuse_added(directory: Path, known: Collection[str]) -> None:
+    """A model is loaded from whatever its folder holds: another configuration, a tokenizer, an adapter. Hidden files
+    are not looked at."""
+    found = (path.relative_to(directory) for path in sorted(directory.rglob("*")) if path.is_file())
+    added = [path.as_posix() for path in found if path.as_posix() not in known and not path.name.startswith(".")]
+    if added:
+        more = f" and {len(added) - 1} more" if len(added) > 1 else ""
+        raise AddedFileError(
+            f"The checkpoint {directory} is whole, but holds {added[0]}{more}, which was not saved with it and could "
+            "be loaded in place of what was. Nothing was changed; move what was added out of that folder."
+        )
 
 
 def latest_checkpoint(run_directory: Path, ranks: Ranks = ALONE) -> Checkpoint | None:
     """The newest checkpoint of a run that is whole, or None if the run has none. The first rank chooses for all.
 
     A damaged one is passed over with a warning. Raises CheckpointError if there are checkpoints but all are damaged, or
-    one was made by another version: that is no damage, and to go on would overwrite it.
+    one was made by another version or had files added: that is no damage, and to go on would overwrite it.
     """
     found, failure = None, None
     if ranks.is_first:
@@ -162,7 +177,7 @@ def _latest(run_directory: Path) -> Checkpoint | None:
     for _, directory in found:
         try:
             return load_checkpoint(directory)
-        except OtherVersionError:
+        except (OtherVersionError, AddedFileError):
             raise
         except CheckpointError as error:
             warnings.warn(f"{error} Going back to the checkpoint before it.", stacklevel=3)
@@ -179,14 +194,14 @@ def _read(directory: Path) -> tuple[Checkpoint, Mapping[str, str]]:
     try:
         state = json.loads((directory / _STATE).read_text(encoding="utf-8"))
         body, checksum = state["body"], state["sha256"]
-        if checksum != _checksum_json(body):
+        if checksum != json_digest(body):
             raise _damaged(directory, f"{_STATE} does not match its own checksum")
         if body["format"] != FORMAT:
             raise OtherVersionError(
                 f"The checkpoint {directory} was made by another version of evoseek (format {body['format']}, this one "
                 f"reads {FORMAT}). Nothing was changed; use that version, or another --run-dir for a new run."
             )
-        return Checkpoint(directory, body["step"], body["position"], body["learners"]), body["files"]
+        return Checkpoint(directory, body["step"], body["position"], body["learners"], checksum), body["files"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(directory, str(error)) from error
 
@@ -222,7 +237,7 @@ def _begin(unfinished: ExitStack, target: Path) -> Path:
 
 def _finish(unfinished: ExitStack, directory: Path, body: Mapping[str, object]) -> None:
     body = json.loads(json.dumps(body))  # as it will be read: string keys, lists for tuples
-    text = json.dumps({"body": body, "sha256": _checksum_json(body)}, indent=1)
+    text = json.dumps({"body": body, "sha256": json_digest(body)}, indent=1)
     (directory / _STATE).write_text(text, encoding="utf-8")
     unfinished.close()
 
@@ -253,13 +268,4 @@ def _damaged(directory: Path, why: str) -> CheckpointError:
 def _own_checksums(directory: Path, ranks: Ranks) -> dict[str, str]:
     """Of this rank's share of all files; hashing is what takes longest."""
     files = sorted(path for path in directory.rglob("*") if path.is_file())
-    return {path.relative_to(directory).as_posix(): _checksum(path) for path in files[ranks.rank :: ranks.size]}
-
-
-def _checksum(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _checksum_json(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+    return {path.relative_to(directory).as_posix(): file_digest(path) for path in files[ranks.rank :: ranks.size]}

@@ -12,6 +12,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from evoseek.errors import DataError
 from evoseek.types import Question
@@ -43,7 +44,7 @@ def exact_match(prediction: str, golden_answers: Sequence[str]) -> float:
 def substring_match(prediction: str, golden_answers: Sequence[str]) -> float:
     """1 if a normalised golden answer occurs anywhere in the normalised prediction (subEM).
 
-    A golden answer that normalises to nothing occurs in everything: refuse such data with `check_golden_answers`.
+    A golden answer that normalises to nothing occurs in everything: clean such data with `usable_question`.
     """
     predicted = normalise(prediction)
     return float(any(normalise(golden) in predicted for golden in golden_answers))
@@ -84,22 +85,24 @@ METRICS: Mapping[str, AnswerMetric] = {
 }
 
 
-def check_golden_answers(question: Question) -> None:
-    """Raise DataError if the question has no golden answer, or one that normalises to nothing.
+def usable_question(question: Question) -> Question:
+    """The question without golden answers that normalise to nothing. Raises DataError if no other one is left.
 
-    The latter ("The", "?!") would be contained in, or equal to, answers that say nothing.
+    Such an answer ("The", "?!") would be contained in, or equal to, answers that say nothing.
     """
     if not question.golden_answers:
         raise DataError(
             f"Question {question.id!r} ({question.text!r}) has no golden answers; at least one is needed to score an "
             "answer. Add one or remove the question."
         )
-    for golden in question.golden_answers:
-        if not normalise(golden):
-            raise DataError(
-                f"Question {question.id!r} ({question.text!r}) has the golden answer {golden!r}, of which nothing is "
-                "left once punctuation and articles are ignored, so that any answer could match. Correct or remove it."
-            )
+    usable = tuple(golden for golden in question.golden_answers if normalise(golden))
+    if not usable:
+        raise DataError(
+            f"Question {question.id!r} ({question.text!r}) has the golden answer {question.golden_answers[0]!r}, of "
+            "which nothing is left once punctuation and articles are ignored, so that any answer could match. Correct "
+            "or remove it."
+        )
+    return question if len(usable) == len(question.golden_answers) else replace(question, golden_answers=usable)
 
 
 def _contains_words(words: list[str], wanted: list[str]) -> bool:

@@ -1,4 +1,5 @@
-"""Ctrl-C asks a run to stop after the current step; a second one aborts it. Earlier it ends the process."""
+"""Ctrl-C or SIGTERM asks a run to stop after the current step; a second Ctrl-C aborts it. Earlier, Ctrl-C ends the
+process."""
 
 from __future__ import annotations
 
@@ -29,19 +30,25 @@ def end_on_interrupt() -> Generator[None]:
 
 @contextmanager
 def stop_on_interrupt(on_request: Callable[[], None]) -> Generator[Callable[[], bool]]:
-    """Within the block the first SIGINT calls `on_request` and makes the given function return True; the second one
-    raises KeyboardInterrupt as usual. Works in the main thread only, as all signal handling."""
+    """Within the block the first SIGINT or SIGTERM calls `on_request` and makes the given function return True. After
+    it a SIGINT raises KeyboardInterrupt as usual; a SIGTERM does nothing more, since supervisors send it repeatedly.
+    One that was ignored before stays so. Works in the main thread only, as all signal handling."""
     requested = False
 
     def handle(number: int, frame: FrameType | None) -> None:
         nonlocal requested
         if requested:
-            signal.default_int_handler(number, frame)
+            if number == signal.SIGINT:
+                signal.default_int_handler(number, frame)
+            return
         requested = True
         on_request()
 
-    previous = signal.signal(signal.SIGINT, handle)
+    previous = {signal.SIGINT: signal.signal(signal.SIGINT, handle)}
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
+        previous[signal.SIGTERM] = signal.signal(signal.SIGTERM, handle)
     try:
         yield lambda: requested
     finally:
-        signal.signal(signal.SIGINT, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)

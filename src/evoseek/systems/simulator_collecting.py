@@ -4,38 +4,52 @@ arXiv 2505.04588, section 3.2)."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 
+from evoseek.corpus.growing_file import GrowingFile
 from evoseek.policy.encoding import well_formed
 from evoseek.rollout.player import Player
 from evoseek.search.paging import PagingEngine
-from evoseek.systems.search_records import SearchRecord
+from evoseek.systems.search_records import SearchRecord, record_row
 from evoseek.types import Question, Trajectory
+
+BATCH = 64  # rollouts that are made side by side, and written when all of them are
 
 
 @dataclass(frozen=True, slots=True)
-class Collection:
-    """The records, how many rollouts they come from, and why others failed (they give no record)."""
+class Collected:
+    """How far a file of searches is: questions that were rolled out, queries that they made of the engine, records by
+    page (as a text, for JSON), and why rollouts failed, which give no record (each reason, how often)."""
 
-    records: tuple[SearchRecord, ...]
-    rollouts: int
-    failures: tuple[str, ...]
+    done: int = 0
+    queries: int = 0
+    found: Mapping[str, int] = field(default_factory=dict[str, int])
+    failures: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+KINDS = {"done": int, "queries": int, "found": dict, "failures": dict}
+"""What `collect` keeps in its file's state, for `open_growing_file`."""
 
 
 async def collect(
     questions: Sequence[Question],
     player: Player,
     engine: PagingEngine,
+    file: GrowingFile,
     *,
+    should_stop: Callable[[], bool] = lambda: False,
     progress: Callable[[int, int], None] = lambda done, of: None,
-) -> Collection:
-    """Roll a policy out once on every question, all at once, and keep what its searches found.
+) -> Collected:
+    """Roll a policy out once on every question, those of a batch side by side, and add what its searches found to the
+    file, from where that is.
 
     `engine` is the one that the player searches with. A record for each query and page; the same query of the same
     question once. `progress` is told how many rollouts are done.
     """
-    done = 0
+    collected = Collected(**file.reached)
+    done = collected.done
 
     async def play(question: Question) -> Trajectory:
         nonlocal done
@@ -44,16 +58,30 @@ async def collect(
         progress(done, len(questions))
         return trajectory
 
-    trajectories = await asyncio.gather(*(play(question) for question in questions))
-    valid = [trajectory for trajectory in trajectories if not trajectory.stop_reason.is_failure]
-    found: dict[tuple[str, str, int], SearchRecord] = {}
-    for record in (record for trajectory in valid for record in _records(trajectory, engine)):
-        found.setdefault((record.question.id, record.query, record.page), record)
-    return Collection(
-        tuple(found.values()),
-        len(valid),
-        tuple(t.failure or "" for t in trajectories if t.stop_reason.is_failure),
-    )
+    while collected.done < len(questions) and not should_stop():
+        batch, before = questions[collected.done : collected.done + BATCH], engine.queries
+        trajectories = await asyncio.gather(*map(play, batch))
+        records = [record for trajectory in trajectories for record in _found_by(trajectory, engine)]
+        collected = Collected(
+            collected.done + len(batch),
+            collected.queries + engine.queries - before,
+            dict(Counter(collected.found) + Counter(str(record.page) for record in records)),
+            dict(Counter(collected.failures) + Counter(t.failure or "" for t in trajectories if _failed(t))),
+        )
+        file.append(map(record_row, records), asdict(collected))
+    return collected
+
+
+def _failed(trajectory: Trajectory) -> bool:
+    return trajectory.stop_reason.is_failure
+
+
+def _found_by(trajectory: Trajectory, engine: PagingEngine) -> Iterable[SearchRecord]:
+    """Each query and page once; nothing of a rollout that failed."""
+    found: dict[tuple[str, int], SearchRecord] = {}
+    for record in () if _failed(trajectory) else _records(trajectory, engine):
+        found.setdefault((record.query, record.page), record)
+    return found.values()
 
 
 def _records(trajectory: Trajectory, engine: PagingEngine) -> Iterator[SearchRecord]:
