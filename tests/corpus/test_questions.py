@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evoseek.corpus.questions import load_questions, save_questions
@@ -137,6 +137,7 @@ def test_files_without_questions(tmp_path):
 texts = st.text(min_size=1).map(str.strip).filter(bool)
 
 
+@settings(deadline=None)  # a busy machine is slow to write
 @given(st.lists(st.tuples(texts, st.lists(st.text(), min_size=1)), min_size=1))
 def test_saved_questions_come_back(tmp_path_factory, drawn):
     questions = [Question(f"q{n}", text, tuple(golden), {"hops": n}) for n, (text, golden) in enumerate(drawn)]
