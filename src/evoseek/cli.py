@@ -96,11 +96,14 @@ def index(
     directory: Annotated[Path, typer.Argument(help="Where the index goes.")],
     stemming: Annotated[StemmingChoice, typer.Option(help="Reduce words to their stems.")] = StemmingChoice.none,
     max_words: Annotated[int, typer.Option(help="Longest passage, in words.")] = 100,
+    encoding: Annotated[
+        str | None, typer.Option(help="Of files that are not UTF-8, as in shift_jis. Default: it is guessed.")
+    ] = None,
 ) -> None:
     """Index a corpus for searching; says what was skipped and why."""
     from evoseek.commands.index import build_index
 
-    build_index(corpus, directory, stemming=stemming.value, max_words=max_words, console=Console())
+    build_index(corpus, directory, stemming=stemming.value, max_words=max_words, encoding=encoding, console=Console())
 
 
 @app.command()

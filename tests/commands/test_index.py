@@ -2,13 +2,75 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from evoseek.commands.index import build_index
-from evoseek.errors import DataError, SearchIndexError
+from evoseek.corpus.read_report import ReadReport
+from evoseek.errors import ConfigError, DataError, SearchIndexError
+from evoseek.search.lexical import LexicalIndex
+
+SHORT = "日本酒"
+
+
+def index(corpus: Path, directory: Path, **options: str) -> tuple[str, str]:
+    """What is said, and the text of the only passage."""
+    console = Console(record=True, quiet=False, file=io.StringIO(), width=200)
+    build_index(corpus, directory, stemming="none", max_words=100, console=console, **options)
+    (passage,) = LexicalIndex.open(directory).passages()
+    return console.export_text(), passage.text
+
+
+def test_a_guessed_encoding_is_told_with_the_remedy(tmp_path: Path) -> None:
+    """So short a text in Shift-JIS is taken for something else."""
+    corpus = tmp_path / "a.txt"
+    corpus.write_bytes(SHORT.encode("shift_jis"))
+    said, text = index(corpus, tmp_path / "index")
+    assert "The encoding of 1 files that are not UTF-8 was guessed (1 " in said
+    assert "a.txt: " in said
+    assert "Convert these files to UTF-8, or name their encoding (--encoding)" in " ".join(said.split())
+    assert text != SHORT
+    said, text = index(corpus, tmp_path / "index", encoding="shift_jis")
+    assert "was guessed" not in said
+    assert text == SHORT
+
+
+def test_what_is_utf_8_or_declared_is_not_guessed(tmp_path: Path) -> None:
+    page = '<html><head><meta charset="{}"></head><body><p>' + SHORT + "</p></body></html>"
+    for declared, encoding in (("Shift_JIS", "shift_jis"), ("utf-8", "utf-8")):
+        (tmp_path / "a.html").write_bytes(page.format(declared).encode(encoding))
+        said, text = index(tmp_path / "a.html", tmp_path / "index")
+        assert ("was guessed" in said, text) == (False, SHORT)
+    (tmp_path / "a.txt").write_text(SHORT, encoding="utf-8")
+    assert index(tmp_path / "a.txt", tmp_path / "index", encoding="shift_jis")[1] == SHORT
+
+
+def test_an_encoding_that_does_not_fit_skips_the_file_and_one_that_is_unknown_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.txt").write_bytes(b"\x81\xff\xff")
+    (tmp_path / "docs" / "b.txt").write_text("Kalo is a city.")
+    said, text = index(tmp_path / "docs", tmp_path / "index", encoding="shift_jis")
+    assert "a.txt: encoding not recognised: neither UTF-8 nor shift_jis" in said
+    assert text == "Kalo is a city."
+    for name in ("klingon", "base64"):
+        with pytest.raises(ConfigError, match=f"'{name}' is no known encoding"):
+            index(tmp_path / "docs", tmp_path / "other", encoding=name)
+    assert not (tmp_path / "other").exists()
+
+
+def test_the_list_of_guesses_is_bounded() -> None:
+    report = ReadReport()
+    for number in range(1_200):
+        report.guess(Path(f"{number}.txt"), "cp949")
+    told = report.guessed_table().split("\n")
+    assert (len(report.guessed), told[0]) == (
+        1_000,
+        "The encoding of 1,200 files that are not UTF-8 was guessed (1,200 cp949):",
+    )
+    assert (len(told), told[10], told[11]) == (13, "9.txt: cp949", "... and 1,190 more")
 
 
 def build(corpus: Path, directory: Path) -> None:

@@ -20,12 +20,19 @@ from evoseek.types import Passage
 
 
 def build_index(
-    corpus: Path, directory: Path, *, stemming: Literal["none", "english"], max_words: int, console: Console
+    corpus: Path,
+    directory: Path,
+    *,
+    stemming: Literal["none", "english"],
+    max_words: int,
+    console: Console,
+    encoding: str | None = None,
 ) -> None:
-    """Read a corpus, cut it into passages, index them, and say what was skipped."""
+    """Read a corpus, cut it into passages, index them, and say what was skipped and which encodings were guessed.
+    `encoding` is that of files that are not UTF-8."""
     _refuse_inside(corpus, directory)
     report = ReadReport()
-    documents = read_corpus(corpus, report=report)
+    documents = read_corpus(corpus, report=report, encoding=encoding)
 
     def passages() -> Iterator[Passage]:
         for document in documents:
@@ -35,6 +42,8 @@ def build_index(
     say(console, report.summary())
     if report.skipped_count:
         say(console, report.table())
+    if guessed := report.guessed_table():
+        say(console, guessed)
     say(console, f"{len(index):,} passages indexed in {directory}")
 
 

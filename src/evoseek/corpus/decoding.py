@@ -6,10 +6,11 @@ import codecs
 import os
 import stat
 from pathlib import Path
+from typing import NamedTuple
 
 import charset_normalizer
 
-from evoseek.errors import DataError
+from evoseek.errors import ConfigError, DataError
 
 # UTF-32 stands before UTF-16, whose little-endian mark is a prefix of its own.
 _MARKS = (
@@ -45,19 +46,38 @@ def check_regular(path: Path) -> None:
         raise DataError("not a regular file")
 
 
-def decode(data: bytes) -> str:
-    """Text by its byte order mark, as UTF-8, or else in the encoding that charset-normalizer finds most likely.
+class Decoded(NamedTuple):
+    """The text, and the name of its encoding if that was guessed."""
+
+    text: str
+    guessed: str = ""
+
+
+def decode(data: bytes, encoding: str | None = None) -> Decoded:
+    """Text by its byte order mark, as UTF-8, in the `encoding` that is named for others, or else in the one that
+    charset-normalizer finds most likely.
 
     Line ends become newlines. DataError for binary data and for bytes that are text in no known encoding.
     """
-    text = _decode_marked(data)
+    text, guessed = _decode_marked(data), ""
     if text is None:
         if b"\0" in data:
             raise DataError("binary: holds NUL bytes")
-        text = _decode_unmarked(data)
+        text, guessed = _decode_unmarked(data, encoding)
     if "\0" in text:
         raise DataError("binary: holds NUL characters")
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    return Decoded(text.replace("\r\n", "\n").replace("\r", "\n"), guessed)
+
+
+def check_encoding(name: str) -> None:
+    """ConfigError for a name that is no encoding of text."""
+    try:
+        codecs.lookup(name)
+        "".encode(name)
+    except LookupError as error:
+        raise ConfigError(
+            f"{name!r} is no known encoding of text. Give a name such as shift_jis, cp1252 or gb18030."
+        ) from error
 
 
 def _decode_marked(data: bytes) -> str | None:
@@ -70,15 +90,20 @@ def _decode_marked(data: bytes) -> str | None:
     return None
 
 
-def _decode_unmarked(data: bytes) -> str:
+def _decode_unmarked(data: bytes, named: str | None) -> Decoded:
     try:
-        return data.decode("utf-8")
+        return Decoded(data.decode("utf-8"))
     except UnicodeDecodeError:
         pass
+    if named is not None:
+        try:
+            return Decoded(data.decode(named))
+        except UnicodeDecodeError as error:
+            raise DataError(f"encoding not recognised: neither UTF-8 nor {named}") from error
     guess = charset_normalizer.from_bytes(data[:_SAMPLE]).best()
     if guess is None:
         raise DataError("encoding not recognised")
     try:
-        return data.decode(guess.encoding)
+        return Decoded(data.decode(guess.encoding), guess.encoding)
     except UnicodeDecodeError as error:
         raise DataError(f"encoding not recognised: begins as {guess.encoding} but is not") from error

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
-from evoseek.corpus.decoding import read_bytes
+from evoseek.corpus.decoding import check_encoding, read_bytes
 from evoseek.corpus.folder import CorpusFile, find_files
 from evoseek.corpus.formats import PARSERS
 from evoseek.corpus.jsonl import read_jsonl
@@ -20,28 +21,43 @@ SUFFIXES = (*PARSERS, ".jsonl")
 
 
 def read_corpus(
-    path: Path, *, report: ReadReport, max_line_bytes: int = MAX_LINE_BYTES, max_file_bytes: int = MAX_FILE_BYTES
+    path: Path,
+    *,
+    report: ReadReport,
+    encoding: str | None = None,
+    max_line_bytes: int = MAX_LINE_BYTES,
+    max_file_bytes: int = MAX_FILE_BYTES,
 ) -> Iterator[Document]:
     """Yield the documents under `path`: .txt, .md, .html, .htm, .pdf (an extra) and .jsonl.
 
     The id is the path inside the folder, or the `id` of a JSON line; of equal ids the first is read. Whatever cannot
-    be read is skipped and noted in `report`. At most one file (or line) of the given size is held at a time, beside
-    the ids read so far. DataError if there is nothing at `path`; EmptyCorpusError, at the end, if nothing was read.
+    be read is skipped and noted in `report`. `encoding` is that of text files that are not UTF-8; where it is None it
+    is guessed, which is noted in `report` too. At most one file (or line) of the given size is held at a time, beside
+    the ids read so far. ConfigError for an unknown encoding, DataError if there is nothing at `path`; EmptyCorpusError,
+    at the end, if nothing was read.
     """
+    if encoding is not None:
+        check_encoding(encoding)
     try:
         exists = path.exists()
     except OSError as error:
         raise _unreadable(path, error) from error
     if not exists:
         raise DataError(f"There is no corpus at {path}. Give a folder, or a file of type {', '.join(SUFFIXES)}.")
-    return _read(path, report, max_line_bytes, max_file_bytes)
+    return _read(path, report, _Reading(max_line_bytes, max_file_bytes, encoding))
 
 
-def _read(path: Path, report: ReadReport, max_line_bytes: int, max_file_bytes: int) -> Iterator[Document]:
+class _Reading(NamedTuple):
+    line_bytes: int
+    file_bytes: int
+    encoding: str | None
+
+
+def _read(path: Path, report: ReadReport, how: _Reading) -> Iterator[Document]:
     seen: set[str] = set()
     try:
         for file in find_files(path, report):
-            for document, line in _read_file(file, report, max_line_bytes, max_file_bytes):
+            for document, line in _read_file(file, report, how):
                 if not (text := document.text.strip()):
                     report.skip(file.path, "empty", line)
                 elif document.id in seen:
@@ -65,15 +81,15 @@ def _unreadable(path: Path, error: OSError) -> DataError:
     )
 
 
-def _read_file(
-    file: CorpusFile, report: ReadReport, max_line_bytes: int, max_file_bytes: int
-) -> Iterator[tuple[Document, int | None]]:
+def _read_file(file: CorpusFile, report: ReadReport, how: _Reading) -> Iterator[tuple[Document, int | None]]:
     suffix = file.path.suffix.lower()
     try:
         if suffix == ".jsonl":
-            yield from read_jsonl(file.path, report, max_line_bytes)
+            yield from read_jsonl(file.path, report, how.line_bytes)
         elif suffix in PARSERS:
-            title, text = PARSERS[suffix](read_bytes(file.path, max_file_bytes))
+            title, text, guessed = PARSERS[suffix](read_bytes(file.path, how.file_bytes), how.encoding)
+            if guessed:
+                report.guess(file.path, guessed)
             yield Document(file.id, title if title.strip() else Path(file.id).stem, text), None
         else:
             report.other_types[suffix or "no suffix"] += 1

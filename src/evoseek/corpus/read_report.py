@@ -25,12 +25,15 @@ class Skipped:
 @dataclass(slots=True)
 class ReadReport:
     """Filled by `read_corpus`. `skipped` holds the first 1,000; `reasons` counts all of them by fixed phrase;
-    `other_types` counts, by suffix, the files of a folder that no reader is for."""
+    `other_types` counts, by suffix, the files of a folder that no reader is for; `guesses` the files whose encoding
+    was guessed, by its name, and `guessed` holds the first 1,000 of them."""
 
     read: int = 0
     skipped: list[Skipped] = field(default_factory=list[Skipped])
     reasons: Counter[str] = field(default_factory=Counter[str])
     other_types: Counter[str] = field(default_factory=Counter[str])
+    guessed: list[tuple[Path, str]] = field(default_factory=list[tuple[Path, str]])
+    guesses: Counter[str] = field(default_factory=Counter[str])
 
     @property
     def skipped_count(self) -> int:
@@ -42,6 +45,26 @@ class ReadReport:
         self.reasons[reason.partition(":")[0]] += 1
         if len(self.skipped) < MAX_KEPT:
             self.skipped.append(Skipped(path, line, reason))
+
+    def guess(self, path: Path, encoding: str) -> None:
+        """Note that a file was read in an encoding that nothing but its bytes speaks for."""
+        self.guesses[encoding] += 1
+        if len(self.guessed) < MAX_KEPT:
+            self.guessed.append((path, encoding))
+
+    def guessed_table(self, rows: int = 10) -> str:
+        """What was guessed, the first files one a line, and what to do about it; "" if nothing was."""
+        if not self.guessed:
+            return ""
+        count = self.guesses.total()
+        lines = [f"The encoding of {count:,} files that are not UTF-8 was guessed{_counts(self.guesses)}:"]
+        lines += [f"{path}: {encoding}" for path, encoding in self.guessed[:rows]]
+        lines += [f"... and {count - rows:,} more"] if count > rows else []
+        lines.append(
+            "A guess may be wrong, most of all for a short file: the text is then a jumble. Convert these files to "
+            "UTF-8, or name their encoding (--encoding)."
+        )
+        return "\n".join(lines)
 
     def summary(self) -> str:
         """One line of counts."""
