@@ -1,4 +1,4 @@
-"""Six algorithms and what their papers claim, at the same number of rollouts: the table in recipes/algorithms.
+"""Six algorithms and what their papers claim, at the same number of rollouts: the table beside their recipes.
 
 Every run trains the tiny policy on a generated world and is examined on another, whose names occur nowhere in training:
 500 questions, 1 to 4 hops in equal shares, answered at the training temperature; intervals are 95 %. A run ends with
@@ -33,10 +33,11 @@ from evoseek.errors import EvoseekError
 from evoseek.eval.evaluate import Evaluation
 from evoseek.files import write_atomic
 from evoseek.learner.checkpoint import latest_checkpoint
+from evoseek.recipes.catalogue import FOLDER
 from evoseek.report.metrics import read_metrics
 from evoseek.runs import RunDirectory
 
-RECIPES = Path(__file__).parents[1] / "recipes" / "algorithms"
+RECIPES = FOLDER / "algorithms"
 QUESTIONS = 500
 UNMASKED = "algorithm.mask_observations=false"
 BF16 = "learner.bf16=true"

@@ -1,4 +1,4 @@
-"""A policy that learns to search and to browse a generated web: what recipes/deepresearcher quotes.
+"""A policy that learns to search and to browse a generated web: what the recipe quotes.
 
 For each seed the tiny policy that browses is trained on the site of one world and examined on that of another, with
 other names: 500 questions, 1 to 4 hops in equal shares, answered at the training temperature; exact match with 95 %
@@ -38,6 +38,7 @@ from evoseek.corpus.world import Split, World
 from evoseek.errors import EvoseekError
 from evoseek.files import write_atomic
 from evoseek.learner.checkpoint import latest_checkpoint
+from evoseek.recipes.catalogue import FOLDER
 from evoseek.report.metrics import read_metrics
 from evoseek.report.plots import plot_curves
 from evoseek.reward.answer import set_f1
@@ -46,7 +47,7 @@ from evoseek.serve.world_site import WorldSite
 from evoseek.systems.deepresearcher import browsed
 from evoseek.types import Scored
 
-RECIPE = Path(__file__).parents[1] / "recipes" / "deepresearcher" / "tiny.toml"
+RECIPE = FOLDER / "deepresearcher" / "tiny.toml"
 ENTITIES, TRAINING_QUESTIONS, QUESTIONS, HOPS = 1000, 2000, 500, (1, 2, 3, 4)
 FAULTS = ("too_many", "unavailable", "captcha", "reset", "wrong_length", "hang")
 ARMS = {"clean": 0.0, "faults 5 %": 0.05, "faults 20 %": 0.2, "faults 50 %": 0.5}

@@ -1,4 +1,4 @@
-"""Self-play on the generated world: what the recipes in recipes/dr_zero and recipes/ssp quote.
+"""Self-play on the generated world: what the recipes of dr-zero and ssp quote.
 
 Every run trains a tiny policy on one generated world and is examined on another, whose names occur nowhere in training:
 500 questions, 1 to 4 hops in equal shares, answered at the training temperature; intervals are 95 %. No run but `gold`
@@ -30,10 +30,10 @@ from evoseek.errors import EvoseekError
 from evoseek.eval.evaluate import Evaluation
 from evoseek.files import write_atomic
 from evoseek.learner.checkpoint import latest_checkpoint
+from evoseek.recipes.catalogue import FOLDER
 from evoseek.report.metrics import read_metrics
 from evoseek.runs import RunDirectory
 
-RECIPES = Path(__file__).parents[1] / "recipes"
 QUESTIONS = 500
 SSP_ENTITIES = 3000  # of the training world: few answers lead back by several searches
 KEPT = (
@@ -69,8 +69,7 @@ class Arm:
     @property
     def recipes(self) -> list[Path]:
         """The config files, those that go over others last."""
-        folder = RECIPES / self.system.replace("-", "_")
-        return [folder / f"{name}.toml" for name in ("tiny", self.over) if name]
+        return [FOLDER / self.system / f"{name}.toml" for name in ("tiny", self.over) if name]
 
 
 def dr_zero(over: str = "", *sets: str) -> Arm:

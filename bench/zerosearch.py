@@ -1,4 +1,4 @@
-"""Search learnt from a simulated engine, on the generated world: what the recipe in recipes/zerosearch quotes.
+"""Search learnt from a simulated engine, on the generated world: what the recipe quotes.
 
 A simulator is made once, from small worlds of the pretraining split: the tiny policy is taught on one more such world
 to go on to the last hop, its searches in all of them are collected with real indices and labelled by truth, and the
@@ -36,11 +36,12 @@ from evoseek.errors import EvoseekError
 from evoseek.eval.evaluate import Evaluation
 from evoseek.files import write_atomic
 from evoseek.learner.checkpoint import latest_checkpoint
+from evoseek.recipes.catalogue import FOLDER
 from evoseek.report.metrics import read_metrics
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
 
-RECIPES = Path(__file__).parents[1] / "recipes" / "zerosearch"
+RECIPES = FOLDER / "zerosearch"
 QUESTIONS = 500
 COLLECTOR_WORLD, COLLECTORS = 7, {"reinforce": "real engine", "grpo": "real engine, grpo"}
 WORLDS, ENTITIES, COLLECTED = 300, 300, 150  # many small ones: what is met often is learnt by heart, not copied

@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "evoseek"
 FOUNDATION = ("types", "protocols", "errors", "files", "runs", "calls")
 LAYERS = (
     *("corpus", "search", "policy", "env", "rollout", "reward", "credit", "loss", "learner", "selfplay", "systems"),
-    *("eval", "report", "serve", "config", "assemble", "commands"),
+    *("eval", "report", "serve", "recipes", "config", "assemble", "commands"),
     *("demo", "cli", "__main__"),
 )
 STRANGERS = {"reward", "credit", "loss"}

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from evoseek.config import Config
+from evoseek.recipes.catalogue import FOLDER, recipes
 from evoseek.runs import flatten
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-PAGES = sorted(path.relative_to(ROOT) for folder in ("docs", "recipes") for path in (ROOT / folder).rglob("*.md"))
+PAGES = sorted(path.relative_to(ROOT) for folder in (ROOT / "docs", FOLDER) for path in folder.rglob("*.md"))
 
 
 def test_map_lists_every_file_once():
@@ -39,7 +40,7 @@ def test_make_targets_in_the_documents_exist():
 
 
 def test_tiny_recipe_lists_every_setting_with_its_default():
-    text = (ROOT / "recipes" / "search_r1" / "tiny.toml").read_text()
+    text = (FOLDER / "search-r1" / "tiny.toml").read_text()
     given = flatten(tomllib.loads(re.sub(r"^# (?=\w+ = )", "", text, flags=re.M)))
     defaults = flatten(Config().model_dump(mode="json"))
     assert given.keys() == defaults.keys()
@@ -53,7 +54,7 @@ def test_tiny_recipe_lists_every_setting_with_its_default():
     [("browse", "deny", "not through a proxy"), ("asked", "model", "one that ends its turns (an instruct model)")],
 )
 def test_what_a_setting_warns_of_stands_in_the_tiny_recipe_too(section, key, words):
-    text = (ROOT / "recipes" / "search_r1" / "tiny.toml").read_text()
+    text = (FOLDER / "search-r1" / "tiny.toml").read_text()
     told = re.search(rf"^{key} = .*", text.partition(f"\n[{section}]")[2], re.M)[0]
     settings = type(getattr(Config(), section))
     assert words in told
@@ -61,7 +62,7 @@ def test_what_a_setting_warns_of_stands_in_the_tiny_recipe_too(section, key, wor
 
 
 def test_recipes_are_valid():
-    for path in (ROOT / "recipes").rglob("*.toml"):
+    for path in FOLDER.rglob("*.toml"):
         Config.model_validate(tomllib.loads(path.read_text()))
 
 
@@ -74,3 +75,8 @@ def test_files_that_a_page_names_are_there(page):
             continue
         places = (ROOT / name, (ROOT / page).parent / name, ROOT / "src" / "evoseek" / name)
         assert any(place.exists() for place in places), name
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *map(str, PAGES)])
+def test_recipes_that_a_page_names_are_there(page):
+    assert set(re.findall(r"--config ([\w-]+/[\w.-]+)", (ROOT / page).read_text())) <= recipes().keys()

@@ -7,15 +7,15 @@ import pytest
 from evoseek.assemble.algorithm import check_settings
 from evoseek.assemble.selfplay_settings import check_selfplay
 from evoseek.config import load_config, read_tree
+from evoseek.recipes.catalogue import FOLDER, purpose, recipes
 from evoseek.runs import flatten
 from evoseek.systems.dr_zero import Schedule
 
-ROOT = Path(__file__).parents[1]
-RECIPES = sorted((ROOT / "recipes").rglob("*.toml"))
+RECIPES = sorted(recipes().values())
 MODELS = ("tiny", "3b", "7b")
-SELFPLAY = [path for path in RECIPES if path.parent.name in ("dr_zero", "ssp")]
+SELFPLAY = [path for path in RECIPES if path.parent.name in ("dr-zero", "ssp")]
 VARIATIONS = [
-    path for path in RECIPES if path.parent.name in ("dr_zero", "ssp", "zerosearch") and path.stem not in MODELS
+    path for path in RECIPES if path.parent.name in ("dr-zero", "ssp", "zerosearch") and path.stem not in MODELS
 ]
 
 
@@ -27,7 +27,7 @@ def name_of(path: Path) -> str:
 def test_it_loads_by_itself(path):
     config = load_config(path)
     if path.parent.name != "algorithms":
-        assert config.run.system == path.parent.name.replace("_", "-")
+        assert config.run.system == path.parent.name
     (check_selfplay if path in SELFPLAY else check_settings)(config)
 
 
@@ -42,7 +42,7 @@ def test_it_goes_over_the_recipe_of_a_model_and_changes_that_alone_which_it_name
     assert changed or (path.stem, model) in {("hops_4321", "3b"), ("hops_4321", "7b")}  # which have that ratio
 
 
-@pytest.mark.parametrize("path", [path for path in SELFPLAY if path.parent.name == "dr_zero"], ids=name_of)
+@pytest.mark.parametrize("path", [path for path in SELFPLAY if path.parent.name == "dr-zero"], ids=name_of)
 def test_dr_zeros_phases_are_all_reached(path):
     for files in (path, [path.with_name("3b.toml"), path]):
         config = load_config(files)
@@ -51,24 +51,30 @@ def test_dr_zeros_phases_are_all_reached(path):
         assert config.run.steps >= phases.steps
 
 
-@pytest.mark.parametrize("folder", ["deepresearcher", "dr_zero", "ssp", "zerosearch"])
+@pytest.mark.parametrize("folder", ["deepresearcher", "dr-zero", "ssp", "zerosearch"])
 def test_the_readme_tells_of_every_recipe(folder):
-    text = (ROOT / "recipes" / folder / "README.md").read_text()
+    text = (FOLDER / folder / "README.md").read_text()
     for path in RECIPES:
         if path.parent.name == folder:
             assert f"`{path.name}`" in text
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=name_of)
+def test_its_first_line_says_in_a_sentence_what_it_is_for(path):
+    assert path.read_text().startswith(f"# {purpose(path)}\n")
+    assert purpose(path).endswith(".")
 
 
 # Parameters, and keys and values of a token: 2 x layers x key/value heads x 128, from the models' configurations.
 SIZES = {"3b": (3.09e9, 2 * 36 * 2 * 128), "7b": (7.62e9, 2 * 28 * 4 * 128)}
 # GPUs that the recipe is for, GB of each, and policies that are trained.
 MACHINES = {
-    "search_r1/3b": (1, 80, 1),
-    "search_r1/7b": (2, 141, 1),
+    "search-r1/3b": (1, 80, 1),
+    "search-r1/7b": (2, 141, 1),
     "zerosearch/3b": (1, 80, 1),
     "zerosearch/7b": (2, 141, 1),
-    "dr_zero/3b": (1, 141, 2),
-    "dr_zero/7b": (1, 80, 2),
+    "dr-zero/3b": (1, 141, 2),
+    "dr-zero/7b": (1, 80, 2),
     "ssp/3b": (1, 141, 1),
     "ssp/7b": (1, 80, 1),
     "deepresearcher/7b": (8, 141, 1),

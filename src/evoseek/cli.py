@@ -67,7 +67,8 @@ Corpus = Annotated[
 Questions = Annotated[str | None, typer.Option(help="JSON lines: question, golden_answers.")]
 Model = Annotated[str | None, typer.Option(help="`tiny` (or another that comes along), a directory, or a hub's name.")]
 ConfigFiles = Annotated[
-    list[Path] | None, typer.Option("--config", help="A TOML file of settings; of several a later one wins.")
+    list[Path] | None,
+    typer.Option("--config", help="A TOML file of settings, or a recipe such as dr-zero/3b; the last one wins."),
 ]
 Sets = Annotated[list[str] | None, typer.Option("--set", help="A setting, as in learner.learning_rate=1e-4.")]
 Seed = Annotated[int | None, typer.Option(help="Everything random follows from it.")]
@@ -513,6 +514,14 @@ def serve_world(
         count=count,
         console=Console(),
     )
+
+
+@app.command()
+def recipes(name: Annotated[str | None, typer.Argument(help="A recipe, whose file is printed.")] = None) -> None:
+    """List the recipes that --config takes by name, or print one of them."""
+    from evoseek.commands.recipes import show_recipes
+
+    show_recipes(name, console=Console())
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from evoseek.errors import ConfigError
+from evoseek.recipes.catalogue import find_config
 from evoseek.reward.answer import RIGHT_FROM
 from evoseek.runs import flatten
 
@@ -248,7 +249,7 @@ class RewardConfig(Section):
 
 
 class AlgorithmConfig(Section):
-    """The estimator. The defaults are GRPO; recipes/algorithms names the others."""
+    """The estimator. The defaults are GRPO; the recipes in algorithms/ name the others."""
 
     advantage: Literal["group", "leave-one-out", "whitened", "raw", "gae"] = Field(
         default="group", description="credit: GRPO, RLOO, REINFORCE++, REINFORCE, PPO (with a critic)"
@@ -597,7 +598,7 @@ def load_config(
         where = f" (from {source}, the options and --set)" if source else ""
         raise ConfigError(
             f"The settings{where} are not valid: {problems}. Every setting with its default is in "
-            "recipes/search_r1/tiny.toml."
+            "the recipe search-r1/tiny (`evoseek recipes search-r1/tiny` prints it)."
         ) from error
     if config.run.system != system:
         raise ConfigError(
@@ -622,7 +623,8 @@ def _choose_system(named: str | None, tree: Tree, source: str) -> str | None:
 
 
 def read_tree(file: Path) -> Tree:
-    """A TOML config file, or the config.json of a run, as nested mappings. Raises ConfigError."""
+    """A TOML config file, the config.json of a run, or a recipe by its name, as nested mappings. Raises ConfigError."""
+    file = find_config(file)
     try:
         text = file.read_text(encoding="utf-8")
         tree = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)

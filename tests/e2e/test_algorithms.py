@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from transformers import AutoModelForCausalLM
 
+from evoseek.recipes.catalogue import FOLDER
 from evoseek.runs import flatten
 
-RECIPES = sorted((Path(__file__).parents[2] / "recipes" / "algorithms").glob("*.toml"))
+RECIPES = sorted((FOLDER / "algorithms").glob("*.toml"))
 SETTINGS = {
     **{path.stem: flatten(tomllib.loads(path.read_text())) for path in RECIPES},
     "adapter with its base as reference": {"lora.rank": 2, "algorithm.kl_coefficient": 0.01},

@@ -53,7 +53,8 @@ def documents(tmp_path_factory):
 
     root = tmp_path_factory.mktemp("documents")
     (root / "corpus").mkdir()
-    for number, page in enumerate(sorted({ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("recipes/*/*.md")})):
+    pages = [ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("src/evoseek/recipes/*/*.md")]
+    for number, page in enumerate(sorted(pages)):
         (root / "corpus" / f"{number}-{page.name}").write_text(page.read_text())
     build_index(root / "corpus", root / "index", stemming="none", max_words=100, console=Console(quiet=True))
     return root / "index"

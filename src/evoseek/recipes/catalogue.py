@@ -1,0 +1,36 @@
+"""The recipes by name: `dr-zero/3b` is dr-zero/3b.toml beside this file."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import Path
+
+from evoseek.errors import ConfigError
+
+FOLDER = Path(__file__).parent
+
+
+def recipes() -> dict[str, Path]:
+    """Every recipe by its name, in alphabetical order."""
+    return {path.relative_to(FOLDER).with_suffix("").as_posix(): path for path in sorted(FOLDER.glob("*/*.toml"))}
+
+
+def find_recipe(name: str) -> Path:
+    """The file of a recipe. Raises ConfigError if there is none of that name."""
+    known = recipes()
+    if name not in known:
+        near = get_close_matches(name.removeprefix("recipes/").removesuffix(".toml"), known)
+        hint = f"The nearest are {', '.join(near)}; `evoseek" if near else "`evoseek"
+        raise ConfigError(f"There is no config file and no recipe {name!r}. {hint} recipes` lists all recipes.")
+    return known[name]
+
+
+def find_config(file: Path) -> Path:
+    """A config file as it is; a name that is no file is a recipe's. Raises ConfigError."""
+    return file if file.exists() and not file.is_dir() else find_recipe(file.as_posix())
+
+
+def purpose(recipe: Path) -> str:
+    """What a recipe is for: its first line, which is a comment."""
+    with recipe.open(encoding="utf-8") as lines:
+        return lines.readline().strip("# \n")
