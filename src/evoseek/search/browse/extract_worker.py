@@ -40,7 +40,7 @@ def page(header: Mapping[str, str], body: bytes) -> dict[str, object]:
     if charset := header.get("charset"):
         with suppress(LookupError, ValueError):  # no such encoding, or not in it: it is guessed
             body = body.decode(charset).encode()
-    title, text = _PARSERS[header["kind"]](body)
+    title, text = _PARSERS[header["kind"]](body)[:2]
     return {"title": _clean(" ".join(title.split())[:_MAX_TITLE]), "text": _clean(text[:MAX_TEXT].strip())}
 
 
