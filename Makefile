@@ -13,7 +13,7 @@ BENCH_INSTALLED := $(VENV)/.bench-installed
 export OMP_WAIT_POLICY ?= PASSIVE
 export GOMP_SPINCOUNT ?= 0
 
-.PHONY: demo test lint bench science science-selfplay science-zerosearch science-deepresearcher chaos
+.PHONY: demo test lint wheel bench science science-selfplay science-zerosearch science-deepresearcher chaos
 
 demo: $(INSTALLED)
 	$(BIN)/evoseek demo
@@ -26,6 +26,14 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+
+wheel:
+	rm -rf dist
+	$(PYTHON) -m venv dist/venv
+	dist/venv/bin/python -m pip install --quiet $(TORCH)
+	dist/venv/bin/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	dist/venv/bin/python -m pip install --quiet dist/*.whl
+	cd dist && venv/bin/evoseek recipes && venv/bin/evoseek demo --max-minutes 0.05
 
 chaos: $(INSTALLED)
 	EVOSEEK_CHAOS=100 $(BIN)/python -m pytest tests/e2e/test_chaos.py

@@ -62,6 +62,10 @@ def test_help_names_the_settings_of_the_judge(shown):
         assert "settings of judge" in shown(*words)
 
 
+def test_help_names_the_setting_of_the_model_that_is_asked(shown):
+    assert "asked.model" in shown("ask")
+
+
 def test_help_of_propose_says_what_is_verified(shown):
     text = shown("propose")
     assert "verification.from_passages" in text

@@ -236,7 +236,7 @@ def ask(
     config: ConfigFiles = None,
     set_: Sets = None,
 ) -> None:
-    """Ask a policy, or the model of [asked]: prints the answer, the searches made and the passages it rests on."""
+    """Ask a policy, or the model of asked.model: prints the answer, the searches made and the passages it rests on."""
     from evoseek.commands.ask import ask as ask_model
     from evoseek.commands.settings import load_settings
 
