@@ -25,7 +25,8 @@ from statistics import mean
 from rich.console import Console
 from rich.table import Table
 
-from evoseek.assemble.agent import Agent, open_index, read_questions
+from evoseek.assemble.agent import Agent
+from evoseek.assemble.sources import open_index, read_questions
 from evoseek.assemble.training import training_loop
 from evoseek.config import Config, load_config
 from evoseek.demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world

@@ -26,7 +26,8 @@ from time import perf_counter
 from rich.console import Console
 from rich.table import Table
 
-from evoseek.assemble.agent import Agent, open_index, read_questions
+from evoseek.assemble.agent import Agent
+from evoseek.assemble.sources import open_index, read_questions
 from evoseek.assemble.training import training_loop
 from evoseek.commands.simulator import collect_searches, label_searches, tune_simulator
 from evoseek.commands.simulator_check import check

@@ -3,15 +3,16 @@ import subprocess
 import sys
 
 import pytest
+import typer
 
-from evoseek.cli import main
+from evoseek.cli import VariantChoice, app, main
 from evoseek.config import SYSTEMS, load_config
 from evoseek.systems.tiny import VARIANTS
 
 PROGRAM = """
 import atexit, sys
 atexit.register(print, "taken down")
-from evoseek.cli import main
+from evoseek.cli import VariantChoice, app, main
 sys.argv = ["evoseek", *sys.argv[1:]]
 main()
 """
@@ -82,3 +83,30 @@ def test_a_config_file_names_the_system_if_the_command_does_not(tmp_path, capsys
         main()
     assert ended.value.code == 2
     assert "in ssp one policy plays both roles" in capsys.readouterr().err
+
+
+def commands(command, *words):
+    """Every command of the command line and of its groups: the words that call it, and click's object."""
+    yield words, command
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from commands(inner, *words, name)
+
+
+ALL = list(commands(typer.main.get_command(app)))
+
+
+@pytest.mark.parametrize(("words", "command"), ALL, ids=[" ".join(words) or "evoseek" for words, _ in ALL])
+def test_help_shows_every_text_as_it_was_written(shown, words, command):
+    """Square brackets, as of [asked], were taken for a style and swallowed."""
+    texts = [command.help, *(getattr(parameter, "help", None) for parameter in command.params)]
+    text = shown(*words)
+    for expected in filter(None, texts):
+        assert " ".join(expected.split()) in text
+
+
+def test_one_of_them_has_brackets(shown):
+    assert "the model of [asked]: prints the answer" in shown("ask")
+
+
+def test_the_variants_are_those_that_can_be_built():
+    assert [choice.value for choice in VariantChoice] == list(VARIANTS)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evoseek.errors import RunError
-from evoseek.files import model_digest, remove_directory, remove_leftovers, replace_directory, write_atomic
+from evoseek.files import model_digest, nearest, remove_directory, remove_leftovers, replace_directory, write_atomic
 
 
 @contextmanager
@@ -132,3 +132,11 @@ def test_remove_directory(tmp_path: Path) -> None:
     (tmp_path / "d" / "file").write_text("x")
     remove_directory(tmp_path / "d")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_nearest_path_is_hinted_at(tmp_path):
+    (tmp_path / "demo" / "index").mkdir(parents=True)
+    assert nearest(tmp_path / "demo" / "indx") == f" Did you mean {tmp_path / 'demo' / 'index'}?"
+    assert nearest(tmp_path / "dem" / "index") == f" Did you mean {tmp_path / 'demo' / 'index'}?"
+    assert nearest(tmp_path / "quite" / "other") == ""
+    assert nearest(tmp_path / "demo") == ""

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from evoseek.assemble.algorithm import check_settings
+from evoseek.assemble.effect import check_effect
 from evoseek.assemble.selfplay_settings import check_selfplay
+from evoseek.assemble.together import check_settings
 from evoseek.config import load_config, read_tree
 from evoseek.recipes.catalogue import FOLDER, purpose, recipes
 from evoseek.runs import flatten
@@ -29,6 +30,7 @@ def test_it_loads_by_itself(path):
     if path.parent.name != "algorithms":
         assert config.run.system == path.parent.name
     (check_selfplay if path in SELFPLAY else check_settings)(config)
+    check_effect(config)
 
 
 @pytest.mark.parametrize("path", VARIATIONS, ids=name_of)
@@ -37,6 +39,7 @@ def test_it_goes_over_the_recipe_of_a_model_and_changes_that_alone_which_it_name
     base = path.with_name(f"{model}.toml")
     before, after = (flatten(load_config(files).resolved()) for files in (base, [base, path]))
     (check_selfplay if path in SELFPLAY else check_settings)(load_config([base, path]))
+    check_effect(load_config([base, path]))
     changed = {key for key in after if after[key] != before[key]}
     assert changed <= flatten(read_tree(path)).keys()
     assert changed or (path.stem, model) in {("hops_4321", "3b"), ("hops_4321", "7b")}  # which have that ratio

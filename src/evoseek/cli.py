@@ -9,34 +9,59 @@ import traceback
 import warnings
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
+from evoseek import __version__
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.systems.interrupt import INTERRUPTED, end_on_interrupt
+
+if TYPE_CHECKING:
+    from evoseek.learner.checkpoint import Checkpoint
+
+NO_ANSWER = 1  # the status of `ask` when the model gave none
 
 # Threads that spin while they wait slow everything else on a busy machine down, many times over. Read by torch when it
 # is imported, so it must be set before.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-tiny = typer.Typer(no_args_is_help=True, help="The tiny policy that comes with the package.")
+# Help is plain text: as markup, [section] in it would be taken for a style, and not be shown.
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+tiny = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The tiny policy that comes with the package.")
 app.add_typer(tiny, name="tiny")
-simulator = typer.Typer(no_args_is_help=True, help="Make a language model that plays the search engine (zerosearch).")
+simulator = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Make a language model that plays the search engine (zerosearch)."
+)
 app.add_typer(simulator, name="simulator")
-judge = typer.Typer(no_args_is_help=True, help="The model that says whether an answer is right.")
+judge = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The model that says whether an answer is right.")
 app.add_typer(judge, name="judge")
-data = typer.Typer(no_args_is_help=True, help="Make questions fit for training.")
+data = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Make questions fit for training.")
 app.add_typer(data, name="data")
-world = typer.Typer(no_args_is_help=True, help="The generated world.")
+world = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The generated world.")
 app.add_typer(world, name="world")
 
 
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(f"evoseek {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def evoseek() -> None:
+def evoseek(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_show_version)
+    ] = False,
+) -> None:
     """Language-model search agents that teach themselves."""
 
 
@@ -45,6 +70,15 @@ class StemmingChoice(StrEnum):
 
     none = "none"
     english = "english"
+
+
+class VariantChoice(StrEnum):
+    """Which tiny policy is built."""
+
+    default = "default"
+    reader = "reader"
+    weak = "weak"
+    web = "web"
 
 
 class SplitChoice(StrEnum):
@@ -72,6 +106,9 @@ ConfigFiles = Annotated[
 ]
 Sets = Annotated[list[str] | None, typer.Option("--set", help="A setting, as in learner.learning_rate=1e-4.")]
 Seed = Annotated[int | None, typer.Option(help="Everything random follows from it.")]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print the result as one JSON object on stdout, and all else on stderr.")
+]
 
 
 @app.command()
@@ -81,11 +118,10 @@ def demo(
     max_minutes: Annotated[float, typer.Option(help="Longest training time, above 0.")] = 5.0,
 ) -> None:
     """Watch the tiny policy learn to search, on a world made for it, in about five minutes."""
-    with end_on_interrupt():
-        from evoseek.demo import run_demo
-
     if not max_minutes > 0:
         raise ConfigError(f"--max-minutes is {max_minutes}; it has to be above 0.")
+    with end_on_interrupt():
+        from evoseek.demo import run_demo
 
     if not run_demo(run_dir, seed=seed, max_minutes=max_minutes, console=Console()):
         raise typer.Exit(INTERRUPTED)
@@ -112,16 +148,17 @@ def search(
     directory: Annotated[Path, typer.Argument(help="An index.")],
     query: Annotated[str, typer.Argument()],
     k: Annotated[int, typer.Option("-k", min=1, help="How many passages.")] = 5,
+    json: Json = False,
 ) -> None:
     """Search an index."""
     from evoseek.commands.index import search_index
 
-    search_index(directory, query, k=k, console=Console())
+    search_index(directory, query, k=k, console=Console(), as_json=json)
 
 
 @app.command()
 def train(
-    run_dir: Annotated[Path, typer.Option(help="Where the run goes. The same command resumes it.")],
+    run_dir: Annotated[Path, typer.Option(help="Where the run goes. Given alone, it is resumed.")],
     system: Annotated[
         str | None,
         typer.Argument(
@@ -137,12 +174,8 @@ def train(
     config: ConfigFiles = None,
     set_: Sets = None,
 ) -> None:
-    """Train a policy. Ctrl-C finishes the step and saves; the same command goes on."""
-    with end_on_interrupt():
-        from evoseek.commands.following import following
-        from evoseek.commands.train import train_together
-        from evoseek.config import load_config
-        from evoseek.runs import RunDirectory
+    """Train a policy. Ctrl-C finishes the step and saves; --run-dir alone resumes the run, with its own settings."""
+    from evoseek.commands.settings import training_settings
 
     options = {
         "search.index": index,
@@ -151,7 +184,12 @@ def train(
         "run.steps": steps,
         "run.seed": seed,
     }
-    settings = load_config(config, system=system, options=options, sets=set_ or ())
+    settings = training_settings(run_dir, config or (), options=options, sets=set_ or (), system=system)
+    with end_on_interrupt():
+        from evoseek.commands.following import following
+        from evoseek.commands.train import train_together
+        from evoseek.runs import RunDirectory
+
     run, quiet = RunDirectory(run_dir), os.environ.get("RANK", "0") != "0"
     settings = following(settings, run=run, console=Console(quiet=quiet))
     if not train_together(settings, run, console=Console()):
@@ -180,11 +218,11 @@ def propose(
     set_: Sets = None,
 ) -> None:
     """Write questions with answers, evidence and the solver's pass rate from a corpus. Ctrl-C leaves a usable file."""
-    with end_on_interrupt():
-        from evoseek.commands.propose import propose as propose_questions
-        from evoseek.commands.settings import load_settings
+    from evoseek.assemble.sources import check_index
+    from evoseek.commands.settings import load_settings
 
-    settings, checkpoint = load_settings(
+    settings = load_settings(
+        "propose",
         run_dir,
         config or (),
         options={"search.index": index, "policy.model": model, "run.seed": seed},
@@ -192,6 +230,11 @@ def propose(
         system=system,
         fallback="ssp",
     )
+    check_index(settings.search.index, setting="search.index")
+    with end_on_interrupt():
+        from evoseek.commands.propose import propose as propose_questions
+
+    checkpoint = _checkpoint(run_dir)
     if not propose_questions(settings, checkpoint, out, count=count, max_proposals=max_proposals, console=Console()):
         raise typer.Exit(INTERRUPTED)
 
@@ -205,26 +248,29 @@ def evaluate(
     temperature: Annotated[float | None, typer.Option(help="0: greedy. Default: as in training.")] = None,
     no_search: Annotated[bool, typer.Option("--no-search", help="Answer without any tool.")] = False,
     limit: Annotated[int | None, typer.Option(help="Only the first so many. Default: evaluation.limit.")] = None,
+    json: Json = False,
     config: ConfigFiles = None,
     set_: Sets = None,
 ) -> None:
     """Score a policy on questions, each asked exactly once; with 95 % intervals, by number of hops."""
-    from evoseek.commands.ask import evaluate as evaluate_agent
-    from evoseek.commands.ask import load_agent
+    from evoseek.commands.settings import check_evaluation, load_settings
 
-    agent = load_agent(
-        run_dir,
-        config or (),
-        options={
-            "evaluation.path": questions,
-            "evaluation.index": index,
-            "evaluation.temperature": temperature,
-            "evaluation.limit": limit,
-            "policy.model": model,
-        },
-        sets=set_ or (),
-    )
-    evaluate_agent(agent, search=not no_search, console=Console())
+    options = {
+        "evaluation.path": questions,
+        "evaluation.index": index,
+        "evaluation.temperature": temperature,
+        "evaluation.limit": limit,
+        "policy.model": model,
+    }
+    settings = load_settings("eval", run_dir, config or (), options=options, sets=set_ or ())
+    check_evaluation(settings, search=not no_search)
+    with end_on_interrupt():
+        from evoseek.assemble.agent import Agent
+        from evoseek.commands.ask import evaluate as evaluate_agent
+        from evoseek.commands.following import following
+
+    agent = Agent.load(following(settings, console=Console(stderr=True)), checkpoint=_checkpoint(run_dir))
+    evaluate_agent(agent, search=not no_search, console=Console(stderr=json), as_json=json)
 
 
 @app.command()
@@ -233,16 +279,24 @@ def ask(
     run_dir: RunDir = None,
     index: Index = None,
     model: Model = None,
+    json: Json = False,
     config: ConfigFiles = None,
     set_: Sets = None,
 ) -> None:
-    """Ask a policy, or the model of asked.model: prints the answer, the searches made and the passages it rests on."""
-    from evoseek.commands.ask import ask as ask_model
-    from evoseek.commands.settings import load_settings
+    """Ask a policy, or the model of [asked]: prints the answer, the searches made and the passages it rests on.
+
+    Without an answer: what the model wrote, and status 1.
+    """
+    from evoseek.commands.settings import check_asking, load_settings
 
     options = {"search.index": index, "policy.model": model}
-    settings, checkpoint = load_settings(run_dir, config or (), options=options, sets=set_ or ())
-    ask_model(settings, checkpoint, question, console=Console(), model=model)
+    settings = load_settings("ask", run_dir, config or (), options=options, sets=set_ or ())
+    check_asking(settings, question, model=model)
+    with end_on_interrupt():
+        from evoseek.commands.ask import ask as ask_model
+
+    if not ask_model(settings, _checkpoint(run_dir), question, console=Console(stderr=json), as_json=json):
+        raise typer.Exit(NO_ANSWER)
 
 
 @app.command()
@@ -251,7 +305,13 @@ def export(
     directory: Annotated[Path, typer.Argument(help="Where the plain model goes.")],
 ) -> None:
     """Write a policy as a plain model directory, an adapter merged into its base."""
-    from evoseek.commands.export import export as export_policy
+    from evoseek.commands.new_file import check_new
+    from evoseek.commands.settings import check_model
+
+    check_new(directory)
+    check_model(source, setting="The run or policy")
+    with end_on_interrupt():
+        from evoseek.commands.export import export as export_policy
 
     export_policy(source, directory, console=Console())
 
@@ -263,12 +323,17 @@ def check(
     set_: Sets = None,
 ) -> None:
     """Ask the judge that the settings name (judge.model) about labelled answers, and say how far it agrees."""
-    from evoseek.assemble.chat import make_chat
-    from evoseek.commands.judge import check_judge
-    from evoseek.config import load_config
+    from evoseek.assemble.sources import check_chat
+    from evoseek.commands.settings import load_settings
     from evoseek.corpus.judged_answers import load_judged_answers
 
-    settings, labelled = load_config(config, sets=set_ or ()), load_judged_answers(cases)
+    settings = load_settings("judge check", None, config or (), options={}, sets=set_ or ())
+    labelled = load_judged_answers(cases)
+    check_chat(settings.judge, section="judge")
+    with end_on_interrupt():
+        from evoseek.assemble.chat import make_chat
+        from evoseek.commands.judge import check_judge
+
     chat, prompts = make_chat(settings.judge, section="judge", seed=settings.run.seed, device=settings.policy.device)
     check_judge(chat, prompts, labelled, console=Console())
 
@@ -278,8 +343,8 @@ def build(
     directory: Annotated[Path, typer.Argument(help="Where the policy goes.")],
     work: Annotated[Path, typer.Option(help="Where checkpoints go; the same command resumes.")] = Path("runs/tiny"),
     variant: Annotated[
-        str, typer.Option(help="default, reader (reads better), weak (proposes badly) or web (browses).")
-    ] = "default",
+        VariantChoice, typer.Option(help="default, reader (reads better), weak (proposes badly) or web (browses).")
+    ] = VariantChoice.default,
     steps: Annotated[int | None, typer.Option(min=1, help="Optimizer steps.")] = None,
     seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
 ) -> None:
@@ -287,7 +352,7 @@ def build(
     with end_on_interrupt():
         from evoseek.commands.tiny import build_tiny
 
-    if not build_tiny(directory, work, variant=variant, steps=steps, seed=seed, console=Console()):
+    if not build_tiny(directory, work, variant=variant.value, steps=steps, seed=seed, console=Console()):
         raise typer.Exit(INTERRUPTED)
 
 
@@ -311,13 +376,18 @@ def collect_searches(
     set_: Sets = None,
 ) -> None:
     """Roll a policy out on questions, with a real index; write what its searches find (search.top_k a page)."""
-    with end_on_interrupt():
-        from evoseek.commands.settings import load_settings
-        from evoseek.commands.simulator import collect_searches as collect
+    from evoseek.assemble.sources import check_index
+    from evoseek.commands.settings import load_settings
 
     options = {"search.index": index, "questions.path": questions, "policy.model": model, "run.seed": seed}
-    settings, checkpoint = load_settings(run_dir, config or (), options=options, sets=set_ or (), fallback="zerosearch")
-    if not collect(settings, checkpoint, out, pages=pages, limit=limit, console=Console()):
+    settings = load_settings(
+        "simulator collect", run_dir, config or (), options=options, sets=set_ or (), fallback="zerosearch"
+    )
+    check_index(settings.search.index, setting="search.index")
+    with end_on_interrupt():
+        from evoseek.commands.simulator import collect_searches as collect
+
+    if not collect(settings, _checkpoint(run_dir), out, pages=pages, limit=limit, console=Console()):
         raise typer.Exit(INTERRUPTED)
 
 
@@ -332,14 +402,20 @@ def label_searches(
     set_: Sets = None,
 ) -> None:
     """Label searches useful or noisy: do their results answer the query? By the settings of judge, or by --world."""
-    with end_on_interrupt():
-        from evoseek.commands.simulator import label_searches as label
-        from evoseek.config import load_config
+    from evoseek.assemble.sources import check_chat
+    from evoseek.commands.settings import load_settings
 
     if world is not None and model is not None:
         raise ConfigError("--model names a judge, but with --world nobody is asked: it is truth that labels. Give one.")
     options = {"judge.model": model, "run.seed": seed}
-    settings = load_config(config, fallback="zerosearch", options=options, sets=set_ or ())
+    settings = load_settings(
+        "simulator label", None, config or (), options=options, sets=set_ or (), fallback="zerosearch"
+    )
+    if world is None:
+        check_chat(settings.judge, section="judge")
+    with end_on_interrupt():
+        from evoseek.commands.simulator import label_searches as label
+
     if not label(settings, searches, out, world=world, console=Console()):
         raise typer.Exit(INTERRUPTED)
 
@@ -360,12 +436,15 @@ def tune_simulator(
     set_: Sets = None,
 ) -> None:
     """Tune a model (policy.model, with lora.rank an adapter of it) to write the results of labelled searches."""
-    with end_on_interrupt():
-        from evoseek.commands.simulator import tune_simulator as tune
-        from evoseek.config import load_config
+    from evoseek.commands.settings import load_settings
 
     options = {"policy.model": model, "learner.learning_rate": learning_rate, "run.seed": seed}
-    settings = load_config(config, fallback="zerosearch", options=options, sets=set_ or ())
+    settings = load_settings(
+        "simulator tune", None, config or (), options=options, sets=set_ or (), fallback="zerosearch"
+    )
+    with end_on_interrupt():
+        from evoseek.commands.simulator import tune_simulator as tune
+
     if not tune(settings, searches, directory, work, steps=steps, tokens_per_step=tokens_per_step, console=Console()):
         raise typer.Exit(INTERRUPTED)
 
@@ -391,8 +470,7 @@ def check_simulator(
 
     With --policy and --questions also: what does a policy score that searches with it?
     """
-    from evoseek.commands.simulator_check import check
-    from evoseek.config import load_config
+    from evoseek.commands.settings import load_settings
 
     if policy is None and (questions or index):
         raise ConfigError("--questions and --index are for a policy to answer with the simulator. Name one: --policy.")
@@ -403,7 +481,12 @@ def check_simulator(
         "evaluation.index": index,
         "run.seed": seed,
     }
-    settings = load_config(config, fallback="zerosearch", options=options, sets=set_ or ())
+    settings = load_settings(
+        "simulator check", None, config or (), options=options, sets=set_ or (), fallback="zerosearch"
+    )
+    with end_on_interrupt():
+        from evoseek.commands.simulator_check import check
+
     with_policy = policy is not None
     check(settings, searches, world=world, count=count, output=output, with_policy=with_policy, console=Console())
 
@@ -422,11 +505,16 @@ def filter_data(
     set_: Sets = None,
 ) -> None:
     """Sort out questions that are time-sensitive, subjective or harmful, by the model in the settings of judge."""
+    from evoseek.assemble.sources import check_chat, read_questions
+    from evoseek.commands.settings import load_settings
+
+    read_questions(str(questions), setting="the file of questions")
+    options = {"judge.model": model, "run.seed": seed}
+    settings = load_settings("data filter", None, config or (), options=options, sets=set_ or ())
+    check_chat(settings.judge, section="judge")
     with end_on_interrupt():
         from evoseek.commands.data import filter_questions
-        from evoseek.config import load_config
 
-    settings = load_config(config, options={"judge.model": model, "run.seed": seed}, sets=set_ or ())
     if not filter_questions(settings, questions, out, console=Console()):
         raise typer.Exit(INTERRUPTED)
 
@@ -447,11 +535,13 @@ def contamination(
     set_: Sets = None,
 ) -> None:
     """Sort out questions that a model answers without searching, or that overlap with evaluation sets."""
+    from evoseek.commands.settings import load_settings
+
+    options = {"policy.model": model, "run.seed": seed}
+    settings = load_settings("data contamination", None, config or (), options=options, sets=set_ or ())
     with end_on_interrupt():
         from evoseek.commands.data import find_contamination
-        from evoseek.config import load_config
 
-    settings = load_config(config, options={"policy.model": model, "run.seed": seed}, sets=set_ or ())
     finished = find_contamination(
         settings,
         questions,
@@ -474,7 +564,7 @@ def mix_data(
     seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
 ) -> None:
     """Draw questions from several files in a ratio, as --from nq.jsonl=1 --from hotpotqa.jsonl=3."""
-    from evoseek.commands.data import mix_questions
+    from evoseek.commands.mix import mix_questions
 
     shares: dict[Path, float] = {}
     for text in sources:
@@ -522,6 +612,14 @@ def recipes(name: Annotated[str | None, typer.Argument(help="A recipe, whose fil
     from evoseek.commands.recipes import show_recipes
 
     show_recipes(name, console=Console())
+
+
+def _checkpoint(run_dir: Path | None) -> Checkpoint | None:
+    """The last checkpoint of a run that has one; None without a run."""
+    with end_on_interrupt():
+        from evoseek.learner.checkpoint import latest_checkpoint
+
+    return None if run_dir is None else latest_checkpoint(run_dir)
 
 
 def main() -> None:

@@ -618,7 +618,9 @@ def _choose_system(named: str | None, tree: Tree, source: str) -> str | None:
         )
     system = named or stated
     if system is not None and system not in tuple(SYSTEMS):  # what a file states may not even be a text
-        raise ConfigError(f"There is no system {system!r}. The systems are: {', '.join(SYSTEMS)}.")
+        close = get_close_matches(str(system), SYSTEMS, 1)
+        hint = f" Did you mean {close[0]}?" if close else ""
+        raise ConfigError(f"There is no system {system!r}.{hint} The systems are: {', '.join(SYSTEMS)}.")
     return cast("str | None", system)
 
 
@@ -633,8 +635,8 @@ def read_tree(file: Path) -> Tree:
         return cast(Tree, tree)
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(
-            f"The config file {file} cannot be read: {error}. It must be a TOML file with tables such as [learner] "
-            "(or the config.json of an earlier run)."
+            f"The config file {file} cannot be read: {error}. It must be a TOML file with tables "
+            "such as [learner] (or the config.json of an earlier run)."
         ) from error
 
 

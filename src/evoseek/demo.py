@@ -18,7 +18,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from evoseek.assemble.agent import Agent, open_index, read_questions
+from evoseek.assemble.agent import Agent
+from evoseek.assemble.sources import open_index, read_questions
 from evoseek.commands.train import draw, train
 from evoseek.config import Config, load_config
 from evoseek.corpus.oracle import save_world_card

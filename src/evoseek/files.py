@@ -15,6 +15,7 @@ import shutil
 import uuid
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from pathlib import Path
 
 from evoseek.errors import RunError
@@ -77,6 +78,25 @@ def write_atomic(path: Path, data: bytes | str) -> None:
             f"{path} could not be written: {error.strerror or error}. What was there before is unchanged. Free space "
             "on the disk (or make the folder writable) and run the same command again."
         ) from error
+
+
+def nearest(path: Path) -> str:
+    """A hint at what may be meant by a path that is not there: " Did you mean X?", X being spelt almost so, or ""."""
+    found = _nearest(path.expanduser())
+    return f" Did you mean {found}?" if found is not None and found != path else ""
+
+
+def _nearest(path: Path) -> Path | None:
+    if path.exists():
+        return path
+    if path.parent == path or (parent := _nearest(path.parent)) is None or not parent.is_dir():
+        return None
+    try:
+        names = [entry.name for entry in parent.iterdir() if not entry.name.startswith(".")]
+    except OSError:
+        return None
+    same = [path.name] if path.name in names else get_close_matches(path.name, names, 1, 0.6)
+    return parent / same[0] if same else None
 
 
 @contextmanager

@@ -87,6 +87,13 @@ class RunDirectory:
         finally:
             os.close(descriptor)
 
+    def check(self) -> None:
+        """Before it is made or locked: raises RunError if a folder of this name holds something else than a run."""
+        if self.path.is_dir():
+            self._refuse_foreign()
+        elif self.path.exists():
+            raise RunError(f"{self.path} is a file, not a run directory. Give a directory with --run-dir.")
+
     def _refuse_foreign(self) -> None:
         """A run is known by its lock, or its checkpoints if the lock was removed. Hidden files do not count."""
         if (self.path / "lock").is_file() or any(self.path.glob("checkpoints/step-*")):

@@ -1,6 +1,7 @@
 import pytest
 
-from evoseek.assemble.algorithm import check_settings, make_loss
+from evoseek.assemble.algorithm import make_loss
+from evoseek.assemble.together import check_settings
 from evoseek.config import load_config
 from evoseek.errors import ConfigError
 from evoseek.loss.aggregate import FixedLength
@@ -27,23 +28,6 @@ def test_the_surrogate_and_what_is_around_it():
     assert loss(kl_coefficient=0.01, kl_estimator="k1").estimator == "k1"
     assert loss(kl_coefficient=0.01, kl_in="reward") == token
     assert loss(entropy_coefficient=0.02) == WithEntropy(token, 0.02, clipped)
-
-
-@pytest.mark.parametrize(
-    ("system", "setting", "owner"),
-    [
-        ("search-r1", {"web.provider": "searxng"}, "deepresearcher"),
-        ("dspo", {"browse.page_words": 3}, "deepresearcher"),
-        ("zerosearch", {"reader.model": "x"}, "deepresearcher"),
-        ("deepresearcher", {"simulator.model": "x"}, "zerosearch"),
-        ("search-r1", {"zerosearch.noise_end": 0.5}, "zerosearch"),
-    ],
-)
-def test_settings_of_what_a_system_does_not_search_are_refused(system, setting, owner):
-    config = load_config(system=system, options=setting)
-    with pytest.raises(ConfigError, match=rf"{next(iter(setting))} is set, but {system} .* train {owner}\."):
-        check_settings(config)
-    check_settings(load_config(system=owner, options=setting))
 
 
 @pytest.mark.parametrize("system", ["zerosearch", "deepresearcher"])

@@ -4,10 +4,11 @@ import asyncio
 
 import pytest
 
-from evoseek.assemble.algorithm import check_settings
 from evoseek.assemble.chat import make_chat
+from evoseek.assemble.effect import check_effect
 from evoseek.assemble.reward import judge_notice, make_reward
 from evoseek.assemble.simulation import noise_of_step, simulated_engine, write_card
+from evoseek.assemble.together import check_settings
 from evoseek.config import load_config, may_differ_on_resume
 from evoseek.errors import ConfigError, ToolError
 from evoseek.policy.chat import SamplerChat
@@ -82,9 +83,9 @@ def test_a_damaged_card_of_a_simulator_is_named(tmp_path, card):
 
 def test_only_zerosearch_has_a_simulator():
     for key, value in {"simulator.model": "tiny", "zerosearch.noise_end": 0.5}.items():
-        with pytest.raises(ConfigError, match=f"{key} is set, but search-r1 does not use it"):
-            check_settings(load_config(options={key: value}))
-    check_settings(zerosearch(simulator__model="tiny", zerosearch__noise_end=0.5))
+        with pytest.raises(ConfigError, match=f"{key} is set, but .*train zerosearch"):
+            check_effect(load_config(options={key: value}))
+    check_effect(zerosearch(simulator__model="tiny", zerosearch__noise_end=0.5))
     with pytest.raises(ConfigError, match="zerosearch trains on all groups"):
         check_settings(zerosearch(algorithm__filter_limit=2))
 

@@ -86,8 +86,9 @@ def test_a_model_behind_an_endpoint_searches_and_answers(ask, monkeypatch):
 def test_endless_searching_ends_at_the_runs_limits_without_an_answer(ask):
     with says(SEARCH) as server:
         status, out, _ = ask(server, "--set", "rollout.max_tool_calls=2")
-    assert (status, len(server.received)) == (0, 4)  # two calls, one too many, and the turn to answer
+    assert (status, len(server.received)) == (1, 4)  # two calls, one too many, and the turn to answer
     assert "No answer (max_tool_calls)." in out
+    assert f"What the model wrote: 1. {' '.join(SEARCH.split())}" in out
 
 
 @pytest.mark.parametrize(

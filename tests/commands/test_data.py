@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console
 
 from evoseek.commands import data
-from evoseek.commands.data import filter_questions, find_contamination, mix_questions
+from evoseek.commands.data import filter_questions, find_contamination
+from evoseek.commands.mix import mix_questions
 from evoseek.config import Config, load_config
 from evoseek.corpus.questions import load_questions, save_questions
 from evoseek.env.prompts import load_prompts

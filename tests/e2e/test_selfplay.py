@@ -10,9 +10,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from evoseek.assemble.agent import open_index
 from evoseek.assemble.algorithm import make_credit, make_loss, make_proposer_credit, make_proposer_loss
 from evoseek.assemble.selfplay import selfplay_loop
+from evoseek.assemble.sources import open_index
 from evoseek.config import Config, load_config
 from evoseek.corpus.oracle import save_world_card
 from evoseek.corpus.questions import save_questions

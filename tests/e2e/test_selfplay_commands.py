@@ -23,10 +23,9 @@ SMALL = {
     "selfplay.proposals_per_step": 6,
     "proposer.attempts": 2,
     "proposer.ratio": [1, 1],
-    "questions.per_step": 4,
-    "rollout.group_size": 4,
     "run.checkpoint_every": 1,
 }
+SOLVER = {"questions.per_step": 4, "rollout.group_size": 4}  # of dr-zero
 
 
 def sets(settings):
@@ -54,7 +53,7 @@ def held_out(world):
 def test_dr_zero_by_its_command_resumes_and_its_solver_is_asked_scored_and_exported(world, tmp_path, cli):
     run = tmp_path / "run"
     words = ("train", "dr-zero", "--corpus", world / "index", "--model", "tiny-weak", "--run-dir", run)
-    words = (*words, *sets(PHASES | SMALL), *held_out(world))
+    words = (*words, *sets(PHASES | SMALL | SOLVER), *held_out(world))
     assert cli(*words, "--steps", 2)[0] == 0
     status, said, err = cli(*words)
     assert status == 0, err
@@ -113,7 +112,7 @@ def test_ssp_by_its_command_and_the_questions_of_its_run(world, tmp_path, cli):
 def test_two_adapters_over_one_base_propose_and_are_exported(world, tmp_path, cli):
     pytest.importorskip("peft")
     run = tmp_path / "run"
-    options = sets(PHASES | SMALL | {"lora.rank": 2, "dr_zero.proposer_steps": 1})
+    options = sets(PHASES | SMALL | SOLVER | {"lora.rank": 2, "dr_zero.proposer_steps": 1})
     status, _, err = cli("train", "dr-zero", "--corpus", world / "index", "--run-dir", run, *options)
     assert status == 0, err
     status, _, err = cli("propose", world / "index", tmp_path / "q.jsonl", "--run-dir", run, "--count", 2)
@@ -161,6 +160,6 @@ def test_ssp_on_documents_goes_on_where_no_proposal_is_valid(form, documents, ra
     assert all((before[name] == weight).all() for name, weight in after.items())
     status, _, err = cli(
         *("train", "dr-zero", "--corpus", documents, "--model", model, "--run-dir", tmp_path / "other"),
-        *sets(PHASES | SMALL | short),
+        *sets(PHASES | SMALL | SOLVER | short),
     )
     assert (status, "wrote no valid question in iteration 1" in err) == (2, True)

@@ -128,3 +128,43 @@ def test_ctrl_c_finishes_the_step_saves_and_says_how_to_go_on(setting, tmp_path,
     assert "The same command goes on" in rest
     last = rows(tmp_path / "run/metrics.jsonl")[-1]["step"]
     assert (tmp_path / f"run/checkpoints/step-{last:06d}/state.json").exists()
+
+
+def test_a_run_is_resumed_by_its_directory_alone_and_with_what_may_differ(setting, tmp_path, cli):
+    run = tmp_path / "run"
+    assert cli(*setting.train(run, "--steps", 1))[0] == 0
+    status, out, err = cli("train", "--run-dir", run, "--steps", 2, "--index", setting.index)
+    assert status == 0, err
+    assert f"Resuming {run} after step 1." in " ".join(out.split())
+    assert [row["step"] for row in map(json.loads, (run / "metrics.jsonl").read_text().splitlines())][-1] == 2
+    status, out, _ = cli("train", "--run-dir", run)
+    assert (status, "to step 2" in " ".join(out.split())) == (0, True)
+    for words, phrase in {
+        ("--set", "learner.learning_rate=0.5"): "learner.learning_rate was 0.01, now 0.5",
+        ("--set", "critic.lam=0.5"): "critic.lam was 1.0, now 0.5",
+    }.items():
+        status, _, err = cli("train", "--run-dir", run, *words)
+        assert status == 2
+        assert phrase in " ".join(err.split())
+    status, _, err = cli("train", "dspo", "--run-dir", run)
+    assert (status, "holds settings for 'search-r1'" in " ".join(err.split())) == (2, True)
+
+
+def test_scores_and_answers_as_json(setting, cli):
+    status, out, err = cli("eval", "--config", setting.config, "--json", "--limit", 4, "--temperature", 0)
+    assert status == 0, err
+    found = json.loads(out)
+    assert (found["metric"], found["n"], found["n_invalid"], found["search"]) == ("f1", 4, 0, True)
+    assert found["interval_95"][0] <= found["mean"] <= found["interval_95"][1]
+    assert "Asking 4 of 6 questions." in " ".join(err.split())
+    status, out, err = cli("ask", "--config", setting.config, "--json", "north is")
+    found = json.loads(out)
+    assert status == (0 if found["answer"] else 1)
+    assert (found["question"], len(found["written"]) >= 1) == ("north is", True)
+
+
+def test_without_an_answer_what_was_written_is_shown_and_the_status_is_1(setting, cli):
+    status, out, err = cli("ask", "--config", setting.config, "--set", "rollout.max_tokens_per_turn=1", "north is")
+    assert status == 1, err
+    assert "No answer (max_tokens)." in out
+    assert "What the model wrote:" in out

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from transformers.utils import logging as transformers_logging
 
+from evoseek.assemble.sources import open_index, read_questions
 from evoseek.config import Config, RolloutConfig, SearchConfig
-from evoseek.corpus.questions import load_questions
 from evoseek.env.prompts import PromptSet, load_prompts
 from evoseek.env.solver import SolverEnv
 from evoseek.env.tools import SearchTool
@@ -25,12 +24,10 @@ from evoseek.policy.tags import TagRenderer
 from evoseek.policy.template_check import check_template
 from evoseek.policy.tool_calls import ToolCallRenderer
 from evoseek.protocols import Environment, QuestionEngine, Renderer, RewardFn, SearchEngine, Tool
-from evoseek.reward.answer import usable_question
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.player import Player
 from evoseek.rollout.run import run_trajectory
-from evoseek.search.lexical import LexicalIndex
 from evoseek.search.retrying import RetryingEngine
 from evoseek.types import Question, Trajectory
 
@@ -199,20 +196,6 @@ def load_trainable(config: Config, checkpoint: Checkpoint | None, *, device: str
             "lora.rank at 0 to train it on, or merge it (evoseek export) and give the merged model."
         )
     return add_adapter(policy, "policy", rank=lora.rank, alpha=lora.alpha, targets=lora.targets, seed=config.run.seed)
-
-
-def open_index(directory: str, *, setting: str) -> LexicalIndex:
-    """An index to search. Raises ConfigError if `setting` was left empty, SearchIndexError if it cannot be used."""
-    if not directory:
-        raise ConfigError(f"No index was given: set {setting} to a directory that `evoseek index` made.")
-    return LexicalIndex.open(Path(directory))
-
-
-def read_questions(path: str, *, setting: str) -> list[Question]:
-    """Questions with usable golden answers. Raises ConfigError if `setting` was left empty, DataError if unusable."""
-    if not path:
-        raise ConfigError(f"No questions were given: set {setting} to a JSON-lines file of questions.")
-    return load_questions(Path(path), check=usable_question)
 
 
 def evaluation_setting(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evoseek.assemble.agent import limits_of, open_index, search_tool
+from evoseek.assemble.agent import limits_of, search_tool
 from evoseek.assemble.chat import make_chat
+from evoseek.assemble.sources import open_index
 from evoseek.assemble.web import Web
 from evoseek.config import Config
 from evoseek.env.solver import SolverEnv

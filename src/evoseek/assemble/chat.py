@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from evoseek.assemble.sources import check_chat
 from evoseek.config import ChatConfig
 from evoseek.env.prompts import PromptSet, load_prompts
 from evoseek.errors import ConfigError
@@ -20,11 +21,7 @@ def make_chat(settings: ChatConfig, *, section: str, seed: int, device: str = "c
 
     Raises ConfigError, or PolicyError for a model that cannot be loaded.
     """
-    if not settings.model:
-        raise ConfigError(
-            f"No model was given to play this part: set {section}.model to a model's name or directory, or, with "
-            f"{section}.base_url, to the name that an endpoint knows it by."
-        )
+    check_chat(settings, section=section)
     if settings.base_url:
         return _endpoint(settings, section, seed), load_prompts(
             "default" if settings.prompts == "auto" else settings.prompts

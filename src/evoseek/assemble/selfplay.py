@@ -8,13 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from evoseek.assemble.agent import Agent, evaluation_setting, evaluation_temperature, open_index
+from evoseek.assemble.agent import Agent, evaluation_setting, evaluation_temperature
 from evoseek.assemble.algorithm import make_proposer_credit, make_proposer_loss
 from evoseek.assemble.inputs import inputs_of
 from evoseek.assemble.play import at_temperature, load_players, make_play, with_rules
 from evoseek.assemble.reward import judge_notice, make_reward
 from evoseek.assemble.selfplay_settings import check_selfplay
 from evoseek.assemble.solving import probe, question_rollouts, search_system, watched_metrics
+from evoseek.assemble.sources import open_index
 from evoseek.assemble.tasks import answer_tasks, passage_pool, passage_tasks
 from evoseek.assemble.trained import Trained, make_proposer_learner
 from evoseek.config import Config, may_differ_on_resume

@@ -5,48 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from evoseek.assemble.algorithm import check_settings
+from evoseek.assemble.together import check_settings
 from evoseek.config import Config
 from evoseek.errors import ConfigError
 
 _NEEDS_TWO = ("linear", "parabolic", "uncertainty", "between")  # attempts, to tell a hard question from an easy one
 _GRADED = ("f1", "set_f1")
-_OF_DR_ZERO_ALONE = {
-    "frozen": 'ssp.train = "solver" keeps the proposer from learning',
-    "show_source": "its proposer begins with an answer, not with a passage",
-    "max_source_tokens": "its proposer begins with an answer, not with a passage",
-    "learning_rate": "one policy plays both roles, with learner.learning_rate",
-}
 
 
 def check_selfplay(config: Config) -> None:
-    """Settings that are each possible, but not together, or that have no effect. Raises ConfigError."""
+    """Settings that are each possible, but not together. Raises ConfigError."""
     check_settings(config)
-    checks = _without_effect, _judged, _one_policy, _estimators, _searches
+    checks = _judged, _one_policy, _estimators, _searches
     if problem := next(chain.from_iterable(check(config) for check in checks), None):
         raise ConfigError(problem)
-
-
-def _without_effect(config: Config) -> Iterator[str]:
-    system = config.run.system
-    if config.questions.path:
-        yield (
-            f"questions.path is {config.questions.path}, but {system} trains on questions that it writes itself. Leave "
-            "it out; questions to measure with are evaluation.path, and search-r1 trains on given ones."
-        )
-    if config.reward.overlong_max or config.reward.overlong_cache:
-        yield (
-            f"reward.overlong_max or reward.overlong_cache is set, but has no effect in {system}, where a reward also "
-            "says what share of answers is right. Leave both out, or train search-r1."
-        )
-    ssp = system == "ssp"
-    name, section, other = ("dr_zero", config.dr_zero, "dr-zero") if ssp else ("ssp", config.ssp, "ssp")
-    for key in section.changed():
-        yield f"{name}.{key} is set, but has no effect in {system}. Leave it out, or train {other}."
-    if ssp:
-        for key in config.proposer.changed():
-            if key in _OF_DR_ZERO_ALONE:
-                yield f"proposer.{key} is set, but has no effect in ssp: {_OF_DR_ZERO_ALONE[key]}. Leave it out."
 
 
 def _judged(config: Config) -> Iterator[str]:

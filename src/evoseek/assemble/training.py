@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from evoseek.assemble.agent import (
-    Agent,
-    Solver,
-    evaluation_setting,
-    evaluation_temperature,
-    open_index,
-    read_questions,
-)
-from evoseek.assemble.algorithm import check_settings
+from evoseek.assemble.agent import Agent, Solver, evaluation_setting, evaluation_temperature
+from evoseek.assemble.effect import check_effect
 from evoseek.assemble.inputs import inputs_of
 from evoseek.assemble.reward import judge_notice, make_reward, training_reward
 from evoseek.assemble.selfplay import selfplay_loop
 from evoseek.assemble.simulation import simulated_engine
 from evoseek.assemble.solving import probe, question_rollouts, search_system, watched_metrics
+from evoseek.assemble.sources import open_index, read_questions
+from evoseek.assemble.together import check_settings
 from evoseek.assemble.trained import Trained, check_dtype
 from evoseek.assemble.web import Web
 from evoseek.config import Config, may_differ_on_resume
@@ -44,6 +39,8 @@ def training_loop(
     caller holds the run's lock. `notify` is told what the model's chat template can do. Every one of `ranks` makes its
     own loop of the same config; they work as one. `web` is for a system that is trained on it, which leaves it open.
     """
+    if not run.config.is_file():  # what a run was begun with can only be kept
+        check_effect(config)
     if config.run.system in ("dr-zero", "ssp"):
         if ranks.size > 1:
             raise ConfigError(

@@ -85,18 +85,12 @@ def open_web(config: Config) -> Generator[Web]:
 
 
 def _check(config: Config) -> None:
-    """Raises ConfigError for settings that contradict each other, or that the web makes no use of."""
+    """Raises ConfigError for settings that contradict each other."""
     web = config.web
     if web.record and web.replay:
         raise ConfigError(
             f"web.record is {web.record} and web.replay is {web.replay}. Take down a run, or replay one: leave one of "
             "them empty."
-        )
-    unused = [f"search.{key}" for key in config.search.changed() if key != "top_k"]
-    unused += ["evaluation.index"] if config.evaluation.index else []
-    if unused:
-        raise ConfigError(
-            f"{unused[0]} is set, but {config.run.system} searches the web, not an index: [web] says how. Leave it out."
         )
 
 

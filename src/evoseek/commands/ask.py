@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from pathlib import Path
 from typing import cast
 
 from rich.console import Console
 
-from evoseek.assemble.agent import Agent, Solver, evaluation_temperature, open_index, read_questions
+from evoseek.assemble.agent import Agent, Solver, evaluation_temperature
 from evoseek.assemble.asked import asked_model
 from evoseek.assemble.model_defaults import follow_endpoint
 from evoseek.assemble.reward import make_reward
+from evoseek.assemble.sources import open_index, read_questions
 from evoseek.assemble.web import Web, web_of
 from evoseek.commands.following import following
-from evoseek.commands.settings import load_settings
 from evoseek.config import Config
-from evoseek.errors import ConfigError, EvoseekError
-from evoseek.eval.evaluate import Evaluation
+from evoseek.errors import EvoseekError
+from evoseek.eval.evaluate import Evaluation, Score
 from evoseek.learner.checkpoint import Checkpoint
 from evoseek.policy.vocabulary import vocabulary_notice
 from evoseek.report.printable import say
@@ -28,18 +28,8 @@ from evoseek.report.tables import evaluation_table
 from evoseek.types import Invalid, Passage, Trajectory
 
 
-def load_agent(
-    run_dir: Path | None, config_files: Sequence[Path], *, options: Mapping[str, object], sets: Sequence[str]
-) -> Agent:
-    """The agent of a run's last checkpoint (in self-play with two policies: the solver), or the one that config files
-    and options describe. Raises as `load_settings` does, and PolicyError.
-    """
-    config, checkpoint = load_settings(run_dir, config_files, options=options, sets=sets)
-    return Agent.load(following(config, console=Console(stderr=True)), checkpoint=checkpoint)
-
-
-def evaluate(agent: Agent, *, search: bool, console: Console) -> None:
-    """Score an agent on its config's evaluation questions and print the table.
+def evaluate(agent: Agent, *, search: bool, console: Console, as_json: bool = False) -> None:
+    """Score an agent on its config's evaluation questions and print the table, or with `as_json` the scores as JSON.
 
     Raises EvoseekError if not one rollout was valid: there is then no score.
     """
@@ -59,24 +49,19 @@ def evaluate(agent: Agent, *, search: bool, console: Console) -> None:
     _check_any_valid(evaluation)
     drawn = "greedy" if temperature == 0 else f"temperature {temperature:g}"
     title = f"{config.reward.metric}, {drawn}, search {'on' if search else 'off'}, 95 % intervals"
-    console.print(evaluation_table(title, {agent.policy.name: evaluation}))
+    if as_json:
+        _print_json({"model": agent.policy.name, "search": search, **evaluation_json(evaluation)})
+    else:
+        console.print(evaluation_table(title, {agent.policy.name: evaluation}))
 
 
 def ask(
-    config: Config, checkpoint: Checkpoint | None, question: str, *, console: Console, model: str | None = None
-) -> None:
-    """Ask the model of [asked], or else the policy, and show what the answer rests on. `model` is that of --model.
+    config: Config, checkpoint: Checkpoint | None, question: str, *, console: Console, as_json: bool = False
+) -> bool:
+    """Ask the model of [asked], or else the policy, and show what the answer rests on, or what was written without one.
 
-    Raises ConfigError if nothing is asked, or two are named who could be; EvoseekError if the rollout failed for
-    reasons outside the model.
+    Returns whether there is an answer. Raises EvoseekError if the rollout failed for reasons outside the model.
     """
-    if not question.strip():
-        raise ConfigError("The question is empty. Give the question's text.")
-    if model is not None and (other := config.asked.model or config.asked.base_url):
-        raise ConfigError(
-            f"--model names the policy {model}, and [asked] the model {other}: who is to be asked? Leave out --model, "
-            "or asked.model and asked.base_url."
-        )
     with web_of(config) as web:
         if asked := asked_model(follow_endpoint(config), web):
             say(console, f"Asking {asked.chat.name}, as [asked] says, and not the policy.")
@@ -84,9 +69,13 @@ def ask(
             followed = following(config, console=Console(stderr=True))
             asked = _policy(Agent.load(followed, checkpoint=checkpoint), web, console, question)
         trajectory = asyncio.run(asked.ask(question))
-    say(console, answer_text(trajectory))
+    if as_json:
+        _print_json(answer_json(trajectory))
+    else:
+        say(console, answer_text(trajectory))
     if trajectory.failure:
         raise EvoseekError(f"The question could not be answered: {trajectory.failure}")
+    return trajectory.answer is not None
 
 
 def _policy(agent: Agent, web: Web | None, console: Console, question: str) -> Solver:
@@ -118,22 +107,74 @@ def _check_any_valid(evaluation: Evaluation) -> None:
 
 
 def answer_text(trajectory: Trajectory) -> str:
-    """The answer, the searches, and of the passages found those that hold the answer (or none, which is said)."""
+    """The answer, the searches, and of the passages found those that hold the answer (or none, which is said). Without
+    an answer: what the model wrote in every turn."""
     answer = trajectory.answer
     ending = trajectory.failure or trajectory.stop_reason
     lines = [f"Answer: {answer}" if answer else f"No answer ({ending}).", "Searches:"]
-    support: dict[str, Passage] = {}
     for number, result in enumerate(trajectory.tool_results, start=1):
         titles = ", ".join(passage.title for passage in result.passages) or "nothing found"
         asked = "; ".join(map(_argument, result.call.arguments.values()))
         lines.append(f"  {number}. {result.call.name}: {asked}  ->  {titles}")
-        for passage in result.passages:
-            if answer and answer.casefold() in passage.contents.casefold():
-                support[passage.id] = passage
     lines += [] if trajectory.tool_results else ["  none"]
+    if answer is None:
+        lines.append("What the model wrote:")
+        lines += [f"  {number}. {action.text.strip()}" for number, action in enumerate(trajectory.actions, start=1)]
+        return "\n".join(lines if trajectory.actions else [*lines, "  nothing"])
     lines.append("Passages that hold the answer:")
-    lines += [f"  [{passage.id}] {passage.title}: {passage.text}" for passage in support.values()] or ["  none"]
+    lines += [f"  [{p.id}] {p.title}: {p.text}" for p in _support(trajectory)] or ["  none"]
     return "\n".join(lines)
+
+
+def answer_json(trajectory: Trajectory) -> dict[str, object]:
+    """The same as values for JSON; `answer` is null if there is none."""
+    return {
+        "question": trajectory.question.text,
+        "answer": trajectory.answer,
+        "stop_reason": trajectory.stop_reason.value,
+        "failure": trajectory.failure,
+        "searches": [
+            {
+                "tool": result.call.name,
+                "arguments": dict(result.call.arguments),
+                "found": [{"id": passage.id, "title": passage.title} for passage in result.passages],
+            }
+            for result in trajectory.tool_results
+        ],
+        "support": [{"id": p.id, "title": p.title, "text": p.text} for p in _support(trajectory)],
+        "written": [action.text for action in trajectory.actions],
+    }
+
+
+def evaluation_json(evaluation: Evaluation) -> dict[str, object]:
+    """The scores as values for JSON: over all questions, and by number of hops."""
+    return {
+        "metric": evaluation.metric,
+        "temperature": evaluation.temperature,
+        **_score_json(evaluation.score),
+        "by_hops": {str(hops): _score_json(score) for hops, score in evaluation.by_hops().items()},
+    }
+
+
+def _score_json(score: Score) -> dict[str, object]:
+    interval = [score.interval.low, score.interval.high]
+    return {
+        "mean": None if math.isnan(score.mean) else score.mean,
+        "interval_95": interval,
+        "n": score.n,
+        "n_invalid": score.n_invalid,
+    }
+
+
+def _print_json(value: object) -> None:
+    print(json.dumps(value, ensure_ascii=False))
+
+
+def _support(trajectory: Trajectory) -> list[Passage]:
+    """The passages found that hold the answer, each once."""
+    answer = (trajectory.answer or "").casefold()
+    passages = {p.id: p for result in trajectory.tool_results for p in result.passages}
+    return [p for p in passages.values() if answer and answer in p.contents.casefold()]
 
 
 def _argument(value: object) -> str:

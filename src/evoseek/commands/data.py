@@ -1,4 +1,4 @@
-"""Making questions fit for training: sorting out, finding contamination, mixing."""
+"""Making questions fit for training: sorting out, finding contamination."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from evoseek.assemble.agent import Agent, read_questions
+from evoseek.assemble.agent import Agent
 from evoseek.assemble.chat import make_chat
 from evoseek.assemble.inputs import inputs_of
+from evoseek.assemble.sources import read_questions
 from evoseek.commands.new_file import check_new_file
 from evoseek.commands.propose import STOPPING
 from evoseek.config import Config
 from evoseek.corpus.growing_file import open_growing_file
-from evoseek.corpus.mixing import mix
 from evoseek.corpus.questions import load_questions, save_questions
 from evoseek.env.reader import ReaderEnv
 from evoseek.errors import ConfigError, EvoseekError
@@ -88,26 +88,6 @@ def find_contamination(
         return ContaminationCheck(overlap, _closed_book(config, samples) if samples else None)
 
     return _sort(source, out, make_check, settings, max_undecided=config.run.max_invalid, console=console)
-
-
-def mix_questions(sources: Mapping[Path, float], out: Path, *, count: int, seed: int, console: Console) -> None:
-    """Write `count` questions drawn from files in the ratio of their shares; a file's name without its ending is that
-    of the source. Raises EvoseekError, also if two files have one name."""
-    check_new_file(out)
-    if len({path.stem for path in sources}) < len(sources):
-        raise ConfigError("Two of the files have the same name, by which a question's source is told. Rename one.")
-    mixture = mix(
-        {path.stem: load_questions(path) for path in sources},
-        {path.stem: share for path, share in sources.items()},
-        count,
-        seed=seed,
-    )
-    save_questions(out, mixture.questions)
-    taken = ", ".join(f"{number} of {name}" for name, number in mixture.taken.items())
-    say(console, f"{len(mixture.questions)} questions in {out}: {taken}.")
-    for name, number in mixture.missing.items():
-        if number:
-            say(console, f"{name} has {number} too few for its share; nothing takes their place.")
 
 
 def _closed_book(config: Config, samples: int) -> ClosedBook:

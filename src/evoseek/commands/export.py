@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from evoseek.commands.new_file import check_new
 from evoseek.errors import ConfigError, PolicyError, RunError
 from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.policy.load import export_policy, load_policy
@@ -43,14 +44,3 @@ def export(run_or_policy: str, directory: Path, *, console: Console) -> None:
     whence = f"step {checkpoint.step} of {run_or_policy}" if checkpoint else run_or_policy
     what = "its adapter merged into the base" if policy.adapter else "as it is"
     say(console, f"Wrote the policy of {whence} to {directory}, {what}.")
-
-
-def check_new(directory: Path) -> None:
-    """Raise ConfigError for a folder that writing a policy would replace, or that cannot be made."""
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise ConfigError(
-            f"{directory} is there already and is no empty folder; an export would replace it. Give a new folder."
-        )
-    blocking = next((parent for parent in directory.parents if parent.exists()), None)
-    if blocking is not None and not blocking.is_dir():
-        raise ConfigError(f"{directory} cannot be made: {blocking} is a file. Give a new folder.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -12,7 +13,7 @@ from rich.console import Console
 from evoseek.corpus.documents import read_corpus
 from evoseek.corpus.passages import split_document
 from evoseek.corpus.read_report import ReadReport
-from evoseek.errors import SearchIndexError
+from evoseek.errors import ConfigError, SearchIndexError
 from evoseek.report.printable import say
 from evoseek.search.analyser import Analyser
 from evoseek.search.lexical import LexicalIndex
@@ -55,9 +56,16 @@ def _refuse_inside(corpus: Path, directory: Path) -> None:
         )
 
 
-def search_index(directory: Path, query: str, *, k: int, console: Console) -> None:
-    """Print the best passages."""
+def search_index(directory: Path, query: str, *, k: int, console: Console, as_json: bool = False) -> None:
+    """Print the best passages, or with `as_json` one JSON object with them. Raises ConfigError for an empty query."""
+    if not query.strip():
+        raise ConfigError("The query is empty. Give the words to search for.")
     found = asyncio.run(LexicalIndex.open(directory).search([query], k))[0]
+    if as_json:
+        keys = ("id", "title", "text", "document_id", "score")
+        passages = [{key: getattr(passage, key) for key in keys} for passage in found]
+        print(json.dumps({"query": query, "passages": passages}, ensure_ascii=False))
+        return
     for rank, passage in enumerate(found, start=1):
         say(console, f"{rank}. {passage.title}  [{passage.id}, score {passage.score or 0.0:.3f}]\n   {passage.text}")
     if not found:

@@ -11,10 +11,11 @@ from typing import cast
 
 from rich.console import Console
 
-from evoseek.assemble.agent import Agent, open_index
+from evoseek.assemble.agent import Agent
 from evoseek.assemble.inputs import identity
 from evoseek.assemble.play import load_players, make_play, with_rules
 from evoseek.assemble.reward import make_reward
+from evoseek.assemble.sources import open_index
 from evoseek.assemble.tasks import answer_tasks, passage_pool, passage_tasks
 from evoseek.commands.following import following
 from evoseek.config import Config

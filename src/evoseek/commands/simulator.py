@@ -9,12 +9,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from evoseek.assemble.agent import Agent, open_index, read_questions
+from evoseek.assemble.agent import Agent
 from evoseek.assemble.chat import make_chat
 from evoseek.assemble.inputs import identity, inputs_of
 from evoseek.assemble.simulation import write_card
 from evoseek.assemble.simulator_tuning import begin_tuning, tuning_data
-from evoseek.commands.export import check_new
+from evoseek.assemble.sources import open_index, read_questions
+from evoseek.commands.new_file import check_new
 from evoseek.commands.propose import STOPPING as STOPPING_AFTER_BATCH
 from evoseek.config import Config
 from evoseek.corpus.growing_file import open_growing_file

@@ -12,8 +12,9 @@ from typing import TypeVar
 from pydantic import TypeAdapter
 from rich.console import Console
 
-from evoseek.assemble.agent import Agent, evaluation_temperature, open_index, read_questions
+from evoseek.assemble.agent import Agent, evaluation_temperature
 from evoseek.assemble.simulation import simulated_engine
+from evoseek.assemble.sources import open_index, read_questions
 from evoseek.commands.new_file import check_new_file
 from evoseek.config import Config
 from evoseek.corpus.oracle import load_world

@@ -13,6 +13,7 @@ from evoseek.corpus.formats import PARSERS
 from evoseek.corpus.jsonl import read_jsonl
 from evoseek.corpus.read_report import ReadReport
 from evoseek.errors import DataError, EmptyCorpusError
+from evoseek.files import nearest
 from evoseek.types import Document
 
 MAX_LINE_BYTES = 16 * 2**20
@@ -43,7 +44,9 @@ def read_corpus(
     except OSError as error:
         raise _unreadable(path, error) from error
     if not exists:
-        raise DataError(f"There is no corpus at {path}. Give a folder, or a file of type {', '.join(SUFFIXES)}.")
+        raise DataError(
+            f"There is no corpus at {path}.{nearest(path)} Give a folder, or a file of type {', '.join(SUFFIXES)}."
+        )
     return _read(path, report, _Reading(max_line_bytes, max_file_bytes, encoding))
 
 

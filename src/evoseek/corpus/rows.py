@@ -11,6 +11,7 @@ from typing import TypeVar, cast
 from evoseek.corpus.decoding import check_regular
 from evoseek.corpus.jsonl import bounded_lines
 from evoseek.errors import DataError
+from evoseek.files import nearest
 
 MAX_LINE_BYTES = 16 * 2**20
 MAX_TOLD = 10  # lines that an error tells of one by one
@@ -57,8 +58,8 @@ def _lines(path: Path, noun: str, keys: str) -> Iterator[tuple[int, bytes | None
             yield from bounded_lines(file, MAX_LINE_BYTES)
     except (OSError, DataError) as error:
         raise DataError(
-            f"The {noun} file {path} cannot be read ({error}). It must be a UTF-8 file of JSON lines with the keys "
-            f"{keys}."
+            f"The {noun} file {path} cannot be read ({error}).{nearest(path)} It must be a UTF-8 file of JSON lines "
+            f"with the keys {keys}."
         ) from error
 
 

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from evoseek.errors import ConfigError
+from evoseek.files import nearest
 
 FOLDER = Path(__file__).parent
 
@@ -21,7 +22,8 @@ def find_recipe(name: str) -> Path:
     if name not in known:
         near = get_close_matches(name.removeprefix("recipes/").removesuffix(".toml"), known)
         hint = f"The nearest are {', '.join(near)}; `evoseek" if near else "`evoseek"
-        raise ConfigError(f"There is no config file and no recipe {name!r}. {hint} recipes` lists all recipes.")
+        meant = nearest(Path(name))
+        raise ConfigError(f"There is no config file and no recipe {name!r}.{meant} {hint} recipes` lists all recipes.")
     return known[name]
 
 

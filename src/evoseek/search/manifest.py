@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evoseek.errors import SearchIndexError
-from evoseek.files import file_digest, json_digest, write_atomic
+from evoseek.files import file_digest, json_digest, nearest, write_atomic
 from evoseek.search.analyser import ANALYSER_VERSION
 from evoseek.types import Passage
 
@@ -78,6 +78,11 @@ class Manifest(_Record):
         try:
             manifest = Manifest.model_validate_json(path.read_bytes())
         except FileNotFoundError as error:
+            if not directory.exists():
+                raise SearchIndexError(
+                    f"There is no folder {directory}.{nearest(directory)} Expected a search index: build one from your "
+                    "documents with `evoseek index`, or check the path."
+                ) from error
             raise SearchIndexError(
                 f"There is no search index in {directory}: {NAME} is missing, so none was built there, or building it "
                 f"was interrupted. {REMEDY}"

@@ -1,0 +1,139 @@
+"""What a new user gets wrong, through the command line: the status, what is said, no traceback, and no torch, which
+takes long to load. And what `--json` and `--version` print."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from evoseek import __version__
+from evoseek.search.lexical import LexicalIndex
+from evoseek.types import Passage
+
+PROGRAM = """
+import sys
+from evoseek.cli import main
+sys.argv = ["evoseek", *sys.argv[1:]]
+try:
+    main()
+finally:
+    print("loaded: torch" if "torch" in sys.modules else "loaded: no torch", file=sys.stderr)
+"""
+TRAIN = "train --run-dir run --index my-index --questions questions.jsonl"
+
+MISTAKES = {
+    "train x --run-dir run": "There is no system 'x'. The systems are: search-r1, dspo,",
+    "train serch-r1 --run-dir run": "There is no system 'serch-r1'. Did you mean search-r1?",
+    "trian --run-dir run": "No such command 'trian'",
+    "train --questions questions.jsonl": "Missing option '--run-dir'",
+    "train --run-dir run": "run holds no run to resume: there is no config.json in it.",
+    "train --run-dir runs/mins": "Did you mean runs/mine?",
+    "train --run-dir docs --index my-index": "docs cannot be a run directory: it holds a.txt",
+    "train --run-dir run --index my-index": "No questions were given: set questions.path",
+    "train --run-dir run --questions questions.jsonl": "No index was given: set search.index",
+    f"{TRAIN} --questions question.jsonl": "No such file or directory). Did you mean questions.jsonl?",
+    f"{TRAIN} --questions bad.jsonl": "bad.jsonl:2: The question has no golden answer.",
+    f"{TRAIN} --index my-indx": "There is no folder my-indx. Did you mean my-index?",
+    f"{TRAIN} --index docs": "There is no search index in docs",
+    f"{TRAIN} --model ./modle": "policy.model is ./modle, but there is no such directory. Did you mean model?",
+    f"{TRAIN} --config recipe.tml": "There is no config file and no recipe 'recipe.tml'. Did you mean recipe.toml?",
+    f"{TRAIN} --config bad.toml": "bad.toml cannot be read: Expected ']' at the end of a table",
+    f"{TRAIN} --set learner.learning_rat=1": "unknown setting learner.learning_rat (did you mean "
+    "learner.learning_rate?)",
+    f"{TRAIN} --set run.steps": "--set got 'run.steps', expected key=value",
+    f"{TRAIN} --set learner.learning_rate=fast": "learner.learning_rate is 'fast'",
+    f"{TRAIN} --steps 0": "run.steps is 0: input should be greater than or equal to 1",
+    f"{TRAIN} --set critic.lam=0.9": "critic.lam is set, but it has no effect here: it needs algorithm.advantage to be "
+    "gae, and that is 'group'. Leave critic.lam out, or change algorithm.advantage.",
+    f"{TRAIN} --set simulator.model=x": "it needs run.system to be zerosearch, and that is 'search-r1'. Leave "
+    "simulator.model out, or train zerosearch.",
+    f"{TRAIN} --set evaluation.every=5": "evaluation.every is set, but it has no effect here: it needs evaluation.path",
+    f"{TRAIN.replace('train', 'train dr-zero')}": "Self-play writes its questions itself",
+    "eval --index my-index": "No questions were given: set evaluation.path (--questions)",
+    "eval --index my-index --questions questions.jsonl --set asked.model=x": "asked.model was given with --set, but "
+    "`evoseek eval` does not use it. Leave it out; it is for `evoseek ask`.",
+    "eval --run-dir docs": "docs holds no checkpoint to use.",
+    "ask why?": "No index was given: set --index",
+    "ask |": "The question is empty.",
+    "ask why? --index my-index --set rollout.temperatur=1": "did you mean rollout.temperature?",
+    "search my-index |": "The query is empty. Give the words to search for.",
+    "search my-indx kalo": "There is no folder my-indx. Did you mean my-index?",
+    "index doc new-index": "There is no corpus at doc. Did you mean docs?",
+    "export ./modle out": "there is no such directory. Did you mean model?",
+    "judge check bad.jsonl": "bad.jsonl:1:",
+    "data mix out.jsonl --count 1 --from question.jsonl=1": "Did you mean questions.jsonl?",
+    "tiny build out --variant reeder": "Invalid value for '--variant'",
+}
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    """A folder as a new user has it."""
+    folder = tmp_path_factory.mktemp("here")
+    row = {"question": "who is it?", "golden_answers": ["Meri"]}
+    for name in ("docs", "model", "runs/mine"):
+        (folder / name).mkdir(parents=True)
+    (folder / "docs" / "a.txt").write_text("The mayor of Kalo is Meri.")
+    (folder / "questions.jsonl").write_text(json.dumps(row) + "\n")
+    (folder / "bad.jsonl").write_text(json.dumps(row) + "\n" + json.dumps({"question": "who?"}) + "\n")
+    (folder / "recipe.toml").write_text("[run]\nsteps = 1\n")
+    (folder / "bad.toml").write_text("[run\n")
+    LexicalIndex.build(folder / "my-index", [Passage("a#0", "a", "Kalo", "The mayor of Kalo is Meri. ☃")])
+    return folder
+
+
+@pytest.fixture
+def evoseek(here):
+    """`evoseek(line)`: status, stdout, and stderr in one line. A `|` stands for an empty word."""
+
+    def run(line):
+        words = ["" if word == "|" else word for word in line.split()]
+        env = {**os.environ, "COLUMNS": "300"}
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, *words], capture_output=True, text=True, cwd=here, env=env
+        )
+        return done.returncode, done.stdout, " ".join(done.stderr.split())
+
+    return run
+
+
+@pytest.mark.parametrize("line", MISTAKES)
+def test_a_mistake_is_told_at_once(evoseek, here, line):
+    status, out, err = evoseek(line)
+    assert status == 2
+    assert MISTAKES[line] in err
+    assert "Traceback" not in err
+    assert "bug" not in err
+    assert err.endswith("loaded: no torch")
+    assert out == ""
+    assert not (here / "run").exists()
+
+
+@pytest.mark.parametrize("line", ["-h", "--help", "train -h", "simulator tune --help"])
+def test_help_is_plain_and_loads_no_torch(evoseek, line):
+    status, out, err = evoseek(line)
+    assert (status, err) == (0, "loaded: no torch")
+    assert out.startswith("Usage: ")
+
+
+def test_the_version(evoseek):
+    assert evoseek("--version")[:2] == (0, f"evoseek {__version__}\n")
+
+
+def test_a_search_as_json_has_stdout_for_itself(evoseek):
+    status, out, err = evoseek("search my-index mayor --json")
+    assert (status, err) == (0, "loaded: no torch")
+    found = json.loads(out)
+    assert found["query"] == "mayor"
+    assert [(p["id"], p["title"], p["text"]) for p in found["passages"]] == [
+        ("a#0", "Kalo", "The mayor of Kalo is Meri. ☃")
+    ]
+    assert found["passages"][0]["score"] > 0
+
+
+def test_questions_are_mixed_without_torch(evoseek, here):
+    status, _, err = evoseek("data mix mixed.jsonl --count 1 --from questions.jsonl=1")
+    assert (status, err) == (0, "loaded: no torch")
+    (here / "mixed.jsonl").unlink()
