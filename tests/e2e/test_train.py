@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 
+import pytest
 from safetensors.torch import load_file
 
 
@@ -113,7 +114,8 @@ def test_index_and_search(tmp_path, cli):
     assert "kiwi" not in out
 
 
-def test_ctrl_c_finishes_the_step_saves_and_says_how_to_go_on(setting, tmp_path, cli):
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_finishes_the_step_saves_and_says_how_to_go_on(setting, tmp_path, cli, sent):
     command = [sys.executable, "-c", "from evoseek.cli import main; main()"]
     words = setting.train(tmp_path / "run", "--steps", "100000", "--set", "evaluation.every=0")
     process = subprocess.Popen(
@@ -121,7 +123,7 @@ def test_ctrl_c_finishes_the_step_saves_and_says_how_to_go_on(setting, tmp_path,
     )
     for line in process.stdout:
         if line.startswith("step 2/"):
-            process.send_signal(signal.SIGINT)
+            process.send_signal(sent)
             break
     rest = process.stdout.read()
     assert process.wait(timeout=30) == 130
