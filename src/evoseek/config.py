@@ -403,8 +403,9 @@ class SelfPlayConfig(Section):
         default=RIGHT_FROM,
         gt=0,
         le=1,
-        description="Value of a graded reward.metric (f1, set_f1) from which an answer counts as right, for a reader, "
-        "the pass rates and every proposer.difficulty but failure, which is 1 - the mean.",
+        description="Value of a graded reward.metric (f1, set_f1) from which an answer counts as right, for the pass "
+        "rates, a reader without passages (one with passages must match exactly) and every proposer.difficulty but "
+        "failure, which is 1 - the mean.",
     )
     evidence_weight: float = Field(
         default=0.0, ge=0, le=100, description="added to a solver's reward: share of the proposer's evidence it found"

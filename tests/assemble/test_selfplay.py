@@ -32,7 +32,6 @@ from evoseek.search.lexical import LexicalIndex
 from evoseek.selfplay.evidence import seen_passages, supporting_passages
 from evoseek.selfplay.filters import RuleFilter
 from evoseek.systems.dr_zero import Schedule
-from evoseek.systems.dspo import DSPO
 from evoseek.types import Invalid, Passage, Question, Scored, StopReason, ToolCall, Trajectory, TrajectoryGroup
 
 OPTIONS = {
@@ -197,7 +196,7 @@ def check_worth(worth):
 def check_verifier(verifier):
     assert (verifier.from_passages, verifier.noise_passages, verifier.closed_book) == (True, 7, True)
     assert (verifier.ambiguity, verifier.seed, verifier.correct.metric) == (3, 11, "f1")
-    assert (verifier.right_from, verifier.noise) == (0.6, "trajectories")
+    assert (verifier.right_from, verifier.exact, verifier.noise) == (0.6, True, "trajectories")
     reader = verifier.reader([Passage("a#0", "a", "kalo", "kalo 's mayor is meri .")])
     assert reader.limits == Limits(max_turns=1, max_tokens_per_turn=60, **LIMITS)
     assert (reader.temperature, reader.env.role, dict(reader.env.tools)) == (0.5, "reader", {})
@@ -303,13 +302,6 @@ def test_what_is_off_by_default_is_not_there(places, tmp_path):
     raw = loop_of("ssp", tmp_path / "c", {"search.index": places["search.index"]}).system
     assert raw.trained == ("proposer", "solver")
     assert raw.update.roles["proposer"].samples.__self__.credit([0.5, None], ["a", "b"]) == [0.5, None]
-
-
-def test_a_filter_on_groups_makes_the_solvers_phase_dspo(places, tmp_path):
-    settings = {"search.index": places["search.index"], "algorithm.filter_limit": 3}
-    solving = loop_of("dr-zero", tmp_path / "run", settings).system.solving
-    assert isinstance(solving, DSPO)
-    assert solving.limit == 3
 
 
 def test_an_engine_that_is_handed_in_is_searched_by_both_roles(places, tmp_path):

@@ -22,6 +22,7 @@ def check(system, options):
             for name in ("linear", "parabolic", "uncertainty", "between")
         ],
         ("dr-zero", {"proposer.group_by": "task"}, r"never learns\. Set proposer\.per_task to 2 or more"),
+        ("dr-zero", {"algorithm.filter_limit": 2}, r"filter_limit is 2, but in dr-zero .* once before any .*to 0"),
         ("ssp", {"reward.metric": "format_f1"}, r"reward\.metric is format_f1.*metric to f1"),
         ("ssp", {"selfplay.right_from": 0.5}, r"right_from is 0\.5, .*exact_match.*Leave it out, or .*f1 or set_f1"),
         ("ssp", ALONE, "never learns"),

@@ -77,6 +77,16 @@ def test_a_policy_that_is_slow_where_it_is_wrong_is_no_better_than_one_that_is_f
     assert len(late.results[1].trajectory.segments[1].token_ids) == 25
 
 
+def test_a_failure_counts_as_the_lowest_score_that_the_metric_can_give():
+    """format_f1 gives -1 for a broken format: two failures among two of these must not raise the mean, nor win."""
+    evaluation, _ = run(answers("meri", "meri"))
+    results = [replace(result, outcome=Scored(-1.0)) for result in evaluation.results[:2]]
+    mixed = replace(evaluation, metric="format_f1", results=(*results, *evaluation.results[2:]))
+    assert (mixed.score.mean, mixed.score.n_invalid) == (-1.0, 2)
+    assert mixed.rewards() == dict.fromkeys(["q0", "q1", "q2", "q3"], -1.0)
+    assert {hops: score.mean for hops, score in mixed.by_hops().items()} == {1: -1.0, 2: -1.0}
+
+
 def test_scores_by_hops():
     evaluation, _ = run(answers("meri", "kalo", "meri", "meri"))
     assert {hops: (score.mean, score.n) for hops, score in evaluation.by_hops().items()} == {1: (1.0, 2), 2: (0.5, 2)}

@@ -362,6 +362,37 @@ def test_an_engine_that_finds_nothing_for_anybody_leaves_every_episode_invalid(s
     assert [episode.outcome.reward for episode in run(stage(table, worth=ProposerReward("failure", 0.0)), 2)] == [1, 0]
 
 
+def test_an_engine_that_is_lost_once_the_questions_are_written_pays_no_proposer(stage):
+    """A proposer found a passage; twelve searches of its solvers found none. What was rejected is so all the same."""
+    lost = ["<search> nothing </search>"] * 4
+    table = {
+        "proposals/t0": proposing("kalo"),
+        "t0/0": [*lost, TOLU],
+        "t0/1": [*lost, TOLU],
+        "t0/2": [*lost, TOLU],
+        "proposals/t1": proposing("kalo", question="is it meri ?"),
+    }
+    solved, rejected = run(stage(table, worth=ProposerReward("failure", 0.0), attempts=3), 2)
+    assert {outcome.reason for outcome in (solved.outcome, *solved.solvers.outcomes)} == {StopReason.TOOL_FAILED}
+    assert solved.question is not None
+    assert (rejected.outcome.reward, rejected.rejected) == (0.0, "answer_in_question")
+    table["t0/2"] = [*lost[:3], "<search> kalo </search>", TOLU]
+    assert run(stage(table, worth=ProposerReward("failure", 0.0), attempts=3), 2)[0].outcome.reward == 1.0
+
+
+def test_an_engine_that_is_lost_while_questions_are_written_pays_nobody_though_it_comes_back(stage):
+    """Twelve searches of proposers in vain, six of solvers not."""
+    table = {}
+    for number in range(3):
+        vain = ["<search> nothing </search>"] * 4
+        table[f"proposals/t{number}"] = [*vain, *proposing(question=f"who is it in {number} ?")]
+        table |= {f"t{number}/{index}": ["<search> kalo </search>", TOLU] for index in range(2)}
+    for episode in run(stage(table, worth=ProposerReward("failure")), 3):
+        outcomes = (episode.outcome, *episode.solvers.outcomes)
+        assert {outcome.reason for outcome in outcomes} == {StopReason.TOOL_FAILED}
+        assert episode.question is None
+
+
 @pytest.mark.parametrize(("stated", "right"), [("meri", True), ("the Meri", True), ("tolu", False)])
 def test_the_answer_that_a_task_gives_is_the_right_one(stage, stated, right):
     play = stage({"proposals/t0": proposing(answer=stated), "t0/0": [MERI], "t0/1": [TOLU]}, backwards=True)

@@ -89,12 +89,29 @@ def test_what_is_not_answered_from_the_passages_is_rejected_and_no_answer_verifi
     assert outcome.reward == float(rejected is None)
 
 
-@pytest.mark.parametrize(("right_from", "rejected"), [(0.5, None), (0.7, Rejection.UNVERIFIED)])
-def test_trap_12_a_graded_reading_is_right_from_a_threshold_on(right_from: float, rejected: Rejection | None) -> None:
+@pytest.mark.parametrize(("right_from", "rejected"), [(0.5, Rejection.CLOSED_BOOK), (0.7, None)])
+def test_trap_12_without_passages_a_graded_reading_is_right_from_a_threshold_on(
+    right_from: float, rejected: Rejection | None
+) -> None:
     """Of two words one is right: F1 is 2/3."""
-    readers = Readers(reading_0="meri tolu")
-    verdict = verdict_of(readers, from_passages=True, correct=AnswerReward("f1"), right_from=right_from)
+    readers = Readers(closed_book="meri tolu")
+    verdict = verdict_of(readers, closed_book=True, correct=AnswerReward("f1"), right_from=right_from)
     assert verdict.rejected is rejected
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_right"),
+    [("the Meri .", True), ("not meri", False), ("meri tolu vesu", False), ("", False), (SILENT, False)],
+)
+def test_what_is_read_with_graded_answers_must_match_exactly_to_verify_a_question(
+    answer: str | None, is_right: bool
+) -> None:
+    """F1 is 1, 2/3, 1/2 and 0: by the threshold the first three would verify it, and be no other answers."""
+    near = {"exact": True, "correct": AnswerReward("f1"), "right_from": 0.5}
+    verdict = verdict_of(Readers(reading_0=answer), from_passages=True, **near)
+    assert verdict.rejected is (None if is_right else Rejection.UNVERIFIED)
+    verdict = verdict_of(Readers(reading_0="meri", reading_1=answer), ambiguity=2, **near)
+    assert verdict.rejected is (Rejection.AMBIGUOUS if answer and not is_right else None)
 
 
 def test_trap_12_a_graded_reading_without_any_passage_need_not_be_exact_either() -> None:

@@ -13,7 +13,6 @@ from evoseek.errors import TrainingError
 from evoseek.rollout.record import TrajectoryWriter, read_trajectories
 from evoseek.selfplay.filters import Rejection
 from evoseek.systems.dr_zero import DrZero, Schedule, Turn, best_questions
-from evoseek.systems.dspo import DSPO
 from evoseek.systems.proposals import TaskSource
 from evoseek.systems.question_log import QuestionLog
 from evoseek.systems.search_r1 import SearchR1
@@ -162,15 +161,6 @@ class TestTrap13TheQuestionOrderFollowsThePhase:
             for start in range(0, len(asked) - 5, 6):
                 assert set(asked[start : start + 6]) == written
 
-    def test_and_so_it_is_where_groups_are_filtered(self, dr_zero):
-        """The solver's phase begins at step 4: by the run's step that is within the second pass."""
-        system, _ = dr_zero(schedule=Schedule(iterations=1, proposer_steps=1, writing_steps=2, solver_steps=2))
-        rollouts = Attempts()
-        system.solving = DSPO([], rollouts, Updates(), lambda step: None, 3, limit=1)
-        steps(system, range(1, 6))
-        written = {question.id for question in system.questions.read(2, 3)}
-        assert {question.id for step in (4, 5) for question in rollouts.asked[step]} == written
-
 
 def test_passages_are_fresh_over_the_steps_and_iterations(dr_zero):
     """Until all of them were met; what is written about is drawn apart from what is trained on."""
@@ -209,6 +199,16 @@ def test_a_frozen_proposer_only_measures(dr_zero):
     assert events == []
     assert report.metrics["proposer/reward"] == 1.0
     assert "proposer/loss" not in report.metrics
+
+
+def test_attempts_count_as_right_in_the_pass_rate_from_the_threshold_on(dr_zero):
+    """Of two attempts at each question one is worth 1, one 0: from 0 on both are right."""
+    system, _ = dr_zero()
+    (half,) = steps(system, [1])
+    system.play.right_from = 0.0
+    (whole,) = steps(system, [1])
+    rates = [report.metrics["selfplay/pass_rate/mean"] for report in (half, whole)]
+    assert rates == [0.5, 1.0]
 
 
 def test_proposals_are_grouped_by_requested_hops_or_by_passage(dr_zero):

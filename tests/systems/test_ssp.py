@@ -1,6 +1,7 @@
 """Search Self-play's step with scripted episodes: which groups are trained on, and what fills a batch."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from evoseek.selfplay.leads import Lead
 from evoseek.systems.proposals import TaskSource
 from evoseek.systems.question_log import QuestionLog
 from evoseek.systems.ssp import SSP
-from evoseek.types import Invalid, Question, StopReason
+from evoseek.types import Invalid, Question, Scored, StopReason, ToolCall, ToolResult
 
 DOWN = Invalid(StopReason.TOOL_FAILED, "the engine is down")
 
@@ -163,6 +164,36 @@ def test_replay_remembers_all_and_replay_reset_forgets_every_so_many_steps(ssp):
             assert set(again) <= known
             assert len(again) == (3 if known else 0)
             assert len(set(again)) == min(3, len(known))  # none twice before all were drawn
+
+
+def test_questions_that_are_solved_again_while_the_engine_finds_nothing_are_not_learnt_from(ssp):
+    """The engine loses its index after the first step: 3 questions are replayed, with 2 x 2 searches in vain each."""
+    system, _ = ssp(1)
+    steps(system, 1)
+    solve, call = system.play.solve, ToolCall("search", {"query": "kalo"})
+
+    async def in_vain(question, key):
+        group = await solve(question, key)
+        found_nothing = (ToolResult(call, ""),) * 2
+        return replace(group, trajectories=tuple(replace(t, tool_results=found_nothing) for t in group.trajectories))
+
+    system.play.solve = in_vain
+    (report,) = steps(system, 2)
+    fresh, *replayed = system.update.groups[2]["solver"]
+    assert len(replayed) == 3
+    assert {outcome.reason for group in replayed for outcome in group.outcomes} == {StopReason.TOOL_FAILED}
+    assert all(isinstance(outcome, Scored) for outcome in fresh.outcomes)
+    assert len(report.failures) == 6
+
+
+def test_attempts_count_as_right_in_the_pass_rate_from_the_threshold_on(ssp):
+    """Of two attempts at each question one is worth 1, one 0: from 0 on both are right."""
+    system, _ = ssp(4)
+    (half,) = steps(system, 1)
+    system.play.right_from = 0.0
+    (whole,) = steps(system, 2)
+    rates = [report.metrics["selfplay/pass_rate/mean"] for report in (half, whole)]
+    assert rates == [0.5, 1.0]
 
 
 def test_every_step_draws_anew_from_what_there_is_to_replay(ssp):

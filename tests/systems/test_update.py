@@ -164,9 +164,10 @@ def test_metrics_of_several_updates():
     assert mean_metrics([first, second]) == {"loss": 1.0, "learner/skipped_no_signal": 2.0, "learner/samples": 7.0}
 
 
-def test_sampler_and_learner_are_compared_before_any_step():
+@pytest.mark.parametrize("part", ["mean", "max"])
+def test_sampler_and_learner_are_compared_before_any_step(part):
     """After the first step of several the policy has changed, and so would the difference."""
-    name = "sampling/sampling_logp_difference/mean"
+    name = f"sampling/sampling_logp_difference/{part}"
     assert mean_metrics([{"loss": 1.0}, {"loss": 2.0, name: 0.25}, {"loss": 3.0, name: 4.0}]) == {
         "loss": 2.0,
         name: 0.25,

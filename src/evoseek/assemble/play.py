@@ -14,6 +14,7 @@ from evoseek.learner.checkpoint import Checkpoint
 from evoseek.policy.pair import NewAdapter, load_pair
 from evoseek.policy.policy import Policy, prompts_of
 from evoseek.protocols import RewardFn, SearchEngine
+from evoseek.reward.answer import GRADED
 from evoseek.reward.evidence import EvidenceReward
 from evoseek.reward.proposer import ProposerReward
 from evoseek.rollout.player import Player
@@ -99,6 +100,7 @@ def _verifier(config: Config, agent: Agent, correct: RewardFn) -> Verifier | Non
         closed_book=settings.closed_book,
         ambiguity=settings.ambiguity,
         right_from=config.selfplay.right_from,
+        exact=config.reward.metric in GRADED,
     )
 
 

@@ -8,9 +8,9 @@ from itertools import chain
 from evoseek.assemble.together import check_settings
 from evoseek.config import Config
 from evoseek.errors import ConfigError
+from evoseek.reward.answer import GRADED
 
 _NEEDS_TWO = ("linear", "parabolic", "uncertainty", "between")  # attempts, to tell a hard question from an easy one
-_GRADED = ("f1", "set_f1")
 
 
 def check_selfplay(config: Config) -> None:
@@ -28,10 +28,10 @@ def _judged(config: Config) -> Iterator[str]:
             "reward.metric is format_f1, which goes down to -1, but a proposer is paid by shares of right answers. Set "
             "reward.metric to f1 or exact_match."
         )
-    if "right_from" in config.selfplay.changed() and metric not in _GRADED:
+    if "right_from" in config.selfplay.changed() and metric not in GRADED:
         yield (
             f"selfplay.right_from is {config.selfplay.right_from}, but has no effect with reward.metric {metric}, by "
-            f"which an answer is right or wrong. Leave it out, or set reward.metric to {' or '.join(_GRADED)}."
+            f"which an answer is right or wrong. Leave it out, or set reward.metric to {' or '.join(GRADED)}."
         )
     if config.selfplay.label == "majority" and metric == "judge":
         yield (
@@ -51,6 +51,12 @@ def _one_policy(config: Config) -> Iterator[str]:
         yield (
             f"algorithm.filter_limit is {config.algorithm.filter_limit}, but ssp fills its batches in another way. Set "
             "it to 0, and choose ssp.fill."
+        )
+    if config.run.system == "dr-zero" and config.algorithm.filter_limit:
+        yield (
+            f"algorithm.filter_limit is {config.algorithm.filter_limit}, but in dr-zero the solver is asked each "
+            "written question once before any comes again, and a filter skips those that a step had no need of. Set "
+            "it to 0."
         )
     if config.policy.dtype != "float32" and config.lora.rank == 0:
         yield (

@@ -29,8 +29,8 @@ class Score:
     """A mean with all that is needed to read it. `n` counts everything that was to be scored, `n_invalid` what failed
     for reasons outside of what is scored; the mean is nan if all of it did.
 
-    An evaluation's mean is over all n questions: an invalid one counts as wrong. Otherwise a policy that fails where it
-    would be wrong anyway would score higher than one that does not.
+    An evaluation's mean is over all n questions: an invalid one counts as the metric's lowest score. Otherwise a policy
+    that fails where it would be wrong anyway would score higher than one that does not.
     """
 
     mean: float
@@ -74,8 +74,8 @@ class Evaluation:
         return {name: float(value) for name, value in numbers.items()}
 
     def rewards(self) -> Mapping[str, float]:
-        """Reward by question id, 0 for the invalid ones, as in the score: for paired tests."""
-        return {result.question.id: _reward(result.outcome) for result in self.results}
+        """Reward by question id, the metric's lowest for the invalid ones, as in the score: for paired tests."""
+        return {result.question.id: _reward(result.outcome, self._lowest) for result in self.results}
 
 
 async def evaluate(
@@ -124,12 +124,12 @@ async def evaluate(
     return Evaluation(metric, temperature, tuple(results))
 
 
-def _reward(outcome: Outcome) -> float:
-    return outcome.reward if isinstance(outcome, Scored) else 0.0
+def _reward(outcome: Outcome, lowest: float) -> float:
+    return outcome.reward if isinstance(outcome, Scored) else lowest
 
 
 def _score(results: Sequence[Result], lowest: float) -> Score:
-    rewards = [_reward(result.outcome) for result in results]
+    rewards = [_reward(result.outcome, lowest) for result in results]
     n_invalid = sum(isinstance(result.outcome, Invalid) for result in results)
     if n_invalid == len(results):
         return Score(float("nan"), Interval(0.0, 1.0), len(results), n_invalid)

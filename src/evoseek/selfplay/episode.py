@@ -131,11 +131,23 @@ class SelfPlay:
 
 
 def _failed_if_nothing_found(episodes: list[Episode]) -> list[Episode]:
-    """The episodes as they are; all Invalid where the engine found nothing for any proposer or solver."""
-    rollouts = [episode.proposer for episode in episodes]
-    rollouts += [rollout for episode in episodes if episode.solvers for rollout in episode.solvers.trajectories]
-    if (failure := nothing_found(rollouts)) is None:
-        return episodes
+    """The episodes as they are; all Invalid where the engine found nothing for any proposer, or for anybody. Where it
+    found nothing for any solver alone, it was lost after the questions were written: these stay, unsolved."""
+    proposers = [episode.proposer for episode in episodes]
+    solvers = [rollout for episode in episodes if episode.solvers for rollout in episode.solvers.trajectories]
+    if failure := nothing_found(proposers) or nothing_found(proposers + solvers):
+        return _all_failed(episodes, failure)
+    if failure := nothing_found(solvers):
+        return [
+            replace(episode, outcome=failure, solvers=as_failed(episode.solvers, failure))
+            if episode.solvers
+            else episode
+            for episode in episodes
+        ]
+    return episodes
+
+
+def _all_failed(episodes: list[Episode], failure: Invalid) -> list[Episode]:
     return [
         replace(
             episode,

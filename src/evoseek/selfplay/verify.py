@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from evoseek.protocols import RewardFn
-from evoseek.reward.answer import RIGHT_FROM, normalise
+from evoseek.reward.answer import RIGHT_FROM, exact_match, normalise
 from evoseek.rollout.group import score
 from evoseek.rollout.player import Player
 from evoseek.selfplay.filters import Rejection
@@ -44,8 +44,9 @@ class Verdict:
 @dataclass(frozen=True, slots=True)
 class Verifier:
     """Puts the checks that are switched on to a question. `reader` gives a player who sees these passages; an answer
-    is right if its reward by `correct` is at least `right_from`. `noise_passages` counts what `noise` names: single
-    passages of others, or others with all their passages."""
+    is right if its reward by `correct` is at least `right_from`. With `exact`, for a graded `correct`, an answer from
+    passages is right only if it matches exactly: nearly right is enough to reject a question, not to verify one.
+    `noise_passages` counts what `noise` names: single passages of others, or others with all their passages."""
 
     reader: Callable[[Sequence[Passage]], Player]
     correct: RewardFn
@@ -56,6 +57,7 @@ class Verifier:
     closed_book: bool = False
     ambiguity: int = 0
     right_from: float = RIGHT_FROM
+    exact: bool = False
 
     async def __call__(
         self, question: Question, evidence: Sequence[Passage], others: Sequence[Sequence[Passage]], key: str
@@ -72,7 +74,7 @@ class Verifier:
         return Verdict(self._rejection(readings[: len(closed)], readings[len(closed) :]), readings=readings)
 
     def _rejection(self, closed: Sequence[Reading], opened: Sequence[Reading]) -> Rejection | None:
-        if any(map(self._is_right, closed)):
+        if any(map(self._is_near, closed)):
             return Rejection.CLOSED_BOOK
         if self.from_passages and not self._is_right(opened[0]):
             return Rejection.UNVERIFIED
@@ -84,6 +86,13 @@ class Verifier:
         return None
 
     def _is_right(self, reading: Reading) -> bool:
+        """Of a reading from passages."""
+        if not self.exact:
+            return self._is_near(reading)
+        read, _ = reading
+        return read.answer is not None and exact_match(read.answer, read.question.golden_answers) == 1
+
+    def _is_near(self, reading: Reading) -> bool:
         _, outcome = reading
         return isinstance(outcome, Scored) and outcome.reward >= self.right_from
 

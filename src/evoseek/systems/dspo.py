@@ -11,6 +11,9 @@
 Without the filter it is GSPO (Search-R1 with this loss), without the sequence ratio DAPO (this with the clipped loss).
 When the policy gets nearly everything right or wrong, a step costs up to `limit` times the rollouts and still trains on
 few groups (`rollout/filter/kept` counts them); it never waits for more.
+
+The order of the questions is not "each once before any comes again": a step begins behind all that the steps before it
+might have drawn, so those that they had no need of are skipped, some for a long time, and others come twice before.
 """
 
 from __future__ import annotations
