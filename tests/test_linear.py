@@ -40,7 +40,7 @@ from evoseek.search.browse.segments import beginning_of, segments_of
 from evoseek.search.simulated import parse_documents
 from evoseek.search.web.http import CallLimits
 from evoseek.search.web.providers import make_provider
-from evoseek.selfplay.answer_rules import is_sentence, is_supported, misfits, stands_in_question
+from evoseek.selfplay.answer_rules import is_long, is_sentence, is_supported, misfits, stands_in_question
 from evoseek.selfplay.evidence import supporting_passages
 from evoseek.selfplay.question_rules import asks_twice, is_question, offers_alternatives
 from evoseek.selfplay.text_rules import instructs, is_noise, is_template, mixes_languages, refers_to_passage
@@ -246,6 +246,13 @@ WORST = [  # parser, what begins the text, what it repeats, what ends it
     (is_noise, "", "aaab", ""),
     (partial(mixes_languages, passages=["it is"]), "", "a ", ""),
     (partial(is_sentence, "it was built there"), "", "哪", ""),
+    (instructs, "b", "#", ""),
+    (partial(is_sentence, question="who is it?"), "b c d e ", "a", ""),
+    (partial(is_sentence, question="who is it?"), "b c d e ", "A", ""),
+    (partial(is_supported, question="a", passages=["b c"]), "1", " 111", " 1111"),
+    (lambda text: is_supported("1 112", "who is it?", [text]), "", "1 111 ", ""),
+    (asks_twice, "", "'a ", ""),
+    (is_long, "", "#", ""),
     (partial(stands_in_question, "a"), "", "a-", ""),
     (partial(misfits, "a"), "", "哪", ""),
     (partial(is_supported, question="a", passages=["b c"]), "", "누가 ", ""),

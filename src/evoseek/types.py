@@ -129,8 +129,9 @@ class Completion:
     """What the sampler gave: ids and their logprobs under the distribution that was sampled from (temperature
     applied; for temperature 0 the logprobs are those of temperature 1).
 
-    `seconds` is how long the sampler worked on these tokens. The wait for a slot is no part of it; a sampler that knows
-    nothing of that says 0, and all of its time counts as waiting.
+    `seconds` is how long the sampler worked on these tokens. The wait for a slot is no part of it, nor is what a pass
+    of the model takes beyond a few times the usual (`policy.pass_times`): a stall is not the policy's writing. A
+    sampler that knows nothing of that says 0, and all of its time counts as waiting.
     """
 
     token_ids: tuple[int, ...]

@@ -5,11 +5,13 @@ import asyncio
 import pytest
 import torch
 
+from evoseek.assemble.trained import computes_alike
 from evoseek.assemble.training import training_loop
 from evoseek.config import load_config
 from evoseek.corpus.questions import save_questions
 from evoseek.credit.rloo import leave_one_out_advantages
 from evoseek.errors import ConfigError
+from evoseek.learner.distributed import Ranks
 from evoseek.learner.reference import score, with_old_logprobs, with_ref_logprobs
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.value import ValueLoss
@@ -259,3 +261,13 @@ def test_settings_that_contradict_each_other_are_refused(places, tmp_path, optio
     with pytest.raises(ConfigError, match=words):
         training_loop(config, RunDirectory(tmp_path / "run"), notify=print)
     assert not (tmp_path / "run").exists()
+
+
+def test_sampler_and_learner_compute_alike_only_in_float32_and_in_one_process():
+    def alike(size, **options):
+        return computes_alike(load_config(options=options), Ranks(0, size, torch.device("cpu")))
+
+    assert alike(1)
+    assert not alike(2)
+    assert not alike(1, **{"learner.bf16": True})
+    assert not alike(1, **{"policy.dtype": "bfloat16"})

@@ -519,3 +519,14 @@ def test_without_it_the_ratio_is_to_the_samplers_record(model: PreTrainedModel, 
     assert not own.old_logprobs.requires_grad
     assert torch.equal(own.old_logprobs, own.logprobs)
     assert torch.equal(LogprobModel(model)(batch).old_logprobs, batch.rollout_logprobs)
+
+
+def test_a_record_of_the_policy_before_the_step_goes_before_its_own(model: PreTrainedModel, make_samples: Make) -> None:
+    """The second sample has one, 0.1 below the sampler's; the first has none."""
+    bare, other = make_samples(2)
+    old = tuple(value - 0.1 if on else 0.0 for value, on in zip(other.rollout_logprobs, other.loss_mask, strict=True))
+    batch = make_batch([bare, replace(other, old_logprobs=old)], model.device)
+    inputs = LogprobModel(model, ratio_to_own=True)(batch)
+    assert torch.equal(inputs.old_logprobs[0], inputs.logprobs[0])
+    assert torch.equal(inputs.old_logprobs[1], batch.old_logprobs[1])
+    assert not torch.allclose(inputs.old_logprobs[1], inputs.logprobs[1], atol=0.01)

@@ -501,3 +501,24 @@ def test_a_turn_ends_with_the_token_that_uses_up_its_time():
         assert whole.finish_reason == "length"
 
     asyncio.run(main())
+
+
+def test_a_pass_that_stalls_is_not_all_the_policys_own_time() -> None:
+    """Passes of a second each, of which the fifth takes a hundred: it counts as five, so that the 20 seconds last."""
+    subject, passed, now = policy(), 0, 0.0
+
+    def passes(*_: object) -> None:
+        nonlocal passed, now
+        passed += 1
+        now += 100.0 if passed == 5 else 1.0
+
+    sampler = TorchSampler(subject, slots=1, max_length=64, clock=lambda: now)
+    hook = subject.model.register_forward_hook(passes)
+    try:
+        request = SampleRequest("a", 0, (1,), 10, 1.0, NO_STOP, 0, max_seconds=20.0)
+        completion = asyncio.run(sampler.sample(request))
+    finally:
+        hook.remove()
+    assert (passed, len(completion.token_ids), completion.finish_reason) == (10, 10, "length")
+    assert completion.seconds == 14.0
+    assert sampler.stats.busy_s == 109.0

@@ -11,6 +11,7 @@ from evoseek.policy.sampler import TorchSampler
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
+from evoseek.rollout.clock import Clock
 from evoseek.rollout.group import run_group
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.run import run_trajectory
@@ -75,9 +76,49 @@ class Hanging(ScriptedSampler):
 
 
 def test_a_sampler_that_hangs_makes_it_invalid_after_both_times_at_the_latest(tags):
-    trajectory = rollout(tags, Hanging({"q/0": [SEARCH]}, tags.tokenizer), deadline_s=0.05, wait_s=0.05)
+    trajectory = rollout(tags, Hanging({"q/0": [SEARCH]}, tags.tokenizer), deadline_s=0.05, wait_s=0.5)
     assert trajectory.stop_reason is StopReason.DEADLINE
     assert [segment.kind for segment in trajectory.segments] == ["prompt", "action", "observation"]
+
+
+def test_a_sampler_that_hangs_is_bounded_by_the_waiting_limit_alone(tags):
+    async def main():
+        setting = tags.setting(Hanging({"q/0": [SEARCH]}, tags.tokenizer), wait_s=0.1)
+        return await asyncio.wait_for(run_trajectory(QUESTION, trajectory_id="q/0", **setting), timeout=60)
+
+    assert asyncio.run(main()).stop_reason is StopReason.DEADLINE
+
+
+class Queueing(ScriptedSampler):
+    """Lets a rollout wait before its turn."""
+
+    async def sample(self, request):
+        await asyncio.sleep(0.3)
+        return await super().sample(request)
+
+
+@pytest.mark.parametrize("limits", [{"deadline_s": FOREVER, "wait_s": 0.1}, {"wait_s": 0.1}])
+def test_who_waited_too_long_for_its_last_turn_is_invalid(tags, limits):
+    """Nothing suspends the rollout after that turn."""
+    trajectory = rollout(tags, Queueing({"q/0": [ANSWER]}, tags.tokenizer), **limits)
+    assert (trajectory.stop_reason, trajectory.answer) == (StopReason.DEADLINE, None)
+
+
+def test_a_sampler_that_claims_more_time_than_passed_buys_none_to_wait(tags):
+    """A minute for each token is claimed."""
+
+    async def main():
+        time, clock = asyncio.get_running_loop().time, Clock(Limits(deadline_s=FOREVER, wait_s=FOREVER))
+        async with clock.waiting:
+            before, end = time(), clock.waiting.when()
+            completion = await clock.sample(
+                tags.sampler({"q/0": [ANSWER]}, token_s=60.0),
+                SampleRequest("q/0", 0, (5,), 50, 1.0, StopConditions(), 0),
+            )
+            assert completion.seconds >= 60.0
+            assert end <= clock.waiting.when() <= end + time() - before
+
+    asyncio.run(main())
 
 
 class Writing(ScriptedSampler):

@@ -155,6 +155,38 @@ def test_the_full_rules_accept_good_questions_of_any_language(question: str, ans
 
 
 @pytest.mark.parametrize(
+    ("question", "answer", "passage"),
+    [
+        (
+            "In the film 'Where Is Our Friend?', which actor is the teacher?",
+            "Ada Moor",
+            "Ada Moor is the teacher in it.",
+        ),
+        ("In the song ‘Don’t You Know Me?’, which city is named?", "Tulsa", "The song names the city of Tulsa."),
+        ("Чьим учеником был художник Пётр Орлов?", "Иван Крамов", "Пётр Орлов учился у Ивана Крамова."),
+        ("森田健が建設した橋の名前は？", "青葉橋", "青葉橋は森田健が建設した。"),
+        ("بأي مدينة يمر نهر الوادي؟", "القنيطرة", "يمر نهر الوادي في مدينة القنيطرة."),
+        ("لأي فريق لعب سامي ناصر؟", "الهلال", "لعب سامي ناصر في فريق الهلال."),
+        ("Quelle est la hauteur de cette tour ?", "1 900 mètres", "La tour a une hauteur de 1900 mètres."),
+        ("Quelle est la hauteur de cette tour ?", "1900 mètres", "La tour a une hauteur de 1 900 mètres."),
+        ("How many people came to the fair on May 12?", "200 people", "To the fair on May 12 200 people came."),
+    ],
+)
+def test_quotes_cases_particles_and_grouped_digits_reject_nothing(question: str, answer: str, passage: str) -> None:
+    assert FULL(from_passage(question, answer, passage)) is None
+
+
+def test_apostrophes_hide_no_second_question() -> None:
+    made = from_passage("What is the boys' river? Who found the girls' falls?", "Elbe", "The Elbe is the boys' river.")
+    assert FULL(made) is Rejection.TWO_QUESTIONS
+
+
+def test_a_long_word_is_a_long_answer() -> None:
+    passage = "x" * 201
+    assert FULL(from_passage("Who discovered Amber Falls?", passage, passage)) is Rejection.ANSWER_TOO_LONG
+
+
+@pytest.mark.parametrize(
     ("question", "answer", "language", "reason"),
     [
         ("Wer?", "Ulrich von Thann", "de", Rejection.TOO_SHORT),

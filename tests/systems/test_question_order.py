@@ -1,3 +1,5 @@
+import random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -46,3 +48,29 @@ def test_a_step_depends_on_seed_and_step_alone():
 def test_too_few_questions():
     with pytest.raises(ConfigError, match="only 3"):
         questions_of_step(questions(3), seed=0, step=1, size=4)
+
+
+def test_the_orders_stay_what_they_are():
+    """A resumed run goes on with the order that it began with."""
+    drawn = [questions_of_step(range(7), seed=0, step=step, size=3) for step in range(1, 13)]
+    assert drawn == [
+        [6, 2, 1], [5, 0, 4], [3, 2, 0], [4, 3, 5], [1, 6, 2], [6, 1, 0],
+        [3, 4, 5], [2, 3, 0], [1, 4, 5], [6, 0, 3], [2, 1, 6], [4, 5, 2],
+    ]  # fmt: skip
+    drawn = [questions_of_step(range(5), seed=1, step=step, size=4) for step in (8, 2, 1, 5)]  # in any order
+    assert drawn == [[3, 0, 4, 2], [0, 4, 2, 3], [1, 4, 2, 3], [1, 0, 4, 2]]
+
+
+def test_an_epoch_is_shuffled_once(monkeypatch):
+    """Twelve steps of 3 out of 7 are five epochs and the first question of the sixth."""
+    shuffled = []
+
+    class Counting(random.Random):
+        def shuffle(self, x):
+            shuffled.append(len(x))
+            super().shuffle(x)
+
+    monkeypatch.setattr(random, "Random", Counting)
+    for step in range(1, 13):
+        questions_of_step(range(7), seed=123, step=step, size=3)
+    assert len(shuffled) == 6

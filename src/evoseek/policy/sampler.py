@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Literal
@@ -21,6 +22,7 @@ import torch
 from evoseek.errors import SamplerError
 from evoseek.policy.draw import draw_tokens
 from evoseek.policy.packed import Span, packed_logits
+from evoseek.policy.pass_times import PassTimes
 from evoseek.policy.policy import Policy
 from evoseek.policy.random_streams import turn_uniforms
 from evoseek.policy.slots import SlotCache
@@ -61,7 +63,7 @@ class _Turn:
     rule: StopRule
     uniforms: list[float]  # one per token that may be sampled
     policy_version: int = 0
-    seconds: float = 0.0  # of the passes that computed something of it
+    seconds: float = 0.0  # of the passes that computed something of it, without stalls
     ids: list[int] = field(default_factory=list[int])
     logprobs: list[float] = field(default_factory=list[float])
 
@@ -84,7 +86,8 @@ class TorchSampler:
     the longest context plus completion, by default what the model's configuration allows. prefill_tokens: how many
     tokens of new context are computed at most before every trajectory that is sampling gets its next token. in_step:
     turns begin all together, when every trajectory that has a slot asks for one or was released, in the order of their
-    ids: the bits then do not depend on how long tools take, but all wait for the slowest.
+    ids: the bits then do not depend on how long tools take, but all wait for the slowest. clock: seconds, by which
+    passes are timed.
 
     After a change of the model's weights call `reset` and raise `policy_version`. The model is put in evaluation mode.
     """
@@ -97,10 +100,13 @@ class TorchSampler:
         max_length: int | None = None,
         prefill_tokens: int | None = None,
         in_step: bool = False,
+        clock: Callable[[], float] = perf_counter,
     ) -> None:
         self.policy_version = 0
         self.in_step = in_step
         self.stats = SamplerStats()
+        self._clock = clock
+        self._pass_times = PassTimes()
         self.max_length = max_length or int(policy.model.config.get_text_config().max_position_embeddings)
         self._policy = policy
         self._vocabulary = policy.model.config.get_text_config().vocab_size
@@ -193,13 +199,13 @@ class TorchSampler:
         self._policy.model.eval()
         try:
             while True:
-                started = perf_counter()
+                started = self._clock()
                 self._admit()
                 busy = [row for row in self._slots if row is not None and row.turn is not None]
                 if not busy:
                     return
                 finished = self._step(busy)
-                self.stats.busy_s += perf_counter() - started
+                self.stats.busy_s += self._clock() - started
                 for _ in range(_YIELDS_AFTER_FINISH if finished else 1):
                     await asyncio.sleep(0)
         except Exception as error:
@@ -230,7 +236,7 @@ class TorchSampler:
     @torch.inference_mode()
     def _step(self, busy: list[_Row]) -> bool:
         """One forward pass and one token for every row whose context is complete then. True if a turn finished."""
-        started = perf_counter()
+        started = self._clock()
         spans = self._spans(busy)
         rows = [row for span in spans if (row := self._slots[span.slot]) is not None]
         turns = [row.turn for row in rows if row.turn is not None]
@@ -242,8 +248,9 @@ class TorchSampler:
             torch.tensor([turn.uniforms[len(turn.ids)] for turn in turns], device=logits.device),
         )
         drawn = list(zip(ids.tolist(), logprobs.tolist(), strict=True))  # here a GPU is waited for
+        own = self._pass_times.own(self._clock() - started)
         for turn in turns:
-            turn.seconds += perf_counter() - started
+            turn.seconds += own
         finished = False
         for row, span, (token, logprob) in zip(rows, spans, drawn, strict=True):
             row.cached = span.end

@@ -16,6 +16,8 @@ class Clock:
 
     `waiting` is entered around the whole rollout and raises TimeoutError when that has waited for too long. What the
     policy writes moves its end: the sampler says how long it worked, and ends a turn that would take more than is left.
+    Without `deadline_s` nothing tells a sampler that writes from one that hangs, so there a single turn may take no
+    longer than is left to wait; what it wrote for is given back when it ends.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -28,15 +30,19 @@ class Clock:
         return self._left_s <= 0
 
     async def sample(self, sampler: Sampler, request: SampleRequest) -> Completion:
-        """Sample one turn within the time that is left."""
+        """Sample one turn within the time that is left. Where it was waited for too long, `waiting` ends."""
         request, end = replace(request, max_seconds=self._left_s), self.waiting.when()
         if end is None:
             completion = await sampler.sample(request)
         else:
-            began = asyncio.get_running_loop().time()
-            self.waiting.reschedule(end + self._left_s if isfinite(self._left_s) else None)
+            time = asyncio.get_running_loop().time
+            began = time()
+            self.waiting.reschedule(end + self._left_s if isfinite(self._left_s) else end)
             completion = await sampler.sample(request)
-            took = asyncio.get_running_loop().time() - began
-            self.waiting.reschedule(end + min(completion.seconds, took))
+            end += min(completion.seconds, time() - began)
+            is_late = end <= time()
+            self.waiting.reschedule(end)
+            if is_late:
+                await asyncio.sleep(0)  # lets the limit end the rollout: a last turn does not suspend it again
         self._left_s = 0.0 if completion.finish_reason == "time" else self._left_s - completion.seconds
         return completion

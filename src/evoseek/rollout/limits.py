@@ -24,7 +24,8 @@ class Limits:
         max_total_tokens: length of the trajectory, with prompt and observations; no more than the sampler's length.
         deadline_s: seconds that the sampler may work on the policy's own tokens; a policy that takes longer is scored.
         wait_s: seconds that the rollout may wait in all, for a slot of the sampler, tools and engines; one that waits
-            longer is Invalid. None: as many as `deadline_s`.
+            longer is Invalid. None: as many as `deadline_s`. Without `deadline_s` no single turn may take longer
+            than is left of these seconds, written or waited for: only a turn that ended shows what was writing.
 
     Without both no clock is used, so that runs can be repeated exactly. A rollout with both has ended after their sum,
     whatever hangs.

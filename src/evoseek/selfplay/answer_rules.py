@@ -10,10 +10,10 @@ from evoseek.corpus.stop_words import STOP_WORDS
 from evoseek.selfplay.question_rules import may_be_polar, offers_alternatives
 from evoseek.selfplay.wording import YES_NO, wordings_of, words_of
 
-MAX_WORDS = 12
+MAX_WORDS, MAX_CHARACTERS = 12, 200
 _SENTENCE_WORDS, _RESTATED_WORDS, _RESTATED_CHARACTERS = 4, 6, 8
 _RESTATED = 0.5  # share of a long answer that its question says already
-_FULL_STOP = re.compile(r"[^\W\d_]{4,}[.!।。]$|[a-zß-öø-ÿа-яё]{2,}[.!]$|\d[.।。]$")
+_FULL_STOP = re.compile(r"[^\W\d_]{4}[.!।。]$|[a-zß-öø-ÿа-яё]{2}[.!]$|\d[.।。]$")
 _FINITE = frozenset(
     [
         "is",
@@ -64,6 +64,7 @@ _ENDS_FINITE = re.compile(
     r"(?:です|ます|ました|である|でした|った|れた|した)[。.]?$|(?:니다|이다|였다|했다|었다|았다|한다|하였다|있다)[.]?$"
 )
 _JOINED_FINITE = re.compile("เป็น|คือ|ซึ่ง|ที่เกิด|เพราะ|因为|位于|是由|是在")
+_SPACED_DIGITS = re.compile(r"(?<!\d)\d{1,3}(?: \d{3})+(?!\d)")
 _HYPHEN = re.compile(r"(?<=\w)[-‐‑](?=\w)")
 _CHOICES = frozenset(
     [
@@ -110,8 +111,8 @@ _NUMBERS = {
 
 
 def is_long(answer: str) -> bool:
-    """More words than a name or a date has."""
-    return length(answer)[0] > MAX_WORDS
+    """More words, or characters, than a name or a date has. It bounds what the other rules read."""
+    return len(answer) > MAX_CHARACTERS or length(answer)[0] > MAX_WORDS
 
 
 def is_sentence(answer: str, question: str) -> bool:
@@ -198,11 +199,20 @@ def _is_offered(answer: str, question: str, joined: bool) -> bool:
 
 def is_supported(answer: str, question: str, passages: Sequence[str]) -> bool:
     """Whether a passage says the answer: its words in a row, or all that tell something in any order and form (dates,
-    inflected names). Yes, no and what the question offers need no passage, nor does any answer where there is none."""
-    folded = fold(answer)
+    inflected names; `6 000` is also `6000`). Yes, no and what the question offers need no passage, nor does any answer
+    where there is none."""
+    folded, joined = fold(answer), is_unspaced(answer)
     if not passages or folded in YES_NO or offers_alternatives(question):
         return True
-    return any(_says(fold(passage), folded, is_unspaced(answer)) for passage in passages)
+    told = [fold(passage) for passage in passages]
+    if any(_says(passage, folded, joined) for passage in told):
+        return True
+    return any(map(str.isdigit, folded)) and any(_says(_closed(passage), _closed(folded), joined) for passage in told)
+
+
+def _closed(text: str) -> str:
+    """A folded text without the spaces that may group digits. May, as `on May 12 200 people` has two numbers."""
+    return _SPACED_DIGITS.sub(lambda number: number.group().replace(" ", ""), text)
 
 
 def _says(passage: str, answer: str, joined: bool) -> bool:

@@ -11,7 +11,8 @@ _MARKS = "?？؟⁇;"
 _MARK = re.compile("[?？؟⁇]+")
 _GREEK_MARK = re.compile("[;\u037e]")
 _QUOTED = re.compile(
-    '"[^"]{0,200}"|“[^”]{0,200}”|«[^»]{0,200}»|《[^》]{0,200}》|『[^』]{0,200}』|「[^」]{0,200}」|„[^“”]{0,200}[“”]'
+    '"[^"]{0,200}"|“[^”]{0,200}”|«[^»]{0,200}»|《[^》]{0,200}》|『[^』]{0,200}』|「[^」]{0,200}」|„[^“”]{0,200}[“”]|'
+    r"(?<!\w)'(?:[^']|\b'\b){0,200}'(?!\w)|(?<!\w)‘(?:[^’]|\b’\b){0,200}’(?!\w)"  # an apostrophe stands in a word
 )
 _OPENING_WORDS = 5  # of which an interrogative that opens a question is one: `in the year of which`
 _SHORT_OPENING = 3
@@ -24,7 +25,7 @@ _VERB_FIRST = re.compile(r"^[A-ZÄÖÜ][a-zäöüß]+(?:t|te|ten|en|st) (?:(?:de
 _ARABIC_SECOND = re.compile(
     r"(?<!\S)و(?:متى|أين|كم|ماذا|لماذا|كيف|هل|أي|(?:في|من|إلى|على) (?:أي|ماذا)|(?:ما|من) (?:هي|هو))(?!\S)"
 )
-_KOREAN_TOPIC = re.compile(r"[은는][?？]$")
+_TOPIC = {"ko": re.compile(r"[은는][?？]$"), "ja": re.compile(r"は[?？]$")}  # `the name of the river?`
 _COMPARED = {
     "zh": re.compile("更|最|还是|還是"),
     "ja": re.compile("どちら|どっち|それとも"),
@@ -57,7 +58,7 @@ def _asks(question: str, wording: Wording, marked: bool) -> bool:
     if _requests(folded, wording):
         return True
     if wording.joined or not wording.fronted:
-        return _asks_in_place(question, folded, wording, marked)
+        return _asks_in_place(question, folded, wording)
     if not marked:
         return not question.rstrip().endswith(".") and opens_with_interrogative(folded, wording)
     if "¿" in question or wording.interrogative.search(folded):
@@ -65,12 +66,12 @@ def _asks(question: str, wording: Wording, marked: bool) -> bool:
     return is_polar_form(question, folded, wording)
 
 
-def _asks_in_place(question: str, folded: str, wording: Wording, marked: bool) -> bool:
+def _asks_in_place(question: str, folded: str, wording: Wording) -> bool:
     if wording.interrogative.search(folded) or (wording.polar and wording.polar_form.search(folded)):
         return True
     if _ends_asking(folded, wording):
         return True
-    return marked and wording.code == "ko" and bool(_KOREAN_TOPIC.search(question.rstrip()))
+    return wording.code in _TOPIC and bool(_TOPIC[wording.code].search(question.rstrip()))
 
 
 def _ends_asking(folded: str, wording: Wording) -> bool:

@@ -11,7 +11,7 @@ from evoseek.selfplay.wording import SURE, grammar_hits, grammar_of, words_of
 
 _TAG = re.compile(
     r"</?[a-z_|!][^<>]{0,80}>|<\|[^<>|]{0,40}\|>|\[/?INST\]|<<SYS>>|</?s>|```|^\s*(?:system|assistant|user|human)\s*:|"
-    r"(?<=[.?!？] )(?:system|assistant|user|human)\s*:|#{2,} ?\w|"
+    r"(?<=[.?!？] )(?:system|assistant|user|human)\s*:|## ?\w|"
     r"(?:^|[.?!？。] ?)(?:système|sistema|система|النظام|系统|系統|システム|ระบบ|시스템|सिस्टम)\s*[:：]",
     re.IGNORECASE,
 )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
-from itertools import count, islice
+from collections.abc import Sequence
+from functools import lru_cache
 
 from evoseek.errors import ConfigError
 from evoseek.types import Question
@@ -22,18 +22,43 @@ def questions_of_step(questions: Sequence[Question], *, seed: int, step: int, si
             f"set questions.per_step to at most {len(questions)}."
         )
     epoch, place = divmod((step - 1) * size, len(questions))
-    this, following = islice(_orders(len(questions), size, seed), epoch, epoch + 2)
-    return [questions[index] for index in (*this, *following)[place : place + size]]
+    this, following = _orders(len(questions), size, seed).of(epoch)
+    drawn = this[place : place + size]
+    return [questions[index] for index in (*drawn, *following[: size - len(drawn)])]
 
 
-def _orders(total: int, size: int, seed: int) -> Iterator[list[int]]:
-    """The order of every epoch. One that begins within a step begins with questions that this step has not taken."""
-    before: list[int] = []
-    for epoch in count():
-        order = list(range(total))
-        random.Random(f"{seed}/questions/{epoch}").shuffle(order)
-        if taken := epoch * total % size:
-            new = [index for index in order if index not in before[-taken:]][: size - taken]
-            order = [*new, *(index for index in order if index not in new)]
-        yield order
-        before = order
+class _Orders:
+    """The orders of two epochs in a row. Each follows from the one before, so steps are best asked for in their order:
+    an earlier epoch begins again with the first."""
+
+    def __init__(self, total: int, size: int, seed: int) -> None:
+        self._total, self._size, self._seed = total, size, seed
+        self._start()
+
+    def of(self, epoch: int) -> tuple[list[int], list[int]]:
+        """The order of an epoch, and of the next."""
+        if epoch < self._epoch:
+            self._start()
+        while self._epoch < epoch:
+            self._epoch += 1
+            self._this, self._following = self._following, self._after(self._following, self._epoch + 1)
+        return self._this, self._following
+
+    def _start(self) -> None:
+        self._epoch = 0
+        self._this = self._after([], 0)
+        self._following = self._after(self._this, 1)
+
+    def _after(self, before: list[int], epoch: int) -> list[int]:
+        """The order of an epoch. One that begins within a step begins with questions that this step has not taken."""
+        order = list(range(self._total))
+        random.Random(f"{self._seed}/questions/{epoch}").shuffle(order)
+        if count := epoch * self._total % self._size:
+            taken = set(before[-count:])
+            new = [index for index in order if index not in taken][: self._size - count]
+            first = set(new)
+            order = [*new, *(index for index in order if index not in first)]
+        return order
+
+
+_orders = lru_cache(maxsize=4)(_Orders)
