@@ -46,7 +46,7 @@ MISTAKES = {
     f"{TRAIN} --set learner.learning_rate=fast": "learner.learning_rate is 'fast'",
     f"{TRAIN} --steps 0": "run.steps is 0: input should be greater than or equal to 1",
     f"{TRAIN} --set critic.lam=0.9": "critic.lam is set, but it has no effect here: it needs algorithm.advantage to be "
-    "gae, and that is 'group'. Leave critic.lam out, or change algorithm.advantage.",
+    "gae, and that is 'group'. Leave critic.lam out, or set algorithm.advantage so.",
     f"{TRAIN} --set simulator.model=x": "it needs run.system to be zerosearch, and that is 'search-r1'. Leave "
     "simulator.model out, or train zerosearch.",
     f"{TRAIN} --set evaluation.every=5": "evaluation.every is set, but it has no effect here: it needs evaluation.path",

@@ -158,7 +158,7 @@ def _check(config: Config, keys: Iterable[str], rows: Sequence[Effect]) -> None:
     for key in keys:
         for row in rows:
             if _matches(key, row.keys) and not row.wanted.holds(values[row.switch]):
-                remedy = f"train {row.wanted.words}" if row.switch == "run.system" else f"change {row.switch}"
+                remedy = f"train {row.wanted.words}" if row.switch == "run.system" else f"set {row.switch} so"
                 raise ConfigError(
                     f"{key} is set, but it has no effect here: it needs {row.switch} to be {row.wanted.words}, and "
                     f"that is {values[row.switch]!r}. {row.instead} Leave {key} out, or {remedy}.".replace("  ", " ")
