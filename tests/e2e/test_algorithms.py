@@ -42,7 +42,7 @@ def rows(path):
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_it_trains_and_resumes_to_the_same_bits(setting, tmp_path, cli, name):
-    more = [*words(SETTINGS[name]), "--set", "evaluation.path="]
+    more = [*words(SETTINGS[name]), "--set", "evaluation.path=", "--set", "evaluation.every=10"]
     status, _, error = cli(*setting.train(tmp_path / "whole", "--steps", 3, *more))
     assert status == 0, error
     cli(*setting.train(tmp_path / "parts", "--steps", 1, *more))
@@ -58,7 +58,19 @@ def test_it_trains_and_resumes_to_the_same_bits(setting, tmp_path, cli, name):
 
 
 def test_an_adapter_is_saved_as_such_and_exported_as_a_plain_model(setting, tmp_path, cli):
-    cli(*setting.train(tmp_path / "run", "--steps", 1, "--set", "lora.rank=2", "--set", "evaluation.path="))
+    cli(
+        *setting.train(
+            tmp_path / "run",
+            "--steps",
+            1,
+            "--set",
+            "lora.rank=2",
+            "--set",
+            "evaluation.path=",
+            "--set",
+            "evaluation.every=10",
+        )
+    )
     policy = tmp_path / "run/checkpoints/step-000001/policy"
     assert (policy / "adapter_config.json").is_file()
     assert AutoModelForCausalLM.from_pretrained(policy)
@@ -79,7 +91,7 @@ def test_another_system_is_refused_by_name(setting, tmp_path, cli):
 
 
 def test_dspo_is_a_system_with_settings_of_its_own(setting, tmp_path, cli):
-    command = setting.train(tmp_path / "run", "--steps", 1, "--set", "evaluation.path=")
+    command = setting.train(tmp_path / "run", "--steps", 1, "--set", "evaluation.path=", "--set", "evaluation.every=10")
     command[1] = "dspo"
     status, _, error = cli(*command)
     assert status == 0, error
