@@ -5,7 +5,9 @@ import sys
 
 import pytest
 
+from evoseek.search.lexical import LexicalIndex
 from evoseek.systems.interrupt import INTERRUPTED, end_on_interrupt, stop_on_interrupt
+from evoseek.types import Passage
 
 
 def test_the_first_asks_and_the_second_aborts():
@@ -56,13 +58,18 @@ class Finder:
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.meta_path.insert(0, Finder())
-sys.argv = ["evoseek", "train", "--run-dir", sys.argv[1]]
+folder = sys.argv[1]
+sys.argv = ["evoseek", "train"]
+for option, name in (("--run-dir", "run"), ("--index", "index"), ("--questions", "questions.jsonl")):
+    sys.argv += [option, f"{folder}/{name}"]
 cli.main()
 """
 
 
 def test_an_interrupt_while_modules_are_loaded_is_not_lost(tmp_path):
-    command = [sys.executable, "-c", LOADING, str(tmp_path / "run")]
+    LexicalIndex.build(tmp_path / "index", [Passage("kalo#0", "kalo", "Kalo", "Kalo 's mayor is Meri .")])
+    (tmp_path / "questions.jsonl").write_text('{"question": "what is Kalo \'s mayor ?", "golden_answers": ["Meri"]}\n')
+    command = [sys.executable, "-c", LOADING, str(tmp_path)]
     assert subprocess.run(command, capture_output=True, check=False).returncode == INTERRUPTED
     assert not (tmp_path / "run").exists()
 
