@@ -27,7 +27,6 @@ SHORT = {
     "proposer.attempts": 2,
     "proposer.max_turns": 2,
     "proposer.max_tokens_per_turn": 16,
-    "rollout.group_size": 2,
     "rollout.slots": 8,
     "rollout.max_tokens_per_turn": 16,
     "rollout.max_total_tokens": 8000,
