@@ -5,8 +5,8 @@ A change that moves code, and shall change nothing that is learnt, leaves every 
     git checkout BEFORE && python bench/golden.py --write golden.json
     git checkout AFTER  && python bench/golden.py --compare golden.json
 
-Digests are of metrics.jsonl, of trajectories.jsonl (whose file paths are none) and of the last checkpoint's weights. They
-hold for one kind of processor, release of torch and number of threads (one), so both runs belong on one machine.
+Digests are of metrics.jsonl, of trajectories.jsonl and of the weights in the last checkpoint. They
+hold for one kind of processor and one release of torch (on one thread), so both runs belong on one machine.
 """
 
 import argparse
