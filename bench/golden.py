@@ -37,7 +37,6 @@ from evoseek.search.lexical import LexicalIndex
 from evoseek.search.simulated import SimulatedEngine
 from evoseek.search.site import SiteWeb
 
-RECIPES = Path(__file__).parents[1] / "recipes"
 ENTITIES = 300
 ASKED = re.compile(r"simulate (useful|noisy) documents : (.*) is (.*) query (.*)", re.DOTALL)
 
@@ -55,24 +54,25 @@ ALGORITHMS = ("reinforce", "grpo", "ppo", "dapo", "gspo", "dspo")
 
 # name -> (system, recipe, settings)
 CASES: dict[str, tuple[str, str, dict[str, object]]] = {
-    "search-r1": ("search-r1", "search_r1/tiny", SMALL),
+    "search-r1": ("search-r1", "search-r1/tiny", SMALL),
     **{name: ("", f"algorithms/{name}", SMALL | {"algorithm.mini_batches": 2}) for name in ALGORITHMS[1:]},
     "reinforce": ("", "algorithms/reinforce", SMALL),
     "kl-and-entropy": (
         "search-r1",
-        "search_r1/tiny",
+        "search-r1/tiny",
         SMALL | {"algorithm.kl_coefficient": 0.01, "algorithm.entropy_coefficient": 0.01},
     ),
     "system-dspo": ("dspo", "", SMALL),
     "zerosearch": ("zerosearch", "", SMALL | {"search.top_k": 3}),
     "deepresearcher": ("deepresearcher", "deepresearcher/tiny", SMALL),
-    "dr-zero": ("dr-zero", "dr_zero/tiny", SMALL_GAME | PHASES),
-    "dr-zero-majority": ("dr-zero", "dr_zero/majority", SMALL_GAME | PHASES),
-    "ssp": ("ssp", "ssp/tiny", SMALL_GAME),
+    "dr-zero": ("dr-zero", "dr-zero/tiny", SMALL_GAME | PHASES),
+    "dr-zero-majority": ("dr-zero", "dr-zero/majority", SMALL_GAME | PHASES),
+    "ssp": ("ssp", "ssp/tiny", {"selfplay.proposals_per_step": 6, "evaluation.limit": 8}),
 }
 
 
 def places(root: Path) -> dict[str, object]:
+    """The worlds, made unless they are there, and where held-out questions are."""
     for split in ("train", "evaluation"):
         make_world(root / split, split, 0, 40, (1, 2, 2, 3), entities=ENTITIES)
     return {
@@ -112,7 +112,7 @@ def run(name: str, root: Path) -> dict[str, str]:
     if name.startswith("dr-zero"):
         given["run.steps"] = 8
     words = ["train", *([system] if system else []), "--run-dir", directory]
-    words += ["--config", RECIPES / f"{recipe}.toml"] if recipe else []
+    words += ["--config", recipe] if recipe else []
     if system == "deepresearcher":
         del given["evaluation.index"]
     if system not in ("dr-zero", "ssp"):
