@@ -33,8 +33,6 @@ from evoseek.assemble.training import training_loop
 from evoseek.assemble.web import open_web
 from evoseek.config import Config, load_config
 from evoseek.corpus.questions import load_questions, save_questions
-from evoseek.corpus.site import Site
-from evoseek.corpus.world import Split, World
 from evoseek.errors import EvoseekError
 from evoseek.files import write_atomic
 from evoseek.learner.checkpoint import latest_checkpoint
@@ -43,9 +41,11 @@ from evoseek.report.metrics import read_metrics
 from evoseek.report.plots import plot_curves
 from evoseek.reward.answer import set_f1
 from evoseek.runs import RunDirectory
-from evoseek.serve.world_site import WorldSite
 from evoseek.systems.deepresearcher import browsed
 from evoseek.types import Scored
+from evoseek.world.server import WorldSite
+from evoseek.world.site import Site
+from evoseek.world.world import Split, World
 
 RECIPE = FOLDER / "deepresearcher" / "tiny.toml"
 ENTITIES, TRAINING_QUESTIONS, QUESTIONS, HOPS = 1000, 2000, 500, (1, 2, 3, 4)

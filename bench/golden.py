@@ -25,8 +25,6 @@ from evoseek.assemble import training
 from evoseek.assemble.web import Web
 from evoseek.cli import main as evoseek
 from evoseek.commands import train
-from evoseek.corpus.site import Site
-from evoseek.corpus.world import World
 from evoseek.demo import make_world
 from evoseek.env.prompts import load_prompts
 from evoseek.env.simulator import SimulatorPrompts, simulator_reply
@@ -35,7 +33,9 @@ from evoseek.policy.scripted import ScriptedChat
 from evoseek.search.browse.beginning import PageBeginning
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.simulated import SimulatedEngine
-from evoseek.search.site import SiteWeb
+from evoseek.world.site import Site
+from evoseek.world.site_web import SiteWeb
+from evoseek.world.world import World
 
 ENTITIES = 300
 ASKED = re.compile(r"simulate (useful|noisy) documents : (.*) is (.*) query (.*)", re.DOTALL)

@@ -52,9 +52,9 @@ from evoseek.reward.answer import exact_match
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.record import TrajectoryWriter
-from evoseek.systems.question_order import questions_of_step
 from evoseek.systems.search_r1 import QuestionRollouts, SearchR1
-from evoseek.systems.update import GroupUpdate
+from evoseek.training.question_order import questions_of_step
+from evoseek.training.update import GroupUpdate
 from search_task import SEED, SearchTask, teach
 
 LIMITS = Limits(max_turns=5, max_tool_calls=64, max_tokens_per_turn=64, max_total_tokens=1536)

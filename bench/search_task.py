@@ -13,7 +13,6 @@ from pathlib import Path
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from evoseek.corpus.world import RELATIONS, World
 from evoseek.env.prompts import load_prompts
 from evoseek.env.solver import SolverEnv
 from evoseek.env.tools import SearchTool
@@ -22,10 +21,11 @@ from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.muon import MuonAdamW
 from evoseek.loss.cross_entropy import CrossEntropyLoss
 from evoseek.policy.load import Policy, save_policy
-from evoseek.policy.tiny_model import tiny_config, tiny_model
 from evoseek.policy.tool_calls import ToolCallRenderer
 from evoseek.search.lexical import LexicalIndex
+from evoseek.tiny.model import tiny_config, tiny_model
 from evoseek.types import Question, TrainingSample
+from evoseek.world.world import RELATIONS, World
 
 TOP_K, VOCABULARY, SEED = 3, 1024, 0
 DEMONSTRATIONS, TEACHING_STEPS, DEMONSTRATIONS_PER_STEP = 800, 200, 12

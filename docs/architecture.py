@@ -9,7 +9,7 @@ from pathlib import Path
 
 PAGE = Path(__file__).with_suffix(".md")
 PACKAGE = Path(__file__).parents[1] / "src" / "evoseek"
-FOUNDATION = "types, protocols, errors, files, runs, calls"  # one box: nearly everything imports them
+FOUNDATION = "types, protocols, errors, files, runs, http"  # one box: nearly everything imports them
 BEGIN, END = "<!-- imports -->\n", "<!-- end of imports -->"
 
 Graph = Mapping[str, set[str]]

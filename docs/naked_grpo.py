@@ -38,8 +38,8 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from evoseek.corpus.world import World
 from evoseek.search.lexical import LexicalIndex
+from evoseek.world.world import World
 
 SEED, STEPS = 2, 3
 QUESTIONS, GROUP = 6, 8  # a step plays 6 questions, 8 times each

@@ -7,7 +7,7 @@ import typer
 
 from evoseek.cli import VariantChoice, app, main
 from evoseek.config import SYSTEMS, load_config
-from evoseek.systems.tiny import VARIANTS
+from evoseek.tiny.build import VARIANTS
 
 PROGRAM = """
 import atexit, sys

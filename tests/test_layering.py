@@ -9,24 +9,26 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "evoseek"
-FOUNDATION = ("types", "protocols", "errors", "files", "runs", "calls")
+FOUNDATION = ("types", "protocols", "errors", "files", "runs", "http")
 LAYERS = (
-    *("corpus", "search", "policy", "env", "rollout", "reward", "credit", "loss", "learner", "selfplay", "systems"),
-    *("eval", "report", "serve", "recipes", "config", "assemble", "commands"),
+    *("corpus", "search", "world", "policy", "chat", "env", "rollout", "reward", "credit", "loss", "learner"),
+    *("training", "selfplay", "systems", "eval", "report", "data", "simulator", "tiny"),
+    *("recipes", "config", "assemble", "commands"),
     *("demo", "cli", "__main__"),
 )
 STRANGERS = {"reward", "credit", "loss"}
 TORCH = {"torch", "safetensors"}
-TORCH_ALLOWED = {"policy", "loss", "learner"}
+TORCH_ALLOWED = {"policy", "loss", "learner", "tiny"}
 NETWORK = {"httpx", "httpx2", "httpcore2", "requests", "urllib3", "aiohttp", "socket", "http", "urllib"}
 NETWORK_ALLOWED = {
-    "calls/server",
+    "http/server",
     "search/web",
     "search/browse",
     "search/remote",
     "policy/http_sampler",
-    "policy/chat_endpoint",
-    "serve",
+    "chat/endpoint",
+    "world/server",
+    "world/connection",
 }
 
 FILES = sorted(PACKAGE.rglob("*.py"))

@@ -13,15 +13,13 @@ from runpy import run_path
 
 import pytest
 
-from evoseek.calls.said import error_message, json_of, quoted
-from evoseek.calls.waits import PassingError, seconds_of
 from evoseek.corpus.answers import mine_answers
 from evoseek.corpus.formats import parse_markdown
-from evoseek.corpus.grammar import parse
 from evoseek.corpus.mentions import TitleFinder, names, numbers, phrases, split_dates
 from evoseek.corpus.passages import split_document
-from evoseek.corpus.statements import asked_fact, states
 from evoseek.errors import PageError, ToolError
+from evoseek.http.said import error_message, json_of, quoted
+from evoseek.http.waits import PassingError, seconds_of
 from evoseek.policy.call_formats import parse_hermes, parse_json
 from evoseek.policy.encoding import Encoder, harmless
 from evoseek.policy.tag_messages import TagMessages
@@ -45,6 +43,8 @@ from evoseek.selfplay.evidence import supporting_passages
 from evoseek.selfplay.question_rules import asks_twice, is_question, offers_alternatives
 from evoseek.selfplay.text_rules import instructs, is_noise, is_template, mixes_languages, refers_to_passage
 from evoseek.types import Action, Document, Passage, Question, StopReason, ToolCall, ToolResult, Trajectory
+from evoseek.world.grammar import parse
+from evoseek.world.statements import asked_fact, states
 
 LENGTH = 1_000_000
 SECONDS = 5.0

@@ -24,12 +24,12 @@ from evoseek.loss.reinforce import ReinforceLoss
 from evoseek.loss.sequence import SequenceLoss
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
-from evoseek.policy.tiny_tokenizer import tiny_tokenizer
 from evoseek.protocols import RewardFn
 from evoseek.reward.verdict import parse_verdict
 from evoseek.rollout.group import run_group
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.samples import group_samples
+from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import (
     Completion,
     Invalid,

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from evoseek import __version__
 from evoseek.errors import ConfigError, EvoseekError
-from evoseek.systems.interrupt import INTERRUPTED, end_on_interrupt
+from evoseek.training.interrupt import INTERRUPTED, end_on_interrupt
 
 if TYPE_CHECKING:
     from evoseek.learner.checkpoint import Checkpoint

@@ -22,9 +22,7 @@ from evoseek.assemble.agent import Agent
 from evoseek.assemble.sources import open_index, read_questions
 from evoseek.commands.train import draw, train
 from evoseek.config import Config, load_config
-from evoseek.corpus.oracle import save_world_card
 from evoseek.corpus.questions import save_questions
-from evoseek.corpus.world import Split, World
 from evoseek.eval.evaluate import Evaluation, Result
 from evoseek.eval.statistics import paired_test
 from evoseek.learner.checkpoint import latest_checkpoint
@@ -34,6 +32,8 @@ from evoseek.report.tables import comparison_table, evaluation_table
 from evoseek.report.trajectories import trajectory_text
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
+from evoseek.world.oracle import save_world_card
+from evoseek.world.world import Split, World
 
 ENTITIES = 1000
 TRAINING_QUESTIONS = 4000

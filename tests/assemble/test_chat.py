@@ -13,7 +13,7 @@ from evoseek.config import ChatConfig
 from evoseek.errors import ConfigError
 from evoseek.types import Message
 
-http = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "policy" / "chat_server.py")))
+http = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "chat" / "chat_server.py")))
 
 
 @pytest.mark.parametrize(

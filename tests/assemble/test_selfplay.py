@@ -15,9 +15,7 @@ from evoseek.assemble.selfplay import selfplay_loop
 from evoseek.assemble.sources import open_index
 from evoseek.assemble.tasks import answer_tasks, passage_pool, passage_tasks, sample_passages
 from evoseek.config import load_config
-from evoseek.corpus.oracle import save_world_card
 from evoseek.corpus.questions import save_questions
-from evoseek.corpus.world import World
 from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv
 from evoseek.errors import ConfigError, DataError, SearchIndexError
 from evoseek.loss.clipped import ClippedLoss
@@ -33,6 +31,8 @@ from evoseek.selfplay.evidence import seen_passages, supporting_passages
 from evoseek.selfplay.filters import RuleFilter
 from evoseek.systems.dr_zero import Schedule
 from evoseek.types import Invalid, Passage, Question, Scored, StopReason, ToolCall, Trajectory, TrajectoryGroup
+from evoseek.world.oracle import save_world_card
+from evoseek.world.world import World
 
 OPTIONS = {
     "policy.model": "tiny-weak",

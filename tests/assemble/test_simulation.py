@@ -9,10 +9,10 @@ from evoseek.assemble.effect import check_effect
 from evoseek.assemble.reward import judge_notice, make_reward
 from evoseek.assemble.simulation import noise_of_step, simulated_engine, write_card
 from evoseek.assemble.together import check_settings
+from evoseek.chat.endpoint import EndpointChat
+from evoseek.chat.local import SamplerChat
 from evoseek.config import load_config, may_differ_on_resume
 from evoseek.errors import ConfigError, ToolError
-from evoseek.policy.chat import SamplerChat
-from evoseek.policy.chat_endpoint import EndpointChat
 from evoseek.policy.load import load_policy, save_policy
 from evoseek.reward.functions import AnswerReward
 from evoseek.reward.judge import Judge

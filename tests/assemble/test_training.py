@@ -22,7 +22,7 @@ from evoseek.rollout.limits import Limits
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
 from evoseek.systems.dspo import DSPO
-from evoseek.systems.ppo import PPOUpdate
+from evoseek.training.ppo import PPOUpdate
 from evoseek.types import Passage, Question, ToolCall, TrainingSample
 
 OPTIONS = {

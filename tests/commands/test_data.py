@@ -12,10 +12,10 @@ from evoseek.commands.data import filter_questions, find_contamination
 from evoseek.commands.mix import mix_questions
 from evoseek.config import Config, load_config
 from evoseek.corpus.questions import load_questions, save_questions
+from evoseek.data import question_filter
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.policy.scripted import ScriptedChat
-from evoseek.systems import question_filter
 from evoseek.types import Question
 
 QUESTIONS = [Question(name, f"who is {name} of the long lake near Kalo ?", ("Meri",)) for name in "abcdef"]

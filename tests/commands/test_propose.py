@@ -20,7 +20,6 @@ from evoseek.commands.propose import Writing, propose
 from evoseek.config import Config, load_config
 from evoseek.corpus.question_file import QuestionFile, open_question_file
 from evoseek.corpus.questions import load_questions
-from evoseek.corpus.world import World
 from evoseek.errors import ConfigError, EvoseekError, SamplerError
 from evoseek.learner.checkpoint import Checkpoint, Part, latest_checkpoint, save_checkpoint
 from evoseek.learner.learner import Learner
@@ -31,6 +30,7 @@ from evoseek.policy.scripted import ScriptedSampler
 from evoseek.reward.answer import usable_question
 from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Passage, SampleRequest
+from evoseek.world.world import World
 
 ENDINGS = [f"{a}{b}" for a in "lmnrst" for b in "aeio"]  # the capital of Du... is Ka...
 PASSAGES = [Passage(f"{end}#0", end, f"Du{end}", f"Du{end}'s capital is Ka{end}.") for end in ENDINGS]

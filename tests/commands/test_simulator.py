@@ -9,9 +9,7 @@ import pytest
 
 from evoseek.cli import main
 from evoseek.commands import simulator, simulator_check
-from evoseek.corpus.oracle import save_world_card
 from evoseek.corpus.questions import load_questions, save_questions
-from evoseek.corpus.world import World
 from evoseek.env.prompts import load_prompts
 from evoseek.env.simulator import SimulatorPrompts, simulator_reply
 from evoseek.policy.encoding import plain
@@ -20,8 +18,11 @@ from evoseek.policy.policy import has_adapters
 from evoseek.policy.scripted import ScriptedChat
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.simulated import SimulatedEngine
-from evoseek.systems import simulator_collecting, simulator_labelling
-from evoseek.systems.search_records import load_records
+from evoseek.simulator import collecting as simulator_collecting
+from evoseek.simulator import labelling as simulator_labelling
+from evoseek.simulator.records import load_records
+from evoseek.world.oracle import save_world_card
+from evoseek.world.world import World
 
 WORLD = World.generate(1, 200, "train")
 TOP_3 = ("--set", "search.top_k=3")

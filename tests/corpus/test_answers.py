@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from evoseek.corpus.answers import KINDS, Answer, load_answers, mine_answers, normal_form, save_answers
 from evoseek.corpus.rows import MAX_LINE_BYTES
-from evoseek.corpus.world import World
 from evoseek.errors import DataError
 from evoseek.types import Passage
+from evoseek.world.world import World
 
 
 def passages(*pairs):

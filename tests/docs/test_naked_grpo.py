@@ -15,7 +15,6 @@ from runpy import run_path
 import pytest
 import torch
 
-from evoseek.corpus.world import World
 from evoseek.credit.group import group_advantages
 from evoseek.env.prompts import load_prompts
 from evoseek.env.solver import SolverEnv
@@ -31,7 +30,8 @@ from evoseek.rollout.limits import Limits
 from evoseek.rollout.record import TrajectoryWriter, read_trajectories
 from evoseek.search.lexical import LexicalIndex
 from evoseek.systems.search_r1 import QuestionRollouts, SearchR1
-from evoseek.systems.update import GroupUpdate
+from evoseek.training.update import GroupUpdate
+from evoseek.world.world import World
 
 FILE = Path(__file__).parents[2] / "docs" / "naked_grpo.py"
 NAKED = run_path(str(FILE))
@@ -159,4 +159,4 @@ def test_it_is_short_and_stands_alone():
         elif isinstance(node, ast.ImportFrom):
             imported.add(node.module)
     others = {name for name in imported if name.split(".")[0] not in sys.stdlib_module_names}
-    assert others == {"evoseek.corpus.world", "evoseek.search.lexical", "numpy", "torch", "transformers"}
+    assert others == {"evoseek.world.world", "evoseek.search.lexical", "numpy", "torch", "transformers"}

@@ -14,8 +14,6 @@ import pytest
 
 from evoseek.assemble import agent, web_calls
 from evoseek.corpus.questions import load_questions, save_questions
-from evoseek.corpus.site import Site
-from evoseek.corpus.world import World
 from evoseek.policy.load import load_policy, save_policy
 from evoseek.policy.more_tags import add_tags
 from evoseek.policy.scripted import ScriptedSampler
@@ -23,8 +21,10 @@ from evoseek.reward.web_format import WebFormatReward
 from evoseek.rollout.record import read_trajectories
 from evoseek.search.browse.extract import Extractor
 from evoseek.search.web.http import CallLimits
-from evoseek.serve.world_site import WorldSite
 from evoseek.types import Invalid, Scored, StopReason
+from evoseek.world.server import WorldSite
+from evoseek.world.site import Site
+from evoseek.world.world import World
 
 WORLD = World.generate(5, 200, "train")
 SITE = Site(WORLD, 5, second_page=0.0, moved=0.0, dead=0.0, told=0.0)

@@ -4,8 +4,8 @@ import pytest
 
 from evoseek import demo
 from evoseek.policy import load
-from evoseek.policy.tiny_model import tiny_config, tiny_model
-from evoseek.policy.tiny_tokenizer import tiny_tokenizer
+from evoseek.tiny.model import tiny_config, tiny_model
+from evoseek.tiny.tokenizer import tiny_tokenizer
 
 pytestmark = pytest.mark.slow
 

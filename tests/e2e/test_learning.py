@@ -5,8 +5,8 @@ import json
 import pytest
 
 from evoseek.corpus.questions import save_questions
-from evoseek.corpus.world import World
 from evoseek.search.lexical import LexicalIndex
+from evoseek.world.world import World
 
 pytestmark = pytest.mark.slow
 

@@ -15,10 +15,10 @@ from rich.console import Console
 from evoseek.commands import propose as command
 from evoseek.config import load_config
 from evoseek.corpus.questions import load_questions
-from evoseek.corpus.world import World
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.reward.answer import usable_question
 from evoseek.search.lexical import LexicalIndex
+from evoseek.world.world import World
 
 ROOT = Path(__file__).parents[2]
 SMALL = ("--set", "selfplay.proposals_per_step=8", "--set", "proposer.attempts=2")

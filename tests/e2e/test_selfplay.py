@@ -14,9 +14,7 @@ from evoseek.assemble.algorithm import make_credit, make_loss, make_proposer_cre
 from evoseek.assemble.selfplay import selfplay_loop
 from evoseek.assemble.sources import open_index
 from evoseek.config import Config, load_config
-from evoseek.corpus.oracle import save_world_card
 from evoseek.corpus.questions import save_questions
-from evoseek.corpus.world import World
 from evoseek.errors import TrainingError
 from evoseek.eval.statistics import bootstrap_mean_interval
 from evoseek.learner.checkpoint import latest_checkpoint
@@ -29,8 +27,10 @@ from evoseek.rollout.record import TrajectoryRecord, read_trajectories
 from evoseek.runs import RunDirectory
 from evoseek.search.failing import FailingEngine
 from evoseek.search.lexical import LexicalIndex
-from evoseek.systems.update import GroupUpdate
+from evoseek.training.update import GroupUpdate
 from evoseek.types import Invalid, Scored, TrajectoryGroup
+from evoseek.world.oracle import save_world_card
+from evoseek.world.world import World
 
 pytestmark = pytest.mark.slow
 

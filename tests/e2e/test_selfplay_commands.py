@@ -8,8 +8,8 @@ from safetensors.torch import load_file
 
 from evoseek.commands.index import build_index
 from evoseek.corpus.questions import load_questions, save_questions
-from evoseek.corpus.world import World
 from evoseek.search.lexical import LexicalIndex
+from evoseek.world.world import World
 
 PHASES = {
     "dr_zero.iterations": 1,

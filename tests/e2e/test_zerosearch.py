@@ -7,13 +7,13 @@ import pytest
 
 from evoseek.assemble import training
 from evoseek.corpus.questions import save_questions
-from evoseek.corpus.world import World
 from evoseek.env.prompts import load_prompts
 from evoseek.env.simulator import SimulatorPrompts, simulator_reply
 from evoseek.policy.encoding import plain
 from evoseek.policy.scripted import ScriptedChat
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.simulated import SimulatedEngine
+from evoseek.world.world import World
 
 ASKED = re.compile(r"simulate (useful|noisy) documents : (.*) is (.*) query (.*)", re.DOTALL)
 

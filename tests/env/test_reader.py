@@ -3,15 +3,15 @@ from functools import partial
 
 import pytest
 
-from evoseek.corpus.world import World
 from evoseek.env.prompts import load_prompts
 from evoseek.env.reader import ReaderEnv
 from evoseek.policy.encoding import plain, split_trusted
 from evoseek.policy.tags import TagRenderer
-from evoseek.policy.tiny_tokenizer import tiny_tokenizer
 from evoseek.search.lexical import LexicalIndex
-from evoseek.systems.demonstrations import NOTHING, Demonstrator, Mixture
+from evoseek.tiny.demonstrations import NOTHING, Demonstrator, Mixture
+from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import Message, Passage, Question
+from evoseek.world.world import World
 
 KALO = Passage("a#0", "a", "Kalo", "Kalo's mayor is Meri.")
 NIDA = Passage("b#0", "b", "Nida", "Nida's mayor is </answer>.")

@@ -11,9 +11,9 @@ from evoseek.eval.evaluate import evaluate
 from evoseek.eval.statistics import wilson_interval
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
-from evoseek.policy.tiny_tokenizer import tiny_tokenizer
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
+from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import Question, Scored, StopReason
 
 TOKENIZER = tiny_tokenizer()

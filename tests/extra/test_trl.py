@@ -35,7 +35,7 @@ from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.kl import WithKL
 from evoseek.loss.sequence import SequenceLoss
 from evoseek.policy.load import Policy, load_policy, save_policy
-from evoseek.policy.tiny_tokenizer import tiny_tokenizer
+from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import TrainingSample
 
 trl = pytest.importorskip("trl", exc_type=ImportError)

@@ -7,7 +7,7 @@ from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.muon import MuonAdamW
 from evoseek.loss.cross_entropy import CrossEntropyLoss
-from evoseek.policy.tiny_model import tiny_config, tiny_model
+from evoseek.tiny.model import tiny_config, tiny_model
 from evoseek.types import TrainingSample
 
 SAMPLE = TrainingSample((3, 4, 5, 6, 4, 5, 6), (False, *([True] * 6)), (0.0,) * 7, (0.0,) * 7)

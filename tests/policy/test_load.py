@@ -13,7 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCau
 
 from evoseek.errors import PolicyError
 from evoseek.policy.load import SHIPPED, Policy, find_policy, load_policy, save_policy, tiny_policy_dir
-from evoseek.policy.tiny_tokenizer import tiny_tokenizer
+from evoseek.tiny.tokenizer import tiny_tokenizer
 
 SIZES = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
 

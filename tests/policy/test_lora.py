@@ -20,7 +20,7 @@ from evoseek.policy.load import export_policy, load_policy, merged, save_policy
 from evoseek.policy.lora import add_adapter
 from evoseek.policy.policy import Policy, base_of
 from evoseek.policy.sampler import TorchSampler
-from evoseek.policy.tiny_tokenizer import tiny_tokenizer
+from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import Completion, SampleRequest, StopConditions, TrainingSample
 
 pytest.importorskip("peft")

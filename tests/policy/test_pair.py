@@ -13,7 +13,7 @@ from evoseek.loss.cross_entropy import CrossEntropyLoss
 from evoseek.policy.load import load_policy, save_policy
 from evoseek.policy.pair import NewAdapter, load_pair
 from evoseek.policy.policy import Policy
-from evoseek.policy.tiny_tokenizer import tiny_tokenizer
+from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import TrainingSample
 
 pytest.importorskip("peft")

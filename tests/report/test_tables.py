@@ -9,7 +9,7 @@ from evoseek.report.printable import printable
 from evoseek.report.progress import TrainingProgress
 from evoseek.report.tables import evaluation_table, score_text
 from evoseek.report.trajectories import trajectory_text
-from evoseek.systems.training import Progress
+from evoseek.training.loop import Progress
 from evoseek.types import (
     Action,
     Invalid,

@@ -14,8 +14,8 @@ from evoseek.errors import ConfigError, ToolError
 from evoseek.policy.encoding import plain
 from evoseek.policy.scripted import ScriptedChat
 from evoseek.policy.tags import TagRenderer
-from evoseek.policy.tiny_tokenizer import tiny_tokenizer
 from evoseek.reward.judge import FORM, Judge, same_family
+from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import Action, Invalid, Message, Outcome, Question, Scored, Segment, StopReason, Trajectory
 
 QUESTION = Question("q1", "Who wrote Dune?", ("Frank Herbert", "Herbert"))

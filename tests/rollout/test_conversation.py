@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from evoseek.chat.local import SamplerChat
 from evoseek.env.prompts import load_prompts
 from evoseek.env.solver import SolverEnv
 from evoseek.errors import PolicyError, ReplyError, ToolError
-from evoseek.policy.chat import SamplerChat
 from evoseek.policy.encoding import split_trusted
 from evoseek.policy.scripted import ScriptedChat, ScriptedSampler
 from evoseek.rollout.conversation import converse

@@ -14,7 +14,6 @@ from evoseek.env.solver import SolverEnv
 from evoseek.errors import SamplerError, ToolError
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
-from evoseek.policy.tiny_tokenizer import tiny_tokenizer
 from evoseek.protocols import Environment
 from evoseek.reward.functions import AnswerReward
 from evoseek.reward.proposer import ProposerReward
@@ -23,6 +22,7 @@ from evoseek.rollout.player import Player
 from evoseek.selfplay.episode import SelfPlay
 from evoseek.selfplay.filters import RuleFilter
 from evoseek.selfplay.verify import Verifier
+from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import Completion, Passage, SampleRequest, ToolCall, ToolResult
 
 TOKENIZER = tiny_tokenizer()

@@ -9,14 +9,14 @@ import pytest
 from evoseek.credit.group import group_advantages
 from evoseek.credit.reinforce import raw_advantages
 from evoseek.errors import DataError
-from evoseek.policy.tiny_tokenizer import tiny_tokenizer
 from evoseek.reward.proposer import ProposerReward
 from evoseek.rollout.trajectory_json import outcome_to_json, trajectory_to_json
 from evoseek.selfplay.episode import SelfPlay, Stages
 from evoseek.selfplay.evidence import supporting_passages
 from evoseek.selfplay.majority import relabel
-from evoseek.systems.proposals import proposal_groups, solver_groups
-from evoseek.systems.update import scored_rewards, scored_samples
+from evoseek.selfplay.proposals import proposal_groups, solver_groups
+from evoseek.tiny.tokenizer import tiny_tokenizer
+from evoseek.training.update import scored_rewards, scored_samples
 from evoseek.types import Episode, Invalid, Question, Scored, StopReason
 
 MERI, TOLU = "<answer> meri </answer>", "<answer> tolu </answer>"

@@ -13,12 +13,12 @@ from evoseek.env.reader import ReaderEnv
 from evoseek.errors import SamplerError, ToolError
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
-from evoseek.policy.tiny_tokenizer import tiny_tokenizer
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.player import Player
 from evoseek.selfplay.filters import Rejection
 from evoseek.selfplay.verify import Verdict, Verifier
+from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import Invalid, Passage, Question, SampleRequest, Scored, StopReason, Trajectory
 
 TOKENIZER = tiny_tokenizer()

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from evoseek.errors import TrainingError
 from evoseek.rollout.record import TrajectoryWriter, read_trajectories
 from evoseek.selfplay.filters import Rejection
+from evoseek.selfplay.proposals import TaskSource
+from evoseek.selfplay.question_log import QuestionLog
 from evoseek.systems.dr_zero import DrZero, Schedule, Turn, best_questions
-from evoseek.systems.proposals import TaskSource
-from evoseek.systems.question_log import QuestionLog
 from evoseek.systems.search_r1 import SearchR1
 from evoseek.types import Episode, Invalid, Question, Scored, StopReason, Trajectory, TrajectoryGroup
 

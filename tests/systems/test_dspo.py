@@ -7,7 +7,7 @@ import pytest
 
 from evoseek.reward.overlong import OverlongReward
 from evoseek.systems.dspo import DSPO
-from evoseek.systems.question_order import questions_of_step
+from evoseek.training.question_order import questions_of_step
 
 
 class Update:

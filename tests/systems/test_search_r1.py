@@ -12,11 +12,11 @@ from evoseek.env.solver import SolverEnv
 from evoseek.env.tools import SearchTool
 from evoseek.errors import TrainingError
 from evoseek.policy.scripted import ScriptedSampler
-from evoseek.policy.tiny_tokenizer import tiny_tokenizer
 from evoseek.rollout.trajectory_json import group_to_json
 from evoseek.selfplay.majority import relabel
 from evoseek.systems.search_r1 import SearchR1
-from evoseek.systems.training import TrainingLoop
+from evoseek.tiny.tokenizer import tiny_tokenizer
+from evoseek.training.loop import TrainingLoop
 from evoseek.types import Invalid
 
 ONE_RIGHT = {"q0/0": "meri", "q0/1": "kalo", "q1/0": "kalo", "q1/1": "kalo"}

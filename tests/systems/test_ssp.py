@@ -8,8 +8,8 @@ import pytest
 from evoseek.rollout.record import TrajectoryWriter, read_trajectories
 from evoseek.selfplay.filters import Rejection
 from evoseek.selfplay.leads import Lead
-from evoseek.systems.proposals import TaskSource
-from evoseek.systems.question_log import QuestionLog
+from evoseek.selfplay.proposals import TaskSource
+from evoseek.selfplay.question_log import QuestionLog
 from evoseek.systems.ssp import SSP
 from evoseek.types import Invalid, Question, Scored, StopReason, ToolCall, ToolResult
 

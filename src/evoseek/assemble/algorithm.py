@@ -16,7 +16,7 @@ from evoseek.loss.importance import WithImportance
 from evoseek.loss.kl import WithKL
 from evoseek.loss.reinforce import ReinforceLoss
 from evoseek.loss.sequence import SequenceLoss
-from evoseek.systems.update import Credit
+from evoseek.training.update import Credit
 
 
 def make_loss(config: Config) -> LossFn[LossInputs]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 
 from evoseek.assemble.sources import check_chat
+from evoseek.chat.endpoint import EndpointChat
+from evoseek.chat.local import SamplerChat
 from evoseek.config import ChatConfig
 from evoseek.env.prompts import PromptSet, load_prompts
 from evoseek.errors import ConfigError
-from evoseek.policy.chat import SamplerChat
-from evoseek.policy.chat_endpoint import EndpointChat
 from evoseek.policy.load import limit_threads, load_policy
 from evoseek.policy.policy import prompts_of
 from evoseek.policy.sampler import TorchSampler

@@ -19,7 +19,6 @@ from evoseek.assemble.sources import open_index
 from evoseek.assemble.tasks import answer_tasks, passage_pool, passage_tasks
 from evoseek.assemble.trained import Trained, make_proposer_learner
 from evoseek.config import Config, may_differ_on_resume
-from evoseek.corpus.oracle import Oracle, load_world, world_oracle
 from evoseek.env.teacher import TeacherEnv
 from evoseek.learner.checkpoint import Checkpoint, Part, latest_checkpoint
 from evoseek.learner.distributed import ALONE
@@ -31,15 +30,16 @@ from evoseek.report.metrics import JsonlMetrics, read_metrics
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
-from evoseek.systems.distillation import SelfDistillation
+from evoseek.selfplay.question_log import QuestionLog
 from evoseek.systems.dr_zero import DrZero, Schedule
-from evoseek.systems.question_log import QuestionLog
-from evoseek.systems.run_state import RunState, resume
 from evoseek.systems.ssp import SSP
-from evoseek.systems.training import Evaluate, System, TrainingLoop
-from evoseek.systems.two_roles import RoleUpdate, TwoRoleUpdate
-from evoseek.systems.update import GroupUpdate
+from evoseek.training.distillation import SelfDistillation
+from evoseek.training.loop import Evaluate, System, TrainingLoop
+from evoseek.training.run_state import RunState, resume
+from evoseek.training.two_roles import RoleUpdate, TwoRoleUpdate
+from evoseek.training.update import GroupUpdate
 from evoseek.types import TrainingSample
+from evoseek.world.oracle import Oracle, load_world, world_oracle
 
 
 def selfplay_loop(

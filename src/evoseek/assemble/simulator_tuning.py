@@ -18,9 +18,9 @@ from evoseek.env.simulator import SimulatorPrompts
 from evoseek.learner.checkpoint import Checkpoint
 from evoseek.policy.policy import Policy, prompts_of
 from evoseek.runs import with_digests
-from evoseek.systems.search_records import SearchRecord
-from evoseek.systems.simulator_tuning import ExampleMaker, TuningData
-from evoseek.systems.supervised import SupervisedRun
+from evoseek.simulator.records import SearchRecord
+from evoseek.simulator.tuning import ExampleMaker, TuningData
+from evoseek.training.supervised import SupervisedRun
 
 
 def begin_tuning(config: Config, records: Path, work: Path, *, steps: int, tokens_per_step: int) -> SupervisedRun:

@@ -25,9 +25,9 @@ from evoseek.search.simulated import SimulatedEngine
 from evoseek.systems.deepresearcher import DeepResearcher
 from evoseek.systems.dspo import DSPO
 from evoseek.systems.search_r1 import QuestionRollouts, SearchR1
-from evoseek.systems.training import Evaluate
-from evoseek.systems.update import Update
 from evoseek.systems.zerosearch import ZeroSearch
+from evoseek.training.loop import Evaluate
+from evoseek.training.update import Update
 from evoseek.types import Question, TrajectoryGroup
 
 

@@ -15,7 +15,7 @@ from evoseek.env.proposer import answer_task, passage_task
 from evoseek.errors import ConfigError
 from evoseek.search.lexical import LexicalIndex
 from evoseek.selfplay.leads import Lead, follow_back
-from evoseek.systems.proposals import TaskSource
+from evoseek.selfplay.proposals import TaskSource
 from evoseek.types import Passage, Question
 
 POOL = 200_000  # passages that proposals are made from, at most: a random sample of a larger corpus

@@ -30,8 +30,8 @@ from evoseek.policy.critic import load_critic, save_critic
 from evoseek.policy.load import load_policy, save_policy
 from evoseek.policy.policy import Policy, base_of
 from evoseek.runs import RunDirectory
-from evoseek.systems.ppo import PPOUpdate
-from evoseek.systems.update import Completion, GroupUpdate, KLPenalty, TokenAdvantages, Update
+from evoseek.training.ppo import PPOUpdate
+from evoseek.training.update import Completion, GroupUpdate, KLPenalty, TokenAdvantages, Update
 
 
 class Optimization(TypedDict):

@@ -24,9 +24,9 @@ from evoseek.learner.sharding import copy_weights
 from evoseek.policy.vocabulary import vocabulary_notice
 from evoseek.report.metrics import JsonlMetrics, NoMetrics
 from evoseek.runs import RunDirectory
-from evoseek.systems.question_order import questions_of_step
-from evoseek.systems.run_state import RunState, resume
-from evoseek.systems.training import TrainingLoop
+from evoseek.training.loop import TrainingLoop
+from evoseek.training.question_order import questions_of_step
+from evoseek.training.run_state import RunState, resume
 from evoseek.types import Question
 
 

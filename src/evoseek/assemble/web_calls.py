@@ -10,9 +10,9 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from evoseek.calls.server import check_url
 from evoseek.config import BrowseConfig, WebConfig
 from evoseek.errors import ConfigError
+from evoseek.http.server import check_url
 from evoseek.protocols import Fetcher, SearchEngine
 from evoseek.search.browse.address import AddressRules
 from evoseek.search.browse.extract import Extractor

@@ -19,16 +19,16 @@ from evoseek.commands.propose import STOPPING
 from evoseek.config import Config
 from evoseek.corpus.growing_file import open_growing_file
 from evoseek.corpus.questions import load_questions, save_questions
+from evoseek.data.contamination import ClosedBook, ContaminationCheck, Overlap
+from evoseek.data.question_filter import KINDS, Check, Finding, JudgeCheck, check_questions, load_findings
 from evoseek.env.reader import ReaderEnv
 from evoseek.errors import ConfigError, EvoseekError
-from evoseek.eval.contamination import ClosedBook, ContaminationCheck, Overlap
 from evoseek.report.failures import say_left_out
 from evoseek.report.printable import say
 from evoseek.report.progress import CountProgress
 from evoseek.reward.functions import AnswerReward
 from evoseek.runs import with_digests
-from evoseek.systems.interrupt import stop_on_interrupt
-from evoseek.systems.question_filter import KINDS, Check, Finding, JudgeCheck, check_questions, load_findings
+from evoseek.training.interrupt import stop_on_interrupt
 from evoseek.types import Question
 
 SAMPLES = 10  # closed-book answers (DeepResearcher's pass@10)

@@ -28,7 +28,7 @@ from evoseek.search.lexical import LexicalIndex
 from evoseek.selfplay.duplicates import NearDuplicates
 from evoseek.selfplay.episode import SelfPlay
 from evoseek.selfplay.filters import Rejection
-from evoseek.systems.interrupt import stop_on_interrupt
+from evoseek.training.interrupt import stop_on_interrupt
 from evoseek.types import Episode, Invalid, Question, Scored
 
 PROPOSALS_PER_QUESTION = 20  # made at most for each question that is asked for, unless said otherwise

@@ -19,7 +19,6 @@ from evoseek.commands.new_file import check_new
 from evoseek.commands.propose import STOPPING as STOPPING_AFTER_BATCH
 from evoseek.config import Config
 from evoseek.corpus.growing_file import open_growing_file
-from evoseek.corpus.oracle import load_world
 from evoseek.errors import EvoseekError
 from evoseek.learner.checkpoint import Checkpoint
 from evoseek.report.failures import for_example, say_left_out
@@ -27,13 +26,14 @@ from evoseek.report.printable import say
 from evoseek.report.progress import STOPPING, CountProgress, LiveProgress
 from evoseek.runs import RunDirectory, with_digests
 from evoseek.search.paging import PagingEngine
-from evoseek.systems.interrupt import stop_on_interrupt
-from evoseek.systems.search_records import SearchRecord, load_records
-from evoseek.systems.simulator_collecting import KINDS as COLLECTED
-from evoseek.systems.simulator_collecting import collect
-from evoseek.systems.simulator_labelling import KINDS, JudgeLabel, Label, TrueLabel, label_records
-from evoseek.systems.simulator_tuning import tune
-from evoseek.systems.supervised import SupervisedProgress
+from evoseek.simulator.collecting import KINDS as COLLECTED
+from evoseek.simulator.collecting import collect
+from evoseek.simulator.labelling import KINDS, JudgeLabel, Label, TrueLabel, label_records
+from evoseek.simulator.records import SearchRecord, load_records
+from evoseek.simulator.tuning import tune
+from evoseek.training.interrupt import stop_on_interrupt
+from evoseek.training.supervised import SupervisedProgress
+from evoseek.world.oracle import load_world
 
 SAME_COMMAND = "The same command goes on from there."
 

@@ -17,22 +17,22 @@ from evoseek.assemble.simulation import simulated_engine
 from evoseek.assemble.sources import open_index, read_questions
 from evoseek.commands.new_file import check_new_file
 from evoseek.config import Config
-from evoseek.corpus.oracle import load_world
 from evoseek.errors import EvoseekError
 from evoseek.eval.evaluate import Evaluation, Score
-from evoseek.eval.simulator_check import SimulatorCheck, check_simulator
-from evoseek.eval.simulator_truth import GoldenTruth, WorldTruth
 from evoseek.files import write_atomic
 from evoseek.protocols import QuestionEngine, SearchEngine
 from evoseek.report.failures import for_example, say_left_out
 from evoseek.report.printable import say
 from evoseek.report.progress import CountProgress
-from evoseek.report.simulator import obedience_table, style_table
 from evoseek.report.tables import evaluation_table
 from evoseek.reward.functions import AnswerReward
 from evoseek.search.simulated import SimulatedEngine
-from evoseek.systems.search_records import load_records
+from evoseek.simulator.check import SimulatorCheck, check_simulator
+from evoseek.simulator.records import load_records
+from evoseek.simulator.report import obedience_table, style_table
+from evoseek.simulator.truth import GoldenTruth, WorldTruth
 from evoseek.types import Invalid, Question
+from evoseek.world.oracle import load_world
 
 Measured = TypeVar("Measured")
 

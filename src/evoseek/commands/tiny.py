@@ -12,12 +12,12 @@ from evoseek.files import write_atomic
 from evoseek.policy.load import load_policy
 from evoseek.report.printable import say
 from evoseek.report.progress import STOPPING
-from evoseek.report.tiny_card import tiny_card
 from evoseek.runs import RunDirectory
-from evoseek.systems.interrupt import stop_on_interrupt
-from evoseek.systems.supervised import SupervisedProgress
-from evoseek.systems.tiny import VARIANTS, WebRecipe, build, recipe_of
-from evoseek.systems.tiny_skills import measure_browsing, measure_skills
+from evoseek.tiny.build import VARIANTS, WebRecipe, build, recipe_of
+from evoseek.tiny.card import tiny_card
+from evoseek.tiny.skills import measure_browsing, measure_skills
+from evoseek.training.interrupt import stop_on_interrupt
+from evoseek.training.supervised import SupervisedProgress
 
 
 def build_tiny(directory: Path, work: Path, *, variant: str, steps: int | None, seed: int, console: Console) -> bool:

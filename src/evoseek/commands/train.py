@@ -18,7 +18,7 @@ from evoseek.report.plots import plot_curves
 from evoseek.report.printable import say
 from evoseek.report.progress import STOPPING, TrainingProgress
 from evoseek.runs import RunDirectory
-from evoseek.systems.interrupt import stop_on_interrupt
+from evoseek.training.interrupt import stop_on_interrupt
 
 
 def train(config: Config, run: RunDirectory, *, console: Console, max_seconds: float = math.inf) -> bool:

@@ -11,11 +11,11 @@ from rich.console import Console
 
 from evoseek.commands.new_file import check_new_file
 from evoseek.corpus.questions import save_questions
-from evoseek.corpus.site import Site
-from evoseek.corpus.world import Split, World
 from evoseek.errors import ConfigError
 from evoseek.report.printable import say
-from evoseek.serve.world_site import WorldSite
+from evoseek.world.server import WorldSite
+from evoseek.world.site import Site
+from evoseek.world.world import Split, World
 
 
 def serve_world(

@@ -39,7 +39,7 @@ SHIPPED = ("tiny", "tiny-reader", "tiny-weak", "tiny-web")
 
 def tiny_policy_dir(name: str = "tiny") -> Path:
     """The directory of a policy that the package carries."""
-    return Path(__file__).parent / name.replace("-", "_")
+    return Path(__file__).parents[1] / "tiny" / "weights" / name.replace("-", "_")
 
 
 def find_policy(name_or_dir: str) -> str:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from evoseek.systems.training import Progress
+from evoseek.training.loop import Progress
 
 STOPPING = "Stopping after this step; its checkpoint is saved. Press Ctrl-C again to abort at once."
 

@@ -23,19 +23,19 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Literal
 
-from evoseek.corpus.oracle import Oracle
 from evoseek.errors import TrainingError
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.selfplay.duplicates import NearDuplicates
 from evoseek.selfplay.episode import SelfPlay, Stages
-from evoseek.systems.proposals import TaskSource, check_groups, proposal_groups, solver_groups
-from evoseek.systems.question_log import QuestionLog
-from evoseek.systems.rollout_metrics import prefixed
+from evoseek.selfplay.metrics import selfplay_metrics
+from evoseek.selfplay.proposals import TaskSource, check_groups, proposal_groups, solver_groups
+from evoseek.selfplay.question_log import QuestionLog
 from evoseek.systems.search_r1 import SearchR1
-from evoseek.systems.selfplay_metrics import selfplay_metrics
-from evoseek.systems.training import StepReport
-from evoseek.systems.update import Update
+from evoseek.training.loop import StepReport
+from evoseek.training.rollout_metrics import prefixed
+from evoseek.training.update import Update
 from evoseek.types import Episode, Invalid, Passage, Question, Scored, TrajectoryGroup
+from evoseek.world.oracle import Oracle
 
 Phase = Literal["propose", "write", "solve"]
 

@@ -25,10 +25,10 @@ from evoseek.rollout.group import run_group
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.trajectory_json import group_from_json, group_to_json
-from evoseek.systems.question_order import questions_of_step
-from evoseek.systems.rollout_metrics import rollout_metrics, tool_latency_s
-from evoseek.systems.training import StepReport
-from evoseek.systems.update import Update
+from evoseek.training.loop import StepReport
+from evoseek.training.question_order import questions_of_step
+from evoseek.training.rollout_metrics import rollout_metrics, tool_latency_s
+from evoseek.training.update import Update
 from evoseek.types import Invalid, Question, TrajectoryGroup
 
 

@@ -25,17 +25,17 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Literal, Protocol
 
-from evoseek.corpus.oracle import Oracle
 from evoseek.rollout.findings import failed_if_nothing_found
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.selfplay.episode import SelfPlay, Stages
 from evoseek.selfplay.leads import Lead
+from evoseek.selfplay.metrics import selfplay_metrics
+from evoseek.selfplay.proposals import TaskSource, check_groups, proposal_groups, solver_groups
+from evoseek.selfplay.question_log import QuestionLog
 from evoseek.selfplay.replay import draw_again
-from evoseek.systems.proposals import TaskSource, check_groups, proposal_groups, solver_groups
-from evoseek.systems.question_log import QuestionLog
-from evoseek.systems.selfplay_metrics import selfplay_metrics
-from evoseek.systems.training import StepReport
+from evoseek.training.loop import StepReport
 from evoseek.types import Episode, Invalid, TrajectoryGroup
+from evoseek.world.oracle import Oracle
 
 Fill = Literal["dummy", "resample", "replay", "replay-reset"]
 Role = Literal["proposer", "solver"]

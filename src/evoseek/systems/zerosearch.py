@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from evoseek.search.simulated import SimulatedEngine
 from evoseek.systems.search_r1 import SearchR1
-from evoseek.systems.training import StepReport
+from evoseek.training.loop import StepReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

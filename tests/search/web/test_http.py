@@ -1,4 +1,4 @@
-"""The HTTP base of providers, against a real server. What `Server` does is shown in tests/policy/test_chat_endpoint.py;
+"""The HTTP base of providers, against a real server. What `Server` does is shown in tests/chat/test_endpoint.py;
 here is what the limits add."""
 
 import asyncio
@@ -9,13 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from evoseek.calls.server import MAX_BODY
-from evoseek.calls.waits import PassingError
 from evoseek.config import WebConfig
 from evoseek.errors import ConfigError, ToolError
+from evoseek.http.server import MAX_BODY
+from evoseek.http.waits import PassingError
 from evoseek.search.web.http import CallLimits, WebClient
 
-http = SimpleNamespace(**run_path(str(Path(__file__).parents[2] / "policy" / "chat_server.py")))
+http = SimpleNamespace(**run_path(str(Path(__file__).parents[2] / "chat" / "chat_server.py")))
 KEY = "secret-key"
 FINE = http.replies(b'{"found": 1}')
 FAST = {"rate_per_s": 1e4, "wait_s": 0.001, "max_wait_s": 0.01, "attempts": 3, "timeout_s": 5.0}

@@ -15,7 +15,7 @@ from evoseek.search.web.http import CallLimits
 from evoseek.search.web.providers import MAX_SNIPPET, MAX_URL, PROVIDERS, JsonApi, make_provider
 from evoseek.types import Passage
 
-http = SimpleNamespace(**run_path(str(Path(__file__).parents[2] / "policy" / "chat_server.py")))
+http = SimpleNamespace(**run_path(str(Path(__file__).parents[2] / "chat" / "chat_server.py")))
 KEY = "secret-key"
 URL = "https://example.org/a?b=1"
 LIMITS = CallLimits(rate_per_s=1e4, attempts=2, wait_s=0.001)

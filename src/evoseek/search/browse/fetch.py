@@ -14,9 +14,9 @@ import httpcore2
 import httpx2
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt
 
-from evoseek.calls.body import BodyError, CutBodyError, read_body
-from evoseek.calls.waits import PassingError, back_off, seconds_of
 from evoseek.errors import ConfigError, PageError, ToolError
+from evoseek.http.body import BodyError, CutBodyError, read_body
+from evoseek.http.waits import PassingError, back_off, seconds_of
 from evoseek.search.browse.address import AddressRules, check_url, port_of
 from evoseek.search.browse.blocked import blocked_reason
 from evoseek.search.browse.extract import TYPES, Extractor

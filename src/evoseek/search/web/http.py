@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 import httpx2
 from aiolimiter import AsyncLimiter
 
-from evoseek.calls.said import json_of
-from evoseek.calls.server import Server
 from evoseek.errors import ConfigError, ToolError
-from evoseek.search.web.breaker import CircuitBreaker
+from evoseek.http.breaker import CircuitBreaker
+from evoseek.http.said import json_of
+from evoseek.http.server import Server
 
 T = TypeVar("T")
 

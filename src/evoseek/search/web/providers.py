@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from evoseek.calls.server import check_url
-from evoseek.calls.waits import PassingError
 from evoseek.errors import ConfigError, ToolError
+from evoseek.http.server import check_url
+from evoseek.http.waits import PassingError
 from evoseek.search.web.gathering import for_each
 from evoseek.search.web.http import CallLimits, WebClient
 from evoseek.types import Passage

@@ -1,0 +1,1 @@
+"""Messages to text: an in-process model, an endpoint, a scripted double."""

@@ -1,0 +1,1 @@
+"""Making question files fit for training: filter, contamination, mixtures."""

@@ -1,0 +1,107 @@
+"""Questions that measure or teach nothing: a model knows their answer already, or they are in an evaluation set.
+
+    closed book   of k answers that a base model draws without searching, one is right: searching could not be learnt
+                  from it (DeepResearcher, arXiv 2504.03160, section 4.3: pass@10)
+    overlap       it shares n words in a row with a question of an evaluation set (13 as for GPT-3, arXiv 2005.14165,
+                  appendix C), or is like one (MinHash, `selfplay.duplicates`)
+
+Words are those of SQuAD's normal form (`reward.answer.normalise`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from evoseek.data.question_filter import Finding
+from evoseek.errors import ConfigError, ToolError
+from evoseek.protocols import RewardFn
+from evoseek.reward.answer import normalise
+from evoseek.rollout.group import score
+from evoseek.rollout.player import Player
+from evoseek.selfplay.duplicates import NearDuplicates
+from evoseek.types import Invalid, Outcome, Question, Scored, Trajectory
+
+
+class Overlap:
+    """Which texts overlap with evaluation questions.
+
+    A run of `words` words of an evaluation question is looked for; of a shorter question all of it, also within a
+    longer text. `likeness` is the Jaccard index of word 3-shingles from which two texts are alike, as MinHash estimates
+    it (1: the same words). Raises ConfigError for less than one word or a likeness not above 0 and at most 1.
+    """
+
+    def __init__(self, evaluation: Iterable[Question], *, words: int = 13, likeness: float = 0.8) -> None:
+        if words < 1:
+            raise ConfigError(f"An overlap of {words} words cannot be looked for: expected at least 1.")
+        self._alike = NearDuplicates(likeness)
+        self._runs: dict[str, str] = {}
+        lengths: set[int] = set()
+        for question in evaluation:
+            text = normalise(question.text).split()
+            if text:
+                lengths.add(length := min(words, len(text)))
+                self._runs |= dict.fromkeys(_runs(text, length), question.id)
+                self._alike.remember(question.text)
+        self._lengths = sorted(lengths, reverse=True)
+
+    def __call__(self, text: str) -> Finding | None:
+        """What a text overlaps with; None if with nothing."""
+        words = normalise(text).split()
+        for length in self._lengths:
+            if run := next((run for run in _runs(words, length) if run in self._runs), None):
+                return Finding(False, "shared words", {"words": run, "question": self._runs[run]})
+        return None if self._alike.is_new(text, remember=False) else Finding(False, "likeness")
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedBook:
+    """A `Check`: is one of `samples` answers right, by a reward of 1? `player` is a base model that cannot search.
+
+    Who never answers in the form that is asked for seems to know nothing, so `details` says how many samples were
+    `answered`, beside how many were `right`, of how many (`samples`, without those that failed). Where some failed and
+    none of the others is right, nothing is decided.
+    """
+
+    player: Player
+    correct: RewardFn
+    samples: int = 10
+
+    async def __call__(self, question: Question) -> Finding:
+        """Ask a question. Raises ToolError if it is too long to be asked."""
+        if not self.player.has_room(question):
+            raise ToolError(
+                "The question leaves no room for an answer: raise rollout.max_total_tokens, or leave it out."
+            )
+        drawn = await asyncio.gather(*(self._sample(question, number) for number in range(self.samples)))
+        outcomes = [outcome for _, outcome in drawn]
+        failed = [outcome for outcome in outcomes if isinstance(outcome, Invalid)]
+        right = sum(isinstance(outcome, Scored) and outcome.reward == 1.0 for outcome in outcomes)
+        answered = sum(trajectory.answer is not None for trajectory, _ in drawn)
+        details = {"right": right, "answered": answered, "samples": len(drawn) - len(failed)}
+        if not right and failed:
+            return Finding(None, failed[0].detail or str(failed[0].reason), details)
+        return Finding(False, "known", details) if right else Finding(True, "unknown", details)
+
+    async def _sample(self, question: Question, number: int) -> tuple[Trajectory, Outcome]:
+        trajectory = await self.player.play(question, f"contamination/{question.id}/{number}")
+        return trajectory, await score(trajectory, self.correct)
+
+
+@dataclass(frozen=True, slots=True)
+class ContaminationCheck:
+    """A `Check`: first for overlap, which costs little, then closed book (None: not)."""
+
+    overlap: Overlap
+    closed_book: ClosedBook | None = None
+
+    async def __call__(self, question: Question) -> Finding:
+        """What is wrong with a question, if anything. Raises ToolError."""
+        if found := self.overlap(question.text):
+            return found
+        return await self.closed_book(question) if self.closed_book else Finding(True, "no overlap")
+
+
+def _runs(words: Sequence[str], length: int) -> Iterator[str]:
+    return (" ".join(words[start : start + length]) for start in range(len(words) - length + 1))

@@ -1,0 +1,1 @@
+"""Calling servers over HTTP: retries, breaker, rate."""

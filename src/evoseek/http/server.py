@@ -1,0 +1,213 @@
+"""A server that is called over HTTP, and called again where a failure may pass."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import httpx2
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt
+
+from evoseek.errors import ConfigError, ToolError
+from evoseek.http.body import BodyError, CutBodyError, read_body
+from evoseek.http.said import error_message, quoted
+from evoseek.http.waits import BusyError, PassingError, back_off, seconds_of
+
+T = TypeVar("T")
+
+MAX_BODY = 4 * 2**20
+"""Bytes of a reply's body at most, before and after unpacking, as `read_body` counts them."""
+
+_CONNECT_S = 10.0
+_RETRIED = frozenset({408, 409, 429})  # and every 5xx
+_KEY = re.compile(r"[!-~]*")  # what a header can hold, without spaces
+_HOST = re.compile(rb"[\w.:-]+")  # a name (international ones are encoded), an IPv4 or an IPv6 address
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A response that is no failure which may pass, and no redirect."""
+
+    status: int
+    body: bytes
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the status is 2xx."""
+        return 200 <= self.status < 300
+
+
+class Server:
+    """Calls of one server, each made up to `attempts` times, an attempt within `timeout_s` seconds from connecting to
+    the last byte.
+
+    It is made again where the failure may pass: no or a broken connection, no reply in time, the status 408, 409, 429
+    or 5xx, and whatever else the caller takes for one (PassingError). The wait before the n-th repetition is drawn
+    evenly from 0 to wait_s * 2**(n - 1) seconds (full jitter), on top of what the server asks for in Retry-After;
+    neither is ever longer than `max_wait_s`. Redirects are not followed, and at most `MAX_BODY` bytes are read.
+
+    Not more than `concurrency` calls are under way or waiting to be repeated. Connections are shared by calls that
+    overlap and closed with the last of these: there is nothing to close. It can be used in one event loop at a time.
+    Proxies that the environment names are not used. The api_key is in no error's text, even if the server repeats it.
+
+    `setting` is the name of the setting with the server's address, for errors. Raises ConfigError for an api_key that
+    no header can hold, and for limits that allow no call.
+    """
+
+    def __init__(
+        self,
+        *,
+        setting: str,
+        api_key: str,
+        timeout_s: float,
+        attempts: int,
+        concurrency: int,
+        wait_s: float,
+        max_wait_s: float,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        _check(api_key, timeout_s, attempts, concurrency)
+        self._setting, self._api_key, self._headers = setting, api_key, headers
+        self._timeout_s, self._attempts, self._concurrency = timeout_s, attempts, concurrency
+        self._wait_s, self._max_wait_s = wait_s, max_wait_s
+        self._session: _Session | None = None
+
+    async def call(self, attempt: Callable[[httpx2.AsyncClient], Awaitable[T]]) -> T:
+        """What an attempt gives, when it is this call's turn. Raises ToolError, which says why and not of whom."""
+        retrying = AsyncRetrying(
+            sleep=asyncio.sleep,
+            stop=stop_after_attempt(self._attempts),
+            wait=back_off(self._wait_s, self._max_wait_s),
+            retry=retry_if_exception_type(PassingError),
+            reraise=True,
+        )
+
+        async def once(client: httpx2.AsyncClient) -> T:  # tenacity knows a coroutine function when it sees one
+            return await attempt(client)
+
+        try:
+            async with self._connections() as client:
+                return await retrying(once, client)
+        except PassingError as error:
+            raise ToolError(
+                f"each of {self._attempts} attempts failed; the last time {error}. Check the server and the network, "
+                "or raise timeout_s or attempts."
+            ) from error
+        except ToolError:
+            raise
+        except Exception as error:  # what a platform raises for an address or a certificate is not documented
+            what = f"the call failed: {self.shown(_named(error))}. Check {self._setting} and the installation."
+            raise ToolError(what) from error
+
+    async def send(self, client: httpx2.AsyncClient, method: str, url: str, **request: Any) -> Reply:
+        """One request. Raises PassingError for a failure that may pass, BusyError among them, and ToolError."""
+        try:
+            async with asyncio.timeout(self._timeout_s), client.stream(method, url, **request) as response:
+                coding = response.headers.get("content-encoding", "").strip().lower()
+                body = await read_body(response.aiter_raw(), coding, MAX_BODY)
+        except BodyError as error:
+            raise ToolError(f"its reply {error}. Check that {self._setting} is the right address.") from error
+        except CutBodyError as error:
+            raise PassingError(f"its reply was cut: {error}") from error
+        except httpx2.ConnectTimeout as error:
+            raise PassingError("it could not be connected to in time") from error
+        except (TimeoutError, httpx2.TimeoutException) as error:
+            raise PassingError(f"it had not replied in {self._timeout_s:g} seconds") from error
+        except httpx2.RequestError as error:
+            raise PassingError(f"the connection failed: {type(error).__name__} {self.shown(error)}") from error
+        reply = Reply(response.status_code, body)
+        if reply.status in _RETRIED or response.is_server_error:
+            wait_s = min(seconds_of(response.headers.get("retry-after", "")), self._max_wait_s)
+            raise (BusyError if reply.status == 429 else PassingError)(self.refusal(reply), wait_s)
+        if response.has_redirect_location:
+            target = self.shown(_without_secrets(response.headers["location"]))
+            raise ToolError(f"it sent us on (status {reply.status}) to {target}. Set {self._setting} to that place.")
+        return reply
+
+    def refusal(self, reply: Reply) -> str:
+        """What a reply that is no success says."""
+        return f"it replied with status {reply.status} and said {self.shown(error_message(reply.body))}"
+
+    def shown(self, said: object) -> str:
+        """What may be shown of what somebody said."""
+        return quoted(said, self._api_key)
+
+    @asynccontextmanager
+    async def _connections(self) -> AsyncGenerator[httpx2.AsyncClient]:
+        """The connections of the calls under way, when it is this one's turn."""
+        session = self._session = self._session or self._opened()
+        session.calls += 1
+        try:
+            async with session.free:
+                yield session.client
+        finally:
+            session.calls -= 1
+            if not session.calls:
+                self._session = None
+                await session.client.aclose()
+
+    def _opened(self) -> _Session:
+        client = httpx2.AsyncClient(
+            headers={"Accept-Encoding": "gzip", **(self._headers or {})},
+            timeout=httpx2.Timeout(self._timeout_s, connect=min(self._timeout_s, _CONNECT_S), pool=None),
+            limits=httpx2.Limits(max_connections=self._concurrency),
+            trust_env=False,
+        )
+        return _Session(client, asyncio.Semaphore(self._concurrency))
+
+
+@dataclass(slots=True)
+class _Session:
+    """What calls that overlap share, and how many they are."""
+
+    client: httpx2.AsyncClient
+    free: asyncio.Semaphore
+    calls: int = 0
+
+
+def check_url(url: str, *, setting: str, example: str) -> None:
+    """Raises ConfigError for what is no server's address, or holds a query or a password; `setting` is its name."""
+    try:
+        parsed = httpx2.URL(url)
+        usable = (
+            parsed.scheme in ("http", "https")
+            and _HOST.fullmatch(parsed.raw_host)
+            and (parsed.port is None or 0 < parsed.port < 2**16)
+            and not (parsed.userinfo or parsed.query or parsed.fragment or re.search(r"\s", url))
+        )
+    except httpx2.InvalidURL:
+        usable = False
+    if not usable:
+        raise ConfigError(
+            f"Got {_without_secrets(url)!r} as the {setting} of a server. Expected http:// or https://, a host, maybe "
+            f"a port from 1 to 65535, and a path, as in {example}; but no user, password, query or fragment (which are "
+            "not shown here): a key goes into the environment variable that api_key_env names."
+        )
+
+
+def _named(error: Exception) -> str:
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__} {error}"
+
+
+def _without_secrets(url: str) -> str:
+    """The part of what should be a URL that may be shown."""
+    return "***" if "@" in url else re.split(r"[?#]", url)[0]
+
+
+def _check(api_key: str, timeout_s: float, attempts: int, concurrency: int) -> None:
+    if not _KEY.fullmatch(api_key):
+        raise ConfigError(
+            "The API key of a server has a space, a line break or a character that is not ASCII, which no HTTP header "
+            "can hold. Set the environment variable to the key and nothing else."
+        )
+    if min(attempts, concurrency) < 1 or timeout_s <= 0:
+        raise ConfigError(
+            f"A server cannot be called {attempts} times, {concurrency} at once, for {timeout_s} seconds. Expected at "
+            "least one attempt and one at once, and a time above 0."
+        )

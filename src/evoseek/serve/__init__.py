@@ -1,1 +1,0 @@
-"""Servers on the loopback interface."""

@@ -1,0 +1,1 @@
+"""Making a simulated search engine: collect, label, tune, check."""

@@ -1,0 +1,136 @@
+"""How good a simulated search engine is: does it do as it is told, and does it read like the real one?
+
+Held-out queries, of searches in a real engine that the simulator was not tuned on, are each put to it twice: once for
+useful documents, once for noisy ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from evoseek.errors import DataError, ToolError
+from evoseek.eval.evaluate import Score
+from evoseek.eval.statistics import wilson_interval
+from evoseek.protocols import Chat
+from evoseek.search.simulated import SimulatorPrompt, parse_documents
+from evoseek.simulator.records import SearchRecord, document_texts
+from evoseek.simulator.style import Style, styles
+from evoseek.simulator.truth import Claims, Truth
+
+Kind = Literal["useful", "noisy"]
+KINDS: tuple[Kind, ...] = ("useful", "noisy")
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatorCheck:
+    """A finished check. `readable`: replies that came and could be read. `stating`: replies whose documents state an
+    answer, by what is stated (see `evoseek.simulator.truth`); unreadable ones count as invalid. `style` has
+    `real`, `useful` and `noisy`. `unasked` queries were left out since nothing can be said of their answers; `problems`
+    says of replies why they were not read."""
+
+    readable: Mapping[Kind, Score]
+    stating: Mapping[Kind, Mapping[str, Score]]
+    style: Mapping[str, Style]
+    unasked: int
+    problems: tuple[str, ...]
+
+
+class _Query(NamedTuple):
+    number: int  # of its record in the file
+    record: SearchRecord
+    claims: Claims
+
+
+class _Reply(NamedTuple):
+    texts: Sequence[str] | None
+    problem: str = ""
+
+
+async def check_simulator(
+    chat: Chat,
+    prompt: SimulatorPrompt,
+    records: Sequence[SearchRecord],
+    truth: Truth,
+    *,
+    count: int,
+    documents: int,
+    max_words: int,
+    seed: int,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> SimulatorCheck:
+    """Ask for useful and for noisy documents for `count` of the records' queries (all, if there are no more).
+
+    Only first pages are looked at. Raises DataError if there is no query whose answer can be told.
+    """
+    drawn, unasked = _draw(records, truth, count, seed)
+    done = 0
+
+    async def ask(query: _Query, kind: Kind) -> _Reply:
+        nonlocal done
+        question = query.record.question
+        messages = prompt(
+            question=question.text,
+            answers=question.golden_answers,
+            query=query.record.query,
+            earlier=query.record.earlier,
+            useful=kind == "useful",
+            documents=documents,
+            max_words=max_words,
+        )
+        try:
+            reply = await chat.chat(messages, key=f"check/{kind}/{query.number}")
+            return _Reply(parse_documents(reply, documents, max_words))
+        except ToolError as error:
+            return _Reply(None, str(error))
+        finally:
+            done += 1
+            progress(done, len(KINDS) * len(drawn))
+
+    replies = await asyncio.gather(*(ask(query, kind) for kind in KINDS for query in drawn))
+    texts = [reply.texts for reply in replies]
+    by_kind: dict[Kind, list[Sequence[str] | None]] = {"useful": texts[: len(drawn)], "noisy": texts[len(drawn) :]}
+    return SimulatorCheck(
+        readable={kind: _score([one is not None for one in found]) for kind, found in by_kind.items()},
+        stating={kind: _stating(drawn, found) for kind, found in by_kind.items()},
+        style=styles(
+            [document_texts(query.record, documents, max_words) for query in drawn],
+            {str(kind): found for kind, found in by_kind.items()},
+        ),
+        unasked=unasked,
+        problems=tuple(reply.problem for reply in replies if reply.problem),
+    )
+
+
+def _draw(records: Sequence[SearchRecord], truth: Truth, count: int, seed: int) -> tuple[list[_Query], int]:
+    """Queries to ask, in random order, each of a question's once; and how many of the first pages were left out."""
+    first: dict[tuple[str, str, str], _Query] = {}
+    for number, record in enumerate(records, start=1):
+        if record.page == 1:
+            question = record.question
+            first.setdefault((question.id, question.text, record.query), _Query(number, record, truth.claims(record)))
+    usable = [query for query in first.values() if query.claims]
+    if not usable:
+        raise DataError(
+            f"Of the {len(first)} different queries not one can be checked: nothing can be said of their answers. Give "
+            "searches of the world whose card is given, or leave the world out."
+        )
+    drawn = random.Random(f"{seed}/simulator check").sample(usable, min(count, len(usable)))
+    return drawn, len(first) - len(usable)
+
+
+def _stating(drawn: Sequence[_Query], found: Sequence[Sequence[str] | None]) -> dict[str, Score]:
+    stated: dict[str, list[bool | None]] = {}
+    for query, texts in zip(drawn, found, strict=True):
+        for name, says in query.claims.items():
+            stated.setdefault(name, []).append(None if texts is None else says(texts))
+    return {name: _score(stated[name]) for name in sorted(stated)}
+
+
+def _score(values: Sequence[bool | None]) -> Score:
+    known = [value for value in values if value is not None]
+    mean = sum(known) / len(known) if known else float("nan")
+    return Score(mean, wilson_interval(sum(known), len(known)), len(values), len(values) - len(known))

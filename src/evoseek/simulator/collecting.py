@@ -1,0 +1,104 @@
+"""What a search engine gives for the queries that a policy makes: the first step to a simulated one (ZeroSearch,
+arXiv 2505.04588, section 3.2)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+from evoseek.corpus.growing_file import GrowingFile
+from evoseek.policy.encoding import well_formed
+from evoseek.rollout.player import Player
+from evoseek.search.paging import PagingEngine
+from evoseek.simulator.records import SearchRecord, record_row
+from evoseek.types import Question, Trajectory
+
+BATCH = 64  # rollouts that are made side by side, and written when all of them are
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """How far a file of searches is: questions that were rolled out, queries that they made of the engine, records by
+    page (as a text, for JSON), and why rollouts failed, which give no record (each reason, how often)."""
+
+    done: int = 0
+    queries: int = 0
+    found: Mapping[str, int] = field(default_factory=dict[str, int])
+    failures: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+KINDS = {"done": int, "queries": int, "found": dict, "failures": dict}
+"""What `collect` keeps in its file's state, for `open_growing_file`."""
+
+
+async def collect(
+    questions: Sequence[Question],
+    player: Player,
+    engine: PagingEngine,
+    file: GrowingFile,
+    *,
+    should_stop: Callable[[], bool] = lambda: False,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> Collected:
+    """Roll a policy out once on every question, those of a batch side by side, and add what its searches found to the
+    file, from where that is.
+
+    `engine` is the one that the player searches with. A record for each query and page; the same query of the same
+    question once. `progress` is told how many rollouts are done.
+    """
+    collected = Collected(**file.reached)
+    done = collected.done
+
+    async def play(question: Question) -> Trajectory:
+        nonlocal done
+        trajectory = await player.play(question, f"collect/{question.id}")
+        done += 1
+        progress(done, len(questions))
+        return trajectory
+
+    while collected.done < len(questions) and not should_stop():
+        batch, before = questions[collected.done : collected.done + BATCH], engine.queries
+        trajectories = await asyncio.gather(*map(play, batch))
+        records = [record for trajectory in trajectories for record in _found_by(trajectory, engine)]
+        collected = Collected(
+            collected.done + len(batch),
+            collected.queries + engine.queries - before,
+            dict(Counter(collected.found) + Counter(str(record.page) for record in records)),
+            dict(Counter(collected.failures) + Counter(t.failure or "" for t in trajectories if _failed(t))),
+        )
+        file.append(map(record_row, records), asdict(collected))
+    return collected
+
+
+def _failed(trajectory: Trajectory) -> bool:
+    return trajectory.stop_reason.is_failure
+
+
+def _found_by(trajectory: Trajectory, engine: PagingEngine) -> Iterable[SearchRecord]:
+    """Each query and page once; nothing of a rollout that failed."""
+    found: dict[tuple[str, int], SearchRecord] = {}
+    for record in () if _failed(trajectory) else _records(trajectory, engine):
+        found.setdefault((record.query, record.page), record)
+    return found.values()
+
+
+def _records(trajectory: Trajectory, engine: PagingEngine) -> Iterator[SearchRecord]:
+    """Of searches that found something."""
+    earlier: list[str] = []
+    for result in trajectory.tool_results:
+        asked = result.call.arguments.get("query")
+        if not isinstance(asked, str) or not (query := well_formed(asked).strip()):  # the tool searched for nothing
+            continue
+        if result.passages:
+            for number, page in enumerate(engine.pages_of(query), start=1):
+                yield SearchRecord(
+                    trajectory.question,
+                    query,
+                    tuple(page),
+                    number,
+                    trajectory=trajectory.id,
+                    earlier=tuple(dict.fromkeys(earlier)),
+                )
+        earlier.append(query)

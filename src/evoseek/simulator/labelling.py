@@ -1,0 +1,146 @@
+"""Is what an engine found for a query useful, or noise? By a judge, or in a generated world by truth.
+
+Useful means: whoever reads the passages can answer the query (ZeroSearch, arXiv 2505.04588, section 3.2; there for each
+document, here for those that were shown together, as a simulator will write them).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+
+from evoseek.corpus.growing_file import GrowingFile
+from evoseek.env.prompts import PromptSet
+from evoseek.errors import DataError, EvoseekError, ToolError
+from evoseek.protocols import Chat
+from evoseek.reward.verdict import parse_verdict, verdict_form
+from evoseek.simulator.records import SearchRecord, record_row
+from evoseek.types import Message
+from evoseek.world.statements import states
+from evoseek.world.world import World
+
+FORM = verdict_form("useful")
+BATCH = 128  # searches that are labelled at once, and written when all of them are
+
+Label = Callable[[SearchRecord, str], Awaitable[bool]]
+"""Whether a record's passages are useful. The text is a key of its own. Raises ToolError if that cannot be had."""
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """How far a file of labels is: records that were looked at, how many of them are useful and noisy, and why the
+    others have no label (each reason, how often). These are left out of the file, never guessed."""
+
+    done: int = 0
+    useful: int = 0
+    noisy: int = 0
+    failures: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+KINDS = {"done": int, "useful": int, "noisy": int, "failures": dict}
+"""What `label_records` keeps in its file's state, for `open_growing_file`."""
+
+
+async def label_records(
+    records: Sequence[SearchRecord],
+    label: Label,
+    file: GrowingFile,
+    *,
+    max_failed: float = 1.0,
+    should_stop: Callable[[], bool] = lambda: False,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> Labelled:
+    """Label records in order, those of a batch side by side, and add each batch to the file, from where that is.
+
+    `progress` is told how many are done. Raises EvoseekError when of a batch more than the share `max_failed` gets no
+    label; nothing of it is then written.
+    """
+    labelled = Labelled(**file.reached)
+    done = labelled.done
+
+    async def one(record: SearchRecord, number: int) -> SearchRecord | ToolError:
+        nonlocal done
+        try:
+            return replace(record, useful=await label(record, f"label/{number}"))
+        except ToolError as error:
+            return error
+        finally:
+            done += 1
+            progress(done, len(records))
+
+    while labelled.done < len(records) and not should_stop():
+        batch = records[labelled.done : labelled.done + BATCH]
+        results = await asyncio.gather(*(one(record, n) for n, record in enumerate(batch, start=labelled.done + 1)))
+        made = [result for result in results if isinstance(result, SearchRecord)]
+        failed = Counter(str(result) for result in results if isinstance(result, ToolError))
+        _check_failures(failed, len(batch), max_failed)
+        useful = sum(record.useful is True for record in made)
+        labelled = Labelled(
+            labelled.done + len(batch),
+            labelled.useful + useful,
+            labelled.noisy + len(made) - useful,
+            dict(Counter(labelled.failures) + failed),
+        )
+        file.append(map(record_row, made), asdict(labelled))
+    return labelled
+
+
+def _check_failures(failed: Counter[str], tried: int, max_failed: float) -> None:
+    if failed.total() > max_failed * tried:
+        reason, many = failed.most_common(1)[0]
+        raise EvoseekError(
+            f"{failed.total()} of {tried} searches got no label, and nothing of this batch was written. The most "
+            f"frequent reason ({many} times): {reason} Repair that and give the same command again: it goes on from "
+            "there."
+        )
+
+
+class JudgeLabel:
+    """A `Label` by a model, which is asked with simulator_label.jinja of a prompt set."""
+
+    def __init__(self, chat: Chat, prompts: PromptSet) -> None:
+        self._chat, self._template = chat, prompts["simulator_label"]
+
+    async def __call__(self, record: SearchRecord, key: str) -> bool:
+        """What the model says. Raises ToolError."""
+        values = {"question": record.question.text, "query": record.query, "passages": record.passages}
+        messages = [Message("user", self._template.marked(**values))]
+        return parse_verdict(await self._chat.chat(messages, key=key, form=FORM), ("useful", "noisy"))
+
+
+class TrueLabel:
+    """A `Label` by the world that the records come from: useful if every fact that the query asks for is stated.
+
+    Of a query that has no answer there (a relation that its subject has not, an unknown name) the first page is useful:
+    it is the best there is. From such examples a simulator learns that it leads nowhere from there. Without them it
+    tells the golden answer whoever's it is asked for, and a policy soon asks for it at once, skipping the links before,
+    which no real engine answers.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def check(self, records: Sequence[SearchRecord]) -> None:
+        """Raise DataError if not one of the records' questions has its golden answer in this world: in the wrong world
+        every search is noise."""
+        if not any(self._is_true(record) for record in records):
+            raise DataError(
+                f"Not one question of the {len(records)} searches has its golden answer in the given world, so they "
+                "were made in another one. Give the world.json that lies beside the index of these searches, or leave "
+                "the world out and name a judge."
+            )
+
+    async def __call__(self, record: SearchRecord, key: str) -> bool:
+        """What is true."""
+        verdicts = [self._world.oracle(text) for text in (record.query, f"What is {record.query}?")]
+        chain = next((verdict.chain for verdict in verdicts if verdict.answerable), ())
+        if not chain:
+            return record.page == 1
+        texts = [passage.text for passage in record.passages]
+        return all(states(texts, fact.subject, fact.relation, [fact.object]) for fact in chain)
+
+    def _is_true(self, record: SearchRecord) -> bool:
+        verdict = self._world.oracle(record.question.text)
+        return verdict.answerable and verdict.answer in record.question.golden_answers

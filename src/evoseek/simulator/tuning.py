@@ -1,0 +1,172 @@
+"""Tuning a model into a simulated search engine: supervised learning on labelled searches (ZeroSearch, arXiv
+2505.04588, section 3.2).
+
+    for step = 1 .. steps:
+        a batch of records, useful and noisy ones by turns, each kind in an order of its own that every epoch shuffles
+        prompt = as the simulator is asked, for useful or noisy documents by the record's label
+        one optimizer step on the cross-entropy of the reply: the documents that the real engine gave, and the end
+
+Everything follows from the records, the seed and the step.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+
+from transformers import PreTrainedTokenizerBase
+
+from evoseek.env.simulator import simulator_reply
+from evoseek.errors import ConfigError, DataError, ReplyError
+from evoseek.policy.encoding import Encoder
+from evoseek.policy.load import export_policy
+from evoseek.policy.tags import TagRenderer
+from evoseek.search.simulated import SimulatorPrompt, parse_documents
+from evoseek.simulator.records import SearchRecord, document_texts
+from evoseek.training.supervised import SupervisedProgress, SupervisedRun
+from evoseek.types import TrainingSample
+
+
+class ExampleMaker:
+    """Records to what is trained on: a prompt as `SamplerChat` has it, and a reply of `documents` documents.
+
+    `max_length` is the longest example in tokens that the model can take. Raises ConfigError for a tokenizer without an
+    end token, with which no reply would ever end.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        prompt: SimulatorPrompt,
+        *,
+        documents: int,
+        max_words: int,
+        max_length: int,
+    ) -> None:
+        self._renderer = TagRenderer(tokenizer)
+        if not self._renderer.stop.token_ids:
+            raise ConfigError(
+                "The tokenizer of the model to be tuned names no end token, so its replies would never end. Use a "
+                "model whose tokenizer has an eos_token."
+            )
+        self._tokenizer, self._encoder, self._prompt = tokenizer, Encoder(tokenizer), prompt
+        self._documents, self._max_words, self._max_length = documents, max_words, max_length
+
+    def problem(self, record: SearchRecord) -> str | None:
+        """What keeps a record from being an example, in words ("that have ..."); None if nothing does."""
+        if len(record.passages) < self._documents:
+            return f"that have fewer than {self._documents} passages"
+        if len(self.make(record).token_ids) > self._max_length:
+            return f"that come to more than {self._max_length} tokens"
+        written = self._tokenizer.decode(
+            list(self._reply(record)), skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
+        try:
+            parse_documents(str(written), self._documents, self._max_words)
+        except ReplyError:
+            return "whose documents, in a reply, could not be told apart"
+        return None
+
+    def make(self, record: SearchRecord) -> TrainingSample:
+        """The example of a labelled record; its reply, with the token that ends it, is masked in."""
+        messages = self._prompt(
+            question=record.question.text,
+            answers=record.question.golden_answers,
+            query=record.query,
+            earlier=record.earlier,
+            useful=record.useful is True,
+            documents=self._documents,
+            max_words=self._max_words,
+        )
+        prompt = self._renderer.render_prompt(messages)
+        reply = (*self._reply(record), self._renderer.stop.token_ids[0])
+        zeros = (0.0,) * (len(prompt) + len(reply))
+        return TrainingSample((*prompt, *reply), (False,) * len(prompt) + (True,) * len(reply), zeros, zeros)
+
+    def _reply(self, record: SearchRecord) -> tuple[int, ...]:
+        return self._encoder.outside(simulator_reply(document_texts(record, self._documents, self._max_words)))
+
+
+@dataclass(frozen=True, slots=True)
+class TuningData:
+    """Records that can be examples, by label, and of the others how many there are of which problem."""
+
+    make: Callable[[SearchRecord], TrainingSample]
+    useful: Sequence[SearchRecord]
+    noisy: Sequence[SearchRecord]
+    left_out: Mapping[str, int]
+
+    @classmethod
+    def of(cls, records: Sequence[SearchRecord], maker: ExampleMaker) -> TuningData:
+        """Sort records. Raises DataError for one without a label, or if there is none of a kind."""
+        kept: dict[bool, list[SearchRecord]] = {True: [], False: []}
+        left_out: Counter[str] = Counter()
+        for number, record in enumerate(records, start=1):
+            if record.useful is None:
+                raise DataError(
+                    f"Search number {number} ({record.query!r}) has no label. Label the file first, with `evoseek "
+                    "simulator label`."
+                )
+            problem = maker.problem(record)
+            if problem is None:
+                kept[record.useful].append(record)
+            else:
+                left_out[problem] += 1
+        for useful, name in ((True, "useful"), (False, "noisy")):
+            if not kept[useful]:
+                raise DataError(_none_of_a_kind(name, len(records), left_out))
+        return cls(maker.make, kept[True], kept[False], left_out)
+
+    def batches(self, seed: int, tokens_per_step: int) -> Iterator[list[TrainingSample]]:
+        """The batches of step 1, 2, ...: as many examples as are needed for so many tokens."""
+        pools = {"useful": self.useful, "noisy": self.noisy}
+        streams = [_endless(records, f"{seed}/tuning/{name}") for name, records in pools.items()]
+        drawn = map(self.make, chain.from_iterable(zip(*streams, strict=True)))
+        while True:
+            batch = [next(drawn)]
+            while sum(len(sample.token_ids) for sample in batch) < tokens_per_step:
+                batch.append(next(drawn))
+            yield batch
+
+
+def tune(
+    run: SupervisedRun,
+    data: TuningData,
+    directory: Path,
+    *,
+    seed: int,
+    steps: int,
+    tokens_per_step: int,
+    progress: Callable[[SupervisedProgress], None] = lambda _: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> bool:
+    """Train to the last step and write the simulator as a plain model to `directory`, an adapter merged.
+
+    False when `should_stop` ended it earlier.
+    """
+    batches = islice(data.batches(seed, tokens_per_step), run.step, None)
+    finished = run.train(batches, steps, progress=progress, should_stop=should_stop)
+    if finished:
+        export_policy(run.policy, directory)
+    return finished
+
+
+def _endless(records: Sequence[SearchRecord], purpose: str) -> Iterator[SearchRecord]:
+    """All records, epoch by epoch, each time in another order."""
+    epoch = 0
+    while True:
+        yield from random.Random(f"{purpose}/{epoch}").sample(records, len(records))
+        epoch += 1
+
+
+def _none_of_a_kind(name: str, count: int, left_out: Mapping[str, int]) -> str:
+    reasons = ", ".join(f"left out: {number} {problem}" for problem, number in left_out.items()) or "none left out"
+    return (
+        f"Not one of the {count} searches can be a {name} example ({reasons}), but both kinds are needed. Collect more "
+        "searches (--pages 2 gives later results, which are seldom useful), or set search.top_k to the number of "
+        "passages that were collected and simulator.max_words to their length."
+    )

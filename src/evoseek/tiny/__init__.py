@@ -1,0 +1,1 @@
+"""The embedded policy: model, tokenizer, demonstrations, building, skills."""

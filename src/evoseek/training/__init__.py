@@ -1,0 +1,1 @@
+"""The loop around every system, and what turns rollouts into optimizer steps."""

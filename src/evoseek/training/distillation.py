@@ -1,0 +1,77 @@
+"""Privileged self-distillation: who is told the way teaches who has to find it (the idea of pi-Play, arXiv 2604.14054).
+
+The teacher is the same policy with a prompt that shows more: in self-play the passages on which the proposer built its
+question. The student is pulled towards it on its own tokens by the reverse KL, token by token. Of
+
+    KL(student, teacher) = E over tokens drawn from the student of [logprob - teacher's logprob]
+
+the gradient is E[(logprob - teacher's logprob) x gradient of logprob], the teacher held still: what a policy gradient
+makes of the advantage
+
+    A_t = coefficient x (teacher's logprob_t - logprob_t)
+
+on a token that was drawn from the student. It is added to what the rollout's reward gives. One token tells it without
+bias, as long as the policy is the one that drew it and nothing is clipped.
+
+It fails where the teacher knows no better: a policy that cannot use the passages in its prompt passes on its own noise;
+and a teacher that answers from its prompt, without a search, teaches its student not to search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from evoseek.training.update import Completion
+from evoseek.types import TrainingSample
+
+
+@dataclass(frozen=True, slots=True)
+class SelfDistillation:
+    """Advantages that pull samples of the current policy towards what it writes under a privileged prompt.
+
+    `score` fills in `ref_logprobs` by the current policy's weights, before the batch's first optimizer step.
+    `privileged_prompt` gives the token ids of the whole prompt that takes the place of a sample's own, or None where
+    there is nothing more to show, or no room for it (the prompt plus what was written must fit the model): then there
+    is no pull. A token's difference of logprobs is cut to [-clip, clip], so that a token which the teacher would never
+    write, or the student hardly ever, does not outweigh all others.
+    """
+
+    score: Completion
+    privileged_prompt: Callable[[TrainingSample], Sequence[int] | None]
+    coefficient: float
+    clip: float = 5.0
+
+    def tokens(self, samples: Sequence[TrainingSample]) -> list[list[float]]:
+        """The advantages of each sample's tokens: [T], 0.0 off the mask and in samples without a pull."""
+        prompts = [self.privileged_prompt(sample) for sample in samples]
+        pairs = [(sample, prompt) for sample, prompt in zip(samples, prompts, strict=True) if prompt is not None]
+        scored = iter(self.score([_under(prompt, sample) for sample, prompt in pairs]))
+        return [
+            [0.0] * len(sample.token_ids) if prompt is None else self._pull(sample, next(scored))
+            for sample, prompt in zip(samples, prompts, strict=True)
+        ]
+
+    def _pull(self, sample: TrainingSample, teacher: TrainingSample) -> list[float]:
+        first = sample.loss_mask.index(True)
+        own = (sample.old_logprobs or sample.rollout_logprobs)[first:]
+        told = (teacher.ref_logprobs or ())[-len(own) :]
+        pulls = (max(-self.clip, min(self.clip, b - a)) for a, b in zip(own, told, strict=True))
+        return [0.0] * first + [self.coefficient * pull for pull in pulls]  # off the mask both logprobs are 0.0
+
+
+def _under(prompt: Sequence[int], sample: TrainingSample) -> TrainingSample:
+    """What was written and read in a sample, after another prompt."""
+    first = sample.loss_mask.index(True)
+    before = (0.0,) * len(prompt)
+    return replace(
+        sample,
+        token_ids=(*prompt, *sample.token_ids[first:]),
+        loss_mask=(False,) * len(prompt) + sample.loss_mask[first:],
+        rollout_logprobs=before + sample.rollout_logprobs[first:],
+        advantages=before + sample.advantages[first:],
+        old_logprobs=None,
+        ref_logprobs=None,
+        values=None,
+        returns=None,
+    )

@@ -1,0 +1,86 @@
+"""PPO (arXiv 1707.06347) for rollouts of many turns: a critic says of every action token what is still to be won.
+
+    values      V(s_t) of the critic, before the first optimizer step
+    rewards     the outcome's reward on the last action token; minus the KL penalty on each, if there is one
+    advantages  generalised advantage estimation over the action tokens, whitened over the batch
+    updates     in every mini-batch one step of the critic on the clipped value loss, one of the policy on its own loss
+
+What a tool wrote is not the policy's doing: it is left out of the sequence, so the token before a result is followed
+by the first token after it. Fails as its critic does: until that predicts something, the advantages are noise
+(`policy_after` lets it learn alone for some steps).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import compress
+
+from evoseek.credit.gae import gae
+from evoseek.credit.whiten import whiten
+from evoseek.learner.learner import Learner
+from evoseek.loss.base import LossInputs, ValueInputs
+from evoseek.training.update import (
+    Completion,
+    KLPenalty,
+    mean_metrics,
+    scored_rewards,
+    scored_samples,
+    split_groups,
+)
+from evoseek.types import TrainingSample, TrajectoryGroup
+
+
+@dataclass(frozen=True, slots=True)
+class PPOUpdate:
+    """A step of PPO. `predict` fills in the samples' `values`; the policy stands still for the first `policy_after`
+    steps. Metrics of the critic are named critic/..."""
+
+    learner: Learner[LossInputs]
+    critic: Learner[ValueInputs]
+    predict: Completion
+    seed: int
+    gamma: float = 1.0
+    lam: float = 1.0
+    mini_batches: int = 1
+    policy_after: int = 0
+    completions: Sequence[Completion] = ()
+    penalty: KLPenalty | None = None
+    mask_observations: bool = True
+
+    def __call__(self, step: int, groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
+        """Values, advantages, then the mini-batches."""
+        completions = (*self.completions, self.predict)
+        samples = scored_samples(groups, completions, mask_observations=self.mask_observations)
+        rewards = [reward for group in groups for reward in scored_rewards(group)]
+        samples = self._estimate(samples, rewards)
+        batches = split_groups(samples, self.mini_batches, random.Random(f"{self.seed}/mini-batches/{step}"))
+        critic = mean_metrics([self.critic.update(batch) for batch in batches])
+        metrics = {f"critic/{name.removeprefix('critic/')}": value for name, value in critic.items()}
+        if step > self.policy_after:
+            metrics |= mean_metrics([self.learner.update(batch) for batch in batches])
+        return metrics
+
+    def _estimate(self, samples: Sequence[TrainingSample], rewards: Sequence[float]) -> list[TrainingSample]:
+        """The samples with whitened advantages and the returns that the critic learns."""
+        estimates = [self._credit(sample, reward) for sample, reward in zip(samples, rewards, strict=True)]
+        advantages = whiten([advantages for advantages, _ in estimates])
+        return [
+            replace(sample, advantages=_on_actions(sample, own), returns=_on_actions(sample, returns))
+            for sample, own, (_, returns) in zip(samples, advantages, estimates, strict=True)
+        ]
+
+    def _credit(self, sample: TrainingSample, reward: float) -> tuple[list[float], list[float]]:
+        """Advantages and returns of a sample's action tokens."""
+        costs = self.penalty.tokens(sample) if self.penalty else [0.0] * len(sample.loss_mask)
+        rewards = [-cost for cost in compress(costs, sample.loss_mask)]
+        rewards[-1] += reward
+        values = list(compress(sample.values or (), sample.loss_mask))
+        return gae(rewards, values, gamma=self.gamma, lam=self.lam)
+
+
+def _on_actions(sample: TrainingSample, values: Sequence[float]) -> tuple[float, ...]:
+    """One value for each action token, put where they are; 0.0 elsewhere."""
+    given = iter(values)
+    return tuple(next(given) if acts else 0.0 for acts in sample.loss_mask)

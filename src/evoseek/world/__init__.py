@@ -1,0 +1,1 @@
+"""The generated world: grammar, documents, questions, oracle, site, a server with faults."""

@@ -1,0 +1,178 @@
+"""A generated world on the loopback: its site, a search API in the shapes of two providers, and faults as switches.
+
+GET  /<path>                                  the site's pages (evoseek.world.site)
+GET  /robots.txt
+POST /search {"q": ..., "num": ...}           as Serper; with a header X-API-KEY, any key
+     -> {"organic": [{"title", "link", "snippet", "position"}]}
+GET  /searxng/search?q=...&format=json        as SearXNG
+     -> {"query", "results": [{"title", "url", "content"}]}
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import parse_qs
+
+import h11
+
+from evoseek.errors import ConfigError
+from evoseek.search.lexical import LexicalIndex
+from evoseek.world.connection import Connection, Request
+from evoseek.world.faults import Faults, false_response
+from evoseek.world.response import Response
+from evoseek.world.site import ROBOTS, Site
+from evoseek.world.site_web import SiteWeb
+
+BACKLOG = 4096  # connections that wait to be accepted, as far as the system allows
+MAX_RESULTS, RESULTS = 100, 10  # of a search: at most, and where no number is given
+CACHED = 4096  # pages, and as many searches, kept ready
+
+
+class WorldSite:
+    """The server. It answers within the event loop that it is started in, without threads.
+
+    `page_faults` and `search_faults` are the switches, all off at first, to be set at any time; robots.txt always
+    works. `counts` has how many requests of each kind came ("page", "search", "robots", "bad request"), and how many
+    of them met which fault ("page hang"). The index is made in `directory`, in place of one that is there, or in a
+    temporary one. A slow body takes `slow_s` seconds; `retry_after_s` is what a 429 tells the client to wait.
+    """
+
+    def __init__(
+        self, site: Site, directory: Path | None = None, *, slow_s: float = 10.0, retry_after_s: int = 1
+    ) -> None:
+        self.site, self.url = site, ""
+        self.counts = Counter[str]()
+        self.page_faults, self.search_faults = Faults(f"{site.seed}/page"), Faults(f"{site.seed}/search")
+        self._directory, self._slow_s, self._retry_after_s = directory, slow_s, retry_after_s
+        self._tasks = set[asyncio.Task[Any]]()
+        self._page = lru_cache(CACHED)(self._make_page)
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._tasks)
+
+    @asynccontextmanager
+    async def serving(self, port: int = 0) -> AsyncGenerator[str]:
+        """Serve within the block, and give the address, `http://127.0.0.1:<port>`. Raises ConfigError if the port
+        cannot be had; 0 is any that is free."""
+        with TemporaryDirectory(prefix="evoseek-") as temporary:
+            index = LexicalIndex.build(self._directory or Path(temporary), self.site.passages())
+            try:
+                server = await asyncio.start_server(self._connected, "127.0.0.1", port, backlog=BACKLOG)
+            except OSError as error:
+                raise ConfigError(
+                    f"The port {port} of 127.0.0.1 cannot be had ({error.strerror or error}). Give another one; 0 is "
+                    "any that is free."
+                ) from error
+            self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            self._results = lru_cache(CACHED)(SiteWeb(self.site, index, self.url).find)
+            try:
+                yield self.url
+            finally:
+                server.close()
+                for task in self._tasks:
+                    task.cancel()
+                await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if (task := asyncio.current_task()) is not None:
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        try:
+            await self._serve(Connection(reader, writer))
+        except (OSError, asyncio.CancelledError):
+            writer.transport.abort()  # the client is gone or too slow, or the server is to end
+        finally:
+            writer.close()
+
+    async def _serve(self, connection: Connection) -> None:
+        try:
+            while request := await connection.request():
+                if not await self._answer(connection, request):
+                    return
+        except h11.RemoteProtocolError as error:
+            self.counts["bad request"] += 1
+            await connection.send(_error(error.error_status_hint, str(error), close=True))
+
+    async def _answer(self, connection: Connection, request: Request) -> bool:
+        """Answer a request, or misbehave as is drawn. False: nothing more can be said on this connection."""
+        path, _, query = request.target.partition("?")
+        if path == "/robots.txt":
+            self.counts["robots"] += 1
+            await connection.send(Response(200, ROBOTS.encode(), "text/plain; charset=utf-8"))
+            return True
+        is_search = path in ("/search", "/searxng/search")
+        kind, faults = ("search", self.search_faults) if is_search else ("page", self.page_faults)
+        self.counts[kind] += 1
+        asked = f"{request.target} {request.body.decode(errors='replace')}"
+        fault = faults.draw(asked)
+        if fault is None:
+            await connection.send(self._right_response(request, path, query))
+            return True
+        self.counts[f"{kind} {fault}"] += 1
+        if (response := false_response(fault, asked, self._retry_after_s)) is not None:
+            await connection.send(response)
+            return True
+        await connection.send_badly(self._right_response(request, path, query), fault, self._slow_s)
+        return False
+
+    def _right_response(self, request: Request, path: str, query: str) -> Response:
+        match request.method, path:
+            case "POST", "/search":
+                return self._serper(request)
+            case "GET", "/searxng/search":
+                return self._searxng(query)
+            case "GET" | "HEAD", _:
+                return self._page(path)
+            case _:
+                return _error(405, "This method is not allowed here.")
+
+    def _make_page(self, path: str) -> Response:
+        page = self.site.page(path)
+        headers = () if page.location is None else (("location", page.location),)
+        return Response(page.status, page.html.encode(), headers=headers)
+
+    # -- searching --------------------------------------------------------------------------------------------------
+
+    def _serper(self, request: Request) -> Response:
+        if not request.headers.get("x-api-key"):
+            return Response.of_json({"message": "Unauthorized.", "statusCode": 403}, 403)
+        try:
+            asked: object = json.loads(request.body)
+        except (ValueError, RecursionError):
+            asked = None
+        match asked:
+            case {"q": str(query), "num": int(number)}:
+                pass
+            case {"q": str(query)}:
+                number = RESULTS
+            case _:
+                return Response.of_json({"message": 'Expected {"q": <text>, "num": <number>}.', "statusCode": 400}, 400)
+        found = self._results(query, min(number, MAX_RESULTS))
+        organic = [
+            {"title": result.title, "link": result.id, "snippet": result.text, "position": position}
+            for position, result in enumerate(found, start=1)
+        ]
+        return Response.of_json({"searchParameters": {"q": query, "num": number}, "organic": organic})
+
+    def _searxng(self, query: str) -> Response:
+        asked = parse_qs(query)
+        if "q" not in asked or asked.get("format") != ["json"]:
+            return Response.of_json({"error": "Expected ?q=<text>&format=json."}, 400)
+        found = self._results(asked["q"][0], RESULTS)
+        results = [{"title": result.title, "url": result.id, "content": result.text} for result in found]
+        return Response.of_json({"query": asked["q"][0], "results": results})
+
+
+def _error(status: int, text: str, *, close: bool = False) -> Response:
+    headers = (("connection", "close"),) if close else ()
+    return Response(status, text.encode(), "text/plain; charset=utf-8", headers)

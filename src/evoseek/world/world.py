@@ -1,0 +1,356 @@
+"""The generated world: an encyclopaedia about people, cities, films, ... that nobody has read before.
+
+A world is a seeded random graph. Every entity has a type and every type its relations, each with exactly one object.
+From it come documents (one an entity), questions of several kinds with their gold chains, and an oracle that judges
+any question text in the world's grammar (`evoseek.world.grammar`).
+
+Names are made of words, words of syllables. Each word belongs by its hash to one of three splits, and a world of a
+split uses words of that split alone: no name of an evaluation world can occur in a training world. Names are shared on
+purpose, as in real encyclopaedias: people share first and family names, and a book may be called like a film.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import blake2b
+from itertools import product
+from typing import Literal, get_args
+
+from evoseek.errors import DataError
+from evoseek.types import Document, Passage, Question
+from evoseek.world.grammar import (
+    PHRASINGS,
+    WORDS,
+    ParsedQuestion,
+    chain_text,
+    comparison_text,
+    intersection_text,
+    parse,
+)
+
+Split = Literal["pretrain", "train", "evaluation"]
+Style = Literal["plain", "varied"]
+Kind = Literal["chain", "comparison", "intersection"]
+
+SPLITS: tuple[Split, ...] = get_args(Split)
+SYLLABLES = tuple(consonant + vowel for consonant, vowel in product("bdfghjklmnprstvz", "aeiou"))
+MIN_ENTITIES, MAX_ENTITIES = 200, 1_000_000
+MAX_MISSES = 3000  # draws in a row without a new question, before a world counts as used up
+
+# Share of all entities, then relation -> type of the object. "number" objects are written out as digits.
+TYPES: dict[str, tuple[float, dict[str, str]]] = {
+    "person": (0.34, {"birthplace": "city", "spouse": "person", "employer": "company"}),
+    "city": (0.16, {"mayor": "person", "country": "country"}),
+    "country": (0.06, {"capital": "city", "president": "person"}),
+    "film": (0.14, {"director": "person", "star": "person", "year": "number"}),
+    "book": (0.12, {"author": "person", "publisher": "company", "year": "number"}),
+    "company": (0.12, {"founder": "person", "headquarters": "city"}),
+    "river": (0.06, {"mouth": "city", "source": "country"}),
+}
+RELATIONS = tuple(dict.fromkeys(relation for _, relations in TYPES.values() for relation in relations))
+ENTITY_RELATIONS = tuple(relation for relation in RELATIONS if relation != "year")
+SHARED_NAME_SHARE = 0.1  # of books: called like a film
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """`subject`'s `relation` is `object` (names)."""
+
+    subject: str
+    relation: str
+    object: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the oracle says of a question text. `hops` is the number of facts that the answer really rests on."""
+
+    answerable: bool
+    answer: str | None = None
+    hops: int | None = None
+    chain: tuple[Fact, ...] = ()
+    reason: str = ""
+
+
+def split_of(word: str) -> Split:
+    """The split that a name's word belongs to, by its hash alone."""
+    return SPLITS[blake2b(word.encode(), digest_size=4).digest()[0] % len(SPLITS)]
+
+
+@dataclass(eq=False)
+class World:
+    """A generated world. Entities are numbered; `names`, `types` and `objects[relation]` are indexed by number."""
+
+    seed: int
+    split: Split
+    style: Style
+    names: list[str]
+    types: list[str]
+    objects: dict[str, dict[int, int]]
+    by_type: dict[str, list[int]] = field(repr=False, default_factory=dict[str, list[int]])
+
+    @classmethod
+    def generate(cls, seed: int, entities: int, split: Split, *, style: Style = "plain") -> World:
+        """Make the world of this seed. Raises DataError for a size outside 200 to 1,000,000."""
+        if not MIN_ENTITIES <= entities <= MAX_ENTITIES:
+            raise DataError(
+                f"A world of {entities} entities was asked for; sizes from {MIN_ENTITIES:,} to {MAX_ENTITIES:,} can be "
+                "made. Choose a size in that range."
+            )
+        rng = random.Random(f"world/{seed}/{entities}/{split}")
+        types = [kind for kind, (share, _) in TYPES.items() for _ in range(max(4, round(share * entities)))][:entities]
+        types += ["person"] * (entities - len(types))
+        by_type: dict[str, list[int]] = {kind: [] for kind in TYPES}
+        for number, kind in enumerate(types):
+            by_type[kind].append(number)
+        names = _names(types, by_type, split, rng)
+        return cls(seed, split, style, names, types, _link(by_type, rng), by_type)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    # -- texts ------------------------------------------------------------------------------------------------------
+
+    def object_name(self, relation: str, subject: int) -> str | None:
+        """Name (or number, as digits) of the object; None if this entity has no such relation."""
+        found = self.objects[relation].get(subject)
+        if found is None:
+            return None
+        return str(found) if relation == "year" else self.names[found]
+
+    def facts(self, entity: int) -> list[Fact]:
+        """All facts with this subject, in the order in which its document tells them."""
+        relations = list(TYPES[self.types[entity]][1])
+        random.Random(f"order/{self.seed}/{entity}").shuffle(relations)
+        found = ((relation, self.object_name(relation, entity)) for relation in relations)
+        return [Fact(self.names[entity], relation, name) for relation, name in found if name is not None]
+
+    def document(self, entity: int) -> Document:
+        """The entity's article."""
+        variants = len(PHRASINGS) if self.style == "varied" else 1
+        rng = random.Random(f"style/{self.seed}/{entity}")
+        sentences = (
+            PHRASINGS[rng.randrange(variants)].sentence(fact.subject, fact.relation, fact.object)
+            for fact in self.facts(entity)
+        )
+        metadata = {"type": self.types[entity], "entity": entity}
+        return Document(f"e{entity}", self.names[entity], " ".join(sentences), metadata)
+
+    def documents(self) -> Iterator[Document]:
+        """All articles, by entity number."""
+        return (self.document(entity) for entity in range(len(self)))
+
+    def passages(self) -> Iterator[Passage]:
+        """All articles as passages, one each: they are short."""
+        for document in self.documents():
+            yield Passage(f"{document.id}#0", document.id, document.title, document.text, 0, len(document.text))
+
+    # -- questions --------------------------------------------------------------------------------------------------
+
+    def questions(
+        self, count: int, *, seed: int, hops: Sequence[int] = (1, 2, 3, 4), kind: Kind = "chain", phrasing: int = 0
+    ) -> list[Question]:
+        """`count` different questions, the hop counts of `hops` in equal shares (only chains use `hops`).
+
+        metadata: `hops`, `kind`, `chain` (list of [subject, relation, object]). Raises DataError if the world is too
+        small to give that many.
+        """
+        rng = random.Random(f"questions/{self.seed}/{seed}/{kind}/{phrasing}")
+        made: dict[str, Question] = {}
+        misses = 0
+        while len(made) < count:
+            misses += 1
+            if misses > MAX_MISSES:
+                raise DataError(
+                    f"Only {len(made)} different {kind} questions were found in a world of {len(self)} entities, but "
+                    f"{count} were asked for. Ask for fewer or generate a larger world."
+                )
+            drawn = self._draw(rng, kind, hops[len(made) % len(hops)], phrasing)
+            if drawn is None or drawn in made:
+                continue
+            verdict = self.oracle(drawn)
+            wanted = hops[len(made) % len(hops)] if kind == "chain" else 2
+            if not verdict.answerable or verdict.hops != wanted or verdict.answer is None:
+                continue
+            chain = [[fact.subject, fact.relation, fact.object] for fact in verdict.chain]
+            metadata = {"hops": verdict.hops, "kind": kind, "chain": chain}
+            misses = 0
+            made[drawn] = Question(f"{self.split}-{self.seed}-{len(made)}", drawn, (verdict.answer,), metadata)
+        return list(made.values())
+
+    def _draw(self, rng: random.Random, kind: Kind, hops: int, phrasing: int) -> str | None:
+        if kind == "chain":
+            start, relations = self.draw_chain(rng, hops)
+            return chain_text(self.names[start], relations, phrasing)
+        if kind == "comparison":
+            pool = self.by_type[rng.choice(("film", "book"))]
+            first, second = rng.sample(pool, 2)
+            return comparison_text(rng.choice(("earlier", "later")), self.names[first], self.names[second])
+        entity = rng.randrange(len(self))
+        relations = [relation for relation in TYPES[self.types[entity]][1] if relation != "year"]
+        first, second = rng.sample(relations, 2)
+        names = [self.object_name(relation, entity) for relation in (first, second)]
+        if names[0] is None or names[1] is None:
+            return None
+        return intersection_text(self.types[entity], first, names[0], second, names[1])
+
+    def draw_chain(self, rng: random.Random, hops: int) -> tuple[int, list[str]]:
+        """A random walk of `hops` relations that never ends at a number before its last step."""
+        while True:
+            start = entity = rng.randrange(len(self))
+            relations: list[str] = []
+            for step in range(hops):
+                usable = [r for r in TYPES[self.types[entity]][1] if r != "year" or step == hops - 1]
+                relation = rng.choice(usable)
+                found = self.objects[relation].get(entity)
+                if found is None:
+                    break
+                relations.append(relation)
+                entity = found
+            if len(relations) == hops:
+                return start, relations
+
+    # -- oracle -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for number, name in enumerate(self.names):
+            found.setdefault(name.casefold(), []).append(number)
+        return found
+
+    @cached_property
+    def _subjects(self) -> dict[tuple[str, int], list[int]]:
+        found: dict[tuple[str, int], list[int]] = {}
+        for relation in ENTITY_RELATIONS:
+            for subject, entity in self.objects[relation].items():
+                found.setdefault((relation, entity), []).append(subject)
+        return found
+
+    def oracle(self, text: str) -> Verdict:
+        """Judge a question text: is it answerable in this world, by what answer, over how many facts?
+
+        Letter case and the spaces around punctuation do not matter. The hops of a chain are counted after cutting
+        loops (a person's spouse's spouse is that person). Ambiguous names make a question unanswerable.
+        """
+        parsed = parse(text)
+        if parsed is None:
+            return Verdict(False, reason="not a question of this world's grammar")
+        judge = {"chain": self._judge_chain, "comparison": self._judge_comparison, "intersection": self._judge_both}
+        return judge[parsed.kind](parsed)
+
+    def _judge_chain(self, parsed: ParsedQuestion) -> Verdict:
+        candidates = self._having(parsed.names[0], parsed.relations[0])
+        if len(candidates) != 1:
+            return Verdict(False, reason="no such entity has this relation" if not candidates else "ambiguous name")
+        entity, chain, visited = candidates[0], list[Fact](), [candidates[0]]
+        for step, relation in enumerate(parsed.relations):
+            name = self.object_name(relation, entity) if relation in self.objects else None
+            if name is None:
+                return Verdict(False, reason=f"{self.names[entity]} has no {relation}")
+            chain.append(Fact(self.names[entity], relation, name))
+            if relation == "year":
+                if step < len(parsed.relations) - 1:
+                    return Verdict(False, reason="a number has no relations")
+                return Verdict(True, name, len(visited), tuple(chain))
+            entity = self.objects[relation][entity]
+            if entity in visited:
+                del visited[visited.index(entity) + 1 :]
+            else:
+                visited.append(entity)
+        hops = len(visited) - 1
+        return Verdict(True, self.names[entity], hops, tuple(chain), "" if hops else "the chain returns to its start")
+
+    def _judge_comparison(self, parsed: ParsedQuestion) -> Verdict:
+        pairs = [self._having(name, "year") for name in parsed.names]
+        if any(len(found) != 1 for found in pairs):
+            return Verdict(False, reason="a name is unknown, ambiguous or has no year")
+        first, second = (found[0] for found in pairs)
+        years = self.objects["year"][first], self.objects["year"][second]
+        if years[0] == years[1]:
+            return Verdict(False, reason="both have the same year")
+        winner = first if (years[0] < years[1]) == (parsed.relations[0] == "earlier") else second
+        chain = tuple(Fact(self.names[e], "year", str(self.objects["year"][e])) for e in (first, second))
+        return Verdict(True, self.names[winner], 2, chain)
+
+    def _judge_both(self, parsed: ParsedQuestion) -> Verdict:
+        sets: list[set[int]] = []
+        for relation, name in zip(parsed.relations, parsed.names, strict=True):
+            objects = self._by_name.get(name, [])
+            sets.append(
+                {s for o in objects for s in self._subjects.get((relation, o), []) if self.types[s] == parsed.type}
+            )
+        found = set.intersection(*sets)
+        if len(found) != 1:
+            return Verdict(False, reason="no such entity" if not found else "several entities fit")
+        entity = found.pop()
+        chain = tuple(
+            Fact(self.names[entity], relation, self.object_name(relation, entity) or "")
+            for relation in parsed.relations
+        )
+        return Verdict(True, self.names[entity], 2, chain)
+
+    def _having(self, name: str, relation: str) -> list[int]:
+        holders = self.objects.get(relation, {})
+        return [number for number in self._by_name.get(name, []) if number in holders]
+
+
+def _words(split: Split, syllables: int, rng: random.Random) -> Iterator[str]:
+    """Different words of a split, in random order, longer ones when the shorter are used up."""
+    while True:
+        seen: set[str] = set()
+        for _ in range(2 * len(SYLLABLES) ** syllables):
+            word = "".join(rng.choice(SYLLABLES) for _ in range(syllables))
+            if word not in seen and word not in WORDS and split_of(word) == split:
+                seen.add(word)
+                yield word.capitalize()
+                if len(seen) > len(SYLLABLES) ** syllables // 5:  # most of this split's third: go on longer
+                    break
+        syllables += 1
+
+
+def _names(types: Sequence[str], by_type: dict[str, list[int]], split: Split, rng: random.Random) -> list[str]:
+    """People get two words from small shared pools, all else one word of its own; some books share a film's."""
+    words = _words(split, 3, rng)
+    pool_size = max(12, round((3 * len(by_type["person"])) ** 0.5))
+    short = _words(split, 2, rng)
+    first = [next(short) for _ in range(pool_size)]
+    family = [next(short) for _ in range(pool_size)]
+    taken: set[str] = set()
+    names: list[str] = []
+    for kind in types:
+        if kind == "person":
+            name = f"{rng.choice(first)} {rng.choice(family)}"
+            while name in taken:
+                name = f"{rng.choice(first)} {rng.choice(family)}"
+            taken.add(name)
+        else:
+            name = next(words)
+        names.append(name)
+    for book in by_type["book"]:
+        if rng.random() < SHARED_NAME_SHARE:
+            names[book] = names[rng.choice(by_type["film"])]
+    return names
+
+
+def _link(by_type: dict[str, list[int]], rng: random.Random) -> dict[str, dict[int, int]]:
+    """Objects of every relation. Marriages are mutual; nobody is his own object."""
+    objects: dict[str, dict[int, int]] = {relation: {} for relation in RELATIONS}
+    for kind, (_, relations) in TYPES.items():
+        for relation, target in relations.items():
+            if relation == "spouse":
+                people = by_type["person"].copy()
+                rng.shuffle(people)
+                for one, other in zip(people[::2], people[1::2], strict=False):
+                    objects["spouse"][one], objects["spouse"][other] = other, one
+            elif target == "number":
+                for subject in by_type[kind]:
+                    objects[relation][subject] = rng.randint(1900, 2020)
+            else:
+                pool = by_type[target]
+                for subject in by_type[kind]:
+                    objects[relation][subject] = rng.choice(pool)
+    return objects

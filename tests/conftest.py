@@ -1,0 +1,140 @@
+"""Scripted rollouts and episodes, and a learner that records what it is given."""
+
+import asyncio
+from functools import cache, partial
+from pathlib import Path
+from runpy import run_path
+
+import pytest
+
+from evoseek.env.prompts import load_prompts
+from evoseek.env.solver import SolverEnv
+from evoseek.policy.scripted import ScriptedSampler
+from evoseek.policy.tags import TagRenderer
+from evoseek.reward.functions import AnswerReward
+from evoseek.rollout.limits import Limits
+from evoseek.rollout.record import TrajectoryWriter, read_trajectories
+from evoseek.systems.search_r1 import QuestionRollouts
+from evoseek.tiny.tokenizer import tiny_tokenizer
+from evoseek.types import (
+    Action,
+    Episode,
+    Invalid,
+    Question,
+    Scored,
+    Segment,
+    StopReason,
+    Trajectory,
+    TrajectoryGroup,
+)
+
+TOKENIZER = tiny_tokenizer()
+
+
+def make_rollouts(path, texts, *, number=1, group_size=2):
+    script = {f"step-{number:06d}/{key}": [f"<answer> {text} </answer>"] for key, text in texts.items()}
+    return QuestionRollouts(
+        env=SolverEnv([], load_prompts("tiny")),
+        renderer=TagRenderer(TOKENIZER),
+        sampler=ScriptedSampler(script, TOKENIZER, logprob=-0.5),
+        limits=Limits(),
+        reward=AnswerReward(),
+        trajectories=TrajectoryWriter(path / "trajectories.jsonl", TOKENIZER.decode),
+        seed=0,
+        group_size=group_size,
+    )
+
+
+class Recorder:
+    """A learner that keeps the batches it is given; its loss is 0.25 in the first update, 0.5 in the second, ..."""
+
+    def __init__(self):
+        self.batches = []
+
+    def update(self, samples):
+        self.batches.append(list(samples))
+        return {"loss": len(self.batches) / 4, "learner/skipped_no_signal": float(len(self.batches))}
+
+
+class ScriptedPlay:
+    """Episodes whose proposals come to what `says` gives for the task: the text of a question and its reward, the name
+    of a rejection, or Invalid. Of two attempts at each question one is right. When `checked`, a reader read each."""
+
+    metric, right_from, near_duplicates = "exact_match", 0.7, 1.0
+
+    def __init__(self, says):
+        self.says, self.calls, self.solved, self.checked = says, [], [], False
+
+    async def __call__(self, tasks, key, *, solve=True, stages=None):
+        self.calls.append((key, list(tasks), solve))
+        return [await self._episode(task, key, solve) for task in tasks]
+
+    async def solve(self, question, key):
+        self.solved.append((key, question))
+        group = f"{key}/{question.id}"
+        attempts = tuple(rollout(f"{group}/{index}", question, "solver") for index in range(2))
+        return TrajectoryGroup(group, attempts, tuple(Scored(r, {"exact_match": r}) for r in (1.0, 0.0)))
+
+    async def _episode(self, task, key, solve):
+        proposal, said = rollout(f"{key}/proposals/{task.id}", task, "proposer"), self.says(task)
+        if isinstance(said, Invalid):
+            return Episode(proposal, said)
+        if isinstance(said, str):
+            return Episode(proposal, Scored(0.0, {f"rejected/{said}": 1.0}), rejected=said)
+        text, reward = said
+        question = Question(task.id, text, ("meri",), {"requested": task.metadata["requested"], "evidence": []})
+        solvers = await self.solve(question, key) if solve else None
+        checks = ((rollout(f"{key}/{question.id}/reading-0", question, "reader"), Scored(1.0)),) if self.checked else ()
+        return Episode(proposal, Scored(reward), question, checks=checks, solvers=solvers)
+
+
+def rollout(identifier, question, role):
+    segments = (Segment("prompt", (5, 9)), Segment("action", (11, 12), (-0.5, -0.5)))
+    actions = (Action("11 12", answer="meri"),)
+    return Trajectory(identifier, question, role, segments, actions, (), StopReason.ANSWERED, "meri")
+
+
+@pytest.fixture
+def played():
+    """`played(says)`: scripted episodes."""
+    return ScriptedPlay
+
+
+@pytest.fixture
+def questions():
+    return [Question(f"q{n}", f"what is {name}?", ("meri",)) for n, name in enumerate(("kalo", "vesu", "tora", "lina"))]
+
+
+@pytest.fixture
+def scripted(tmp_path):
+    """`scripted({"q0/0": "meri", ...}, number=1, group_size=2)`: rollouts that give one answer each, by question and
+    index, all with logprob -0.5; one that is not scripted fails. "meri" is right."""
+    return partial(make_rollouts, tmp_path)
+
+
+@pytest.fixture
+def groups_of(scripted, questions):
+    """The scored groups of such rollouts, of the first `n` questions."""
+
+    def groups(texts, *, n=2, **options):
+        return asyncio.run(scripted(texts, **options)(questions[:n], 1))
+
+    return groups
+
+
+@pytest.fixture
+def records(tmp_path):
+    """What was written of them."""
+    return lambda: list(read_trajectories(tmp_path / "trajectories.jsonl"))
+
+
+@pytest.fixture
+def recorder():
+    return Recorder()
+
+
+@pytest.fixture(scope="session")
+def made():
+    """Makes a tokenizer by its name, once."""
+    makers = run_path(str(Path(__file__).parent / "policy" / "made_tokenizers.py"))["MAKERS"]
+    return cache(lambda name: makers[name]())

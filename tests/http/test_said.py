@@ -1,0 +1,78 @@
+"""What a server's bytes are read as."""
+
+import base64
+import html
+import json
+from contextlib import suppress
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evoseek.http.said import error_message, json_of, quoted
+from evoseek.http.waits import PassingError
+
+JSON = st.recursive(
+    st.none() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["error", "message", "else"]), inner),
+)
+
+
+@settings(max_examples=50)
+@given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
+def test_any_body_has_words_and_is_json_or_not(body):
+    assert isinstance(error_message(body), str | bytes)
+    with suppress(PassingError):
+        json_of(body, secret="")
+
+
+def test_the_words_of_an_error_are_found_in_the_usual_places():
+    for body in (b'{"error": {"message": "no"}}', b'{"error": "no"}', b'{"message": "no"}'):
+        assert error_message(body) == "no"
+    assert error_message(b'{"detail": "no"}') == b'{"detail": "no"}'
+
+
+def test_what_is_said_is_shown_in_quotation_marks_in_one_line_and_without_the_secret():
+    assert quoted(b"no\n key  sk-1\xff", "sk-1") == "'no key ***\ufffd'"
+    assert quoted("x" * 301, "") == f"'{'x' * 300}...'"
+
+
+KEY = "sk-Ab/1+2=3&4\"5%6'7"
+
+
+@pytest.mark.parametrize(
+    "spelt",
+    [
+        KEY,
+        quote(KEY, safe=""),
+        quote(KEY),
+        quote_plus(KEY),
+        quote(KEY, safe="").lower().replace("sk-ab", "sk-Ab"),
+        quote(quote(KEY, safe=""), safe=""),
+        "".join(f"%{ord(c):02X}" for c in KEY),
+        json.dumps(KEY)[1:-1],
+        json.dumps(KEY)[1:-1].replace("/", "\\/"),
+        "".join(f"\\u{ord(c):04x}" for c in KEY),
+        html.escape(KEY),
+        "".join(f"&#{ord(c)};" for c in KEY),
+        "".join(f"&#x{ord(c):X};" for c in KEY),
+        KEY.encode().hex(),
+        KEY.encode().hex().upper(),
+        *(f"{base64.b64encode(('u' * n + KEY + ':x').encode()).decode()}" for n in range(3)),
+        base64.urlsafe_b64encode(KEY.encode()).decode(),
+        quote(base64.b64encode(KEY.encode()).decode(), safe=""),
+    ],
+)
+def test_a_secret_is_not_shown_however_it_is_spelt(spelt):
+    said = quoted(f"GET /?api_key={spelt} HTTP", KEY)
+    assert "***" in said
+    for start in range(len(spelt) - 8):
+        assert spelt[start : start + 8] not in said
+    assert said.startswith("'GET /?api_key=")
+    assert said.endswith(" HTTP'")
+
+
+def test_a_secret_in_pieces_at_the_end_of_what_is_read_is_not_shown():
+    for spaces in range(16 * 1024 - 20, 16 * 1024 + 2):
+        assert "secret" not in quoted(" " * spaces + "my-secret-key and more", "my-secret-key").replace("***", "")

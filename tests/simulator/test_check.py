@@ -1,0 +1,165 @@
+"""Checking a simulator: the numbers by hand, with replies that follow a script."""
+
+import asyncio
+import math
+from dataclasses import replace
+
+import pytest
+
+from evoseek.env.prompts import load_prompts
+from evoseek.env.simulator import SimulatorPrompts, simulator_reply
+from evoseek.errors import DataError, ToolError
+from evoseek.policy.encoding import plain
+from evoseek.policy.scripted import ScriptedChat
+from evoseek.simulator.check import check_simulator
+from evoseek.simulator.records import SearchRecord
+from evoseek.simulator.report import obedience_table, style_table
+from evoseek.simulator.truth import WorldTruth
+from evoseek.types import Passage, Question
+from evoseek.world.world import World
+
+WORLD = World.generate(5, 200, "evaluation")
+ASKED = WORLD.questions(4, seed=0, hops=[2])
+PROMPTS = SimulatorPrompts(load_prompts("tiny"))
+LAST, SOME, TRUE = "last link, golden answer", "earlier link, some object", "earlier link, true object"
+GIVEN_AWAY = "earlier link, golden answer"
+
+
+def record(question, query, *texts, page=1):
+    texts = texts or ("one two three", "four")
+    return SearchRecord(question, query, tuple(Passage(t, t, "", t) for t in texts), page)
+
+
+def link(question, number):
+    """Subject, relation, object of a link of the question's chain."""
+    return question.metadata["chain"][number]
+
+
+def query(question, number):
+    subject, relation, _ = link(question, number)
+    return f"{subject}'s {relation}"
+
+
+def sentence(question, number, name=None):
+    subject, relation, object_ = link(question, number)
+    return f"{subject.lower()} ' s {relation} is {(name or object_).lower()} ."
+
+
+RECORDS = [record(question, query(question, number)) for question in ASKED for number in (0, 1)]
+
+
+def asked_by(key, records=RECORDS):
+    """The kind of documents that a key asks for, the question, and which link of it."""
+    _, kind, number = key.split("/")
+    one = records[int(number) - 1]
+    return kind, one.question, 0 if one.query == query(one.question, 0) else 1
+
+
+def check(script, records=RECORDS, truth=None, **more):
+    chat = ScriptedChat(script)
+    given = {"count": 500, "documents": 2, "max_words": 20, "seed": 0, **more}
+    return asyncio.run(check_simulator(chat, PROMPTS, records, truth or WorldTruth(WORLD), **given)), chat
+
+
+def obedient(messages, key):
+    """Useful replies state what is asked for; noisy ones speak of it."""
+    kind, question, number = asked_by(key)
+    said = sentence(question, number) if kind == "useful" else f"{link(question, number)[0]} is unknown."
+    return simulator_reply(["Something else.", said])
+
+
+def test_a_simulator_is_told_the_earlier_queries_as_in_training():
+    first, last = query(ASKED[0], 0), query(ASKED[0], 1)
+    records = [replace(record(ASKED[0], last), earlier=(first,))]
+    _, chat = check(lambda messages, key: simulator_reply(["a", "b"]), records)
+    assert {f"earlier {first} query {last}" in plain(asked.messages[0].content) for asked in chat.asked} == {True}
+
+
+def test_an_obedient_simulator():
+    checked, chat = check(obedient)
+    assert {kind: checked.readable[kind].mean for kind in checked.readable} == {"useful": 1.0, "noisy": 1.0}
+    useful = {name: (score.mean, score.n) for name, score in checked.stating["useful"].items()}
+    assert useful == {SOME: (1.0, 4), TRUE: (1.0, 4), GIVEN_AWAY: (0.0, 4), LAST: (1.0, 4)}
+    assert {score.mean for score in checked.stating["noisy"].values()} == {0.0}
+    assert len(chat.asked) == 16
+    assert len({asked.key for asked in chat.asked}) == 16
+    prompts = {asked.messages[0].content for asked in chat.asked if asked.key.startswith("check/noisy")}
+    assert all("noisy" in prompt and "useful" not in prompt for prompt in prompts)
+
+
+def test_an_invention_is_an_object_but_neither_the_true_one_nor_the_golden_answer():
+    def inventive(messages, key):
+        _, question, number = asked_by(key)
+        return simulator_reply([sentence(question, number, "Nobody"), "x"])
+
+    checked, _ = check(inventive)
+    for kind in ("useful", "noisy"):
+        stated = {name: score.mean for name, score in checked.stating[kind].items()}
+        assert stated == {SOME: 1.0, TRUE: 0.0, GIVEN_AWAY: 0.0, LAST: 0.0}
+
+
+def test_giving_the_golden_answer_away_at_an_earlier_link_is_seen():
+    def generous(messages, key):
+        _, question, number = asked_by(key)
+        return simulator_reply([sentence(question, number, question.golden_answers[0]), "x"])
+
+    stated = {name: score.mean for name, score in check(generous)[0].stating["useful"].items()}
+    assert stated == {SOME: 1.0, TRUE: 0.0, GIVEN_AWAY: 1.0, LAST: 1.0}
+
+
+def test_unreadable_replies_and_failures_count_as_invalid_and_are_named():
+    def half(messages, key):
+        kind, _, number = asked_by(key)
+        if kind == "noisy":
+            raise ToolError("the endpoint is down")
+        return obedient(messages, key) if number == 1 else "Document 1: alone"
+
+    checked, _ = check(half)
+    assert checked.readable["useful"].mean == 0.5
+    assert checked.readable["noisy"].mean == 0.0
+    last, true = checked.stating["useful"][LAST], checked.stating["useful"][TRUE]
+    assert (last.mean, last.n, last.n_invalid) == (1.0, 4, 0)
+    assert (math.isnan(true.mean), true.n, true.n_invalid) == (True, 4, 4)
+    assert all(math.isnan(score.mean) for score in checked.stating["noisy"].values())
+    assert len(checked.problems) == 12
+    assert checked.problems.count("the endpoint is down") == 8
+    assert math.isnan(checked.style["noisy"].words)
+    assert obedience_table(checked).row_count == 5
+    assert style_table(checked).row_count == 3
+
+
+def test_of_each_questions_queries_every_one_is_asked_once_and_only_if_something_is_known_of_it():
+    other = Question(ASKED[0].id, ASKED[1].text, ASKED[1].golden_answers, ASKED[1].metadata)  # ids of two files
+    more = [record(ASKED[0], "hello"), record(ASKED[0], "other", page=2), RECORDS[0], record(other, query(other, 1))]
+    checked, chat = check(lambda messages, key: "x", [*RECORDS, *more])
+    assert checked.unasked == 1
+    assert {int(asked.key.split("/")[2]) for asked in chat.asked} == {1, 2, 3, 4, 5, 6, 7, 8, 12}
+    assert len({asked.key for asked in chat.asked}) == len(chat.asked) == 18
+    with pytest.raises(DataError, match="not one can be checked"):
+        check(obedient, [record(ASKED[0], "hello")])
+
+
+def test_a_sample_follows_from_the_seed():
+    keys = [{asked.key for asked in check(obedient, count=3, seed=seed)[1].asked} for seed in (0, 0, 1)]
+    assert len(keys[0]) == 6
+    assert keys[0] == keys[1] != keys[2]
+
+
+def test_style_is_of_what_a_simulator_is_to_write():
+    """Two documents of three words at most, of real ones too. The second half of the queries is what all are measured
+    against."""
+    real = ("red red blue green.", "Blue", "grey")
+    records = [record(question, query(question, 0), *real) for question in ASKED]
+    drawn = [int(asked.key.split("/")[2]) for asked in check(obedient, records)[1].asked]
+
+    def reply(messages, key):
+        first = int(key.split("/")[2]) in drawn[:2]
+        return simulator_reply(["red blue", "green green"] if first else ["grey", "brown two"])
+
+    checked, _ = check(reply, records, max_words=3)
+    real, useful = checked.style["real"], checked.style["useful"]
+    assert (real.documents, real.words, real.divergence) == (2.0, 2.0, 0.0)
+    assert (useful.documents, useful.words) == (2.0, 1.75)
+    # real: red 1/2, blue 1/2; simulated: red 1/4, blue 1/4, green 1/2; middle: 3/8, 3/8, 1/4
+    expected = 0.5 * math.log2(4 / 3) + 0.5 * (0.5 * math.log2(2 / 3) + 0.5 * math.log2(2))
+    assert useful.divergence == pytest.approx(expected)

@@ -1,0 +1,117 @@
+"""Searches of rollouts: each query and page once, none of a rollout that failed, none that found nothing."""
+
+import asyncio
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from evoseek.corpus.growing_file import open_growing_file
+from evoseek.env.prompts import load_prompts
+from evoseek.env.solver import SolverEnv
+from evoseek.env.tools import SearchTool
+from evoseek.errors import ToolError
+from evoseek.policy.scripted import ScriptedSampler
+from evoseek.policy.tags import TagRenderer
+from evoseek.rollout.limits import Limits
+from evoseek.rollout.player import Player
+from evoseek.search.paging import PagingEngine
+from evoseek.simulator.collecting import KINDS, Collected, collect
+from evoseek.simulator.records import load_records
+from evoseek.tiny.tokenizer import tiny_tokenizer
+from evoseek.types import Passage, Question, StopReason, ToolCall, ToolResult, Trajectory
+
+TOKENIZER = tiny_tokenizer()
+PROMPTS = load_prompts("tiny")
+
+
+class Engine:
+    """Finds up to four passages of any query but "nothing"; fails for "error"."""
+
+    is_local = True
+
+    async def search(self, queries, k):
+        if "error" in queries:
+            raise ToolError("the engine is down")
+        found = [Passage(f"{i}", f"{i}", "", f"{queries[0]} {i}") for i in range(min(k, 4))]
+        return [[] if query == "nothing" else found for query in queries]
+
+
+def collected(scripts, *, pages=1, k=2, progress=lambda done, of: None):
+    """What is written, what is said of it, and the engine."""
+    texts = {f"collect/{name}": turns for name, turns in scripts.items()}
+    engine = PagingEngine(Engine(), pages)
+    env = SolverEnv([SearchTool(engine, k, template=PROMPTS["observation"])], PROMPTS)
+    player = Player(env, TagRenderer(TOKENIZER), ScriptedSampler(texts, TOKENIZER), Limits(), 1.0, 0)
+    questions = [Question(name, f"{name} ?", ("meri",)) for name in scripts]
+    return *written(collect_into(questions, player, engine, progress=progress)), engine
+
+
+def collect_into(questions, player, engine, **options):
+    return lambda file: collect(questions, player, engine, file, **options)
+
+
+def written(collecting):
+    with TemporaryDirectory() as folder, open_growing_file(Path(folder, "s.jsonl"), {}, KINDS) as file:
+        said = asyncio.run(collecting(file))
+        return ([] if file.is_empty else load_records(file.path)), said
+
+
+def search(query):
+    return f"<search> {query} </search>"
+
+
+ANSWER = "<answer> meri </answer>"
+
+
+def test_every_query_and_page_once():
+    scripts = {
+        "a": [search("year"), search("film"), search("year"), ANSWER],
+        "b": [search("year"), ANSWER],
+        "c": [search("nothing"), search(""), ANSWER],
+    }
+    records, said, engine = collected(scripts, pages=3)
+    found = [(r.question.id, r.query, r.page, [p.id for p in r.passages], r.trajectory) for r in records]
+    assert found == [
+        ("a", "year", 1, ["0", "1"], "collect/a"),
+        ("a", "year", 2, ["2", "3"], "collect/a"),
+        ("a", "film", 1, ["0", "1"], "collect/a"),
+        ("a", "film", 2, ["2", "3"], "collect/a"),
+        ("b", "year", 1, ["0", "1"], "collect/b"),
+        ("b", "year", 2, ["2", "3"], "collect/b"),
+    ]
+    assert [record.earlier for record in records[:3]] == [(), (), ("year",)]
+    assert {record.useful for record in records} == {None}
+    assert said == Collected(done=3, queries=5, found={"1": 3, "2": 3})
+    assert engine.queries == 5
+
+
+def test_a_record_knows_the_queries_before_it_also_those_that_found_nothing():
+    scripts = {"a": [search("year"), search("nothing"), search("year"), search("film"), ANSWER]}
+    records, _, _ = collected(scripts)
+    assert {record.query: record.earlier for record in records} == {"year": (), "film": ("year", "nothing")}
+
+
+def test_calls_that_searched_for_nothing_are_passed_over():
+    """As a policy with tool calls makes them: without a query, with one that is no text, with an empty one."""
+    calls = ({"q": "year"}, {"query": 5}, {"query": " "}, {"query": "film"})
+    passages = {"film": (Passage("0", "0", "", "film 0"),)}
+    results = [ToolResult(ToolCall("search", call), "", passages.get(call.get("query"), ())) for call in calls]
+
+    class Playing:
+        async def play(self, question, trajectory_id):
+            return Trajectory(trajectory_id, question, "solver", (), (), tuple(results), StopReason.ANSWERED)
+
+    engine = PagingEngine(Engine(), 1)
+    asyncio.run(engine.search(["film"], 2))
+    records, _ = written(collect_into([Question("a", "a ?", ("meri",))], Playing(), engine))
+    assert [(record.query, record.earlier) for record in records] == [("film", ())]
+
+
+def test_a_rollout_that_failed_gives_nothing_and_is_counted():
+    told = []
+    scripts = {"a": [search("year"), search("error")], "b": [search("film"), ANSWER]}
+    records, said, _ = collected(scripts, progress=lambda done, of: told.append((done, of)))
+    assert [record.question.id for record in records] == ["b"]
+    ((reason, times),) = said.failures.items()
+    assert "the engine is down" in reason
+    assert times == 1
+    assert told == [(1, 2), (2, 2)]

@@ -1,0 +1,111 @@
+"""Demonstrations: what they show is true, in the formats that the environments use, flawed only where asked."""
+
+import random
+import re
+
+import pytest
+
+from evoseek.env.prompts import load_prompts
+from evoseek.search.lexical import LexicalIndex
+from evoseek.tiny.demonstrations import Demonstration, Demonstrator, Mixture, observation, solve_prompt
+from evoseek.types import Passage
+from evoseek.world.world import World
+
+FLAWLESS = Mixture(early_stop=0.0, wrong_relation=0.0)
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return World.generate(11, 300, "pretrain")
+
+
+@pytest.fixture(scope="module")
+def index(world: World, tmp_path_factory: pytest.TempPathFactory) -> LexicalIndex:
+    return LexicalIndex.build(tmp_path_factory.mktemp("index") / "index", world.passages())
+
+
+def demonstrator(world: World, index: LexicalIndex, mixture: Mixture, seed: int = 0) -> Demonstrator:
+    return Demonstrator(world, lambda query: index.find(query, 3), mixture, random.Random(seed))
+
+
+def actions(demonstration: Demonstration) -> str:
+    return " ".join(piece.text for piece in demonstration if piece.kind == "action")
+
+
+def tagged(text: str, tag: str) -> list[str]:
+    return re.findall(f"<{tag}> (.*?) </{tag}>", text)
+
+
+def test_a_solver_without_flaws_gives_the_right_answer_by_one_search_a_hop(world: World, index: LexicalIndex) -> None:
+    writer = demonstrator(world, index, FLAWLESS)
+    for _ in range(40):
+        shown = writer.draw("solve")
+        verdict = world.oracle(shown[0].text.removeprefix("solve : "))
+        assert tagged(actions(shown), "answer") == [verdict.answer]
+        assert len(tagged(actions(shown), "search")) == verdict.hops
+
+
+def test_early_stops_end_after_the_first_hop_with_its_object(world: World, index: LexicalIndex) -> None:
+    writer = demonstrator(world, index, Mixture(early_stop=1.0, wrong_relation=0.0))
+    for _ in range(20):
+        shown = writer.draw("solve")
+        verdict = world.oracle(shown[0].text.removeprefix("solve : "))
+        assert tagged(actions(shown), "answer") == [verdict.chain[0].object]
+        assert len(tagged(actions(shown), "search")) == 1
+
+
+def test_proposals_are_valid_and_keep_to_the_hops_asked_for(world: World, index: LexicalIndex) -> None:
+    writer = demonstrator(world, index, FLAWLESS)
+    for _ in range(40):
+        shown = writer.draw("propose")
+        hops = int(shown[0].text.split()[1])
+        verdict = world.oracle(tagged(actions(shown), "question")[0])
+        assert (verdict.answerable, verdict.hops) == (True, hops)
+        assert tagged(actions(shown), "answer") == [verdict.answer]
+        assert len(tagged(actions(shown), "search")) == hops - 1
+
+
+def test_traces_are_valid_and_keep_to_the_searches_asked_for(world: World, index: LexicalIndex) -> None:
+    writer = demonstrator(world, index, FLAWLESS)
+    for _ in range(40):
+        shown = writer.draw("trace")
+        found = re.fullmatch(r"propose (\d) searches : answer (.*)", shown[0].text)
+        assert found is not None
+        verdict = world.oracle(tagged(actions(shown), "question")[0])
+        assert (verdict.hops, verdict.answer) == (int(found[1]), found[2])
+        assert len(tagged(actions(shown), "search")) == int(found[1])
+
+
+def test_flawed_proposals_are_often_invalid(world: World, index: LexicalIndex) -> None:
+    writer = demonstrator(world, index, Mixture(flawed_proposal=1.0))
+    verdicts = [world.oracle(tagged(actions(writer.draw("propose")), "question")[0]) for _ in range(40)]
+    assert sum(not verdict.answerable for verdict in verdicts) > 20
+
+
+def test_reading_gives_the_answer_if_the_passages_do(world: World, index: LexicalIndex) -> None:
+    writer = demonstrator(world, index, FLAWLESS)
+    answers = [tagged(actions(writer.draw("read")), "answer")[0] for _ in range(100)]
+    assert 0 < answers.count("unknown") < 40
+
+
+def test_every_token_of_an_observation_comes_from_the_index(world: World, index: LexicalIndex) -> None:
+    known = {passage.text for passage in world.passages()}
+    writer = demonstrator(world, index, Mixture())
+    for _ in range(20):
+        for piece in writer.draw("solve"):
+            if piece.kind == "observation":
+                assert set(piece.text.split("\n")) <= known
+
+
+def test_prompts_and_observations_are_those_of_the_tiny_prompt_set() -> None:
+    prompts = load_prompts("tiny")
+    assert prompts["solver"].text(question="Who?", format="tags") == solve_prompt("Who?")
+    passages = [Passage("a#0", "a", "A", "One."), Passage("b#0", "b", "B", "Two.")]
+    assert prompts["observation"].text(passages=passages) == observation(passages).text
+
+
+def test_the_same_seed_writes_the_same(world: World, index: LexicalIndex) -> None:
+    first, again, other = (demonstrator(world, index, Mixture(), seed) for seed in (1, 1, 2))
+    drawn = [[writer.draw() for _ in range(10)] for writer in (first, again, other)]
+    assert drawn[0] == drawn[1]
+    assert drawn[0] != drawn[2]

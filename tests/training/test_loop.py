@@ -1,0 +1,144 @@
+import asyncio
+from time import perf_counter
+
+import pytest
+
+from evoseek.errors import TrainingError
+from evoseek.training import loop as training
+from evoseek.training.loop import StepReport, TrainingLoop
+from evoseek.types import Invalid, StopReason
+
+
+class Recorder:
+    """A system, checkpoints and a sink in one; `invalid[step]` rollouts of ten fail."""
+
+    def __init__(self, invalid=None):
+        self.events, self.rows, self.invalid = [], {}, invalid or {}
+
+    async def step(self, step):
+        self.events.append(("step", step))
+        failures = (Invalid(StopReason.TOOL_FAILED, "the engine is down"),) * self.invalid.get(step, 0)
+        return StepReport({"reward": step / 10}, {"seconds": 1.0}, failures, 10)
+
+    def save(self, step):
+        self.events.append(("save", step))
+
+    def write(self, step, metrics):
+        self.rows[step] = dict(metrics)
+
+    async def evaluate(self, step):
+        self.events.append(("evaluate", step))
+        return {"eval/reward": 0.5}
+
+
+def run(recorder, **options):
+    timings = Recorder()
+    settings = {"start": 0, "steps": 5, "checkpoint_every": 2, "metrics": recorder, "timings": timings} | options
+    loop = TrainingLoop(system=recorder, checkpoints=recorder, **settings)
+    return asyncio.run(loop.run()), timings
+
+
+def test_order_of_things():
+    recorder = Recorder()
+    last, timings = run(recorder, evaluate=recorder.evaluate, evaluate_every=3)
+    assert last == 5
+    assert recorder.events == [
+        ("evaluate", 0),
+        *[("step", 1), ("step", 2), ("save", 2), ("step", 3), ("evaluate", 3)],
+        *[("step", 4), ("save", 4), ("step", 5), ("evaluate", 5), ("save", 5)],
+    ]
+    assert recorder.rows[3] == {"reward": 0.3, "eval/reward": 0.5}
+    assert "step/seconds" in timings.rows[1]
+
+
+def test_a_resumed_run_goes_on_where_it_was():
+    recorder = Recorder()
+    run(recorder, start=4, evaluate=recorder.evaluate)
+    assert recorder.events == [("step", 5), ("evaluate", 5), ("save", 5)]
+
+
+def test_a_finished_run_does_nothing():
+    recorder = Recorder()
+    assert run(recorder, start=5)[0] == 5
+    assert recorder.events == []
+
+
+def test_stopping_finishes_the_step_and_saves():
+    recorder = Recorder()
+    last, _ = run(recorder, should_stop=lambda: ("step", 3) in recorder.events)
+    assert last == 3
+    assert recorder.events[-1] == ("save", 3)
+
+
+def test_too_many_invalid_rollouts_thrice_in_a_row_end_the_run_with_the_cause():
+    recorder = Recorder({2: 6, 3: 10, 4: 7})
+    with pytest.raises(TrainingError, match=r"step 4: 7 of 10 .* tool_failed \(7 rollouts\): the engine is down"):
+        run(recorder)
+    assert recorder.events == [("step", 1), ("step", 2), ("step", 3), ("step", 4)]
+    assert 4 in recorder.rows
+
+
+def test_a_bad_spell_that_ends_is_survived():
+    assert run(Recorder({1: 6, 2: 10, 3: 5, 4: 7}))[0] == 5
+
+
+def test_trap_a_step_with_too_many_invalid_rollouts_is_never_kept():
+    """Neither when a checkpoint is due, nor when the run is stopped, nor as the end of a run."""
+    due, stopped, last = Recorder({2: 6}), Recorder({3: 6}), Recorder({5: 6})
+    run(due)
+    assert [event for event in due.events if event[0] == "save"] == [("save", 4), ("save", 5)]
+    assert run(stopped, should_stop=lambda: ("step", 3) in stopped.events)[0] == 3
+    assert stopped.events[-1] == ("step", 3)
+    with pytest.raises(TrainingError, match=r"step 5: 6 of 10 .* in a row with too many: 1\..*resumes from the last"):
+        run(last)
+    assert last.events[-1] == ("step", 5)
+
+
+def test_progress_sees_every_row():
+    recorder, seen = Recorder(), []
+    run(recorder, evaluate=recorder.evaluate, progress=seen.append)
+    assert [progress.step for progress in seen] == [0, 1, 2, 3, 4, 5]
+    assert seen[1].metrics == recorder.rows[1]
+
+
+def test_a_time_limit_counts_steps_and_saves():
+    recorder = Recorder()
+    last, _ = run(recorder, max_seconds=0.0)
+    assert last == 1
+    assert recorder.events == [("step", 1), ("save", 1)]
+
+
+def test_after_a_step_with_too_many_invalid_rollouts_it_waits_twice_as_long_each_time(monkeypatch):
+    now, said = [0.0], []
+
+    async def sleep(seconds):
+        now[0] += seconds
+
+    monkeypatch.setattr(training, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(training.asyncio, "sleep", sleep)
+    run(Recorder({1: 6, 2: 10, 4: 7}), pause_s=8.0, notify=said.append)
+    assert now[0] == pytest.approx(8 + 16 + 8)
+    assert [text.rsplit(" begins in ")[1] for text in said] == ["8 s.", "16 s.", "8 s."]
+    assert said[1].startswith(
+        "Step 2: 10 of 10 rollouts were invalid. The most frequent reason is tool_failed (10 rollouts): the engine is "
+        "down. Nothing of these rollouts was trained on."
+    )
+
+
+def test_a_run_that_ends_does_not_wait():
+    said = []
+    with pytest.raises(TrainingError):
+        run(Recorder({5: 6}), pause_s=60.0, notify=said.append)
+    assert run(Recorder({1: 6}), pause_s=60.0, notify=said.append, max_seconds=0.0)[0] == 1
+    assert (
+        run(Recorder({1: 6}), pause_s=60.0, notify=said.append, should_stop=iter([False, True, True]).__next__)[0] == 1
+    )
+    assert said == []
+
+
+def test_a_wish_to_stop_ends_the_wait_at_once():
+    started, wishes = perf_counter(), iter([False, False, False, True, True])
+    recorder = Recorder({1: 6})
+    assert run(recorder, pause_s=60.0, should_stop=wishes.__next__)[0] == 1
+    assert perf_counter() - started < 5.0
+    assert recorder.events == [("step", 1)]
