@@ -30,6 +30,7 @@ from evoseek.runs import Input, RunDirectory
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.web.cache import CachedEngine
 from evoseek.search.web.record import Recording, RecordingEngine, Replay, ReplayEngine
+from evoseek.training.run_state import cut_logs, log_positions
 from evoseek.types import Action, Passage, Question, Scored, Segment, StopReason, Trajectory, TrajectoryGroup
 
 QUESTIONS = [
@@ -185,7 +186,7 @@ def make_run(folder):
         claim(run, folder)
         make_metrics(run.path)
         save_questions(run.questions, QUESTIONS)
-        (folder / "positions").write_text(repr((run.positions(), run.digests())))
+        (folder / "positions").write_text(repr(log_positions(run)))
 
 
 def claim(run, folder):
@@ -196,7 +197,7 @@ def claim(run, folder):
 def resume_run(folder):
     run = RunDirectory(folder / "run")
     with run.locked():
-        run.rewind(*ast.literal_eval((folder / "positions").read_text()))
+        cut_logs(run, ast.literal_eval((folder / "positions").read_text()))
         claim(run, folder)
         return load_questions(folder / "q.jsonl"), run.metrics.read_bytes(), run.questions.read_bytes()
 

@@ -107,17 +107,6 @@ def test_what_the_inputs_hold_stands_in_the_place_of_their_names():
     assert config["search"]["index"] == "a"
 
 
-def test_rewind_refuses_a_log_that_was_changed(tmp_path):
-    run = RunDirectory(tmp_path)
-    run.metrics.write_text('{"step": 1}\n')
-    positions, digests = run.positions(), run.digests()
-    run.metrics.write_text('{"step": 1}\n{"step": 2}\n')
-    run.rewind(positions, digests)
-    run.metrics.write_text('{"step": 7}\n')
-    with pytest.raises(RunError, match=r"first 12 bytes of .*metrics\.jsonl"):
-        run.rewind(positions, digests)
-
-
 def test_what_a_killed_process_left_is_removed_when_the_run_is_taken_up(tmp_path):
     litter = [tmp_path / ".config.json.0123456789ab.tmp", tmp_path / "checkpoints" / ".step-000010.0123456789ab.tmp"]
     litter[1].mkdir(parents=True)
@@ -125,25 +114,6 @@ def test_what_a_killed_process_left_is_removed_when_the_run_is_taken_up(tmp_path
     (tmp_path / "lock").touch()
     with RunDirectory(tmp_path).locked():
         assert not any(path.exists() for path in litter)
-
-
-def test_rewind_cuts_the_logs_back(tmp_path):
-    run = RunDirectory(tmp_path)
-    run.metrics.write_text("one\n")
-    positions = run.positions()
-    assert positions == {"metrics.jsonl": 4, "timings.jsonl": 0, "trajectories.jsonl": 0, "questions.jsonl": 0}
-    run.metrics.write_text("one\ntwo\n")
-    run.trajectories.write_text("half")
-    run.rewind(positions)
-    assert run.metrics.read_text() == "one\n"
-    assert run.trajectories.read_text() == ""
-
-
-def test_rewind_refuses_a_log_that_lost_rows(tmp_path):
-    run = RunDirectory(tmp_path)
-    run.metrics.write_text("one\n")
-    with pytest.raises(RunError, match="rows were removed"):
-        run.rewind({"metrics.jsonl": 5})
 
 
 @given(st.recursive(st.integers(), lambda inner: st.dictionaries(st.text("abc", min_size=1), inner, min_size=1)))

@@ -12,13 +12,13 @@
       non_finite.json     the last batch of a run that ended for losses or gradients that were not finite
       lock                held by the process that writes here
 
-The .jsonl files only ever grow. A checkpoint records their lengths; going back to it cuts them to those lengths.
+The .jsonl files, `RunDirectory.logs`, only ever grow. A checkpoint records their lengths; going back to it cuts them
+to those lengths (`evoseek.training.run_state`).
 """
 
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import os
 from collections.abc import Collection, Generator, Mapping
@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from evoseek.errors import ConfigError, RunError, RunLockedError
-from evoseek.files import file_digest, json_digest, remove_leftovers, write_atomic
+from evoseek.files import json_digest, remove_leftovers, write_atomic
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class RunDirectory:
         self.questions = path / "questions.jsonl"
         self.curves = path / "curves.png"
         self.dump = path / "non_finite.json"
-        self._logs = (self.metrics, self.timings, self.trajectories, self.questions)
+        self.logs = (self.metrics, self.timings, self.trajectories, self.questions)
 
     @contextmanager
     def locked(self) -> Generator[None]:
@@ -176,49 +176,6 @@ class RunDirectory:
             raise RunError(
                 f"{self.config} is damaged ({error}). Restore it from a copy, or begin a new run in another directory."
             ) from error
-
-    def digests(self) -> dict[str, str]:
-        """SHA-256 of the growing files that a resumed run reads, for a checkpoint."""
-        return {log.name: file_digest(log) for log in (self.metrics, self.questions) if log.exists()}
-
-    def positions(self) -> dict[str, int]:
-        """Lengths in bytes of the growing files, for a checkpoint. What they hold is on the disk afterwards."""
-        lengths: dict[str, int] = {}
-        for log in self._logs:
-            if not log.exists():
-                lengths[log.name] = 0
-                continue
-            with log.open("rb") as file:
-                os.fsync(file.fileno())
-                lengths[log.name] = os.fstat(file.fileno()).st_size
-        return lengths
-
-    def rewind(self, positions: Mapping[str, int], digests: Mapping[str, str] | None = None) -> None:
-        """Cut the growing files to recorded lengths (0 where none was recorded), where they had these digests.
-
-        Raises RunError if a file is shorter than recorded, or had other contents up to there: rows are then missing or
-        changed, which no resume can bring back.
-        """
-        for log in self._logs:
-            length, recorded = log.stat().st_size if log.exists() else 0, positions.get(log.name, 0)
-            if length < recorded:
-                raise RunError(
-                    f"{log} holds {length} bytes, but the checkpoint was saved when it held {recorded}: rows were "
-                    "removed. Restore the file from a copy, or begin a new run in another directory."
-                )
-            if log.name in (digests or {}):
-                _check_beginning(log, recorded, (digests or {})[log.name])
-            if length > recorded:
-                os.truncate(log, recorded)
-
-
-def _check_beginning(log: Path, length: int, digest: str) -> None:
-    with log.open("rb") as file:
-        if hashlib.sha256(file.read(length)).hexdigest() != digest:
-            raise RunError(
-                f"The first {length} bytes of {log} are not those that were there when the checkpoint was saved: the "
-                "file was changed or damaged. Restore it from a copy, or begin a new run in another directory."
-            )
 
 
 def with_digests(config: Mapping[str, object], inputs: Mapping[str, Input]) -> dict[str, object]:

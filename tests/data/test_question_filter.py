@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from evoseek.corpus.growing_file import open_growing_file
+from evoseek.corpus.resumable_jsonl import open_growing_file
 from evoseek.data import question_filter
 from evoseek.data.question_filter import FORM, KINDS, Finding, JudgeCheck, check_questions, load_findings
 from evoseek.env.prompts import load_prompts

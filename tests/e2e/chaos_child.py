@@ -50,8 +50,7 @@ class Killer:
 
 
 def torn_row(sink, *_):
-    path = getattr(sink, "path", None) or sink._path
-    with path.open("a") as file:
+    with sink.path.open("a") as file:
         file.write('{"step": 1, "rew')
 
 

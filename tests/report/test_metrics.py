@@ -18,8 +18,17 @@ def test_rows_are_appended_and_come_back(tmp_path):
 def test_missing_and_damaged(tmp_path):
     path = tmp_path / "m.jsonl"
     assert read_metrics(path) == []
-    path.write_text('{"step": 1}\n{"ste')
-    with pytest.raises(DataError, match=":2 is damaged"):
-        read_metrics(path)
+    for row in ("[1]", '{"reward": 1.0}', '{"step": 1, "reward": "much"}'):
+        path.write_text(f'{{"step": 1}}\n{row}\n')
+        with pytest.raises(DataError, match=r"m\.jsonl:2 is not a row of a step and its numbers"):
+            read_metrics(path)
     with pytest.raises(RunError, match="cannot be written"):
         JsonlMetrics(tmp_path / "none" / "m.jsonl").write(1, {})
+
+
+def test_a_row_that_is_being_written_is_left_out(tmp_path):
+    path = tmp_path / "m.jsonl"
+    JsonlMetrics(path).write(1, {"reward": 0.5})
+    with path.open("a") as file:
+        file.write('{"step": 2, "rew')
+    assert read_metrics(path) == [{"step": 1, "reward": 0.5}]

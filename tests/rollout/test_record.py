@@ -1,8 +1,6 @@
 import asyncio
 import json
 import os
-import resource
-import signal
 import struct
 from dataclasses import replace
 
@@ -10,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evoseek.errors import DataError, RunError
+from evoseek.errors import DataError
 from evoseek.rollout.group import run_group
 from evoseek.rollout.record import TrajectoryRecord, TrajectoryWriter, read_trajectories
 from evoseek.types import (
@@ -125,18 +123,6 @@ def test_replaced_rollouts_are_recorded_after_the_members(tmp_path, group):
     assert {record.group for record in records} == {"k"}
 
 
-def test_a_file_cut_between_two_steps_is_appended_to(tmp_path, group):
-    """A resumed run goes back to its checkpoint."""
-    path = tmp_path / "t.jsonl"
-    writer = TrajectoryWriter(path, decode)
-    writer.write(0, [group])
-    position = path.stat().st_size
-    writer.write(1, [group])
-    os.truncate(path, position)
-    writer.write(2, [group])
-    assert [record.step for record in read_trajectories(path)] == [0, 2]
-
-
 def test_a_last_line_without_its_end_is_left_out_and_a_damaged_line_is_named(tmp_path, group):
     path = tmp_path / "t.jsonl"
     TrajectoryWriter(path, decode).write(0, [group, group])
@@ -145,25 +131,6 @@ def test_a_last_line_without_its_end_is_left_out_and_a_damaged_line_is_named(tmp
     path.write_text('{"step": 1}\n')
     with pytest.raises(DataError, match=r"t\.jsonl:1 is not a trajectory"):
         list(read_trajectories(path))
-
-
-def test_a_full_disk_is_told_and_leaves_whole_lines(tmp_path, group):
-    path = tmp_path / "t.jsonl"
-    writer = TrajectoryWriter(path, decode)
-    writer.write(0, [group])
-    size = path.stat().st_size
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # as a full disk: some bytes are written, then an error
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, hard))
-    try:
-        with pytest.raises(RunError, match=r"t\.jsonl cannot be written: File too large"):
-            writer.write(1, [group])
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, ignored)
-    assert path.stat().st_size == size
-    writer.write(2, [group])
-    assert [record.step for record in read_trajectories(path)] == [0, 2]
 
 
 def test_a_rollout_comes_back_from_its_record(tmp_path, tools):

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from evoseek.corpus.growing_file import open_growing_file
+from evoseek.corpus.resumable_jsonl import open_growing_file
 from evoseek.env.prompts import load_prompts
 from evoseek.env.solver import SolverEnv
 from evoseek.env.tools import SearchTool
@@ -52,7 +52,7 @@ def collect_into(questions, player, engine, **options):
 def written(collecting):
     with TemporaryDirectory() as folder, open_growing_file(Path(folder, "s.jsonl"), {}, KINDS) as file:
         said = asyncio.run(collecting(file))
-        return ([] if file.is_empty else load_records(file.path)), said
+        return (load_records(file.path) if file.size else []), said
 
 
 def search(query):

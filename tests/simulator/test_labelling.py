@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from evoseek.corpus.growing_file import open_growing_file
+from evoseek.corpus.resumable_jsonl import open_growing_file
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import DataError, EvoseekError, ToolError
 from evoseek.policy.encoding import plain, split_trusted

@@ -17,8 +17,8 @@ from evoseek.assemble.sources import read_questions
 from evoseek.commands.new_file import check_new_file
 from evoseek.commands.propose import STOPPING
 from evoseek.config import Config
-from evoseek.corpus.growing_file import open_growing_file
 from evoseek.corpus.questions import load_questions, save_questions
+from evoseek.corpus.resumable_jsonl import open_growing_file
 from evoseek.data.contamination import ClosedBook, ContaminationCheck, Overlap
 from evoseek.data.question_filter import KINDS, Check, Finding, JudgeCheck, check_questions, load_findings
 from evoseek.env.reader import ReaderEnv

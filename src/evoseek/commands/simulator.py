@@ -18,7 +18,7 @@ from evoseek.assemble.sources import open_index, read_questions
 from evoseek.commands.new_file import check_new
 from evoseek.commands.propose import STOPPING as STOPPING_AFTER_BATCH
 from evoseek.config import Config
-from evoseek.corpus.growing_file import open_growing_file
+from evoseek.corpus.resumable_jsonl import open_growing_file
 from evoseek.errors import EvoseekError
 from evoseek.learner.checkpoint import Checkpoint
 from evoseek.report.failures import for_example, say_left_out

@@ -1,4 +1,4 @@
-"""A question file that grows batch by batch (`evoseek.corpus.growing_file`): one question a line, as
+"""A question file that grows batch by batch (`evoseek.corpus.resumable_jsonl`): one question a line, as
 `evoseek.corpus.questions` reads them."""
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evoseek.corpus.growing_file import GrowingFile, open_growing_file
 from evoseek.corpus.questions import load_questions, question_row
+from evoseek.corpus.resumable_jsonl import ResumableJsonl, open_growing_file
 from evoseek.types import Question
 
 
@@ -27,19 +27,19 @@ class Reached:
 class QuestionFile:
     """An open file, held against other processes; made by `open_question_file`."""
 
-    def __init__(self, file: GrowingFile) -> None:
+    def __init__(self, file: ResumableJsonl) -> None:
         self.path, self._file = file.path, file
         self.reached = _reached(file.reached) if file.reached else Reached()
 
     def questions(self) -> list[Question]:
         """What is written, in order. Raises DataError if a line was damaged."""
-        return [] if self._file.is_empty else load_questions(self.path)
+        return load_questions(self.path) if self._file.size else []
 
     def append(self, questions: Sequence[Question], reached: Reached) -> None:
         """Add a batch. Raises RunError when the disk does not take it: the same batch can then be added again."""
         spare = [question_row(question) for question in reached.spare]
         state = {"batches": reached.batches, "counts": reached.counts, "spare": spare}
-        self._file.append(map(question_row, questions), state)
+        self._file.append_batch(map(question_row, questions), state)
         self.reached = reached
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from evoseek.corpus.growing_file import GrowingFile
 from evoseek.corpus.questions import parse_question, question_row
+from evoseek.corpus.resumable_jsonl import ResumableJsonl
 from evoseek.corpus.rows import read_rows
 from evoseek.env.prompts import PromptSet
 from evoseek.errors import DataError, EvoseekError, ToolError
@@ -45,7 +45,7 @@ Check = Callable[[Question], Awaitable[Finding]]
 async def check_questions(
     questions: Sequence[Question],
     check: Check,
-    file: GrowingFile,
+    file: ResumableJsonl,
     *,
     max_undecided: float = 1.0,
     should_stop: Callable[[], bool] = lambda: False,
@@ -73,7 +73,7 @@ async def check_questions(
         findings = await asyncio.gather(*map(one, batch))
         _check_decided(findings, max_undecided)
         done += len(batch)
-        file.append(map(_row, batch, findings), {"done": done})
+        file.append_batch(map(_row, batch, findings), {"done": done})
     return done
 
 

@@ -7,12 +7,13 @@ can be trained on, or handed on.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from evoseek.corpus.questions import load_questions, question_row
-from evoseek.errors import DataError, RunError
+from evoseek.corpus.resumable_jsonl import ResumableJsonl
+from evoseek.errors import DataError
 from evoseek.types import Question
 
 
@@ -29,23 +30,13 @@ class QuestionLog:
 
     def append(self, step: int, questions: Sequence[Question]) -> None:
         """Add the questions of a step. Raises RunError when the disk does not take them."""
-        rows = [question_row(question) for question in questions]
-        for row in rows:
-            row["metadata"] = {**row["metadata"], "step": step}
-        lines = [json.dumps(row) for row in rows]
-        try:
-            with self.path.open("ab") as file:
-                before = file.tell()
-                file.write("".join(line + "\n" for line in lines).encode())
-                after = file.tell()
-        except OSError as error:
-            raise RunError(
-                f"{self.path} cannot be written ({error.strerror}). Free some space or check the permissions, then "
-                "give the same command again: it resumes from the last checkpoint."
-            ) from error
-        if before == self._size:
-            self._known.update((question.id, question) for question in map(_from_line, lines))
-            self._size = after
+        rows = [_row(question, step) for question in questions]
+        log = ResumableJsonl(self.path)
+        is_known = log.size == self._size
+        log.append(rows)
+        if is_known:
+            self._known.update((question.id, question) for question in map(_as_read, rows))
+            self._size = log.size
 
     def read(self, first: int, last: int) -> list[Question]:
         """The questions that the steps from `first` to `last` wrote. Raises DataError if the file is damaged."""
@@ -59,14 +50,19 @@ class QuestionLog:
 
     def _all(self) -> dict[str, Question]:
         """By id, in the order of the file."""
-        size = self.path.stat().st_size if self.path.exists() else 0
+        size = ResumableJsonl(self.path).size
         if size != self._size:
             self._known = {question.id: question for question in load_questions(self.path)} if size else {}
             self._size = size
         return self._known
 
 
-def _from_line(line: str) -> Question:
-    """As `load_questions` reads what was written."""
-    row = json.loads(line)
-    return Question(row["id"], row["question"].strip(), tuple(row["golden_answers"]), row["metadata"])
+def _row(question: Question, step: int) -> dict[str, object]:
+    row = question_row(question)
+    return {**row, "metadata": {**row["metadata"], "step": step}}
+
+
+def _as_read(row: Mapping[str, object]) -> Question:
+    """The question of a row as `load_questions` will read it."""
+    read = json.loads(json.dumps(row))
+    return Question(read["id"], read["question"].strip(), tuple(read["golden_answers"]), read["metadata"])

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-from evoseek.corpus.growing_file import GrowingFile
+from evoseek.corpus.resumable_jsonl import ResumableJsonl
 from evoseek.policy.encoding import well_formed
 from evoseek.rollout.player import Player
 from evoseek.search.paging import PagingEngine
@@ -37,7 +37,7 @@ async def collect(
     questions: Sequence[Question],
     player: Player,
     engine: PagingEngine,
-    file: GrowingFile,
+    file: ResumableJsonl,
     *,
     should_stop: Callable[[], bool] = lambda: False,
     progress: Callable[[int, int], None] = lambda done, of: None,
@@ -68,7 +68,7 @@ async def collect(
             dict(Counter(collected.found) + Counter(str(record.page) for record in records)),
             dict(Counter(collected.failures) + Counter(t.failure or "" for t in trajectories if _failed(t))),
         )
-        file.append(map(record_row, records), asdict(collected))
+        file.append_batch(map(record_row, records), asdict(collected))
     return collected
 
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
-from evoseek.corpus.growing_file import GrowingFile
+from evoseek.corpus.resumable_jsonl import ResumableJsonl
 from evoseek.env.prompts import PromptSet
 from evoseek.errors import DataError, EvoseekError, ToolError
 from evoseek.protocols import Chat
@@ -46,7 +46,7 @@ KINDS = {"done": int, "useful": int, "noisy": int, "failures": dict}
 async def label_records(
     records: Sequence[SearchRecord],
     label: Label,
-    file: GrowingFile,
+    file: ResumableJsonl,
     *,
     max_failed: float = 1.0,
     should_stop: Callable[[], bool] = lambda: False,
@@ -83,7 +83,7 @@ async def label_records(
             labelled.noisy + len(made) - useful,
             dict(Counter(labelled.failures) + failed),
         )
-        file.append(map(record_row, made), asdict(labelled))
+        file.append_batch(map(record_row, made), asdict(labelled))
     return labelled
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from evoseek.corpus.resumable_jsonl import ResumableJsonl
 from evoseek.learner.checkpoint import Checkpoint, Part, save_checkpoint
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.runs import RunDirectory
@@ -18,15 +19,29 @@ def resume(run: RunDirectory, checkpoint: Checkpoint | None, parts: Mapping[str,
     they were; everything random is a function of the seed and the step, so nothing else has a state. Raises RunError
     if a log is shorter than it was, or one that is read was changed.
     """
-    position = checkpoint.position if checkpoint else {}
-    logs, digests = (cast("dict[str, Any]", position.get(key) or {}) for key in ("logs", "digests"))
     if ranks.is_first:
-        run.rewind(logs, digests)
+        cut_logs(run, checkpoint.position if checkpoint else {})
     if checkpoint is None:
         return 0
     for name, part in parts.items():
         checkpoint.restore(name, part.learner)
     return checkpoint.step
+
+
+def log_positions(run: RunDirectory) -> dict[str, Mapping[str, object]]:
+    """Where a run's logs stand, for a checkpoint: `logs`, their lengths in bytes, and `digests`, SHA-256 of those that
+    a resumed run reads. What they hold is on the disk afterwards."""
+    return {
+        "logs": {path.name: ResumableJsonl(path).position() for path in run.logs},
+        "digests": {path.name: ResumableJsonl(path).digest() for path in (run.metrics, run.questions) if path.exists()},
+    }
+
+
+def cut_logs(run: RunDirectory, position: Mapping[str, object]) -> None:
+    """Cut a run's logs back to `log_positions` of then: to nothing where it tells of none. Raises RunError."""
+    lengths, digests = (cast("dict[str, Any]", position.get(key) or {}) for key in ("logs", "digests"))
+    for path in run.logs:
+        ResumableJsonl(path).cut_back(lengths.get(path.name, 0), digests.get(path.name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +59,7 @@ class RunState:
             self.run.path,
             step=step,
             parts=self.parts,
-            position={"logs": self.run.positions(), "digests": self.run.digests()},
+            position=log_positions(self.run),
             keep_last=self.keep_last,
             ranks=self.ranks,
         )

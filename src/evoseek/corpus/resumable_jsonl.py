@@ -1,0 +1,295 @@
+"""A file of JSON lines that only grows, and that is resumed after whatever ended the process that wrote it.
+
+The owner may keep its positions, as a run does in its checkpoints (`ResumableJsonl`, `position`, `cut_back`). Or the
+file keeps its own beside itself (`open_growing_file`, `append_batch`):
+
+    OUT.jsonl              one row a line
+    OUT.jsonl.state.json   the settings, how far it is, the lines of the last batch with the place they belong to, and
+                           the digests of what stands before them and of the state itself
+
+Such a batch goes into the state first and is then appended; whoever resumes the file writes what is missing of it, and
+refuses a file that holds anything else than its state says.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from io import FileIO
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from evoseek.errors import ConfigError, DataError, RunError, RunLockedError
+from evoseek.files import json_digest, write_atomic
+from evoseek.runs import changes
+
+T = TypeVar("T")
+_ASCII, _UNICODE = json.JSONEncoder(), json.JSONEncoder(ensure_ascii=False)
+_KINDS = {"settings": dict, "place": int, "before": str, "lines": str}
+_BLOCK = 2**20
+_REMEDY = "Restore the file from a copy, or begin anew with another run directory or file name."
+
+
+class ResumableJsonl:
+    """The file at `path`, which need not be there yet. It is opened for each call, so its owner may cut it at any time.
+
+    `encoder` says how a row is spelt. `settings` are those of a file that keeps its own position, and `reached` is what
+    was said of its last batch ({} before there is one).
+    """
+
+    def __init__(
+        self, path: Path, encoder: json.JSONEncoder = _ASCII, settings: Mapping[str, object] | None = None
+    ) -> None:
+        self.path = path
+        self.reached: Mapping[str, Any] = {}
+        self._encoder, self._settings = encoder, settings or {}
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file; 0 if there is none."""
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    def append(self, rows: Iterable[Mapping[str, object]]) -> None:
+        """Add rows: all of them, or none. They are in the hands of the system afterwards, so a killed process loses
+        none. What an earlier process left of a line without its end is cut off first.
+
+        Raises RunError when the disk does not take them: the same rows can then be added again.
+        """
+        self._write(self._lines(rows).encode())
+
+    def append_batch(self, rows: Iterable[Mapping[str, object]], reached: Mapping[str, Any]) -> None:
+        """Add rows to a file that keeps its own position, and how far it then is, as values for JSON. Both are on the
+        disk afterwards. Raises RunError as `append`."""
+        lines = self._lines(rows)
+        state = {
+            "settings": self._settings,
+            **reached,
+            "place": self.size,
+            "before": self.digest(),
+            "lines": lines,
+        }
+        write_atomic(_state_path(self.path), json.dumps({**state, "sha256": json_digest(state)}, ensure_ascii=False))
+        self._write(lines.encode())
+        self.position()
+        self.reached = reached
+
+    def rows(self, make: Callable[[Any], T], noun: str) -> Iterator[T]:
+        """What `make` makes of each row, in order; nothing without a file. A last line without its end, from a process
+        that was killed or is writing, is left out.
+
+        Raises DataError, naming the line, for one that is no JSON or that `make` refuses by a ValueError, LookupError,
+        TypeError or AttributeError; `noun` says what it should be.
+        """
+        if not self.path.exists():
+            return
+        with self.path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if not line.endswith(b"\n"):
+                    return
+                try:
+                    row = make(json.loads(line))
+                except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+                    raise DataError(
+                        f"{self.path}:{number} is not a {noun} ({type(error).__name__}: {error}). The file was changed "
+                        "or written by another version; remove the line to read the rest."
+                    ) from error
+                yield row
+
+    def position(self) -> int:
+        """The length in bytes (0 without a file), for a checkpoint. What the file holds is on the disk afterwards."""
+        if not self.path.exists():
+            return 0
+        with self._writable(), self.path.open("rb") as file:
+            os.fsync(file.fileno())
+            return os.fstat(file.fileno()).st_size
+
+    def digest(self, length: int | None = None) -> str:
+        """SHA-256 of the first `length` bytes, or of all."""
+        left, found = self.size if length is None else length, hashlib.sha256()
+        if left:
+            with self.path.open("rb") as file:
+                while left and (block := file.read(min(left, _BLOCK))):
+                    found.update(block)
+                    left -= len(block)
+        return found.hexdigest()
+
+    def cut_back(self, length: int, digest: str | None = None) -> None:
+        """Remove all but the first `length` bytes, of which `digest` is known perhaps: as if no more had been written.
+
+        Raises RunError, and cuts nothing, if there are fewer or they are others: rows are then missing or changed,
+        which nothing can bring back.
+        """
+        self._check_beginning(length, digest)
+        if self.size > length:
+            with self._writable():
+                os.truncate(self.path, length)
+
+    def resume(self, kinds: Mapping[str, type]) -> None:
+        """Take the file up where its state says that another process left it; `kinds` are the types of what `reached`
+        holds.
+
+        Raises ConfigError if the settings are others, RunError if file and state do not belong together.
+        """
+        state = _read_state(self.path)
+        _check_kinds(self.path, state, _KINDS)
+        self._check_settings(state["settings"])
+        _check_kinds(self.path, state, kinds)
+        place, lines = state["place"], state["lines"].encode()
+        self._check_beginning(place, state["before"])
+        tail = self._bytes_from(place, len(lines) + 1)
+        if not lines.startswith(tail):
+            raise RunError(
+                f"{self.path} was changed since it was written: after its first {place} bytes it does not hold the "
+                f"lines that {_state_path(self.path).name} tells of. It is left as it is. {_REMEDY}"
+            )
+        if tail != lines:
+            self.cut_back(place)
+            self._write(lines)
+            self.position()
+        self.reached = {key: state[key] for key in kinds}
+
+    def _lines(self, rows: Iterable[Mapping[str, object]]) -> str:
+        return "".join([self._encoder.encode(row) + "\n" for row in rows])
+
+    def _write(self, data: bytes) -> None:
+        with self._writable(), self.path.open("a+b", buffering=0) as file:
+            end, rest = _cut_torn_line(file), memoryview(data)
+            try:
+                while rest:
+                    rest = rest[file.write(rest) :]
+            except BaseException:
+                file.truncate(end)
+                raise
+
+    def _bytes_from(self, start: int, most: int) -> bytes:
+        with self.path.open("rb") as file:
+            file.seek(start)
+            return file.read(most)
+
+    def _check_beginning(self, length: int, digest: str | None) -> None:
+        size = self.size
+        if size < length:
+            raise RunError(
+                f"{self.path} holds {size} bytes, but it held {length} when its position was saved: rows were removed. "
+                f"{_REMEDY}"
+            )
+        if digest is not None and self.digest(length) != digest:
+            raise RunError(
+                f"The first {length} bytes of {self.path} are not those that were there when its position was saved: "
+                f"the file was changed or damaged. {_REMEDY}"
+            )
+
+    def _check_settings(self, begun: Mapping[str, object]) -> None:
+        if self._settings and self._settings.keys().isdisjoint(begun):
+            raise ConfigError(
+                f"{self.path} is there already, and came of other work than this. It is left as it is: give the name "
+                "of a new file."
+            )
+        if changed := changes(begun, self._settings):
+            raise ConfigError(
+                f"{self.path} was begun with other settings and can only be resumed with the same ones: {changed}. "
+                "Restore these, or give another file."
+            )
+
+    @contextmanager
+    def _writable(self) -> Generator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise RunError(
+                f"{self.path} cannot be written ({error.strerror or error}). What it held before is unharmed. Free "
+                "some space or check the permissions, then give the same command again: it resumes from what was saved."
+            ) from error
+
+
+@contextmanager
+def open_growing_file(
+    path: Path, settings: Mapping[str, object], kinds: Mapping[str, type]
+) -> Generator[ResumableJsonl]:
+    """A file that keeps its own position, held against other processes: a new one, or one that was begun with the same
+    settings, as far as it is. `kinds` are the types of what `reached` will hold.
+
+    Raises ConfigError or RunError if there is something else at `path`, if it cannot be written, or if another process
+    is writing it.
+    """
+    begun = _is_begun(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        held = path.open("a+b")
+    except OSError as error:
+        raise RunError(
+            f"{path} cannot be written ({error.strerror or error}). Give a file in a folder where this user may write."
+        ) from error
+    with held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise RunLockedError(
+                f"Another process is writing {path}. Wait for it to end, stop it, or give another file."
+            ) from error
+        file = ResumableJsonl(path, _UNICODE, settings)
+        if begun:
+            file.resume(kinds)
+        yield file
+
+
+def _cut_torn_line(file: FileIO) -> int:
+    """Cut off a last line without its end; the length of what is left."""
+    size = end = file.seek(0, os.SEEK_END)
+    length = 1  # almost always there is nothing to cut
+    while end:
+        start = max(0, end - length)
+        file.seek(start)
+        if (found := file.read(end - start).rfind(b"\n")) >= 0:
+            end = start + found + 1
+            break
+        end, length = start, _BLOCK
+    if end < size:
+        file.truncate(end)
+    return end
+
+
+def _is_begun(path: Path) -> bool:
+    """Whether there is a file to resume. Raises ConfigError if there is anything else but an empty one."""
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{path} is no file that could be written to. Give the name of a new file.")
+    begun = path.is_file() and _state_path(path).is_file()
+    if not begun and path.is_file() and path.stat().st_size:
+        raise ConfigError(
+            f"{path} is there already, and {_state_path(path).name}, which would tell how to resume it, is not beside "
+            "it. It is left as it is: give the name of a new file."
+        )
+    return begun
+
+
+def _state_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}.state.json")
+
+
+def _read_state(path: Path) -> dict[str, Any]:
+    try:
+        state = json.loads(_state_path(path).read_text(encoding="utf-8"))
+        if not isinstance(state, dict):
+            raise ValueError("it is not what belongs there")
+        found = cast(dict[str, Any], state)
+        if found.pop("sha256", None) != json_digest(found):
+            raise ValueError("it does not match its own checksum")
+    except (OSError, ValueError, RecursionError) as error:
+        raise _damaged(path, str(error)) from error
+    return found
+
+
+def _check_kinds(path: Path, state: Mapping[str, Any], kinds: Mapping[str, type]) -> None:
+    if any(not isinstance(state.get(key), kind) for key, kind in kinds.items()):
+        raise _damaged(path, "it is not what belongs there")
+
+
+def _damaged(path: Path, why: str) -> RunError:
+    return RunError(
+        f"{_state_path(path)} is damaged ({why}), so {path} cannot be resumed. Restore it from a copy, or give another "
+        "file."
+    )

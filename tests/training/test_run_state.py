@@ -1,0 +1,59 @@
+import pytest
+
+from evoseek.errors import RunError
+from evoseek.runs import RunDirectory
+from evoseek.training.run_state import cut_logs, log_positions
+
+
+@pytest.fixture
+def run(tmp_path):
+    run = RunDirectory(tmp_path)
+    run.metrics.write_text("one\n")
+    run.trajectories.write_text("a trajectory\n")
+    return run
+
+
+def test_a_checkpoint_says_how_long_the_logs_are_and_what_those_hold_that_are_read(run):
+    assert log_positions(run) == {
+        "logs": {"metrics.jsonl": 4, "timings.jsonl": 0, "trajectories.jsonl": 13, "questions.jsonl": 0},
+        "digests": {"metrics.jsonl": "2c8b08da5ce60398e1f19af0e5dccc744df274b826abe585eaba68c525434806"},
+    }
+
+
+def test_logs_are_cut_back_to_a_checkpoint(run):
+    position = log_positions(run)
+    run.metrics.write_text("one\ntwo\n")
+    run.trajectories.write_text("a trajectory\nhalf")
+    run.questions.write_text("a question\n")
+    cut_logs(run, position)
+    assert run.metrics.read_text() == "one\n"
+    assert run.trajectories.read_text() == "a trajectory\n"
+    assert run.questions.read_text() == ""
+    assert not run.timings.exists()
+
+
+def test_a_run_without_a_checkpoint_begins_with_empty_logs(run):
+    cut_logs(run, {})
+    assert run.metrics.read_text() == run.trajectories.read_text() == ""
+
+
+def test_a_checkpoint_of_before_digests_were_recorded_is_known_by_lengths(run):
+    cut_logs(run, {"logs": {"metrics.jsonl": 2, "trajectories.jsonl": 13}})
+    assert run.metrics.read_text() == "on"
+    with pytest.raises(RunError, match=r"metrics\.jsonl holds 2 bytes, but it held 5 .*rows were removed"):
+        cut_logs(run, {"logs": {"metrics.jsonl": 5}})
+
+
+def test_a_log_that_is_read_and_was_changed_is_refused(run):
+    position = log_positions(run)
+    run.metrics.write_text("two\n")
+    with pytest.raises(RunError, match=r"first 4 bytes of .*metrics\.jsonl"):
+        cut_logs(run, position)
+
+
+def test_an_empty_log_that_was_removed_is_empty(run):
+    run.questions.touch()
+    position = log_positions(run)
+    run.questions.unlink()
+    cut_logs(run, position)
+    assert not run.questions.exists()
