@@ -18,8 +18,8 @@ from evoseek.corpus.formats import parse_markdown
 from evoseek.corpus.mentions import TitleFinder, names, numbers, phrases, split_dates
 from evoseek.corpus.passages import split_document
 from evoseek.errors import PageError, ToolError
+from evoseek.http.retry import TransientError, seconds_of
 from evoseek.http.said import error_message, json_of, quoted
-from evoseek.http.waits import PassingError, seconds_of
 from evoseek.policy.call_formats import parse_hermes, parse_json
 from evoseek.policy.encoding import Encoder, harmless
 from evoseek.policy.tag_messages import TagMessages
@@ -264,5 +264,5 @@ WORST = [  # parser, what begins the text, what it repeats, what ends it
 )
 def test_a_million_characters_take_seconds_at_most(parser, beginning, repeated, end):
     text = beginning + repeated * (LENGTH // len(repeated)) + end
-    with processor_time(SECONDS), suppress(ValueError, PageError, ToolError, PassingError):
+    with processor_time(SECONDS), suppress(ValueError, PageError, ToolError, TransientError):
         parser(text)

@@ -20,9 +20,10 @@ from evoseek.reward.web_format import WebFormatReward
 from evoseek.runs import RunDirectory
 from evoseek.search.browse.beginning import PageBeginning
 from evoseek.search.browse.extract import Extractor
+from evoseek.search.browse.fetch import SafeFetcher
 from evoseek.search.browse.reading import ReadingAgent
 from evoseek.search.web.http import CallLimits
-from evoseek.search.web.pool import PooledEngine, PooledFetcher
+from evoseek.search.web.providers import WebEngine
 from evoseek.search.web.record import (
     Recording,
     RecordingEngine,
@@ -98,8 +99,7 @@ def test_every_setting_reaches_its_object_and_all_is_closed(tmp_path, monkeypatc
     monkeypatch.setenv("MY_KEY", "secret")
     config = config_of(options(web=WEB, browse=BROWSE, reader=READER) | ENDPOINT | {"web.cache": tmp_path / "cache"})
     with open_web(config) as web:
-        pool, cached = web.engine.pool, web.engine.engine
-        assert (pool._concurrency, pool._waiting, pool._deadline_s) == (5, 11, 33.0)
+        cached = web.engine
         assert (cached._period_s, cached._store.path) == (2 * 86_400, tmp_path / "cache")
         assert cached._key == ("serper", {"url": WEB["url"], "options": {"gl": "fr"}, "api": {}})
         engine = cached._engine
@@ -109,15 +109,24 @@ def test_every_setting_reaches_its_object_and_all_is_closed(tmp_path, monkeypatc
             {"X-API-KEY": "secret"},
         )
         assert engine.client._limits == CallLimits(
-            rate_per_s=7.0, concurrency=5, budget=90, attempts=2, timeout_s=3.0, total_s=33.0
+            rate_per_s=7.0,
+            concurrency=5,
+            waiting=11,
+            deadline_s=33.0,
+            budget=90,
+            attempts=2,
+            timeout_s=3.0,
+            total_s=33.0,
         )
-        pool, fetcher = web.fetcher.pool, web.fetcher.fetcher
+        pool = engine.client._server._pool
+        assert (pool._concurrency, pool._waiting, pool._deadline_s) == (5, 11, 33.0)
+        fetcher, pool = web.fetcher, web.fetcher._calls
         assert (pool._concurrency, pool._waiting, pool._deadline_s) == (8, 11, 33.0)
         rules = fetcher._rules
         assert (rules.ports, rules.allow, rules.deny) == ({81}, ("example.org",), ("bad.example.org",))
         assert rules.allow_private == ("127.0.0.1:8765",)
-        assert (fetcher._timeout_s, fetcher._concurrency, fetcher._attempts, fetcher._wait_s) == (6.0, 8, 5, 0.75)
-        assert (fetcher._turns._concurrency, fetcher._turns._interval_s) == (3, 0.25)
+        assert (fetcher._timeout_s, fetcher._retry.attempts, fetcher._retry.wait_s) == (6.0, 5, 0.75)
+        assert (fetcher._throttle._concurrency, fetcher._throttle._interval_s) == (3, 0.25)
         assert (fetcher._robots, fetcher._offline, fetcher._proxy.url.port) == (None, True, 3128)
         assert fetcher._extractor._threads._max_workers == 3
         reader = web.reader
@@ -161,9 +170,9 @@ def test_a_run_is_taken_down_or_repeated_and_rollouts_are_then_in_step(tmp_path,
     path = tmp_path / "record"
     with open_web(config_of(SEARXNG | {"web.record": path})) as web:
         assert isinstance(web.engine, RecordingEngine)
-        assert isinstance(web.engine.engine, PooledEngine)
+        assert isinstance(web.engine.engine, WebEngine)
         assert isinstance(web.fetcher, RecordingFetcher)
-        assert isinstance(web.fetcher.fetcher, PooledFetcher)
+        assert isinstance(web.fetcher.fetcher, SafeFetcher)
         assert isinstance(web.reader, RecordingReader)
         assert web.engine.recording is web.fetcher.recording is web.reader.recording
     with open_web(config_of({"web.replay": path, "reader.model": "nothing that could be loaded"})) as web:
@@ -249,7 +258,7 @@ def test_a_provider_may_be_described(monkeypatch):
     api = {"results": "data.hits", "link": "href", "key_env": "HIT_KEY", "key_header": "X-Hit", "options": {"n": 3}}
     given = {"web.provider": "json", "web.url": "http://127.0.0.1:9/find", "web.api": api}
     with open_web(config_of(given)) as web:
-        engine = web.engine.engine
+        engine = web.engine
     assert (engine._api.url, engine._api.results, engine._api.link) == ("http://127.0.0.1:9/find", "data.hits", "href")
     assert (engine._headers, engine._options) == ({"X-Hit": "secret"}, {"n": 3})
 
@@ -259,7 +268,7 @@ def test_described_providers_do_not_share_what_a_cache_keeps(tmp_path):
     for api in ({"url": "http://127.0.0.1:9/a"}, {"url": "http://127.0.0.1:9/b"}, {"snippet": "text"}, {"most": 3}):
         given = {"web.provider": "json", "web.url": "http://127.0.0.1:9/find", "web.api": {"results": "r", **api}}
         with open_web(config_of(given | {"web.cache": tmp_path / "cache"})) as web:
-            keys.append(json.dumps(web.engine.engine._key))
+            keys.append(json.dumps(web.engine._key))
     assert len(set(keys)) == len(keys)
 
 
@@ -284,7 +293,14 @@ def test_workers_of_ray_are_made_from_plain_values_and_share_what_may_be_asked(m
     assert "secret" not in json.dumps(spec)
     worker = web_worker(**spec)
     assert worker.engine.client._limits == CallLimits(
-        rate_per_s=7.0 / 4, concurrency=5, budget=90 // 4, attempts=2, timeout_s=3.0, total_s=33.0
+        rate_per_s=7.0 / 4,
+        concurrency=5,
+        waiting=11,
+        deadline_s=33.0,
+        budget=90 // 4,
+        attempts=2,
+        timeout_s=3.0,
+        total_s=33.0,
     )
     assert worker.fetcher._timeout_s == 6.0
     worker.fetcher._extractor.close()
@@ -314,5 +330,5 @@ def test_a_training_run_is_deepresearchers(tmp_path):
 
 def test_an_extractor_is_not_started_before_a_page_is_read():
     with open_web(config_of(SEARXNG)) as web:
-        assert isinstance(web.fetcher.fetcher._extractor, Extractor)
-        assert not web.fetcher.fetcher._extractor._workers
+        assert isinstance(web.fetcher._extractor, Extractor)
+        assert not web.fetcher._extractor._workers

@@ -341,6 +341,23 @@ def test_so_many_calls_at_once_and_no_more_and_waiting_for_ones_turn_takes_no_ti
     assert server.connections == 2  # each is used again
 
 
+def test_of_200_calls_at_once_no_more_than_allowed_are_open():
+    async def held(received, writer):
+        """Replies once as many as are allowed are here, and a little later, should there be one more."""
+        while server.peak < 7:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.005)
+        await MERI(received, writer)
+
+    async def many(chat):
+        return await asyncio.gather(*(chat.chat(MESSAGES, key=str(number)) for number in range(200)))
+
+    with http.ChatServer(held) as server:
+        chat = chat_of(server.url, concurrency=7, timeout_s=60.0)
+        assert asyncio.run(many(chat)) == ["Meri"] * 200
+    assert (len(server.received), server.peak, server.connections) == (200, 7, 7)
+
+
 def test_one_event_loop_after_the_other():
     with http.ChatServer(MERI) as server:
         chat = chat_of(server.url, concurrency=1)

@@ -6,7 +6,7 @@ import pytest
 
 from evoseek.errors import ConfigError, ToolError
 from evoseek.http.breaker import CircuitBreaker
-from evoseek.http.waits import BusyError, PassingError
+from evoseek.http.retry import RateLimitError, TransientError
 
 
 class Clock:
@@ -22,11 +22,11 @@ def outcome(breaker, error=None):
         with breaker.call():
             if error is not None:
                 raise error
-    except (ToolError, PassingError, asyncio.CancelledError) as raised:
+    except (ToolError, TransientError, asyncio.CancelledError) as raised:
         return raised
 
 
-DOWN = PassingError("no route")
+DOWN = TransientError("no route")
 
 
 def open_breaker():
@@ -46,7 +46,7 @@ def test_it_opens_after_so_many_failures_in_a_row_and_then_names_the_cause_at_on
         breaker.check()
 
 
-@pytest.mark.parametrize("ending", [None, ToolError("401"), BusyError("429")])
+@pytest.mark.parametrize("ending", [None, ToolError("401"), RateLimitError("429")])
 def test_whatever_shows_that_the_server_is_up_begins_a_new_row(ending):
     breaker = CircuitBreaker(3, 10.0)
     for _ in range(3):
@@ -91,7 +91,7 @@ def test_a_call_that_began_before_it_opened_does_not_put_off_the_trial():
     earlier.__enter__()
     outcome(breaker, DOWN)
     clock.now += 9
-    assert not earlier.__exit__(PassingError, DOWN, None)
+    assert not earlier.__exit__(TransientError, DOWN, None)
     clock.now += 1
     assert outcome(breaker) is None
 

@@ -3,7 +3,6 @@ import asyncio
 import pytest
 
 from evoseek.errors import ConfigError, ToolError
-from evoseek.search import retrying
 from evoseek.search.retrying import RetryingEngine
 from evoseek.types import Passage
 
@@ -53,7 +52,7 @@ def test_waits_double(monkeypatch):
     async def sleep(seconds):
         waits.append(seconds)
 
-    monkeypatch.setattr(retrying.asyncio, "sleep", sleep)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
     with pytest.raises(ToolError):
         search(Engine(*map(down, range(4))), attempts=4, wait_s=0.5)
     assert waits == [0.5, 1.0, 2.0]

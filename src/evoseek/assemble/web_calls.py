@@ -19,7 +19,6 @@ from evoseek.search.browse.extract import Extractor
 from evoseek.search.browse.fetch import SafeFetcher
 from evoseek.search.web.cache import CachedEngine
 from evoseek.search.web.http import CallLimits
-from evoseek.search.web.pool import CallPool, PooledEngine, PooledFetcher
 from evoseek.search.web.providers import PROVIDERS, JsonApi, make_provider
 from evoseek.search.web.ray_pool import RayPool
 from evoseek.types import Page, Passage
@@ -51,11 +50,7 @@ def web_calls(web: WebConfig, browse: BrowseConfig, closing: Closing) -> tuple[S
         )
         closing(pool.close)
         return pool, pool
-    searches, pages = (
-        CallPool(concurrency=at_once, waiting=web.waiting, deadline_s=web.deadline_s)
-        for at_once in (web.concurrency, browse.concurrency)
-    )
-    return PooledEngine(_provider(web, closing), searches), PooledFetcher(_fetcher(browse, closing), pages)
+    return _provider(web, closing), _fetcher(web, browse, closing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +75,9 @@ def web_worker(web: Mapping[str, Any], browse: Mapping[str, Any]) -> WebWorker:
     def left_open(_: Callable[[], None]) -> None:
         """Not even noted."""
 
-    engine = _provider(WebConfig.model_validate(web), left_open)
-    return WebWorker(engine, _fetcher(BrowseConfig.model_validate(browse), left_open))
+    settings = WebConfig.model_validate(web)
+    fetcher = _fetcher(settings, BrowseConfig.model_validate(browse), left_open)
+    return WebWorker(_provider(settings, left_open), fetcher)
 
 
 def _share(web: WebConfig) -> WebConfig:
@@ -100,6 +96,8 @@ def _provider(web: WebConfig, closing: Closing) -> SearchEngine:
     limits = CallLimits(
         rate_per_s=web.rate_per_s,
         concurrency=web.concurrency,
+        waiting=web.waiting,
+        deadline_s=web.deadline_s,
         budget=web.budget,
         attempts=web.attempts,
         timeout_s=web.timeout_s,
@@ -141,7 +139,7 @@ def _described(web: WebConfig) -> JsonApi:
         raise ConfigError(f"The provider that [web.api] describes is not valid: {problems}.") from error
 
 
-def _fetcher(browse: BrowseConfig, closing: Closing) -> SafeFetcher:
+def _fetcher(web: WebConfig, browse: BrowseConfig, closing: Closing) -> SafeFetcher:
     if browse.proxy:
         check_url(browse.proxy, setting="proxy", example="http://localhost:3128")  # it stands in the run's directory
     rules = AddressRules(frozenset(browse.ports), browse.allow, browse.deny, browse.allow_private)
@@ -152,6 +150,8 @@ def _fetcher(browse: BrowseConfig, closing: Closing) -> SafeFetcher:
         extractor,
         timeout_s=browse.timeout_s,
         concurrency=browse.concurrency,
+        waiting=web.waiting,
+        deadline_s=web.deadline_s,
         per_host=browse.per_host,
         interval_s=browse.interval_s,
         attempts=browse.attempts,

@@ -9,6 +9,8 @@ import httpx2
 
 from evoseek.chat.reply import text_of
 from evoseek.errors import PolicyError, ToolError
+from evoseek.http.pool import CallPool
+from evoseek.http.retry import Retry
 from evoseek.http.server import Server, check_url
 from evoseek.policy.encoding import harmless, split_trusted, well_formed
 from evoseek.types import Message
@@ -60,10 +62,8 @@ class EndpointChat:
             setting="base_url",
             api_key=api_key,
             timeout_s=timeout_s,
-            attempts=attempts,
-            concurrency=concurrency,
-            wait_s=wait_s,
-            max_wait_s=max_wait_s,
+            retry=Retry(attempts, wait_s, max_wait_s),
+            pool=CallPool(concurrency=concurrency),
             headers={"Authorization": f"Bearer {api_key}"} if api_key else None,
         )
 

@@ -10,7 +10,7 @@ from evoseek.policy.encoding import well_formed
 def text_of(body: bytes, *, secret: str) -> str:
     """The text in the body of a success: of the first choice, if the model came to its end.
 
-    Raises PassingError for a body that is not JSON, ReplyError for a reply that was cut, ToolError for any other that
+    Raises TransientError for a body that is not JSON, ReplyError for a reply that was cut, ToolError for any other that
     is none. They say what is wrong, not whose reply it is.
     """
     match json_of(body, secret=secret):

@@ -1,1 +1,1 @@
-"""Calling servers over HTTP: retries, breaker, rate."""
+"""Calling servers over HTTP: retries, breaker, the bound on calls at once."""

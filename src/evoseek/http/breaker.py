@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from evoseek.errors import ConfigError, ToolError
-from evoseek.http.waits import BusyError, PassingError
+from evoseek.http.retry import RateLimitError, TransientError
 
 _POLL_S = 0.02
 
@@ -18,8 +18,8 @@ class CircuitBreaker:
     in `pause_s` seconds, a trial, whose end calls that come meanwhile may wait for (`ready`): if the server is back, a
     crowd is not turned away. Any call that gets through to the server closes it.
 
-    A call fails by PassingError: no connection, no reply in time, 5xx, what cannot be read. A server that is busy (429)
-    or refuses a call (401) is up. Cancelled calls say nothing.
+    A call fails by TransientError: no connection, no reply in time, 5xx, what cannot be read. A server that is busy
+    (429) or refuses a call (401) is up. Cancelled calls say nothing.
 
     Raises ConfigError for less than one failure or no pause.
     """
@@ -64,10 +64,10 @@ class CircuitBreaker:
             self._on_trial, self._until = True, self._clock() + self._pause_s
         try:
             yield
-        except (BusyError, ToolError):
+        except (RateLimitError, ToolError):
             self._close()
             raise
-        except PassingError as error:
+        except TransientError as error:
             self._in_a_row, self._cause = self._in_a_row + 1, str(error)
             if is_trial or (self._until is None and self._in_a_row >= self._failures):
                 self._until = self._clock() + self._pause_s

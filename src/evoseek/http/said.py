@@ -9,7 +9,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from evoseek.http.waits import PassingError
+from evoseek.http.retry import TransientError
 
 _SHOWN = 300  # characters of what a server says
 _READ = 16 * 1024  # characters in which these, without white space, are looked for
@@ -18,11 +18,11 @@ _WHOLE = 8  # characters of base64 that are no accident
 
 
 def json_of(body: bytes, *, secret: str) -> Any:
-    """The value in a body. Raises PassingError for what is not JSON: a success may have been cut on its way."""
+    """The value in a body. Raises TransientError for what is not JSON: a success may have been cut on its way."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise PassingError(f"it replied with what is not JSON: {quoted(body, secret)}") from error
+        raise TransientError(f"it replied with what is not JSON: {quoted(body, secret)}") from error
 
 
 def error_message(body: bytes) -> object:

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import httpx2
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt
 
 from evoseek.errors import ConfigError, ToolError
 from evoseek.http.body import BodyError, CutBodyError, read_body
+from evoseek.http.pool import CallPool
+from evoseek.http.retry import RateLimitError, Retry, TransientError, seconds_of
 from evoseek.http.said import error_message, quoted
-from evoseek.http.waits import BusyError, PassingError, back_off, seconds_of
 
 T = TypeVar("T")
 
@@ -42,20 +42,19 @@ class Reply:
 
 
 class Server:
-    """Calls of one server, each made up to `attempts` times, an attempt within `timeout_s` seconds from connecting to
-    the last byte.
+    """Calls of one server, each made when `pool` has a place for it and retried as `retry` says, an attempt within
+    `timeout_s` seconds from connecting to the last byte.
 
-    It is made again where the failure may pass: no or a broken connection, no reply in time, the status 408, 409, 429
-    or 5xx, and whatever else the caller takes for one (PassingError). The wait before the n-th repetition is drawn
-    evenly from 0 to wait_s * 2**(n - 1) seconds (full jitter), on top of what the server asks for in Retry-After;
-    neither is ever longer than `max_wait_s`. Redirects are not followed, and at most `MAX_BODY` bytes are read.
+    What may pass is retried: no or a broken connection, no reply in time, the status 408, 409, 429 or 5xx, and whatever
+    else the caller takes for one (TransientError); what the server asks for in Retry-After is waited for. Redirects are
+    not followed, and at most `MAX_BODY` bytes are read.
 
-    Not more than `concurrency` calls are under way or waiting to be repeated. Connections are shared by calls that
-    overlap and closed with the last of these: there is nothing to close. It can be used in one event loop at a time.
+    A call keeps its place while it waits to be retried. Connections are shared by calls that overlap, those in line
+    included, and closed with the last of these: there is nothing to close. It can be used in one event loop at a time.
     Proxies that the environment names are not used. The api_key is in no error's text, even if the server repeats it.
 
     `setting` is the name of the setting with the server's address, for errors. Raises ConfigError for an api_key that
-    no header can hold, and for limits that allow no call.
+    no header can hold, and for limits that allow no attempt.
     """
 
     def __init__(
@@ -64,38 +63,32 @@ class Server:
         setting: str,
         api_key: str,
         timeout_s: float,
-        attempts: int,
-        concurrency: int,
-        wait_s: float,
-        max_wait_s: float,
+        retry: Retry,
+        pool: CallPool,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        _check(api_key, timeout_s, attempts, concurrency)
+        _check(api_key, timeout_s, retry.attempts)
         self._setting, self._api_key, self._headers = setting, api_key, headers
-        self._timeout_s, self._attempts, self._concurrency = timeout_s, attempts, concurrency
-        self._wait_s, self._max_wait_s = wait_s, max_wait_s
+        self._timeout_s, self._retry, self._pool = timeout_s, retry, pool
         self._session: _Session | None = None
 
-    async def call(self, attempt: Callable[[httpx2.AsyncClient], Awaitable[T]]) -> T:
-        """What an attempt gives, when it is this call's turn. Raises ToolError, which says why and not of whom."""
-        retrying = AsyncRetrying(
-            sleep=asyncio.sleep,
-            stop=stop_after_attempt(self._attempts),
-            wait=back_off(self._wait_s, self._max_wait_s),
-            retry=retry_if_exception_type(PassingError),
-            reraise=True,
-        )
+    async def call(
+        self,
+        attempt: Callable[[httpx2.AsyncClient], Awaitable[T]],
+        *,
+        turn: Callable[[], Awaitable[None]] | None = None,
+    ) -> T:
+        """What an attempt gives, when it is this call's turn; `turn` is awaited before each attempt, as `Retry` has it.
 
-        async def once(client: httpx2.AsyncClient) -> T:  # tenacity knows a coroutine function when it sees one
-            return await attempt(client)
-
+        Raises ToolError, which says why and not of whom.
+        """
         try:
             async with self._connections() as client:
-                return await retrying(once, client)
-        except PassingError as error:
+                return await self._pool.run(lambda: self._retry.run(lambda: attempt(client), turn=turn))
+        except TransientError as error:
             raise ToolError(
-                f"each of {self._attempts} attempts failed; the last time {error}. Check the server and the network, "
-                "or raise timeout_s or attempts."
+                f"each of {self._retry.attempts} attempts failed; the last time {error}. Check the server and the "
+                "network, or raise timeout_s or attempts."
             ) from error
         except ToolError:
             raise
@@ -104,7 +97,7 @@ class Server:
             raise ToolError(what) from error
 
     async def send(self, client: httpx2.AsyncClient, method: str, url: str, **request: Any) -> Reply:
-        """One request. Raises PassingError for a failure that may pass, BusyError among them, and ToolError."""
+        """One request. Raises TransientError for a failure that may pass, RateLimitError among them, and ToolError."""
         try:
             async with asyncio.timeout(self._timeout_s), client.stream(method, url, **request) as response:
                 coding = response.headers.get("content-encoding", "").strip().lower()
@@ -112,17 +105,17 @@ class Server:
         except BodyError as error:
             raise ToolError(f"its reply {error}. Check that {self._setting} is the right address.") from error
         except CutBodyError as error:
-            raise PassingError(f"its reply was cut: {error}") from error
+            raise TransientError(f"its reply was cut: {error}") from error
         except httpx2.ConnectTimeout as error:
-            raise PassingError("it could not be connected to in time") from error
+            raise TransientError("it could not be connected to in time") from error
         except (TimeoutError, httpx2.TimeoutException) as error:
-            raise PassingError(f"it had not replied in {self._timeout_s:g} seconds") from error
+            raise TransientError(f"it had not replied in {self._timeout_s:g} seconds") from error
         except httpx2.RequestError as error:
-            raise PassingError(f"the connection failed: {type(error).__name__} {self.shown(error)}") from error
+            raise TransientError(f"the connection failed: {type(error).__name__} {self.shown(error)}") from error
         reply = Reply(response.status_code, body)
         if reply.status in _RETRIED or response.is_server_error:
-            wait_s = min(seconds_of(response.headers.get("retry-after", "")), self._max_wait_s)
-            raise (BusyError if reply.status == 429 else PassingError)(self.refusal(reply), wait_s)
+            wait_s = seconds_of(response.headers.get("retry-after", ""))
+            raise (RateLimitError if reply.status == 429 else TransientError)(self.refusal(reply), wait_s)
         if response.has_redirect_location:
             target = self.shown(_without_secrets(response.headers["location"]))
             raise ToolError(f"it sent us on (status {reply.status}) to {target}. Set {self._setting} to that place.")
@@ -138,12 +131,11 @@ class Server:
 
     @asynccontextmanager
     async def _connections(self) -> AsyncGenerator[httpx2.AsyncClient]:
-        """The connections of the calls under way, when it is this one's turn."""
+        """The connections of the calls that overlap with this one."""
         session = self._session = self._session or self._opened()
         session.calls += 1
         try:
-            async with session.free:
-                yield session.client
+            yield session.client
         finally:
             session.calls -= 1
             if not session.calls:
@@ -154,10 +146,10 @@ class Server:
         client = httpx2.AsyncClient(
             headers={"Accept-Encoding": "gzip", **(self._headers or {})},
             timeout=httpx2.Timeout(self._timeout_s, connect=min(self._timeout_s, _CONNECT_S), pool=None),
-            limits=httpx2.Limits(max_connections=self._concurrency),
+            limits=httpx2.Limits(),  # none: the pool bounds the calls
             trust_env=False,
         )
-        return _Session(client, asyncio.Semaphore(self._concurrency))
+        return _Session(client)
 
 
 @dataclass(slots=True)
@@ -165,7 +157,6 @@ class _Session:
     """What calls that overlap share, and how many they are."""
 
     client: httpx2.AsyncClient
-    free: asyncio.Semaphore
     calls: int = 0
 
 
@@ -200,14 +191,14 @@ def _without_secrets(url: str) -> str:
     return "***" if "@" in url else re.split(r"[?#]", url)[0]
 
 
-def _check(api_key: str, timeout_s: float, attempts: int, concurrency: int) -> None:
+def _check(api_key: str, timeout_s: float, attempts: int) -> None:
     if not _KEY.fullmatch(api_key):
         raise ConfigError(
             "The API key of a server has a space, a line break or a character that is not ASCII, which no HTTP header "
             "can hold. Set the environment variable to the key and nothing else."
         )
-    if min(attempts, concurrency) < 1 or timeout_s <= 0:
+    if attempts < 1 or timeout_s <= 0:
         raise ConfigError(
-            f"A server cannot be called {attempts} times, {concurrency} at once, for {timeout_s} seconds. Expected at "
-            "least one attempt and one at once, and a time above 0."
+            f"A server cannot be called {attempts} times, for {timeout_s} seconds each. Expected at least one attempt, "
+            "and a time above 0."
         )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from evoseek.errors import ConfigError, ToolError
+from evoseek.http.retry import Retry
 from evoseek.protocols import SearchEngine
 from evoseek.types import Passage
 
@@ -27,7 +27,7 @@ class RetryingEngine:
                 f"A search engine cannot be asked {attempts} times, {wait_s} seconds apart: expected at least one "
                 "attempt and a wait of at least 0 seconds."
             )
-        self._engine, self._attempts, self._wait_s = engine, attempts, wait_s
+        self._engine, self._retry = engine, Retry(attempts, wait_s, errors=ToolError, jitter=False)
 
     @property
     def is_local(self) -> bool:
@@ -36,14 +36,9 @@ class RetryingEngine:
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """What the engine finds. Raises ToolError, with the last cause, when no attempt succeeded."""
-        for attempt in range(self._attempts - 1):
-            try:
-                return await self._engine.search(queries, k)
-            except ToolError:
-                await asyncio.sleep(self._wait_s * 2**attempt)
         try:
-            return await self._engine.search(queries, k)
+            return await self._retry.run(lambda: self._engine.search(queries, k))
         except ToolError as error:
             raise ToolError(
-                f"The search engine failed at each of {self._attempts} attempts; the last time: {error}"
+                f"The search engine failed at each of {self._retry.attempts} attempts; the last time: {error}"
             ) from error

@@ -241,11 +241,36 @@ def test_a_host_is_asked_by_few_at_once_and_not_too_often(extractor):
     pages, server = opened(extractor, dict.fromkeys(paths, slow), *paths, per_host=2)
     assert [page.text for page in pages] == ["Kalo is a town."] * 6
     assert server.most == 2
-    _, server = opened(extractor, dict.fromkeys(paths, slow), *paths, concurrency=3)
-    assert server.most == 3
     _, server = opened(extractor, dict.fromkeys(paths, PAGE), *paths[:3], interval_s=0.1)
     times = [when for *_, when in server.received]
     assert times[2] - times[0] >= 0.15
+
+
+def test_of_200_pages_at_once_no_more_than_allowed_are_open(extractor):
+    is_full = asyncio.Event()
+
+    async def held(writer):
+        """Shown once as many as are allowed are here, and a little later, should there be one more."""
+        here.append(writer)
+        if len(here) == 7:
+            is_full.set()
+        await is_full.wait()
+        await asyncio.sleep(0.005)
+        writer.write(PAGE)
+
+    here, paths = [], [f"/{n}" for n in range(200)]
+    limits = {"concurrency": 7, "per_host": 200, "timeout_s": 60.0}
+    pages, server = opened(extractor, dict.fromkeys(paths, held), *paths, **limits)
+    assert [page.text for page in pages] == ["Kalo is a town."] * 200
+    assert (len(here), server.most) == (200, 7)
+
+
+def test_a_pages_deadline_includes_its_wait_in_line(extractor):
+    limits = {"concurrency": 1, "waiting": 1, "deadline_s": 0.3, "timeout_s": 60.0}
+    failed, _ = opened(extractor, {"/": hang}, "/", "/", **limits)
+    assert all(isinstance(error, ToolError) for error in failed)
+    assert "The call was not answered within 0.3 seconds" in str(failed[0])
+    assert "within 0.3 seconds, with 1 calls running at once and up to 1 waiting" in str(failed[1])
 
 
 def test_a_host_at_a_checked_address_is_still_known_by_its_name(extractor):

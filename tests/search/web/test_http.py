@@ -11,8 +11,8 @@ import pytest
 
 from evoseek.config import WebConfig
 from evoseek.errors import ConfigError, ToolError
+from evoseek.http.retry import TransientError
 from evoseek.http.server import MAX_BODY
-from evoseek.http.waits import PassingError
 from evoseek.search.web.http import CallLimits, WebClient
 
 http = SimpleNamespace(**run_path(str(Path(__file__).parents[2] / "chat" / "chat_server.py")))
@@ -67,7 +67,7 @@ def test_what_may_pass_is_tried_again(behaviour):
 
 
 def test_what_is_read_may_be_a_failure_that_passes():
-    answers = iter([PassingError("engines are down"), None])
+    answers = iter([TransientError("engines are down"), None])
 
     def read(answer):
         if error := next(answers):
@@ -220,6 +220,37 @@ def test_it_fails_at_once_too_when_all_places_are_taken_by_calls_that_wait():
         first.cancel()
 
     with http.ChatServer(http.fails(500)) as server:
+        asyncio.run(run(server.url))
+
+
+def test_of_200_calls_at_once_no_more_than_allowed_are_open():
+    with http.ChatServer(lambda *asked: held(server, *asked)) as server:
+
+        async def run():
+            client = client_of(concurrency=7, timeout_s=60.0, total_s=60.0)
+            return await asyncio.gather(*(get(client, server.url) for _ in range(200)))
+
+        assert asyncio.run(run()) == [{"found": 1}] * 200
+    assert (len(server.received), server.peak) == (200, 7)
+
+
+async def held(server, received, writer):
+    """Answers once as many as are allowed are here, and a little later, should there be one more."""
+    while server.peak < 7:
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(0.005)
+    await FINE(received, writer)
+
+
+def test_a_calls_deadline_includes_its_wait_in_line():
+    async def run(url):
+        client = client_of(concurrency=1, waiting=1, deadline_s=0.2)
+        first, second = asyncio.create_task(get(client, url)), asyncio.create_task(failures(client, url, 1))
+        with pytest.raises(ToolError, match=r"no answer of serper: The call was not answered within 0\.2 seconds"):
+            await first
+        assert "within 0.2 seconds, with 1 calls running at once and up to 1 waiting" in (await second)[0]
+
+    with http.ChatServer(http.sleeps) as server:
         asyncio.run(run(server.url))
 
 

@@ -8,21 +8,20 @@ import time
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from weakref import WeakKeyDictionary
 
 import httpcore2
 import httpx2
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt
 
 from evoseek.errors import ConfigError, PageError, ToolError
 from evoseek.http.body import BodyError, CutBodyError, read_body
-from evoseek.http.waits import PassingError, back_off, seconds_of
+from evoseek.http.pool import CallPool
+from evoseek.http.retry import Retry, TransientError, seconds_of
 from evoseek.search.browse.address import AddressRules, check_url, port_of
 from evoseek.search.browse.blocked import blocked_reason
 from evoseek.search.browse.extract import TYPES, Extractor
 from evoseek.search.browse.pinned import PinnedBackend, Resolver, resolve
 from evoseek.search.browse.robots import MAX_ROBOTS, Robots
-from evoseek.search.browse.turns import HostTurns
+from evoseek.search.browse.throttle import HostThrottle
 from evoseek.types import Page
 
 MAX_REDIRECTS = 5
@@ -47,18 +46,19 @@ class SafeFetcher:
     - connect to an address that is not public, or to a port or host that `rules` do not allow. The address is checked
       where the connection is made, and is the one that is connected to (pinned.py); every redirect is checked anew,
       and there are at most `MAX_REDIRECTS`. A user, a password, a cookie or a referrer is never sent;
-    - take longer than `timeout_s` seconds from its turn among `concurrency` pages to the page's text: waiting for the
-      host, robots.txt, redirects and repetitions are within;
-    - take more than `max_bytes` (as calls.body counts them, before and after unpacking), more than body.MAX_RATIO times
+    - open more than `concurrency` pages at once, the others in line as `CallPool` has it, with its `waiting` and
+      `deadline_s`; or take longer than `timeout_s` seconds from its turn to the page's text: waiting for the host,
+      robots.txt, redirects and repetitions are within;
+    - take more than `max_bytes` (as http.body counts them, before and after unpacking), more than body.MAX_RATIO times
       what was received, more than `MAX_HEADERS`, or a type of content that is not among extract.TYPES;
     - open what a site's robots.txt forbids, or pages of a site whose Crawl-delay is above robots.MAX_DELAY_S (unless
       `obey_robots` is false), ask a host more than `per_host` times at
       once, or sooner than `interval_s` seconds (or its Crawl-delay, or what it says in Retry-After) after the last
       time. All requests count, those for robots.txt too.
 
-    What may pass (no or a broken connection, the status 408, 425, 429 or 5xx) is tried up to `attempts` times, with a
-    random wait of up to wait_s * 2**n seconds before each repetition, and then is a ToolError; so is a challenge in
-    place of a page (blocked.py), at once, and every page if `offline`. What is so for everybody is a PageError.
+    What may pass (no or a broken connection, the status 408, 425, 429 or 5xx) is retried (`Retry`, with its `attempts`
+    and `wait_s`), and then is a ToolError; so is a challenge in place of a page (blocked.py), at once, and every page
+    if `offline`. What is so for everybody is a PageError.
 
     Proxies that the environment names are not used. With `proxy` every connection goes there, and the proxy looks up
     the names: then it must keep from addresses that are not public, as only those written as numbers are seen here.
@@ -78,6 +78,8 @@ class SafeFetcher:
         timeout_s: float = 15.0,
         max_bytes: int = 2_000_000,
         concurrency: int = 64,
+        waiting: int | None = None,
+        deadline_s: float | None = None,
         per_host: int = 2,
         interval_s: float = 1.0,
         attempts: int = 3,
@@ -87,18 +89,18 @@ class SafeFetcher:
         proxy: str | None = None,
         resolver: Resolver = resolve,
     ) -> None:
-        if min(concurrency, per_host, attempts, max_bytes) < 1 or timeout_s <= 0 or min(interval_s, wait_s) < 0:
+        if min(per_host, attempts, max_bytes) < 1 or timeout_s <= 0 or min(interval_s, wait_s) < 0:
             raise ConfigError(
-                f"Pages cannot be fetched {concurrency} at once ({per_host} of a host), in {attempts} attempts and "
-                f"{timeout_s} seconds, up to {max_bytes} bytes, {interval_s} seconds apart and {wait_s} after a "
-                "failure. Expected numbers from 1, a time above 0, and waits of at least 0."
+                f"Pages cannot be fetched {per_host} of a host at once, in {attempts} attempts and {timeout_s} "
+                f"seconds, up to {max_bytes} bytes, {interval_s} seconds apart and {wait_s} after a failure. "
+                "Expected numbers from 1, a time above 0, and waits of at least 0."
             )
         self._rules, self._extractor, self._agent, self._resolver = rules, extractor, agent, resolver
         self._timeout_s, self._max_bytes, self._offline = timeout_s, max_bytes, offline
         self._robots = Robots(extractor, agent) if obey_robots else None
-        self._turns = HostTurns(interval_s, per_host)
-        self._places: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
-        self._concurrency, self._attempts, self._wait_s = concurrency, attempts, wait_s
+        self._throttle = HostThrottle(interval_s, per_host)
+        self._calls = CallPool(concurrency=concurrency, waiting=waiting, deadline_s=deadline_s)
+        self._retry = Retry(attempts, wait_s, max_wait_s=timeout_s)
         self._proxy = httpx2.Proxy(proxy) if proxy else None
         self._tls = httpcore2.default_ssl_context()
 
@@ -110,9 +112,11 @@ class SafeFetcher:
                 "recorded run that opened it."
             )
         target = check_url(url, self._rules)
-        places = self._places.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self._concurrency))
+        return await self._calls.run(lambda: self._visit(target))
+
+    async def _visit(self, target: httpx2.URL) -> Page:
         try:
-            async with places, asyncio.timeout(self._timeout_s), self._connections() as pool:
+            async with asyncio.timeout(self._timeout_s), self._connections() as pool:
                 return await self._page(_Visit(pool, time.monotonic() + self._timeout_s), target)
         except TimeoutError as error:
             raise ToolError(
@@ -145,23 +149,16 @@ class SafeFetcher:
     async def _follow(self, visit: _Visit, url: httpx2.URL, *, is_page: bool = True) -> _Reply:
         """What the URL leads to, at the end of its redirects. Each site on the way is asked for its robots.txt, unless
         it is a robots.txt that is read."""
-        retrying = AsyncRetrying(
-            sleep=asyncio.sleep,
-            stop=stop_after_attempt(self._attempts),
-            wait=back_off(self._wait_s, self._timeout_s),
-            retry=retry_if_exception_type(PassingError),
-            reraise=True,
-        )
         for _ in range(MAX_REDIRECTS + 1):
             delay_s = 0.0
             if self._robots is not None and is_page:
                 delay_s = await self._robots.delay_s(url, partial(self._robots_txt, visit))
             try:
-                reply = await retrying(self._request, visit, url, delay_s, is_page)
-            except PassingError as error:
+                reply = await self._retry.run(partial(self._request, visit, url, delay_s, is_page))
+            except TransientError as error:
                 raise ToolError(
-                    f"The page {url} was not opened: each of {self._attempts} attempts failed, the last time {error}. "
-                    "Ask again later."
+                    f"The page {url} was not opened: each of {self._retry.attempts} attempts failed, the last time "
+                    f"{error}. Ask again later."
                 ) from error
             target = reply.headers.get("location")
             if reply.status not in _REDIRECTS or target is None:
@@ -174,9 +171,9 @@ class SafeFetcher:
         return reply.status, reply.body
 
     async def _request(self, visit: _Visit, url: httpx2.URL, delay_s: float, is_page: bool) -> _Reply:
-        """One request, when it is its turn. Raises PassingError for what may pass."""
+        """One request, when it is its turn. Raises TransientError for what may pass."""
         host = url.raw_host.decode()
-        async with self._turns.turn(host, delay_s=delay_s, until=visit.until):
+        async with self._throttle.turn(host, delay_s=delay_s, until=visit.until):
             try:
                 target = httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=port_of(url), target=url.raw_path)
                 async with visit.pool.stream("GET", target, headers=self._headers(url)) as response:
@@ -187,11 +184,11 @@ class SafeFetcher:
                 if isinstance(error.__cause__, ssl.SSLCertVerificationError):
                     what = f"The page {url} cannot be read: its host proves another identity. Choose another page."
                     raise PageError(what) from error
-                raise PassingError(f"the connection failed ({type(error).__name__} {str(error)[:200]})") from error
+                raise TransientError(f"the connection failed ({type(error).__name__} {str(error)[:200]})") from error
         self._refuse_challenge(reply)
         if reply.status in _PASSING or reply.status >= 500:
-            self._turns.pause(host, min(seconds_of(reply.headers.get("retry-after", "")), _MAX_PAUSE_S))
-            raise PassingError(f"the server said {_named(reply.status)}")
+            self._throttle.pause(host, min(seconds_of(reply.headers.get("retry-after", "")), _MAX_PAUSE_S))
+            raise TransientError(f"the server said {_named(reply.status)}")
         return reply
 
     def _headers(self, url: httpx2.URL) -> list[tuple[bytes, bytes]]:

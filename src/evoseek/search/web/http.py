@@ -12,6 +12,8 @@ from aiolimiter import AsyncLimiter
 
 from evoseek.errors import ConfigError, ToolError
 from evoseek.http.breaker import CircuitBreaker
+from evoseek.http.pool import CallPool
+from evoseek.http.retry import Retry
 from evoseek.http.said import json_of
 from evoseek.http.server import Server
 
@@ -29,18 +31,19 @@ class CallLimits:
 
     Attributes:
         rate_per_s: requests a second, repetitions included, of this process
-        concurrency: calls under way at once, including those that wait to be repeated
+        concurrency, waiting, deadline_s: as of `CallPool`; a call that waits to be retried is under way
         budget: requests over the client's life, repetitions included; None is no limit
         attempts: how often a call is made at most
         timeout_s: seconds for one attempt
         total_s: seconds for all attempts and the waits between them, but not for waiting for one's turn
-        wait_s, max_wait_s: before the n-th repetition 0 to wait_s * 2**(n - 1) seconds, and what Retry-After asks for,
-            neither ever longer than max_wait_s
+        wait_s, max_wait_s: as of `Retry`
         failures, pause_s: as of `CircuitBreaker`
     """
 
     rate_per_s: float = 10.0
     concurrency: int = 32
+    waiting: int | None = None
+    deadline_s: float | None = None
     budget: int | None = None
     attempts: int = 4
     timeout_s: float = 3.5
@@ -75,10 +78,8 @@ class WebClient:
             setting="url",
             api_key=api_key,
             timeout_s=limits.timeout_s,
-            attempts=limits.attempts,
-            concurrency=limits.concurrency,
-            wait_s=limits.wait_s,
-            max_wait_s=limits.max_wait_s,
+            retry=Retry(limits.attempts, limits.wait_s, limits.max_wait_s, limits.total_s),
+            pool=CallPool(concurrency=limits.concurrency, waiting=limits.waiting, deadline_s=limits.deadline_s),
         )
         self.breaker = CircuitBreaker(limits.failures, limits.pause_s)
         self._limiter: tuple[asyncio.AbstractEventLoop, AsyncLimiter] | None = None
@@ -86,13 +87,10 @@ class WebClient:
     async def call(self, read: Callable[[Any], T], method: str, url: str, **request: Any) -> T:
         """What `read` makes of the JSON value that a request (as httpx2 takes it) is answered with.
 
-        `read` may raise PassingError for a value that is a failure which may pass, and ToolError. Raises ToolError.
+        `read` may raise TransientError for a value that is a failure which may pass, and ToolError. Raises ToolError.
         """
-        timer = asyncio.timeout(None)
 
         async def attempt(client: httpx2.AsyncClient) -> T:
-            await self.breaker.ready()
-            await self._turn(timer)
             await self.breaker.ready()  # as it may have opened meanwhile
             if self.calls == self._limits.budget:
                 raise ToolError(f"the budget of {self.calls} requests is spent. Raise it, or end here.")
@@ -106,31 +104,19 @@ class WebClient:
 
         try:
             await self.breaker.ready()
-            async with timer:
-                return await self._server.call(attempt)
-        except TimeoutError as error:
-            what = (
-                f"it had not answered within {self._limits.total_s:g} seconds, repetitions included. Check the server "
-                "and the network, or raise total_s."
-            )
-            raise ToolError(self._no_answer(what)) from error
+            return await self._server.call(attempt, turn=self._turn)
         except ToolError as error:
-            raise ToolError(self._no_answer(str(error))) from error
+            raise ToolError(f"There is no answer of {self._name}: {error}") from error
 
     def shown(self, said: object) -> str:
         """What may be shown of what the provider said."""
         return self._server.shown(said)
 
-    async def _turn(self, timer: asyncio.Timeout) -> None:
-        """Wait until the rate allows a request. This is not part of the call's time, which begins with the first."""
-        loop, until = asyncio.get_running_loop(), timer.when()
-        left_s = self._limits.total_s if until is None else until - loop.time()
-        timer.reschedule(None)
+    async def _turn(self) -> None:
+        """Wait until the rate allows a request. Raises ToolError while the provider is down."""
+        await self.breaker.ready()
+        loop = asyncio.get_running_loop()
         if self._limiter is None or self._limiter[0] is not loop:
             burst = max(1.0, self._limits.rate_per_s * _BURST_S)
             self._limiter = loop, AsyncLimiter(burst, burst / self._limits.rate_per_s)
         await self._limiter[1].acquire()
-        timer.reschedule(loop.time() + left_s)
-
-    def _no_answer(self, why: str) -> str:
-        return f"There is no answer of {self._name}: {why}"

@@ -9,8 +9,8 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from evoseek.errors import ConfigError, ToolError
+from evoseek.http.retry import TransientError
 from evoseek.http.server import check_url
-from evoseek.http.waits import PassingError
 from evoseek.search.web.gathering import for_each
 from evoseek.search.web.http import CallLimits, WebClient
 from evoseek.types import Passage
@@ -150,11 +150,11 @@ class WebEngine:
         return (await self.client.call(self._results, api.method, api.url, headers=self._headers, **sent))[:k]
 
     def _results(self, answer: Any) -> list[Passage]:
-        """The results in an answer. Raises PassingError or ToolError where there should be some, or a word of none."""
+        """The results in an answer. Raises TransientError or ToolError where there should be some or a word of none."""
         api = self._api
         found, troubles = _at(answer, api.results), _at(answer, api.troubles)
         if not found and troubles:
-            raise PassingError(f"it found nothing, and had troubles: {self.client.shown(troubles)}")
+            raise TransientError(f"it found nothing, and had troubles: {self.client.shown(troubles)}")
         if found is None and api.answered and _at(answer, api.answered) is not None:
             return []
         if not isinstance(found, list):

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any, cast
 
 from evoseek.errors import ConfigError, PageError, ToolError
-from evoseek.search.web.pool import CallPool
+from evoseek.http.pool import CallPool
 from evoseek.types import Page, Passage
 
 START_S = 120.0  # for the workers to be up

@@ -13,7 +13,7 @@ from evoseek.errors import ToolError
 _REMEMBERED = 4096  # hosts, before those that may be asked again are forgotten
 
 
-class HostTurns:
+class HostThrottle:
     """Lets in at most `concurrency` requests to a host at once, and each at least `interval_s` seconds after the one
     before began."""
 

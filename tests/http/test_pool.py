@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from evoseek.errors import ConfigError, PageError, ToolError
-from evoseek.search.web.pool import CallPool, PooledEngine, PooledFetcher
-from evoseek.types import Page, Passage
+from evoseek.http.pool import CallPool
 
 
 class Calls:
@@ -166,27 +165,17 @@ def test_a_pool_serves_one_event_loop_after_another():
     assert [asyncio.run(run()) for _ in range(3)] == [[1] * 5] * 3
 
 
-class Web:
-    """An engine and a fetcher."""
-
-    is_local = False
-
-    async def search(self, queries, k):
-        return [[Passage(query, query, "", str(k))] for query in queries]
-
-    async def fetch(self, url):
-        return Page(url, "title", "text")
-
-
-def test_engine_and_fetcher_share_a_pool():
+def test_without_limits_any_number_waits_for_any_time():
     async def run():
-        pool = CallPool(concurrency=1, waiting=9, deadline_s=10.0)
-        engine, fetcher = PooledEngine(Web(), pool), PooledFetcher(Web(), pool)
-        assert not engine.is_local
-        assert not fetcher.is_local
-        found, page = await asyncio.gather(engine.search(["a", "b"], 2), fetcher.fetch("http://x/"))
-        assert [[passage.id for passage in passages] for passages in found] == [["a"], ["b"]]
-        assert page == Page("http://x/", "title", "text")
+        calls = Calls(concurrency=2, waiting=None, deadline_s=None)
+        tasks = [calls.start(n) for n in range(500)]
+        await settle()
+        assert calls.begun == [0, 1]
+        for n in range(500):
+            await settle()
+            calls.ends[n].set_result(n)
+        assert await asyncio.gather(*tasks) == list(range(500))
+        assert calls.most == 2
 
     asyncio.run(run())
 

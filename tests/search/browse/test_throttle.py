@@ -7,13 +7,13 @@ from itertools import pairwise
 import pytest
 
 from evoseek.errors import ToolError
-from evoseek.search.browse.turns import HostTurns
+from evoseek.search.browse.throttle import HostThrottle
 
 LONG = 1e9
 
 
 def test_a_host_is_asked_at_intervals_and_hosts_do_not_wait_for_each_other():
-    turns, begun = HostTurns(0.2, 10), {"a": [], "b": []}
+    turns, begun = HostThrottle(0.2, 10), {"a": [], "b": []}
 
     async def ask(host):
         async with turns.turn(host, until=LONG):
@@ -30,7 +30,7 @@ def test_a_host_is_asked_at_intervals_and_hosts_do_not_wait_for_each_other():
 
 
 def test_so_many_at_once():
-    turns, current, most = HostTurns(0, 2), 0, 0
+    turns, current, most = HostThrottle(0, 2), 0, 0
 
     async def ask():
         nonlocal current, most
@@ -49,7 +49,7 @@ def test_so_many_at_once():
 
 
 def test_a_delay_and_a_pause_hold_for_the_next_and_refuse_whoever_cannot_wait():
-    turns = HostTurns(0, 1)
+    turns = HostThrottle(0, 1)
 
     async def ask(delay_s=0.0, within=LONG):
         async with turns.turn("a", delay_s=delay_s, until=time.monotonic() + within):
@@ -66,7 +66,7 @@ def test_a_delay_and_a_pause_hold_for_the_next_and_refuse_whoever_cannot_wait():
 
 
 def test_who_gives_up_takes_nobodys_turn():
-    turns = HostTurns(0.3, 5)
+    turns = HostThrottle(0.3, 5)
 
     async def ask():
         async with turns.turn("a", until=LONG):
