@@ -189,6 +189,30 @@ def test_who_was_killed_while_it_asked_is_waited_for_no_longer_than_its_lease(ca
     assert asyncio.run(run()) == [found("a")]
 
 
+def test_who_still_waits_for_the_answer_keeps_the_lease(cached, monkeypatch):
+    monkeypatch.setattr("evoseek.search.web.cache._RENEW_S", 0.001)
+    slow, engine, clock = Engine(), Engine(), Clock()
+
+    async def is_renewed(cache):
+        while cache._store.rows("SELECT until FROM results") != [(clock.now + LEASE_S,)]:
+            await asyncio.sleep(0.001)
+
+    async def run():
+        slow.goes_on = asyncio.Event()
+        first, second = (cached(one, clock=clock) for one in (slow, engine))
+        calls = [asyncio.create_task(first.search(["a"], 2))]
+        for _ in range(3):
+            clock.now += LEASE_S - 1
+            await asyncio.wait_for(is_renewed(first), 10)
+        calls.append(asyncio.create_task(second.search(["a"], 2)))
+        await asyncio.sleep(0.1)
+        slow.goes_on.set()
+        return await asyncio.gather(*calls)
+
+    assert asyncio.run(run()) == [[found("a")]] * 2
+    assert (len(slow.calls), len(engine.calls)) == (1, 0)
+
+
 @pytest.mark.parametrize("ahead", [LEASE_S + 1, 3600.0, 10 * WEEK_S])
 def test_a_lease_from_before_the_clock_was_set_back_does_not_count(cached, ahead):
     killed, engine, clock = Engine(), Engine(), Clock()

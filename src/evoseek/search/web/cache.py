@@ -17,10 +17,12 @@ from evoseek.types import Passage
 
 WEEK_S = 7 * 24 * 3600.0
 LEASE_S = 60.0
-"""Seconds for which a process that asks keeps others from asking the same; they ask if it was killed meanwhile. A lease
-for over twice as long was taken before the clock was set back, and does not count: at most that long one waits."""
+"""Seconds for which a process that asks keeps others from asking the same; it renews this for as long as it waits for
+the answer, and they ask if it was killed meanwhile. A lease for over twice as long was taken before the clock was set
+back, and does not count: at most that long one waits."""
 
 _POLL_S = 0.05
+_RENEW_S = LEASE_S / 2
 _SCHEMA = "CREATE TABLE IF NOT EXISTS results (key TEXT PRIMARY KEY, until REAL NOT NULL, found TEXT) WITHOUT ROWID"
 
 
@@ -88,9 +90,13 @@ class CachedEngine:
                 return from_text(kept)
             await asyncio.sleep(_POLL_S)
         self.counts["misses"] += 1
+        asked = asyncio.ensure_future(self._engine.search([query], k))
         try:
-            (found,) = await self._engine.search([query], k)
+            while not (await asyncio.wait([asked], timeout=_RENEW_S))[0]:  # it may wait in line for long
+                until = self._renewed(key, until)
+            (found,) = asked.result()
         except BaseException:
+            asked.cancel()
             self._store.change("DELETE FROM results WHERE key = ? AND until = ? AND found IS NULL", key, until)
             raise
         until = self._clock() + self._period_s
@@ -118,6 +124,12 @@ class CachedEngine:
             *(key, now + LEASE_S, now, now + 2 * LEASE_S),  # others may look at the clock earlier and come later
         )
         return now + LEASE_S if taken else None
+
+    def _renewed(self, key: str, until: float) -> float:
+        """Until when this process may ask now; as before if another one has taken over."""
+        later = self._clock() + LEASE_S
+        row = "UPDATE results SET until = ? WHERE key = ? AND until = ? AND found IS NULL"
+        return later if self._store.change(row, later, key, until) else until
 
 
 @dataclass(slots=True)
