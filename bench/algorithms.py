@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
-from rich.console import Console
-from rich.table import Table
-
 from evoseek.assemble.agent import Agent
 from evoseek.assemble.sources import open_index, read_questions
 from evoseek.assemble.training import training_loop
 from evoseek.config import Config, load_config
+from rich.console import Console
+from rich.table import Table
+
 from evoseek.demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
 from evoseek.errors import EvoseekError
 from evoseek.eval.evaluate import Evaluation

@@ -25,13 +25,13 @@ from statistics import fmean
 from threading import Event, Thread
 from time import perf_counter
 
-from rich.console import Console
-from rich.table import Table
-
 from evoseek.assemble.agent import Agent
 from evoseek.assemble.training import training_loop
 from evoseek.assemble.web import open_web
 from evoseek.config import Config, load_config
+from rich.console import Console
+from rich.table import Table
+
 from evoseek.corpus.questions import load_questions, save_questions
 from evoseek.errors import EvoseekError
 from evoseek.files import write_atomic

@@ -15,21 +15,18 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
 
-from evoseek.assemble import training
-from evoseek.assemble.web import Web
-from evoseek.cli import main as evoseek
-from evoseek.commands import train
 from evoseek.demo import make_world
 from evoseek.env.prompts import load_prompts
 from evoseek.env.simulator import SimulatorPrompts, simulator_reply
+from evoseek.env.web import Web
 from evoseek.policy.encoding import plain
 from evoseek.policy.scripted import ScriptedChat
+from evoseek.run import Run
 from evoseek.search.browse.beginning import PageBeginning
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.simulated import SimulatedEngine
@@ -93,39 +90,35 @@ def simulator(root: Path) -> SimulatedEngine:
     return SimulatedEngine(ScriptedChat(script), SimulatorPrompts(load_prompts("tiny")), max_words=100, seed=0)
 
 
-@contextmanager
-def web(root: Path):
+def web(root: Path) -> Web:
     """The training world as the whole web, without a network."""
     world = World.generate(0, ENTITIES, "train")
     site = Site(world, 0)
     index = LexicalIndex.build(root / "site", site.passages())
     found = SiteWeb(site, index)
-    yield Web(found, found, PageBeginning(80))
+    return Web(found, found, PageBeginning(80))
 
 
 def run(name: str, root: Path) -> dict[str, str]:
     """Train the case and give the digests of what it wrote."""
     system, recipe, settings = CASES[name]
     directory = root / "runs" / name
-    given = {"run.steps": 4 if name.startswith("dr-zero") else 2, "run.checkpoint_every": 1} | settings
-    given |= places(root)
-    if name.startswith("dr-zero"):
-        given["run.steps"] = 8
-    words = ["train", *([system] if system else []), "--run-dir", directory]
-    words += ["--config", recipe] if recipe else []
+    given = {"run.steps": 8 if name.startswith("dr-zero") else 2, "run.checkpoint_every": 1} | settings | places(root)
     if system == "deepresearcher":
         del given["evaluation.index"]
     if system not in ("dr-zero", "ssp"):
-        words += ["--questions", root / "train" / "questions.jsonl"]
+        given["questions.path"] = root / "train" / "questions.jsonl"
     if system not in ("zerosearch", "deepresearcher"):
-        words += ["--index", root / "train" / "index"]
-    words += [word for key, value in given.items() for word in ("--set", f"{key}={value}")]
-    sys.argv = ["evoseek", *map(str, words)]
-    try:
-        evoseek()
-    except SystemExit as ended:
-        if ended.code:
-            raise RuntimeError(f"the run {name} ended with status {ended.code}") from ended
+        given["search.index"] = root / "train" / "index"
+    training = Run(
+        system or None,
+        directory,
+        config=[recipe] if recipe else [],
+        settings=given,
+        search=simulator(root) if system == "zerosearch" else None,
+        web=web(root) if system == "deepresearcher" else None,
+    )
+    training.train()
     return dict(digests(directory))
 
 
@@ -147,8 +140,6 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         root = Path(folder)
         places(root)
-        training.simulated_engine = lambda config: simulator(root)
-        train.web_of = lambda config: web(root) if config.run.system == "deepresearcher" else nullcontext()
         for name in options.only:
             found[name] = run(name, root)
     if options.write:

@@ -16,11 +16,11 @@ from shutil import rmtree
 from statistics import median
 from time import perf_counter
 
+from evoseek.assemble.training import training_loop
 from rich.console import Console
 from rich.table import Table
 
 import evoseek.policy.sampler as sampler_module
-from evoseek.assemble.training import training_loop
 from evoseek.report.metrics import read_metrics
 from evoseek.runs import RunDirectory
 from selfplay import Arm, make_config

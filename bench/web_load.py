@@ -33,6 +33,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from evoseek.assemble.web_calls import web_calls
 from evoseek.config import BrowseConfig, WebConfig
+
 from evoseek.protocols import SearchEngine
 
 WORKERS, RESULTS = 4, 10

@@ -23,15 +23,15 @@ from pathlib import Path
 from statistics import fmean
 from time import perf_counter
 
-from rich.console import Console
-from rich.table import Table
-
 from evoseek.assemble.agent import Agent
 from evoseek.assemble.sources import open_index, read_questions
 from evoseek.assemble.training import training_loop
+from evoseek.config import Config, load_config
+from rich.console import Console
+from rich.table import Table
+
 from evoseek.commands.simulator import collect_searches, label_searches, tune_simulator
 from evoseek.commands.simulator_check import check
-from evoseek.config import Config, load_config
 from evoseek.demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
 from evoseek.errors import EvoseekError
 from evoseek.eval.evaluate import Evaluation

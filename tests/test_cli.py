@@ -4,9 +4,9 @@ import sys
 
 import pytest
 import typer
+from evoseek.config import SYSTEMS, load_config
 
 from evoseek.cli import VariantChoice, app, main
-from evoseek.config import SYSTEMS, load_config
 from evoseek.tiny.build import VARIANTS
 
 PROGRAM = """

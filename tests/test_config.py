@@ -1,8 +1,8 @@
 import json
 
 import pytest
-
 from evoseek.config import MANY, SYSTEMS, Config, load_config, may_differ_on_resume
+
 from evoseek.errors import ConfigError
 from evoseek.runs import changes, flatten
 

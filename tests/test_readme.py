@@ -5,8 +5,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
-
 from evoseek.config import Config
+
 from evoseek.recipes.catalogue import FOLDER, recipes
 from evoseek.runs import flatten
 

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-
 from evoseek.assemble.effect import check_effect
 from evoseek.assemble.selfplay_settings import check_selfplay
 from evoseek.assemble.together import check_settings
 from evoseek.config import load_config, read_tree
+
 from evoseek.recipes.catalogue import FOLDER, purpose, recipes
 from evoseek.runs import flatten
 from evoseek.systems.dr_zero import Schedule

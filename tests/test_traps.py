@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
+from evoseek.rollout.group import run_group
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 from evoseek.credit.filters import Signal, group_signal
@@ -26,7 +27,6 @@ from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.protocols import RewardFn
 from evoseek.reward.verdict import parse_verdict
-from evoseek.rollout.group import run_group
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.samples import group_samples
 from evoseek.tiny.tokenizer import tiny_tokenizer

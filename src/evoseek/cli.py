@@ -184,14 +184,14 @@ def train(
         "run.steps": steps,
         "run.seed": seed,
     }
-    settings = training_settings(run_dir, config or (), options=options, sets=set_ or (), system=system)
+    given = training_settings(run_dir, config or (), options=options, sets=set_ or (), system=system)
     with end_on_interrupt():
         from evoseek.commands.following import following
         from evoseek.commands.train import train_together
         from evoseek.runs import RunDirectory
 
     run, quiet = RunDirectory(run_dir), os.environ.get("RANK", "0") != "0"
-    settings = following(settings, run=run, console=Console(quiet=quiet))
+    settings = following(given.read(), run=run, console=Console(quiet=quiet))
     if not train_together(settings, run, console=Console()):
         raise typer.Exit(INTERRUPTED)
 
@@ -218,10 +218,10 @@ def propose(
     set_: Sets = None,
 ) -> None:
     """Write questions with answers, evidence and the solver's pass rate from a corpus. Ctrl-C leaves a usable file."""
-    from evoseek.assemble.sources import check_index
-    from evoseek.commands.settings import load_settings
+    from evoseek.commands.settings import given_settings
+    from evoseek.search.lexical import check_index
 
-    settings = load_settings(
+    given = given_settings(
         "propose",
         run_dir,
         config or (),
@@ -230,12 +230,14 @@ def propose(
         system=system,
         fallback="ssp",
     )
-    check_index(settings.search.index, setting="search.index")
+    check_index(given.read(light=True).search.index, setting="search.index")
     with end_on_interrupt():
         from evoseek.commands.propose import propose as propose_questions
 
     checkpoint = _checkpoint(run_dir)
-    if not propose_questions(settings, checkpoint, out, count=count, max_proposals=max_proposals, console=Console()):
+    if not propose_questions(
+        given.read(), checkpoint, out, count=count, max_proposals=max_proposals, console=Console()
+    ):
         raise typer.Exit(INTERRUPTED)
 
 
@@ -253,7 +255,7 @@ def evaluate(
     set_: Sets = None,
 ) -> None:
     """Score a policy on questions, each asked exactly once; with 95 % intervals, by number of hops."""
-    from evoseek.commands.settings import check_evaluation, load_settings
+    from evoseek.commands.settings import check_evaluation, given_settings
 
     options = {
         "evaluation.path": questions,
@@ -262,15 +264,14 @@ def evaluate(
         "evaluation.limit": limit,
         "policy.model": model,
     }
-    settings = load_settings("eval", run_dir, config or (), options=options, sets=set_ or ())
-    check_evaluation(settings, search=not no_search)
+    given = given_settings("eval", run_dir, config or (), options=options, sets=set_ or ())
+    check_evaluation(given.read(light=True), search=not no_search)
     with end_on_interrupt():
-        from evoseek.assemble.agent import Agent
         from evoseek.commands.ask import evaluate as evaluate_agent
         from evoseek.commands.following import following
 
-    agent = Agent.load(following(settings, console=Console(stderr=True)), checkpoint=_checkpoint(run_dir))
-    evaluate_agent(agent, search=not no_search, console=Console(stderr=json), as_json=json)
+    settings = following(given.read(), console=Console(stderr=True))
+    evaluate_agent(settings, _checkpoint(run_dir), search=not no_search, console=Console(stderr=json), as_json=json)
 
 
 @app.command()
@@ -287,15 +288,15 @@ def ask(
 
     Without an answer: what the model wrote, and status 1.
     """
-    from evoseek.commands.settings import check_asking, load_settings
+    from evoseek.commands.settings import check_asking, given_settings
 
     options = {"search.index": index, "policy.model": model}
-    settings = load_settings("ask", run_dir, config or (), options=options, sets=set_ or ())
-    check_asking(settings, question, model=model)
+    given = given_settings("ask", run_dir, config or (), options=options, sets=set_ or ())
+    check_asking(given.read(light=True), question, model=model)
     with end_on_interrupt():
         from evoseek.commands.ask import ask as ask_model
 
-    if not ask_model(settings, _checkpoint(run_dir), question, console=Console(stderr=json), as_json=json):
+    if not ask_model(given.read(), _checkpoint(run_dir), question, console=Console(stderr=json), as_json=json):
         raise typer.Exit(NO_ANSWER)
 
 
@@ -323,17 +324,17 @@ def check(
     set_: Sets = None,
 ) -> None:
     """Ask the judge that the settings name (judge.model) about labelled answers, and say how far it agrees."""
-    from evoseek.assemble.sources import check_chat
-    from evoseek.commands.settings import load_settings
+    from evoseek.commands.settings import given_settings
     from evoseek.corpus.judged_answers import load_judged_answers
 
-    settings = load_settings("judge check", None, config or (), options={}, sets=set_ or ())
+    given = given_settings("judge check", None, config or (), options={}, sets=set_ or ())
     labelled = load_judged_answers(cases)
-    check_chat(settings.judge, section="judge")
+    given.read(light=True).judge.check("judge")
     with end_on_interrupt():
-        from evoseek.assemble.chat import make_chat
         from evoseek.commands.judge import check_judge
+        from evoseek.env.chats import make_chat
 
+    settings = given.read()
     chat, prompts = make_chat(settings.judge, section="judge", seed=settings.run.seed, device=settings.policy.device)
     check_judge(chat, prompts, labelled, console=Console())
 
@@ -376,18 +377,18 @@ def collect_searches(
     set_: Sets = None,
 ) -> None:
     """Roll a policy out on questions, with a real index; write what its searches find (search.top_k a page)."""
-    from evoseek.assemble.sources import check_index
-    from evoseek.commands.settings import load_settings
+    from evoseek.commands.settings import given_settings
+    from evoseek.search.lexical import check_index
 
     options = {"search.index": index, "questions.path": questions, "policy.model": model, "run.seed": seed}
-    settings = load_settings(
+    given = given_settings(
         "simulator collect", run_dir, config or (), options=options, sets=set_ or (), fallback="zerosearch"
     )
-    check_index(settings.search.index, setting="search.index")
+    check_index(given.read(light=True).search.index, setting="search.index")
     with end_on_interrupt():
         from evoseek.commands.simulator import collect_searches as collect
 
-    if not collect(settings, _checkpoint(run_dir), out, pages=pages, limit=limit, console=Console()):
+    if not collect(given.read(), _checkpoint(run_dir), out, pages=pages, limit=limit, console=Console()):
         raise typer.Exit(INTERRUPTED)
 
 
@@ -402,21 +403,20 @@ def label_searches(
     set_: Sets = None,
 ) -> None:
     """Label searches useful or noisy: do their results answer the query? By the settings of judge, or by --world."""
-    from evoseek.assemble.sources import check_chat
-    from evoseek.commands.settings import load_settings
+    from evoseek.commands.settings import given_settings
 
     if world is not None and model is not None:
         raise ConfigError("--model names a judge, but with --world nobody is asked: it is truth that labels. Give one.")
     options = {"judge.model": model, "run.seed": seed}
-    settings = load_settings(
+    given = given_settings(
         "simulator label", None, config or (), options=options, sets=set_ or (), fallback="zerosearch"
     )
     if world is None:
-        check_chat(settings.judge, section="judge")
+        given.read(light=True).judge.check("judge")
     with end_on_interrupt():
         from evoseek.commands.simulator import label_searches as label
 
-    if not label(settings, searches, out, world=world, console=Console()):
+    if not label(given.read(), searches, out, world=world, console=Console()):
         raise typer.Exit(INTERRUPTED)
 
 
@@ -436,16 +436,24 @@ def tune_simulator(
     set_: Sets = None,
 ) -> None:
     """Tune a model (policy.model, with lora.rank an adapter of it) to write the results of labelled searches."""
-    from evoseek.commands.settings import load_settings
+    from evoseek.commands.settings import given_settings, simulator_settings
 
     options = {"policy.model": model, "learner.learning_rate": learning_rate, "run.seed": seed}
-    settings = load_settings(
+    given = given_settings(
         "simulator tune", None, config or (), options=options, sets=set_ or (), fallback="zerosearch"
     )
     with end_on_interrupt():
         from evoseek.commands.simulator import tune_simulator as tune
 
-    if not tune(settings, searches, directory, work, steps=steps, tokens_per_step=tokens_per_step, console=Console()):
+    if not tune(
+        simulator_settings(given),
+        searches,
+        directory,
+        work,
+        steps=steps,
+        tokens_per_step=tokens_per_step,
+        console=Console(),
+    ):
         raise typer.Exit(INTERRUPTED)
 
 
@@ -470,7 +478,7 @@ def check_simulator(
 
     With --policy and --questions also: what does a policy score that searches with it?
     """
-    from evoseek.commands.settings import load_settings
+    from evoseek.commands.settings import given_settings, simulator_settings
 
     if policy is None and (questions or index):
         raise ConfigError("--questions and --index are for a policy to answer with the simulator. Name one: --policy.")
@@ -481,15 +489,24 @@ def check_simulator(
         "evaluation.index": index,
         "run.seed": seed,
     }
-    settings = load_settings(
+    given = given_settings(
         "simulator check", None, config or (), options=options, sets=set_ or (), fallback="zerosearch"
     )
     with end_on_interrupt():
         from evoseek.commands.simulator_check import check
 
     with_policy = policy is not None
-    check(settings, searches, world=world, count=count, output=output, with_policy=with_policy, console=Console())
-
+    check(
+        simulator_settings(given),
+        searches,
+        world=world,
+        count=count,
+        output=output,
+        with_policy=with_policy,
+        console=Console(),
+    )
+    from evoseek.commands.settings import given_settings
+    from evoseek.training.sources import read_questions
 
 Source = Annotated[Path, typer.Argument(help="JSON lines: question, golden_answers.")]
 Kept = Annotated[Path, typer.Argument(help="The JSONL file for what is kept. The same command goes on with it.")]
@@ -505,17 +522,16 @@ def filter_data(
     set_: Sets = None,
 ) -> None:
     """Sort out questions that are time-sensitive, subjective or harmful, by the model in the settings of judge."""
-    from evoseek.assemble.sources import check_chat, read_questions
-    from evoseek.commands.settings import load_settings
+    from evoseek.commands.settings import given_settings
 
     read_questions(str(questions), setting="the file of questions")
     options = {"judge.model": model, "run.seed": seed}
-    settings = load_settings("data filter", None, config or (), options=options, sets=set_ or ())
-    check_chat(settings.judge, section="judge")
+    given = given_settings("data filter", None, config or (), options=options, sets=set_ or ())
+    given.read(light=True).judge.check("judge")
     with end_on_interrupt():
         from evoseek.commands.data import filter_questions
 
-    if not filter_questions(settings, questions, out, console=Console()):
+    if not filter_questions(given.read(), questions, out, console=Console()):
         raise typer.Exit(INTERRUPTED)
 
 
@@ -535,15 +551,15 @@ def contamination(
     set_: Sets = None,
 ) -> None:
     """Sort out questions that a model answers without searching, or that overlap with evaluation sets."""
-    from evoseek.commands.settings import load_settings
+    from evoseek.commands.settings import given_settings
 
     options = {"policy.model": model, "run.seed": seed}
-    settings = load_settings("data contamination", None, config or (), options=options, sets=set_ or ())
+    given = given_settings("data contamination", None, config or (), options=options, sets=set_ or ())
     with end_on_interrupt():
         from evoseek.commands.data import find_contamination
 
     finished = find_contamination(
-        settings,
+        given.read(),
         questions,
         out,
         evaluation=evaluation or (),

@@ -14,24 +14,27 @@ import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
-from evoseek.assemble.agent import Agent
-from evoseek.assemble.sources import open_index, read_questions
 from evoseek.commands.train import draw, train
-from evoseek.config import Config, load_config
 from evoseek.corpus.questions import save_questions
-from evoseek.eval.evaluate import Evaluation, Result
+from evoseek.eval.evaluate import Evaluation, Result, evaluate
 from evoseek.eval.statistics import paired_test
 from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.report.metrics import read_metrics
 from evoseek.report.printable import say
 from evoseek.report.tables import comparison_table, evaluation_table
 from evoseek.report.trajectories import trajectory_text
+from evoseek.run import opened
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
+from evoseek.training.context import Context
+from evoseek.training.given import load_settings
+from evoseek.training.settings import TrainingSettings
+from evoseek.training.sources import read_questions
 from evoseek.world.oracle import save_world_card
 from evoseek.world.world import Split, World
 
@@ -57,7 +60,7 @@ def run_demo(directory: Path, *, seed: int, max_minutes: float, console: Console
     learnt = learn(directory, seed=seed, max_minutes=max_minutes, console=console)
     if learnt is None:
         return False
-    show(learnt.before, learnt.after, demo_config(directory, seed), console)
+    show(learnt.before, learnt.after, demo_settings(directory, seed), console)
     draw(RunDirectory(directory / "run"), console)
     question = best_example(learnt.before, learnt.after)[1].question.text
     say(console, f"Ask it something about the held-out world:\n  {_ask_line(directory, question)}")
@@ -74,14 +77,16 @@ def learn(directory: Path, *, seed: int, max_minutes: float, console: Console) -
     with run.locked():
         make_world(directory / "train", "train", seed, TRAINING_QUESTIONS, TRAINING_HOPS)
         make_world(directory / "evaluation", "evaluation", seed, EVALUATION_QUESTIONS, EVALUATION_HOPS)
-        config = demo_config(directory, seed)
+        settings = demo_settings(directory, seed)
         say(console, f"Worlds in {directory}: {ENTITIES} entities each, names of the evaluation world held out.")
         say(console, f"Measuring the policy before training on {EVALUATION_QUESTIONS} held-out questions ...")
-        before = measure(Agent.load(config))
-        if not _train(config, run, seconds=60 * max_minutes, console=console):
+        with opened(settings) as context:
+            before = measure(context)
+        if not _train(settings, run, seconds=60 * max_minutes, console=console):
             return None
         say(console, "Measuring it after training ...")
-        return Learnt(before, measure(Agent.load(config, checkpoint=latest_checkpoint(run.path))))
+        with opened(settings, checkpoint=latest_checkpoint(run.path)) as context:
+            return Learnt(before, measure(context))
 
 
 def make_world(
@@ -99,9 +104,9 @@ def make_world(
     save_questions(directory / "questions.jsonl", world.questions(questions, seed=seed, hops=hops))
 
 
-def demo_config(directory: Path, seed: int) -> Config:
+def demo_settings(directory: Path, seed: int) -> TrainingSettings:
     """The defaults, on the demo's worlds."""
-    return load_config(
+    return load_settings(
         options={
             "search.index": str(directory / "train" / "index"),
             "questions.path": str(directory / "train" / "questions.jsonl"),
@@ -114,31 +119,33 @@ def demo_config(directory: Path, seed: int) -> Config:
     )
 
 
-def measure(agent: Agent) -> dict[str, Evaluation]:
+def measure(context: Context) -> dict[str, Evaluation]:
     """The held-out score of a policy as it answers in training, greedily, asked in other words, and without search."""
-    settings = agent.config.evaluation
+    settings = context.settings.evaluation
     world = Path(settings.path).parent
     questions = read_questions(settings.path, setting="evaluation.path")
     rephrased = read_questions(str(world / "rephrased.jsonl"), setting="evaluation.path")
-    searching = agent.solver(open_index(settings.index, setting="evaluation.index"))
-    temperature = agent.config.rollout.temperature
+    searching, alone = context.solver(context.held_out_engine), context.agent.solver([])
 
     async def all_of_them() -> dict[str, Evaluation]:
+        scored = partial(evaluate, metric=context.metric, reward=context.reward)
         return {
-            SAMPLED: await searching.evaluate(questions, temperature=temperature),
-            GREEDY: await searching.evaluate(questions, temperature=0.0),
-            "sampled, other phrasing": await searching.evaluate(rephrased, temperature=temperature),
-            "sampled, search off": await agent.solver(None).evaluate(questions, temperature=temperature),
+            SAMPLED: await scored(questions, roller=searching),
+            GREEDY: await scored(questions, roller=searching.at(0.0)),
+            "sampled, other phrasing": await scored(rephrased, roller=searching),
+            "sampled, search off": await scored(questions, roller=alone),
         }
 
     return asyncio.run(all_of_them())
 
 
-def show(before: dict[str, Evaluation], after: dict[str, Evaluation], config: Config, console: Console) -> None:
+def show(
+    before: dict[str, Evaluation], after: dict[str, Evaluation], settings: TrainingSettings, console: Console
+) -> None:
     """Tables, a paired test, and one question as it was answered before and after."""
-    title = f"Held-out {config.reward.metric} with 95 % intervals"
+    title = f"Held-out {settings.reward.name} with 95 % intervals"
     for name in (SAMPLED, GREEDY):
-        drawn = f"temperature {config.rollout.temperature:g}" if name == SAMPLED else name
+        drawn = f"temperature {settings.rollout.temperature:g}" if name == SAMPLED else name
         console.print(evaluation_table(f"{title}, {drawn}", {"before": before[name], "after": after[name]}))
     console.print(comparison_table(title, before, after))
     old, new = (evaluations[SAMPLED].rewards() for evaluations in (before, after))
@@ -162,13 +169,13 @@ def best_example(before: dict[str, Evaluation], after: dict[str, Evaluation]) ->
     return max(learnt or pairs, key=lambda pair: int(str(pair[0].question.metadata.get("hops", 0))))
 
 
-def _train(config: Config, run: RunDirectory, *, seconds: float, console: Console) -> bool:
+def _train(settings: TrainingSettings, run: RunDirectory, *, seconds: float, console: Console) -> bool:
     spent = sum(row.get("step/seconds") or 0.0 for row in read_metrics(run.timings))
     made = latest_checkpoint(run.path)
-    if made is not None and (made.step >= config.run.steps or spent >= seconds):
+    if made is not None and (made.step >= settings.run.steps or spent >= seconds):
         say(console, f"{run.path} is trained already ({made.step} steps, {spent:.0f} s): its results are shown again.")
         return True
-    return train(config, run, max_seconds=seconds - spent, console=console)
+    return train(settings, run, max_seconds=seconds - spent, console=console)
 
 
 def _ask_line(directory: Path, question: str) -> str:

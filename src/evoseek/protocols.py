@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from evoseek.types import (
     Action,
@@ -25,12 +25,25 @@ from evoseek.types import (
 class Sampler(Protocol):
     """Tokens in, tokens out. One call is one turn of one trajectory; concurrent calls are batched."""
 
+    @property
+    def policy_version(self) -> int:
+        """The version of the weights that are sampled with: the step that made them."""
+        ...
+
     async def sample(self, request: SampleRequest) -> Completion:
         """Sample one completion, within the request's limits of tokens and seconds. Raises SamplerError."""
         ...
 
     def release(self, trajectory_id: str) -> None:
         """Say that a trajectory has ended, so that whatever is kept for it can go. Unknown ids are ignored."""
+        ...
+
+    def update_weights(self, version: int, weights: Mapping[str, Any] | None = None) -> None:
+        """Sample with new weights from now on, as the policy of this version, which every completion then names.
+
+        `weights` are tensors by their names in the model; None says that the sampler's model itself was changed in
+        place, or not at all. No completion may be under way. Raises SamplerError if the weights cannot be taken.
+        """
         ...
 
 
@@ -99,6 +112,27 @@ class SearchEngine(Protocol):
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """For each query at most k passages, best first. Raises ToolError."""
+        ...
+
+
+@runtime_checkable
+class PassageStore(Protocol):
+    """A corpus cut into passages, which can be taken by their ids and listed."""
+
+    def __len__(self) -> int:
+        """Number of passages."""
+        ...
+
+    def get(self, passage_id: str) -> Passage:
+        """The passage with this id. Raises DataError if there is none."""
+        ...
+
+    def passages(self) -> Iterable[Passage]:
+        """All passages, in the order in which they were added."""
+        ...
+
+    def find(self, query: str, k: int) -> list[Passage]:
+        """At most k passages for a query, best first."""
         ...
 
 

@@ -4,10 +4,10 @@ import json
 import shutil
 
 import pytest
-
 from evoseek.assemble.agent import Agent, evaluation_setting
-from evoseek.commands.ask import answer_text
 from evoseek.config import load_config
+
+from evoseek.commands.ask import answer_text
 from evoseek.corpus.questions import save_questions
 from evoseek.policy.load import load_policy, save_policy, tiny_policy_dir
 from evoseek.search.lexical import LexicalIndex

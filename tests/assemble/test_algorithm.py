@@ -1,8 +1,8 @@
 import pytest
-
 from evoseek.assemble.algorithm import make_loss
 from evoseek.assemble.together import check_settings
 from evoseek.config import load_config
+
 from evoseek.errors import ConfigError
 from evoseek.loss.aggregate import FixedLength
 from evoseek.loss.clipped import ClippedLoss

@@ -6,10 +6,10 @@ from runpy import run_path
 from types import SimpleNamespace
 
 import pytest
-
 from evoseek.assemble import chat as assembled
 from evoseek.assemble.chat import make_chat
 from evoseek.config import ChatConfig
+
 from evoseek.errors import ConfigError
 from evoseek.types import Message
 

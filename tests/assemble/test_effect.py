@@ -3,9 +3,9 @@
 import json
 
 import pytest
-
 from evoseek.assemble.effect import check_effect, check_given
 from evoseek.config import SYSTEMS, load_config
+
 from evoseek.errors import ConfigError
 
 

@@ -3,9 +3,9 @@
 import shutil
 
 import pytest
-
 from evoseek.assemble.inputs import inputs_of
 from evoseek.config import load_config
+
 from evoseek.corpus.questions import save_questions
 from evoseek.errors import ConfigError, SearchIndexError
 from evoseek.policy.load import load_policy, save_policy, tiny_policy_dir

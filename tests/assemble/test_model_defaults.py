@@ -3,9 +3,9 @@
 import json
 
 import pytest
-
 from evoseek.assemble.model_defaults import follow_endpoint, follow_model, learning_rate
 from evoseek.config import SYSTEMS, load_config
+
 from evoseek.policy.machine import Machine
 from evoseek.runs import flatten
 

@@ -6,15 +6,15 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from evoseek.assemble.agent import Agent
 from evoseek.assemble.play import load_players, make_play
 from evoseek.assemble.selfplay import selfplay_loop
 from evoseek.assemble.sources import open_index
 from evoseek.assemble.tasks import answer_tasks, passage_pool, passage_tasks, sample_passages
 from evoseek.config import load_config
+from hypothesis import given
+from hypothesis import strategies as st
+
 from evoseek.corpus.questions import save_questions
 from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv
 from evoseek.errors import ConfigError, DataError, SearchIndexError

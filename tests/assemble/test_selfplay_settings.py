@@ -1,9 +1,9 @@
 """Settings of self-play that have no sense together are refused with a remedy."""
 
 import pytest
-
 from evoseek.assemble.selfplay_settings import check_selfplay
 from evoseek.config import load_config
+
 from evoseek.errors import ConfigError
 
 ALONE = {"proposer.advantage": "group", "proposer.group_by": "task"}

@@ -3,15 +3,15 @@
 import asyncio
 
 import pytest
-
 from evoseek.assemble.chat import make_chat
 from evoseek.assemble.effect import check_effect
 from evoseek.assemble.reward import judge_notice, make_reward
 from evoseek.assemble.simulation import noise_of_step, simulated_engine, write_card
 from evoseek.assemble.together import check_settings
+from evoseek.config import load_config, may_differ_on_resume
+
 from evoseek.chat.endpoint import EndpointChat
 from evoseek.chat.local import SamplerChat
-from evoseek.config import load_config, may_differ_on_resume
 from evoseek.errors import ConfigError, ToolError
 from evoseek.policy.load import load_policy, save_policy
 from evoseek.reward.functions import AnswerReward

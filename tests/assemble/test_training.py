@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 import torch
-
 from evoseek.assemble.trained import computes_alike
 from evoseek.assemble.training import training_loop
 from evoseek.config import load_config
+
 from evoseek.corpus.questions import save_questions
 from evoseek.credit.rloo import leave_one_out_advantages
 from evoseek.errors import ConfigError

@@ -5,13 +5,13 @@ import json
 from pathlib import Path
 
 import pytest
-
 from evoseek.assemble import web_calls
 from evoseek.assemble.agent import Agent
 from evoseek.assemble.training import training_loop
 from evoseek.assemble.web import Web, open_web, web_of
 from evoseek.assemble.web_calls import web_worker
 from evoseek.config import BrowseConfig, ChatConfig, ReaderConfig, WebConfig, load_config
+
 from evoseek.corpus.questions import save_questions
 from evoseek.env.web_tools import BrowseTool, WebSearchTool
 from evoseek.errors import ConfigError, RunError

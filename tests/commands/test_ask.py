@@ -6,13 +6,13 @@ from runpy import run_path
 from types import SimpleNamespace
 
 import pytest
-from rich.console import Console
-
 from evoseek.assemble.asked import asked_model
 from evoseek.assemble.web import Web
+from evoseek.config import load_config
+from rich.console import Console
+
 from evoseek.cli import main
 from evoseek.commands import ask as command
-from evoseek.config import load_config
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import EvoseekError
 from evoseek.policy.encoding import harmless, plain

@@ -5,10 +5,10 @@ import json
 import shutil
 
 import pytest
+from evoseek.config import load_config
 from rich.console import Console
 
 from evoseek.commands.following import following
-from evoseek.config import load_config
 from evoseek.policy.load import tiny_policy_dir
 from evoseek.runs import RunDirectory
 

@@ -13,11 +13,11 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from evoseek.assemble.agent import Agent
+from evoseek.config import Config, load_config
 from rich.console import Console
 
-from evoseek.assemble.agent import Agent
 from evoseek.commands.propose import Writing, propose
-from evoseek.config import Config, load_config
 from evoseek.corpus.question_file import QuestionFile, open_question_file
 from evoseek.corpus.questions import load_questions
 from evoseek.errors import ConfigError, EvoseekError, SamplerError

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from evoseek.rollout.player import Player
 
 from evoseek.data.contamination import ClosedBook, ContaminationCheck, Overlap
 from evoseek.env.prompts import load_prompts
@@ -12,7 +13,6 @@ from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
-from evoseek.rollout.player import Player
 from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import Question
 

@@ -11,8 +11,8 @@ from functools import partial
 from threading import Event, Thread
 
 import pytest
-
 from evoseek.assemble import agent, web_calls
+
 from evoseek.corpus.questions import load_questions, save_questions
 from evoseek.policy.load import load_policy, save_policy
 from evoseek.policy.more_tags import add_tags

@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from evoseek.config import load_config
 from rich.console import Console
 
 from evoseek.commands import propose as command
-from evoseek.config import load_config
 from evoseek.corpus.questions import load_questions
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.reward.answer import usable_question

@@ -8,12 +8,12 @@ from statistics import fmean
 
 import pytest
 import torch
-from safetensors.torch import load_file
-
 from evoseek.assemble.algorithm import make_credit, make_loss, make_proposer_credit, make_proposer_loss
 from evoseek.assemble.selfplay import selfplay_loop
 from evoseek.assemble.sources import open_index
 from evoseek.config import Config, load_config
+from safetensors.torch import load_file
+
 from evoseek.corpus.questions import save_questions
 from evoseek.errors import TrainingError
 from evoseek.eval.statistics import bootstrap_mean_interval

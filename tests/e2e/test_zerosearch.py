@@ -4,8 +4,8 @@ import json
 import re
 
 import pytest
-
 from evoseek.assemble import training
+
 from evoseek.corpus.questions import save_questions
 from evoseek.env.prompts import load_prompts
 from evoseek.env.simulator import SimulatorPrompts, simulator_reply

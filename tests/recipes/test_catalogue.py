@@ -3,8 +3,8 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from evoseek.config import load_config
+
 from evoseek.errors import ConfigError
 from evoseek.recipes.catalogue import FOLDER, find_config, find_recipe, recipes
 

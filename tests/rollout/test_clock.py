@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from evoseek.rollout.group import run_group
 
 from evoseek.errors import ConfigError
 from evoseek.policy.load import load_policy
@@ -12,7 +13,6 @@ from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.clock import Clock
-from evoseek.rollout.group import run_group
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.run import run_trajectory
 from evoseek.types import Invalid, Question, SampleRequest, Scored, StopConditions, StopReason

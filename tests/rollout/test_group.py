@@ -1,9 +1,9 @@
 import asyncio
 
 import pytest
+from evoseek.rollout.group import run_group
 
 from evoseek.errors import ToolError
-from evoseek.rollout.group import run_group
 from evoseek.types import Invalid, Question, Scored, StopReason
 
 QUESTION = Question("q", "who is the mayor of Kalo ?", ("Meri",))

@@ -2,10 +2,11 @@
 
 import asyncio
 
-from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.group import run_group
-from evoseek.rollout.limits import Limits
 from evoseek.rollout.player import Player
+
+from evoseek.reward.functions import AnswerReward
+from evoseek.rollout.limits import Limits
 from evoseek.rollout.run import run_trajectory
 from evoseek.types import Invalid, Question
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import pytest
+from evoseek.rollout.player import Player
 
 from evoseek.env.prompts import load_prompts
 from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv
@@ -18,7 +19,6 @@ from evoseek.protocols import Environment
 from evoseek.reward.functions import AnswerReward
 from evoseek.reward.proposer import ProposerReward
 from evoseek.rollout.limits import Limits
-from evoseek.rollout.player import Player
 from evoseek.selfplay.episode import SelfPlay
 from evoseek.selfplay.filters import RuleFilter
 from evoseek.selfplay.verify import Verifier

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from itertools import product
 
 import pytest
+from evoseek.rollout.player import Player
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +16,6 @@ from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
-from evoseek.rollout.player import Player
 from evoseek.selfplay.filters import Rejection
 from evoseek.selfplay.verify import Verdict, Verifier
 from evoseek.tiny.tokenizer import tiny_tokenizer

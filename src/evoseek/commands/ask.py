@@ -6,49 +6,52 @@ import asyncio
 import json
 import math
 from collections import Counter
-from contextlib import nullcontext
 from typing import cast
 
 from rich.console import Console
 
-from evoseek.assemble.agent import Agent, Solver, evaluation_temperature
-from evoseek.assemble.asked import asked_model
-from evoseek.assemble.model_defaults import follow_endpoint
-from evoseek.assemble.reward import make_reward
-from evoseek.assemble.sources import open_index, read_questions
-from evoseek.assemble.web import Web, web_of
+from evoseek.commands.asked import asked_model, is_asked
 from evoseek.commands.following import following
-from evoseek.config import Config
+from evoseek.commands.settings import evaluation_path
 from evoseek.errors import EvoseekError
 from evoseek.eval.evaluate import Evaluation, Score
+from evoseek.eval.evaluate import evaluate as evaluated
 from evoseek.learner.checkpoint import Checkpoint
 from evoseek.policy.vocabulary import vocabulary_notice
 from evoseek.report.printable import say
 from evoseek.report.tables import evaluation_table
-from evoseek.types import Invalid, Passage, Trajectory
+from evoseek.rollout.agent import Agent
+from evoseek.run import asked_engine, examined_by, held_out_temperature, opened
+from evoseek.training.model_defaults import follow_endpoint
+from evoseek.training.settings import TrainingSettings
+from evoseek.training.sources import read_questions
+from evoseek.types import Invalid, Passage, Question, Trajectory
 
 
-def evaluate(agent: Agent, *, search: bool, console: Console, as_json: bool = False) -> None:
-    """Score an agent on its config's evaluation questions and print the table, or with `as_json` the scores as JSON.
+def evaluate(
+    settings: TrainingSettings,
+    checkpoint: Checkpoint | None,
+    *,
+    search: bool,
+    console: Console,
+    as_json: bool = False,
+) -> None:
+    """Score a policy on the evaluation questions of the settings and print the table, or the scores as JSON.
 
     Raises EvoseekError if not one rollout was valid: there is then no score.
     """
-    config = agent.config
-    _notify(agent, console)
-    questions = read_questions(config.evaluation.path or config.questions.path, setting="evaluation.path")
-    asked = questions[: config.evaluation.limit]
-    say(console, f"Asking {len(asked)} of {len(questions)} questions.")
-    temperature = evaluation_temperature(config)
-    index = config.evaluation.index or config.search.index
-    with web_of(config) if search else nullcontext() as web:
-        if web is not None:
-            solver = web.solver(agent)
-        else:
-            solver = agent.solver(open_index(index, setting="evaluation.index") if search else None)
-        evaluation = asyncio.run(solver.evaluate(asked, temperature=temperature, reward=make_reward(config)))
+    with opened(settings, checkpoint=checkpoint) as context:
+        agent = context.agent
+        _notify(agent, console)
+        questions = read_questions(evaluation_path(settings), setting="evaluation.path")
+        asked = questions[: settings.evaluation.limit]
+        say(console, f"Asking {len(asked)} of {len(questions)} questions.")
+        temperature = held_out_temperature(settings)
+        roller = (examined_by(context) if search else agent.solver([])).at(temperature)
+        evaluation = asyncio.run(evaluated(asked, roller=roller, metric=context.metric, reward=context.reward))
     _check_any_valid(evaluation)
     drawn = "greedy" if temperature == 0 else f"temperature {temperature:g}"
-    title = f"{config.reward.metric}, {drawn}, search {'on' if search else 'off'}, 95 % intervals"
+    title = f"{evaluation.metric}, {drawn}, search {'on' if search else 'off'}, 95 % intervals"
     if as_json:
         _print_json({"model": agent.policy.name, "search": search, **evaluation_json(evaluation)})
     else:
@@ -56,19 +59,29 @@ def evaluate(agent: Agent, *, search: bool, console: Console, as_json: bool = Fa
 
 
 def ask(
-    config: Config, checkpoint: Checkpoint | None, question: str, *, console: Console, as_json: bool = False
+    settings: TrainingSettings,
+    checkpoint: Checkpoint | None,
+    question: str,
+    *,
+    console: Console,
+    as_json: bool = False,
 ) -> bool:
     """Ask the model of [asked], or else the policy, and show what the answer rests on, or what was written without one.
 
     Returns whether there is an answer. Raises EvoseekError if the rollout failed for reasons outside the model.
     """
-    with web_of(config) as web:
-        if asked := asked_model(follow_endpoint(config), web):
-            say(console, f"Asking {asked.chat.name}, as [asked] says, and not the policy.")
-        else:
-            followed = following(config, console=Console(stderr=True))
-            asked = _policy(Agent.load(followed, checkpoint=checkpoint), web, console, question)
-        trajectory = asyncio.run(asked.ask(question))
+    if is_asked(settings):
+        with opened(follow_endpoint(settings)) as context:
+            model = asked_model(context)
+            say(console, f"Asking {model.chat.name}, as [asked] says, and not the policy.")
+            trajectory = asyncio.run(model.ask(question))
+    else:
+        with opened(following(settings, console=Console(stderr=True)), checkpoint=checkpoint) as context:
+            _notify(context.agent, console)
+            if notice := vocabulary_notice(context.agent.policy, [question], what="the question"):
+                say(console, notice)
+            roller = context.solver(asked_engine(context)).at(0.0)
+            trajectory = asyncio.run(roller.one(Question("ask", question, ()), "ask"))
     if as_json:
         _print_json(answer_json(trajectory))
     else:
@@ -76,15 +89,6 @@ def ask(
     if trajectory.failure:
         raise EvoseekError(f"The question could not be answered: {trajectory.failure}")
     return trajectory.answer is not None
-
-
-def _policy(agent: Agent, web: Web | None, console: Console, question: str) -> Solver:
-    _notify(agent, console)
-    if notice := vocabulary_notice(agent.policy, [question], what="the question"):
-        say(console, notice)
-    if web is not None:
-        return web.solver(agent)
-    return agent.solver(open_index(agent.config.search.index, setting="--index"))
 
 
 def _notify(agent: Agent, console: Console) -> None:

@@ -10,47 +10,50 @@ from pathlib import Path
 
 from rich.console import Console
 
-from evoseek.assemble.agent import Agent
-from evoseek.assemble.chat import make_chat
-from evoseek.assemble.inputs import inputs_of
-from evoseek.assemble.sources import read_questions
 from evoseek.commands.new_file import check_new_file
 from evoseek.commands.propose import STOPPING
-from evoseek.config import Config
-from evoseek.corpus.questions import load_questions, save_questions
 from evoseek.corpus.resumable_jsonl import open_growing_file
+from evoseek.corpus.questions import load_questions, save_questions
 from evoseek.data.contamination import ClosedBook, ContaminationCheck, Overlap
 from evoseek.data.question_filter import KINDS, Check, Finding, JudgeCheck, check_questions, load_findings
+from evoseek.env.chats import make_chat
 from evoseek.env.reader import ReaderEnv
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.report.failures import say_left_out
 from evoseek.report.printable import say
 from evoseek.report.progress import CountProgress
 from evoseek.reward.functions import AnswerReward
+from evoseek.rollout.agent import Agent
 from evoseek.runs import with_digests
+from evoseek.training.inputs import inputs_of
 from evoseek.training.interrupt import stop_on_interrupt
+from evoseek.training.settings import TrainingSettings
+from evoseek.training.sources import read_questions
+from evoseek.training.trainer import load_trainable
 from evoseek.types import Question
 
 SAMPLES = 10  # closed-book answers (DeepResearcher's pass@10)
 
 
-def filter_questions(config: Config, source: Path, out: Path, *, console: Console) -> bool:
-    """Sort questions by the config's judge, or go on with that: those that are good go to `out`.
+def filter_questions(settings: TrainingSettings, source: Path, out: Path, *, console: Console) -> bool:
+    """Sort questions by the settings' judge, or go on with that: those that are good go to `out`.
 
     Returns False if Ctrl-C ended it. Raises EvoseekError, also if not one is good.
     """
     deciding = {"model", "base_url", "prompts", "temperature", "max_tokens", "max_total_tokens"}
-    judge = with_digests({"judge": config.judge.model_dump(include=deciding)}, inputs_of(config))
-    settings = {**judge, "seed": config.run.seed}
+    judge = with_digests({"judge": settings.judge.model_dump(include=deciding)}, inputs_of(settings))
+    identity = {**judge, "seed": settings.run.seed}
 
     def make_check() -> Check:
-        return JudgeCheck(*make_chat(config.judge, section="judge", seed=config.run.seed, device=config.policy.device))
+        return JudgeCheck(
+            *make_chat(settings.judge, section="judge", seed=settings.run.seed, device=settings.policy.device)
+        )
 
-    return _sort(source, out, make_check, settings, max_undecided=config.run.max_invalid, console=console)
+    return _sort(source, out, make_check, identity, max_undecided=settings.run.max_invalid, console=console)
 
 
 def find_contamination(
-    config: Config,
+    settings: TrainingSettings,
     source: Path,
     out: Path,
     *,
@@ -60,41 +63,41 @@ def find_contamination(
     likeness: float,
     console: Console,
 ) -> bool:
-    """Sort out questions that overlap with evaluation sets, or to which the config's policy, without searching, gives a
+    """Sort out questions that overlap with evaluation sets, or to which the settings' policy, without searching, gives a
     right answer in one of `samples` (0: it is not asked); exact match, temperature 1. Or go on with that.
 
     Returns False if Ctrl-C ended it. Raises EvoseekError, also if nothing is left, or if there is nothing to look for.
     """
     if not evaluation and not samples:
         raise ConfigError("There is nothing to look for: give files of evaluation questions, or more than 0 samples.")
-    if samples and "model" not in config.policy.model_fields_set:
+    if samples and "model" not in settings.policy.model_fields_set:
         raise ConfigError(
             "No model was given whose knowledge is looked into: name the one that is to be trained (--model, or "
             "policy.model), or look for overlap alone (--samples 0)."
         )
-    settings = {
+    identity = {
         "evaluation": sorted(_hash(path) for path in evaluation),
         "samples": samples,
         "words": words,
         "likeness": likeness,
-        "model": with_digests(config.model_dump(mode="json", include={"policy", "rollout"}), inputs_of(config))
+        "model": with_digests(settings.model_dump(mode="json", include={"policy", "rollout"}), inputs_of(settings))
         if samples
         else {},
-        "seed": config.run.seed,
+        "seed": settings.run.seed,
     }
 
     def make_check() -> Check:
         overlap = Overlap((q for path in evaluation for q in load_questions(path)), words=words, likeness=likeness)
-        return ContaminationCheck(overlap, _closed_book(config, samples) if samples else None)
+        return ContaminationCheck(overlap, _closed_book(settings, samples) if samples else None)
 
-    return _sort(source, out, make_check, settings, max_undecided=config.run.max_invalid, console=console)
+    return _sort(source, out, make_check, identity, max_undecided=settings.run.max_invalid, console=console)
 
 
-def _closed_book(config: Config, samples: int) -> ClosedBook:
-    agent = Agent.load(config)
+def _closed_book(settings: TrainingSettings, samples: int) -> ClosedBook:
+    agent = Agent.of(settings, load_trainable(settings, None, device=settings.policy.device))
     renderer = agent.renderer(())
     env = ReaderEnv((), agent.prompts, renderer.format)
-    return ClosedBook(agent.player(env, renderer, temperature=1.0), AnswerReward("exact_match"), samples)
+    return ClosedBook(agent.roller(env, renderer, temperature=1.0), AnswerReward("exact_match"), samples)
 
 
 def _sort(

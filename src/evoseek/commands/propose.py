@@ -11,24 +11,24 @@ from typing import cast
 
 from rich.console import Console
 
-from evoseek.assemble.agent import Agent
-from evoseek.assemble.inputs import identity
-from evoseek.assemble.play import load_players, make_play, with_rules
-from evoseek.assemble.reward import make_reward
-from evoseek.assemble.sources import open_index
-from evoseek.assemble.tasks import answer_tasks, passage_pool, passage_tasks
 from evoseek.commands.following import following
-from evoseek.config import Config
 from evoseek.corpus.question_file import QuestionFile, Reached, open_question_file
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.learner.checkpoint import Checkpoint
+from evoseek.protocols import PassageStore
+from evoseek.registry import find
 from evoseek.report.printable import say
 from evoseek.report.proposals import VALID, WritingProgress, failed, fates_table
-from evoseek.search.lexical import LexicalIndex
+from evoseek.run import opened
 from evoseek.selfplay.duplicates import NearDuplicates
 from evoseek.selfplay.episode import SelfPlay
 from evoseek.selfplay.filters import Rejection
+from evoseek.selfplay.play import with_rules
+from evoseek.selfplay.settings import GameSettings
+from evoseek.training.context import Context
+from evoseek.training.inputs import identity
 from evoseek.training.interrupt import stop_on_interrupt
+from evoseek.training.settings import TrainingSettings
 from evoseek.types import Episode, Invalid, Question, Scored
 
 PROPOSALS_PER_QUESTION = 20  # made at most for each question that is asked for, unless said otherwise
@@ -36,7 +36,7 @@ STOPPING = "Stopping after this batch. Press Ctrl-C again to abort at once: what
 
 
 def propose(
-    config: Config,
+    settings: TrainingSettings,
     checkpoint: Checkpoint | None,
     out: Path,
     *,
@@ -49,11 +49,16 @@ def propose(
     Ends earlier when `max_proposals` were made (counted in whole batches; 20 a question if None), and says so. Returns
     False if Ctrl-C ended it. Raises EvoseekError; also if not one question came of all proposals.
     """
-    config = following(config, console=Console(stderr=True))
-    writing = Writing.load(config, checkpoint, say=lambda text: say(console, text))
+    followed = following(settings, console=Console(stderr=True))
     most = PROPOSALS_PER_QUESTION * count if max_proposals is None else max_proposals
+    with opened(followed, checkpoint=checkpoint, notify=lambda text: say(console, text)) as context:
+        writing = Writing.of(context)
+        return _write(writing, checkpoint, out, count, most, console)
+
+
+def _write(writing: Writing, checkpoint: Checkpoint | None, out: Path, count: int, most: int, console: Console) -> bool:
     with (
-        open_question_file(out, identity(writing.config, checkpoint)) as file,
+        open_question_file(out, identity(writing.settings, checkpoint)) as file,
         stop_on_interrupt(lambda: say(console, STOPPING)) as interrupted,
         WritingProgress(console, count) as progress,
     ):
@@ -74,45 +79,38 @@ def propose(
 class Writing:
     """Plays batches of episodes and writes what came of them. `tasks(batch)` gives those of batch number 1, 2, ...
 
-    `config` is the one that decides all of it, the rules in force included.
+    `settings` are those that decide all of it, the rules in force included.
     """
 
-    config: Config
+    settings: GameSettings
     play: SelfPlay
     tasks: Callable[[int], Sequence[Question]]
-    index: LexicalIndex
+    corpus: PassageStore
     max_invalid: float
 
     @classmethod
-    def load(cls, config: Config, checkpoint: Checkpoint | None, *, say: Callable[[str], None]) -> Writing:
-        """All as a config has it, with the policies of a run or else one policy in both roles. Raises EvoseekError."""
-        if config.run.system not in ("dr-zero", "ssp"):
+    def of(cls, context: Context) -> Writing:
+        """All as the settings have it, with the policies of a run or else one policy in both roles.
+
+        Raises EvoseekError, also for a system without a proposer.
+        """
+        settings = context.settings
+        system = find("system", settings.run.system)
+        if not isinstance(settings, GameSettings) or not hasattr(system, "proposing"):
             raise ConfigError(
-                f"{config.run.system} has no proposer. Give --system dr-zero or ssp (or a run of one of them); the "
+                f"{settings.run.system} has no proposer. Give --system dr-zero or ssp (or a run of one of them); the "
                 "policy of another run can be exported with `evoseek export` and given as --model."
             )
-        index = open_index(config.search.index, setting="search.index")
-        proposer, solver = _players(config, checkpoint)
-        if notice := solver.template_notice():
-            say(notice)
-        return cls.of(config, proposer, solver, index)
-
-    @classmethod
-    def of(cls, config: Config, proposer: Agent, solver: Agent, index: LexicalIndex) -> Writing:
-        """The same with agents and an index that are loaded."""
-        copies, per_batch = config.proposer.per_task, config.selfplay.proposals_per_step
-        if config.run.system == "ssp":
-            tasks = answer_tasks(config, index)
-        else:
-            pool = passage_pool(config, index)
-            tasks = passage_tasks(config, proposer, pool, purpose="proposing", copies=copies)
-        play = make_play(config, proposer, solver, index, make_reward(config))
+        game, tasks = system.proposing(settings, context)
+        if notice := game.solver.template_notice():
+            context.notify(notice)
+        per_batch = settings.selfplay.proposals_per_step
         return cls(
-            config=with_rules(config, proposer.policy),
-            play=replace(play, label=None),  # a pass rate is about the answer that is written
+            settings=with_rules(settings, game.proposer.policy),
+            play=replace(game.play, label=None),  # a pass rate is about the answer that is written
             tasks=lambda batch: tasks((batch - 1) * per_batch, per_batch, f"{batch:06d}"),
-            index=index,
-            max_invalid=config.run.max_invalid,
+            corpus=context.corpus,
+            max_invalid=settings.run.max_invalid,
         )
 
     async def fill(
@@ -164,7 +162,7 @@ class Writing:
         outcomes = episode.solvers.outcomes if episode.solvers else ()
         values = [outcome.parts[self.play.metric] for outcome in outcomes if isinstance(outcome, Scored)]
         right = [value >= self.play.right_from for value in values]
-        passages = map(self.index.get, cast("Sequence[str]", question.metadata["evidence"]))
+        passages = map(self.corpus.get, cast("Sequence[str]", question.metadata["evidence"]))
         evidence = [{"id": passage.id, "title": passage.title, "text": passage.text} for passage in passages]
         measured = {"pass_rate": sum(right) / len(right), "attempts": len(right), "evidence": evidence}
         return replace(question, metadata={**question.metadata, **measured})
@@ -180,15 +178,6 @@ class Writing:
             f"is {reason} ({many}): {detail.rstrip('.') or 'no detail'}. Nothing of this batch was written. Repair "
             "what failed and give the same command again."
         )
-
-
-def _players(config: Config, checkpoint: Checkpoint | None) -> tuple[Agent, Agent]:
-    """Who proposes and who solves: of a run of Dr. Zero its two policies, else one policy in both roles."""
-    if checkpoint is not None and config.run.system == "dr-zero":
-        solver, proposer = (Agent.of(config, policy) for policy in load_players(config, checkpoint))
-        return proposer, solver
-    agent = Agent.load(config, checkpoint=checkpoint)
-    return agent, agent
 
 
 def _fate(episode: Episode, seen: NearDuplicates) -> str:

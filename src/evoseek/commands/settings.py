@@ -2,20 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 
-from evoseek.assemble.effect import check_effect, check_given
-from evoseek.assemble.selfplay_settings import check_selfplay
-from evoseek.assemble.sources import check_index, check_training_sources, read_questions
-from evoseek.assemble.together import check_settings
-from evoseek.config import Config, load_config
+from evoseek.effect import changed, check_effect
 from evoseek.errors import ConfigError, PolicyError, RunError
 from evoseek.files import nearest
 from evoseek.runs import RunDirectory
+from evoseek.search.lexical import check_index
+from evoseek.settings import check_settings, lookup, read_settings
+from evoseek.systems.zerosearch import ZeroSearch
+from evoseek.training.given import Given, gather
+from evoseek.training.settings import TrainingSettings
+from evoseek.training.sources import check_training_sources, read_questions
+
+_ROLLOUTS = (
+    "policy.* lora.* sampler.* search.* environment.* tools rollout.* web.* browse.* reader.* run.seed run.system"
+)
+_PLAIN_JUDGE = "judge.* policy.device run.seed run.max_invalid"
+
+# What a command other than `train` reads, of what it is given with --set; a file may be shared with other commands.
+_READ_BY = {
+    "ask": f"{_ROLLOUTS} asked.*",
+    "eval": f"{_ROLLOUTS} questions.path reward.* judge.* evaluation.path evaluation.index evaluation.limit "
+    "evaluation.temperature",
+    "propose": "policy.* lora.* sampler.* search.* environment.* tools rollout.* reward.* judge.* proposer.* filters.* "
+    "verification.* selfplay.* ssp.answers run.*",
+    "simulator collect": "policy.* lora.* sampler.* search.* questions.path rollout.* run.seed run.system",
+    "simulator label": _PLAIN_JUDGE,
+    "simulator tune": "policy.* lora.* learner.* simulator.* search.top_k run.seed",
+    "simulator check": "policy.* lora.* sampler.* search.* rollout.* simulator.* evaluation.* run.seed",
+    "judge check": _PLAIN_JUDGE,
+    "data filter": _PLAIN_JUDGE,
+    "data contamination": "policy.* lora.* sampler.* rollout.* run.seed run.max_invalid",
+}
+_RUNS_THE_SYSTEM = ("ask", "eval", "propose")  # the other commands take from the settings what their task needs
+_ONLY_IN_TRAINING = ("evaluation.path",)  # as a switch: `eval` has questions of its own
 
 
-def load_settings(
+def given_settings(
     command: str,
     run_dir: Path | None,
     config_files: Sequence[Path],
@@ -24,20 +50,20 @@ def load_settings(
     sets: Sequence[str],
     system: str | None = None,
     fallback: str = "search-r1",
-) -> Config:
-    """The config of a run, with options over it; without a run what config files and options say. `system` and
-    `fallback` are those of `load_config`.
+) -> Given:
+    """The settings of a run, with options over them; without a run what config files and options say. `system` and
+    `fallback` are those of `gather`. They are checked as far as that takes no torch.
 
     Raises ConfigError if a run and a model of its own are both given, or a setting that the command makes no use of;
     RunError if the directory holds no run or no checkpoint yet.
     """
     if run_dir is None:
-        config = load_config(config_files, system=system, fallback=fallback, options=options, sets=sets)
-        check_model(config.policy.model, setting="policy.model")
+        given = gather(config_files, system=system, fallback=fallback, options=options, sets=sets)
+        check_model(given.read(light=True).policy.model, setting="policy.model")
     else:
-        config = _of_run(run_dir, config_files, options, sets, system)
-    check_given(config, command, sets, [key for key, value in options.items() if value is not None])
-    return config
+        given = _of_run(run_dir, config_files, options, sets, system)
+    _check_given(given.read(light=True), command, sets, [key for key, value in options.items() if value is not None])
+    return given
 
 
 def training_settings(
@@ -47,8 +73,8 @@ def training_settings(
     options: Mapping[str, object],
     sets: Sequence[str],
     system: str | None = None,
-) -> Config:
-    """The config of a new run, or of one that is resumed: then it is the run's own, with options over it, unless config
+) -> Given:
+    """The settings of a new run, or of one that is resumed: then it is the run's own, with options over it, unless config
     files are given.
 
     Everything that can be checked without a model is checked. Raises EvoseekError.
@@ -63,34 +89,51 @@ def training_settings(
             "a run; or to begin one, say what to train on: --index and --questions (`evoseek train --help`)."
         )
     files = config_files if config_files or not begun else [run.config]
-    config = load_config(files, system=system, options=options, sets=sets)
+    given = gather(files, system=system, options=options, sets=sets)
+    settings = given.read(light=True)
     if not begun:
-        check_effect(config)
-    (check_selfplay if config.run.system in ("dr-zero", "ssp") else check_settings)(config)
-    check_model(config.policy.model, setting="policy.model")
-    check_training_sources(config)
-    return config
+        check_effect(settings, changed(settings, _defaults(settings)))
+    check_settings(settings)
+    check_model(settings.policy.model, setting="policy.model")
+    check_training_sources(settings)
+    return given
 
 
-def check_evaluation(config: Config, *, search: bool) -> None:
+def simulator_settings(given: Given) -> ZeroSearch.Settings:
+    """Those of a command about simulators. Raises ConfigError for the settings of another system."""
+    settings = given.read()
+    if not isinstance(settings, ZeroSearch.Settings):
+        raise ConfigError(
+            f"These are settings for {given.system} (run.system), but simulators belong to zerosearch. Give settings "
+            "for zerosearch, or none."
+        )
+    return settings
+
+
+def check_evaluation(settings: TrainingSettings, *, search: bool) -> None:
     """Raises EvoseekError for questions or an index that are not there."""
-    read_questions(config.evaluation.path or config.questions.path, setting="evaluation.path (--questions)")
-    if search and config.run.system != "deepresearcher":
-        check_index(config.evaluation.index or config.search.index, setting="evaluation.index (--index)")
+    read_questions(evaluation_path(settings), setting="evaluation.path (--questions)")
+    if search and settings.examines_index:
+        check_index(settings.evaluation.index or settings.search.index, setting="evaluation.index (--index)")
 
 
-def check_asking(config: Config, question: str, *, model: str | None) -> None:
+def evaluation_path(settings: TrainingSettings) -> str:
+    """The questions that a policy is examined on: held-out ones, or else those of training."""
+    return settings.evaluation.path or lookup(settings, "questions.path") or ""
+
+
+def check_asking(settings: TrainingSettings, question: str, *, model: str | None) -> None:
     """Raises ConfigError if nothing is asked, or two are named who could be; SearchIndexError without an index.
     `model` is that of --model."""
     if not question.strip():
         raise ConfigError("The question is empty. Give the question's text.")
-    if model is not None and (other := config.asked.model or config.asked.base_url):
+    if model is not None and (other := settings.asked.model or settings.asked.base_url):
         raise ConfigError(
             f"--model names the policy {model}, and [asked] the model {other}: who is to be asked? Leave out --model, "
             "or asked.model and asked.base_url."
         )
-    if config.run.system != "deepresearcher":
-        check_index(config.search.index, setting="--index")
+    if settings.examines_index:
+        check_index(settings.search.index, setting="--index")
 
 
 def check_model(name: str, *, setting: str) -> None:
@@ -105,18 +148,44 @@ def check_model(name: str, *, setting: str) -> None:
 
 def _of_run(
     run_dir: Path, config_files: Sequence[Path], options: Mapping[str, object], sets: Sequence[str], system: str | None
-) -> Config:
+) -> Given:
     run = RunDirectory(run_dir)
     if not run.config.is_file() or not any(run_dir.glob("checkpoints/step-*")):
         raise RunError(
             f"{run_dir} holds no checkpoint to use.{nearest(run_dir)} Give the directory of a run that `evoseek train` "
             "or `evoseek demo` made and that has saved one (every run.checkpoint_every steps), or give --model instead."
         )
-    config = load_config(run.config, system=system, options=options, sets=sets)
-    own_model = load_config(run.config).policy.model
-    if config_files or config.policy.model != own_model:
+    given = gather(run.config, system=system, options=options, sets=sets)
+    own_model = gather(run.config).read(light=True).policy.model
+    if config_files or given.read(light=True).policy.model != own_model:
         raise ConfigError(
             f"--run-dir brings its own config and model, {own_model}. Give either --run-dir, or --model and --config, "
             "not both."
         )
-    return config
+    return given
+
+
+def _check_given(settings: TrainingSettings, command: str, sets: Iterable[str], options: Iterable[str] = ()) -> None:
+    """Raise ConfigError for a setting of a command's --set that it does not read, or whose switch is off. `options` are
+    settings that the command's own options gave."""
+    names = [text.partition("=")[0].strip() for text in sets]
+    all_changed = changed(settings, _defaults(settings))
+    given = [key for key in all_changed if any(key == name or key.startswith(f"{name}.") for name in names)]
+    for key in given:
+        if not _matches(key, _READ_BY[command]):
+            users = [name for name, patterns in _READ_BY.items() if _matches(key, patterns)]
+            raise ConfigError(
+                f"{key} was given with --set, but `evoseek {command}` does not use it. Leave it out; it is for "
+                f"`evoseek {'`, `evoseek '.join(users or ['train'])}`."
+            )
+    elsewhere = () if command in _RUNS_THE_SYSTEM else ("", "reward.name")
+    keys = [*given, *(key for key in options if key in all_changed)]
+    check_effect(settings, keys, ignored=(*_ONLY_IN_TRAINING, *elsewhere))
+
+
+def _defaults(settings: TrainingSettings) -> TrainingSettings:
+    return read_settings(type(settings), {"run": {"system": settings.run.system}}, light=True)
+
+
+def _matches(key: str, patterns: str) -> bool:
+    return any(fnmatch(key, pattern) for pattern in patterns.split())

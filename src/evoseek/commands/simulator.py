@@ -9,29 +9,32 @@ from pathlib import Path
 
 from rich.console import Console
 
-from evoseek.assemble.agent import Agent
-from evoseek.assemble.chat import make_chat
-from evoseek.assemble.inputs import identity, inputs_of
-from evoseek.assemble.simulation import write_card
-from evoseek.assemble.simulator_tuning import begin_tuning, tuning_data
-from evoseek.assemble.sources import open_index, read_questions
 from evoseek.commands.new_file import check_new
 from evoseek.commands.propose import STOPPING as STOPPING_AFTER_BATCH
-from evoseek.config import Config
 from evoseek.corpus.resumable_jsonl import open_growing_file
+from evoseek.env.chats import make_chat
+from evoseek.env.simulated import write_card
 from evoseek.errors import EvoseekError
 from evoseek.learner.checkpoint import Checkpoint
 from evoseek.report.failures import for_example, say_left_out
 from evoseek.report.printable import say
 from evoseek.report.progress import STOPPING, CountProgress, LiveProgress
+from evoseek.run import opened
 from evoseek.runs import RunDirectory, with_digests
+from evoseek.search.lexical import open_index
 from evoseek.search.paging import PagingEngine
+from evoseek.settings import lookup
+from evoseek.simulator.begin import begin_tuning, tuning_data
 from evoseek.simulator.collecting import KINDS as COLLECTED
 from evoseek.simulator.collecting import collect
 from evoseek.simulator.labelling import KINDS, JudgeLabel, Label, TrueLabel, label_records
 from evoseek.simulator.records import SearchRecord, load_records
 from evoseek.simulator.tuning import tune
+from evoseek.systems.zerosearch import ZeroSearch
+from evoseek.training.inputs import identity, inputs_of
 from evoseek.training.interrupt import stop_on_interrupt
+from evoseek.training.settings import TrainingSettings
+from evoseek.training.sources import read_questions
 from evoseek.training.supervised import SupervisedProgress
 from evoseek.world.oracle import load_world
 
@@ -39,33 +42,39 @@ SAME_COMMAND = "The same command goes on from there."
 
 
 def collect_searches(
-    config: Config, checkpoint: Checkpoint | None, out: Path, *, pages: int, limit: int | None, console: Console
+    settings: TrainingSettings,
+    checkpoint: Checkpoint | None,
+    out: Path,
+    *,
+    pages: int,
+    limit: int | None,
+    console: Console,
 ) -> bool:
-    """Roll a policy out on its config's questions and write what its searches found, so many pages of each, or go on
+    """Roll a policy out on its settings' questions and write what its searches found, so many pages of each, or go on
     with that.
 
     Returns False if Ctrl-C ended it. Raises ConfigError if `out` is another file or cannot be made; EvoseekError if no
     search came of it.
     """
-    agent = Agent.load(config, checkpoint=checkpoint)
-    engine = PagingEngine(open_index(config.search.index, setting="search.index"), pages)
-    questions = read_questions(config.questions.path, setting="questions.path")[:limit]
-    solver = agent.solver(engine)
-    player = agent.player(solver.env, solver.renderer)
-    settings = {**identity(config, checkpoint), "pages": pages, "limit": limit}
+    engine = PagingEngine(open_index(settings.search.index, setting="search.index"), pages)
+    questions = read_questions(lookup(settings, "questions.path") or "", setting="questions.path")[:limit]
+    begun_with = {**identity(settings, checkpoint), "pages": pages, "limit": limit}
     with (
-        open_growing_file(out, settings, COLLECTED) as file,
+        opened(settings, checkpoint=checkpoint) as context,
+        open_growing_file(out, begun_with, COLLECTED) as file,
         stop_on_interrupt(lambda: say(console, STOPPING_AFTER_BATCH)) as interrupted,
         CountProgress(console, "rollouts") as progress,
     ):
-        collected = asyncio.run(collect(questions, player, engine, file, should_stop=interrupted, progress=progress))
+        collected = asyncio.run(
+            collect(questions, context.solver(engine), engine, file, should_stop=interrupted, progress=progress)
+        )
     if collected.done < len(questions):
         say(console, f"Stopped after {collected.done} of {len(questions)} rollouts. {SAME_COMMAND}")
         return False
     say_left_out(console, "rollouts failed and give no searches", collected.failures)
     if not collected.found:
         raise EvoseekError(
-            f"Nothing was collected: in {len(questions)} rollouts of {agent.policy.name} there was no search that "
+            f"Nothing was collected: in {len(questions)} rollouts of {context.agent.policy.name} there was no search that "
             "found anything. Take a policy that searches, and an index that holds what the questions are about."
         )
     found = ", ".join(f"{count} on page {page}" for page, count in sorted(collected.found.items()))
@@ -76,20 +85,22 @@ def collect_searches(
     return True
 
 
-def label_searches(config: Config, source: Path, out: Path, *, world: Path | None, console: Console) -> bool:
-    """Label searches by the config's judge, or by truth where a world's card is given, or go on with that.
+def label_searches(
+    settings: TrainingSettings, source: Path, out: Path, *, world: Path | None, console: Console
+) -> bool:
+    """Label searches by the settings' judge, or by truth where a world's card is given, or go on with that.
 
     Returns False if Ctrl-C ended it. Raises EvoseekError, also if there is not one label.
     """
     records = load_records(source, notify=lambda text: say(console, text))
-    label, settings = _make_label(config, world, records)
-    settings = {"searches": sha256(source.read_bytes()).hexdigest(), **settings}
+    label, deciding = _make_label(settings, world, records)
+    begun_with = {"searches": sha256(source.read_bytes()).hexdigest(), **deciding}
     with (
-        open_growing_file(out, settings, KINDS) as file,
+        open_growing_file(out, begun_with, KINDS) as file,
         stop_on_interrupt(lambda: say(console, STOPPING_AFTER_BATCH)) as interrupted,
         CountProgress(console, "labels") as progress,
     ):
-        most = config.run.max_invalid
+        most = settings.run.max_invalid
         labelling = label_records(records, label, file, max_failed=most, should_stop=interrupted, progress=progress)
         labelled = asyncio.run(labelling)
     if labelled.done < len(records):
@@ -104,23 +115,30 @@ def label_searches(config: Config, source: Path, out: Path, *, world: Path | Non
 
 
 def _make_label(
-    config: Config, world: Path | None, records: Sequence[SearchRecord]
+    settings: TrainingSettings, world: Path | None, records: Sequence[SearchRecord]
 ) -> tuple[Label, Mapping[str, object]]:
     """Who labels, and which settings its labels follow from."""
     if world is not None:
         label = TrueLabel(load_world(world))
         label.check(records)
         return label, {"world": world.read_text(encoding="utf-8")}
-    chat, prompts = make_chat(config.judge, section="judge", seed=config.run.seed, device=config.policy.device)
+    chat, prompts = make_chat(settings.judge, section="judge", seed=settings.run.seed, device=settings.policy.device)
     deciding = {"model", "base_url", "prompts", "temperature", "max_tokens", "max_total_tokens"}
-    judge = with_digests({"judge": config.judge.model_dump(include=deciding)}, inputs_of(config))
-    return JudgeLabel(chat, prompts), {**judge, "seed": config.run.seed}
+    judge = with_digests({"judge": settings.judge.model_dump(include=deciding)}, inputs_of(settings))
+    return JudgeLabel(chat, prompts), {**judge, "seed": settings.run.seed}
 
 
 def tune_simulator(
-    config: Config, source: Path, directory: Path, work: Path, *, steps: int, tokens_per_step: int, console: Console
+    settings: ZeroSearch.Settings,
+    source: Path,
+    directory: Path,
+    work: Path,
+    *,
+    steps: int,
+    tokens_per_step: int,
+    console: Console,
 ) -> bool:
-    """Tune the config's policy on labelled searches, or go on with that, and write it as a plain model.
+    """Tune the settings' policy on labelled searches, or go on with that, and write it as a plain model.
 
     Returns False if Ctrl-C ended it. Raises EvoseekError.
     """
@@ -131,8 +149,8 @@ def tune_simulator(
         stop_on_interrupt(lambda: say(console, STOPPING)) as interrupted,
         LiveProgress(console, "step") as bar,
     ):
-        run = begin_tuning(config, source, work, steps=steps, tokens_per_step=tokens_per_step)
-        data = tuning_data(config, run.policy, records)
+        run = begin_tuning(settings, source, work, steps=steps, tokens_per_step=tokens_per_step)
+        data = tuning_data(settings, run.policy, records)
         for problem, count in data.left_out.items():
             say(console, f"Left out: {count} searches {problem}.")
         say(
@@ -146,13 +164,13 @@ def tune_simulator(
             run,
             data,
             directory,
-            seed=config.run.seed,
+            seed=settings.run.seed,
             steps=steps,
             tokens_per_step=tokens_per_step,
             progress=watch,
             should_stop=interrupted,
         )
     if finished:
-        write_card(config, directory)
+        write_card(settings, directory)
     say(console, f"Written to {directory}." if finished else "Stopped. The same command goes on from there.")
     return finished

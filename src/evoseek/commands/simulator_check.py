@@ -12,25 +12,27 @@ from typing import TypeVar
 from pydantic import TypeAdapter
 from rich.console import Console
 
-from evoseek.assemble.agent import Agent, evaluation_temperature
-from evoseek.assemble.simulation import simulated_engine
-from evoseek.assemble.sources import open_index, read_questions
 from evoseek.commands.new_file import check_new_file
-from evoseek.config import Config
 from evoseek.errors import EvoseekError
-from evoseek.eval.evaluate import Evaluation, Score
+from evoseek.eval.evaluate import Evaluation, Score, evaluate
 from evoseek.files import write_atomic
-from evoseek.protocols import QuestionEngine, SearchEngine
 from evoseek.report.failures import for_example, say_left_out
 from evoseek.report.printable import say
 from evoseek.report.progress import CountProgress
 from evoseek.report.tables import evaluation_table
 from evoseek.reward.functions import AnswerReward
+from evoseek.rollout.agent import Agent
+from evoseek.rollout.roller import Roller
+from evoseek.run import held_out_temperature, opened
+from evoseek.search.lexical import open_index
 from evoseek.search.simulated import SimulatedEngine
 from evoseek.simulator.check import SimulatorCheck, check_simulator
 from evoseek.simulator.records import load_records
 from evoseek.simulator.report import obedience_table, style_table
 from evoseek.simulator.truth import GoldenTruth, WorldTruth
+from evoseek.systems.zerosearch import ZeroSearch
+from evoseek.training.context import Context
+from evoseek.training.sources import read_questions
 from evoseek.types import Invalid, Question
 from evoseek.world.oracle import load_world
 
@@ -38,7 +40,7 @@ Measured = TypeVar("Measured")
 
 
 def check(
-    config: Config,
+    settings: ZeroSearch.Settings,
     source: Path,
     *,
     world: Path | None,
@@ -47,7 +49,7 @@ def check(
     with_policy: bool = False,
     console: Console,
 ) -> None:
-    """Check the config's simulator on held-out searches, and with `with_policy` what the config's policy scores on it;
+    """Check the settings' simulator on held-out searches, and with `with_policy` what the settings' policy scores on it;
     print what came out, and write it as JSON if asked to.
 
     Raises ConfigError, before any work, if `output` is there or cannot be made; EvoseekError if not one reply could be
@@ -55,17 +57,23 @@ def check(
     """
     if output is not None:
         check_new_file(output)
-    engine = simulated_engine(config)
-    trial = Trial.load(config, engine) if with_policy else None
-    checked = _check(engine, config, source, world, count, console)
-    found = {**_settings(config, engine, source), **_plain(SimulatorCheck, checked)}
-    _write(output, found)
-    if trial is not None:
-        _write(output, {**found, "policy": trial.run(console)})
+    with opened(settings) as context:
+        engine = context.simulated()
+        trial = Trial.load(context, engine) if with_policy else None
+        checked = _check(engine, settings, source, world, count, console)
+        found = {**_settings(settings, engine, source), **_plain(SimulatorCheck, checked)}
+        _write(output, found)
+        if trial is not None:
+            _write(output, {**found, "policy": trial.run(console)})
 
 
 def _check(
-    engine: SimulatedEngine, config: Config, source: Path, world: Path | None, count: int, console: Console
+    engine: SimulatedEngine,
+    settings: ZeroSearch.Settings,
+    source: Path,
+    world: Path | None,
+    count: int,
+    console: Console,
 ) -> SimulatorCheck:
     records = load_records(source, notify=lambda text: say(console, text))
     truth = GoldenTruth() if world is None else WorldTruth(load_world(world))
@@ -77,7 +85,7 @@ def _check(
                 records,
                 truth,
                 count=count,
-                documents=config.search.top_k,
+                documents=settings.search.top_k,
                 max_words=engine.max_words,
                 seed=engine.seed,
                 progress=progress,
@@ -99,30 +107,30 @@ class Trial:
     one if there is one."""
 
     agent: Agent
+    temperature: float
     questions: list[Question]
-    engines: Mapping[str, SearchEngine | QuestionEngine]
+    solvers: Mapping[str, Roller]
 
     @classmethod
-    def load(cls, config: Config, simulator: SimulatedEngine) -> Trial:
-        """The config's policy, evaluation questions and evaluation index. Raises EvoseekError."""
-        evaluation, engines = config.evaluation, dict[str, SearchEngine | QuestionEngine](simulator=simulator)
+    def load(cls, context: Context, simulator: SimulatedEngine) -> Trial:
+        """The policy, evaluation questions and evaluation index of the settings. Raises EvoseekError."""
+        evaluation, temperature = context.settings.evaluation, held_out_temperature(context.settings)
         questions = read_questions(evaluation.path, setting="--questions")[: evaluation.limit]
+        solvers = {"simulator": context.solver(simulator).at(temperature)}
         if evaluation.index:
-            engines["index"] = open_index(evaluation.index, setting="--index")
-        return cls(Agent.load(config), questions, engines)
+            solvers["index"] = context.solver(open_index(evaluation.index, setting="--index")).at(temperature)
+        return cls(context.agent, temperature, questions, solvers)
 
     def run(self, console: Console) -> Mapping[str, object]:
         """Answer the questions with each engine, under the same luck; print the exact match and return it."""
-        reward, temperature = AnswerReward("exact_match"), evaluation_temperature(self.agent.config)
-        evaluations: dict[str, Evaluation] = {}
-        for name, engine in self.engines.items():
-            solver = self.agent.solver(engine)
-            done = asyncio.run(solver.evaluate(self.questions, temperature=temperature, reward=reward))
+        reward, evaluations = AnswerReward("exact_match"), dict[str, Evaluation]()
+        for name, solver in self.solvers.items():
+            done = asyncio.run(evaluate(self.questions, roller=solver, metric=reward.metric, reward=reward))
             say_left_out(console, f"rollouts with the {name} failed and count as wrong", _failures(done))
             evaluations[name] = done
         console.print(evaluation_table(f"Exact match of {self.agent.policy.name}, 95 % intervals", evaluations))
         scores = {name: _plain(Score, evaluation.score) for name, evaluation in evaluations.items()}
-        return {"model": self.agent.policy.name, "temperature": temperature, "exact_match": scores}
+        return {"model": self.agent.policy.name, "temperature": self.temperature, "exact_match": scores}
 
 
 def _failures(evaluation: Evaluation) -> list[str]:
@@ -130,13 +138,13 @@ def _failures(evaluation: Evaluation) -> list[str]:
     return [outcome.detail or str(outcome.reason) for outcome in outcomes if isinstance(outcome, Invalid)]
 
 
-def _settings(config: Config, engine: SimulatedEngine, source: Path) -> dict[str, object]:
+def _settings(settings: ZeroSearch.Settings, engine: SimulatedEngine, source: Path) -> dict[str, object]:
     return {
         "simulator": engine.chat.name,
         "searches": str(source),
-        "documents": config.search.top_k,
+        "documents": settings.search.top_k,
         "max_words": engine.max_words,
-        "temperature": config.simulator.temperature,
+        "temperature": settings.simulator.temperature,
         "seed": engine.seed,
     }
 

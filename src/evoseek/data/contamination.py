@@ -18,8 +18,8 @@ from evoseek.data.question_filter import Finding
 from evoseek.errors import ConfigError, ToolError
 from evoseek.protocols import RewardFn
 from evoseek.reward.answer import normalise
-from evoseek.rollout.group import score
-from evoseek.rollout.player import Player
+from evoseek.rollout.roller import score
+from evoseek.rollout.roller import Roller
 from evoseek.selfplay.duplicates import NearDuplicates
 from evoseek.types import Invalid, Outcome, Question, Scored, Trajectory
 
@@ -57,20 +57,20 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True)
 class ClosedBook:
-    """A `Check`: is one of `samples` answers right, by a reward of 1? `player` is a base model that cannot search.
+    """A `Check`: is one of `samples` answers right, by a reward of 1? `roller` is a base model that cannot search.
 
     Who never answers in the form that is asked for seems to know nothing, so `details` says how many samples were
     `answered`, beside how many were `right`, of how many (`samples`, without those that failed). Where some failed and
     none of the others is right, nothing is decided.
     """
 
-    player: Player
+    roller: Roller
     correct: RewardFn
     samples: int = 10
 
     async def __call__(self, question: Question) -> Finding:
         """Ask a question. Raises ToolError if it is too long to be asked."""
-        if not self.player.has_room(question):
+        if not self.roller.has_room(question):
             raise ToolError(
                 "The question leaves no room for an answer: raise rollout.max_total_tokens, or leave it out."
             )
@@ -85,7 +85,7 @@ class ClosedBook:
         return Finding(False, "known", details) if right else Finding(True, "unknown", details)
 
     async def _sample(self, question: Question, number: int) -> tuple[Trajectory, Outcome]:
-        trajectory = await self.player.play(question, f"contamination/{question.id}/{number}")
+        trajectory = await self.roller.one(question, f"contamination/{question.id}/{number}")
         return trajectory, await score(trajectory, self.correct)
 
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from pydantic import Field
+
+from evoseek.env.context import EnvironmentContext
 from evoseek.env.prompts import PromptSet
+from evoseek.env.settings import EnvironmentSettings
 from evoseek.protocols import Tool
 from evoseek.types import Message, Question
 
@@ -15,6 +19,18 @@ class SolverEnv:
 
     `prompt` names the template: `solver`, or `solver_web` for one with the tools of the web.
     """
+
+    class Settings(EnvironmentSettings):
+        """Settings of the solver's environment."""
+
+        prompt: str = Field(
+            default="solver", description="Template of the prompt set that asks; solver_web names the tools of the web."
+        )
+
+    @classmethod
+    def build(cls, settings: Settings, context: EnvironmentContext) -> SolverEnv:
+        """From settings."""
+        return cls(context.tools, context.prompts, context.format, prompt=settings.prompt)
 
     def __init__(
         self,

@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+from evoseek.env.context import ToolContext
 from evoseek.env.prompts import PromptTemplate
-from evoseek.errors import ToolError
+from evoseek.env.settings import ToolSettings
+from evoseek.errors import ConfigError, ToolError
 from evoseek.policy.encoding import well_formed
 from evoseek.protocols import QuestionEngine, SearchEngine
 from evoseek.search.found import search
+from evoseek.search.retrying import RetryingEngine
 from evoseek.types import Question, ToolCall, ToolResult
 
 _SCHEMA: Mapping[str, object] = {
@@ -28,6 +31,17 @@ _SCHEMA: Mapping[str, object] = {
 
 class SearchTool:
     """The tool `search` with the argument `query`: the engine's best `k` passages, shown by the template."""
+
+    @classmethod
+    def build(cls, settings: ToolSettings, context: ToolContext) -> SearchTool:
+        """The tool that searches with the context's engine. One that fails is called again; a simulated one sees to
+        that itself. Raises ConfigError where there is no engine."""
+        engine, searching = context.engine, context.settings.search
+        if engine is None:
+            raise ConfigError("The tool search needs an engine, but there is none here. Leave it out of tools.")
+        if not isinstance(engine, QuestionEngine):
+            engine = RetryingEngine(engine, attempts=searching.attempts, wait_s=searching.wait_s)
+        return cls(engine, searching.top_k, template=context.prompts["observation"])
 
     def __init__(self, engine: SearchEngine | QuestionEngine, k: int = 3, *, template: PromptTemplate) -> None:
         self._engine, self._k, self._template = engine, k, template

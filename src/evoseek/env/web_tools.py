@@ -14,7 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
+from evoseek.env.context import ToolContext
 from evoseek.env.prompts import PromptTemplate
+from evoseek.env.settings import ToolSettings
 from evoseek.errors import PageError, ToolError
 from evoseek.policy.encoding import well_formed
 from evoseek.protocols import Fetcher, PageReader, SearchEngine
@@ -66,6 +68,14 @@ class WebSearchTool:
     max_queries: int = 3
     rollout: _Rollout | None = None
 
+    @classmethod
+    def build(cls, settings: ToolSettings, context: ToolContext) -> WebSearchTool:
+        """The tool on the web of the run's settings."""
+        rollouts, own = context.shared("rollouts of the web", WebRollouts), context.settings
+        return cls(
+            context.web().engine, context.prompts["web_results"], rollouts, own.search.top_k, own.web.max_queries
+        )
+
     @property
     def name(self) -> str:
         """`web_search`."""
@@ -115,6 +125,16 @@ class BrowseTool:
     max_urls: int = 3
     only_found: bool = True
     rollout: _Rollout | None = None
+
+    @classmethod
+    def build(cls, settings: ToolSettings, context: ToolContext) -> BrowseTool:
+        """The tool on the web of the run's settings."""
+        rollouts, browse, web = (
+            context.shared("rollouts of the web", WebRollouts),
+            context.settings.browse,
+            context.web(),
+        )
+        return cls(web.fetcher, web.reader, context.prompts["pages"], rollouts, browse.max_urls, browse.only_found)
 
     @property
     def name(self) -> str:

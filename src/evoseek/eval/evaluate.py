@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from evoseek.errors import DataError
 from evoseek.eval.statistics import Interval, score_interval, wilson_interval
-from evoseek.protocols import Environment, Renderer, RewardFn, Sampler
+from evoseek.protocols import RewardFn
 from evoseek.reward.web_format import BROKEN
-from evoseek.rollout.group import run_group
-from evoseek.rollout.limits import Limits
+from evoseek.rollout.roller import Roller
 from evoseek.types import Invalid, Outcome, Question, Scored, Trajectory
 
 
@@ -78,50 +77,28 @@ class Evaluation:
         return {result.question.id: _reward(result.outcome, self._lowest) for result in self.results}
 
 
-async def evaluate(
-    questions: Sequence[Question],
-    *,
-    metric: str,
-    reward: RewardFn,
-    env: Environment,
-    renderer: Renderer,
-    sampler: Sampler,
-    limits: Limits,
-    temperature: float,
-    seed: int,
-) -> Evaluation:
-    """Roll out every question once, all of them concurrently, and score them.
+async def evaluate(questions: Sequence[Question], *, roller: Roller, metric: str, reward: RewardFn) -> Evaluation:
+    """Roll out every question once, all of them concurrently, and score them. The sampler must be idle.
 
     A question whose rollout stays Invalid after its refills is listed as that, and counts as wrong.
 
-    Temperature 0 is greedy. An environment without tools gives the score with search switched off. The random streams
-    depend on the question and the seed alone, so two policies are compared under the same luck.
+    An environment without tools gives the score with search switched off. The random streams depend on the question and
+    the roller's seed alone, so two policies are compared under the same luck.
     Raises DataError if two questions share an id: one of them would be counted twice.
     """
     if len({question.id for question in questions}) != len(questions):
         raise DataError("Two questions of the evaluation set share an id. Give every question an id of its own.")
+    sampler = roller.sampler
+    sampler.update_weights(sampler.policy_version)  # whatever is kept of earlier rollouts goes, before and after
     groups = await asyncio.gather(
-        *(
-            run_group(
-                question,
-                size=1,
-                reward=reward,
-                key=f"evaluation/{question.id}",
-                env=env,
-                renderer=renderer,
-                sampler=sampler,
-                limits=limits,
-                temperature=temperature,
-                seed=seed,
-            )
-            for question in questions
-        )
+        *(roller.group(question, size=1, reward=reward, key=f"evaluation/{question.id}") for question in questions)
     )
+    sampler.update_weights(sampler.policy_version)
     results = (
         Result(question, group.trajectories[0], group.outcomes[0])
         for question, group in zip(questions, groups, strict=True)
     )
-    return Evaluation(metric, temperature, tuple(results))
+    return Evaluation(metric, roller.temperature, tuple(results))
 
 
 def _reward(outcome: Outcome, lowest: float) -> float:

@@ -8,19 +8,23 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, cast
 
 import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
+from transformers import PreTrainedModel
 
 from evoseek.errors import TrainingError
 from evoseek.files import write_atomic
 from evoseek.learner.batch import MicroBatch, make_batch, split_by_tokens, trained_length
+from evoseek.learner.checkpointing import checkpoint_activations
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.learner.memory import smaller_budget
 from evoseek.learner.optim import adamw, schedule_factor
+from evoseek.learner.settings import LearnerSettings
+from evoseek.learner.sharding import shard_module
 from evoseek.loss.base import Loss, LossFn, LossInputs, Totals, ValueInputs
 from evoseek.types import TrainingSample
 
@@ -68,6 +72,23 @@ class _Batch(Generic[Inputs]):
         }
 
 
+@dataclass(frozen=True, slots=True)
+class LearnerContext(Generic[Inputs]):
+    """What a learner is built from besides its settings: a model's forward pass and a loss.
+
+    `learning_rate` and `warmup_steps` replace those of the settings; the others are as in `Learner`.
+    """
+
+    forward: Forward[Inputs]
+    loss: LossFn[Inputs]
+    learning_rate: float | None = None
+    warmup_steps: int | None = None
+    total_steps: int | None = None
+    ranks: Ranks = ALONE
+    dump: Path | None = None
+    active: Callable[[], AbstractContextManager[object]] = nullcontext
+
+
 class Learner(Generic[Inputs]):
     """Trains a model in place on TrainingSamples, one optimizer step per `update`.
 
@@ -82,6 +103,31 @@ class Learner(Generic[Inputs]):
     `active` is entered around each step: the `active` method of a policy that shares its model with others. Before
     training stops for non-finite steps, their last batch is written to `dump` as JSON.
     """
+
+    Settings = LearnerSettings
+
+    @classmethod
+    def build(cls, settings: LearnerSettings, context: LearnerContext[Inputs]) -> Learner[Inputs]:
+        """From settings. What is done to a model in place is done first: checkpointing, sharding."""
+        if settings.gradient_checkpointing:
+            checkpoint_activations(cast("PreTrainedModel", context.forward.model))
+        shard_module(cast(nn.Module, context.forward), context.ranks)
+        rate, warmup = context.learning_rate, context.warmup_steps
+        return cls(
+            context.forward,
+            loss=context.loss,
+            learning_rate=settings.learning_rate if rate is None else rate,
+            warmup_steps=settings.warmup_steps if warmup is None else warmup,
+            total_steps=context.total_steps,
+            weight_decay=settings.weight_decay,
+            betas=settings.betas,
+            max_grad_norm=settings.max_grad_norm,
+            token_budget=settings.token_budget,
+            bf16=settings.bf16,
+            ranks=context.ranks,
+            dump=context.dump,
+            active=context.active,
+        )
 
     def __init__(
         self,

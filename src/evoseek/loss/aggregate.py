@@ -9,7 +9,7 @@ FixedLength(n)            the same over a constant length n (Dr. GRPO, arXiv 250
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 
@@ -24,6 +24,11 @@ class FixedLength:
 
 
 Aggregate = Literal["token-mean", "sequence-mean-token-mean", "sequence-sum"] | FixedLength
+
+
+def aggregate_of(setting: str | int) -> Aggregate:
+    """The aggregate that a setting names: a number is a constant length."""
+    return FixedLength(setting) if isinstance(setting, int) else cast(Aggregate, setting)
 
 
 def count_totals(loss_mask: torch.Tensor) -> Totals:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import ClassVar, Literal, Protocol, TypeVar
 
 import torch
 
+from evoseek.loss.settings import LossSettings
 from evoseek.types import TrainingSample
 
 
@@ -80,3 +81,19 @@ class LossFn(Protocol[Inputs]):
     def __call__(self, inputs: Inputs, totals: Totals) -> Loss:
         """The micro-batch's share of the loss."""
         ...
+
+
+class PolicyLoss:
+    """What a policy's loss has to say besides its value. Derive from it, or bring both yourself.
+
+    `level` is that of the loss's ratios, at which importance weights are taken too. `Settings` are its settings: the
+    fields of the table [loss] beside `name`.
+    """
+
+    __slots__ = ()
+    level: ClassVar[Literal["token", "sequence"]] = "token"
+    Settings: ClassVar[type[LossSettings]] = LossSettings
+
+    def contributes(self, sample: TrainingSample) -> bool:
+        """False if every advantage is 0, as in a group whose rewards are all equal, or the weight is."""
+        return sample.weight != 0.0 and any(sample.advantages)

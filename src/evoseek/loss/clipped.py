@@ -13,11 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from pydantic import Field
 
-from evoseek.loss.aggregate import Aggregate, aggregate_tokens
-from evoseek.loss.base import Loss, LossInputs, Totals
+from evoseek.loss.aggregate import Aggregate, aggregate_of, aggregate_tokens
+from evoseek.loss.base import Loss, LossInputs, PolicyLoss, Totals
 from evoseek.loss.ratio import token_ratio
-from evoseek.types import TrainingSample
+from evoseek.loss.settings import AggregateSetting, LossSettings
 
 
 def clipped_loss(
@@ -56,16 +57,32 @@ def clipped_loss(
 
 
 @dataclass(frozen=True, slots=True)
-class ClippedLoss:
+class ClippedLoss(PolicyLoss):
     """`clipped_loss` as a LossFn, with the ratio to `old_logprobs`. A sample's weight multiplies its advantages."""
 
     clip_low: float = 0.2
     clip_high: float = 0.2
     aggregate: Aggregate = "token-mean"
 
-    def contributes(self, sample: TrainingSample) -> bool:
-        """False if every advantage is 0, as in a group whose rewards are all equal."""
-        return sample.weight != 0.0 and any(sample.advantages)
+    class Settings(LossSettings):
+        """Settings of the loss."""
+
+        clip_low: float = Field(
+            default=0.2, gt=0, le=1, description="Distance below 1 beyond which the ratio is clipped."
+        )
+        clip_high: float = Field(
+            default=0.2, gt=0, le=100, description="Distance above 1 beyond which the ratio is clipped."
+        )
+        aggregate: AggregateSetting = Field(
+            default="token-mean",
+            description="How the values of tokens become one number; a number is a constant length to divide sums by "
+            "(Dr. GRPO).",
+        )
+
+    @classmethod
+    def build(cls, settings: Settings, context: object) -> ClippedLoss:
+        """From settings."""
+        return cls(settings.clip_low, settings.clip_high, aggregate_of(settings.aggregate))
 
     def __call__(self, inputs: LossInputs, totals: Totals) -> Loss:
         """The micro-batch's share of the loss."""

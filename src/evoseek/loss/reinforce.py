@@ -13,10 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from pydantic import Field
 
-from evoseek.loss.aggregate import Aggregate, aggregate_tokens
-from evoseek.loss.base import Loss, LossInputs, Totals
-from evoseek.types import TrainingSample
+from evoseek.loss.aggregate import Aggregate, aggregate_of, aggregate_tokens
+from evoseek.loss.base import Loss, LossInputs, PolicyLoss, Totals
+from evoseek.loss.settings import AggregateSetting, LossSettings
 
 
 def reinforce_loss(
@@ -36,14 +37,24 @@ def reinforce_loss(
 
 
 @dataclass(frozen=True, slots=True)
-class ReinforceLoss:
+class ReinforceLoss(PolicyLoss):
     """`reinforce_loss` as a LossFn. A sample's weight multiplies its advantages."""
 
     aggregate: Aggregate = "sequence-sum"
 
-    def contributes(self, sample: TrainingSample) -> bool:
-        """False if every advantage is 0, as for a reward of 0."""
-        return sample.weight != 0.0 and any(sample.advantages)
+    class Settings(LossSettings):
+        """Settings of the loss."""
+
+        aggregate: AggregateSetting = Field(
+            default="sequence-sum",
+            description="How the values of tokens become one number; a number is a constant length to divide sums by "
+            "(Dr. GRPO).",
+        )
+
+    @classmethod
+    def build(cls, settings: Settings, context: object) -> ReinforceLoss:
+        """From settings."""
+        return cls(aggregate_of(settings.aggregate))
 
     def __call__(self, inputs: LossInputs, totals: Totals) -> Loss:
         """The micro-batch's share of the loss."""

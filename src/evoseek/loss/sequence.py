@@ -14,11 +14,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from pydantic import Field
 
 from evoseek.loss.aggregate import count_totals
-from evoseek.loss.base import Loss, LossInputs, Totals
+from evoseek.loss.base import Loss, LossInputs, PolicyLoss, Totals
 from evoseek.loss.ratio import sequence_ratio
-from evoseek.types import TrainingSample
+from evoseek.loss.settings import LossSettings
 
 _EPS = 1e-8  # in every mean over tokens of the reference implementation (verl); kept, to give its numbers to 1e-9
 
@@ -58,15 +59,27 @@ def sequence_loss(
 
 
 @dataclass(frozen=True, slots=True)
-class SequenceLoss:
+class SequenceLoss(PolicyLoss):
     """`sequence_loss` as a LossFn, with the ratio to `old_logprobs`. A sample's weight multiplies its advantage."""
 
+    level = "sequence"
     clip_low: float = 3e-4
     clip_high: float = 4e-4
 
-    def contributes(self, sample: TrainingSample) -> bool:
-        """False if every advantage is 0, as in a group whose rewards are all equal."""
-        return sample.weight != 0.0 and any(sample.advantages)
+    class Settings(LossSettings):
+        """Settings of the loss."""
+
+        clip_low: float = Field(
+            default=3e-4, gt=0, le=1, description="Distance below 1 beyond which a sequence's ratio is clipped."
+        )
+        clip_high: float = Field(
+            default=4e-4, gt=0, le=100, description="Distance above 1 beyond which a sequence's ratio is clipped."
+        )
+
+    @classmethod
+    def build(cls, settings: Settings, context: object) -> SequenceLoss:
+        """From settings."""
+        return cls(settings.clip_low, settings.clip_high)
 
     def __call__(self, inputs: LossInputs, totals: Totals) -> Loss:
         """The micro-batch's share of the loss."""

@@ -15,11 +15,12 @@ import secrets
 from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 from operator import itemgetter
-from typing import Protocol
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING, Protocol
 
 from evoseek.errors import PolicyError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 _KEY = secrets.token_hex(8)
 _START, _END = f"\ufdd0{_KEY}\ufdd1", f"\ufdd2{_KEY}\ufdd1"  # U+FDD0.. are "noncharacters", for internal use

@@ -61,6 +61,16 @@ class Policy:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class SamplerContext:
+    """What a sampler is built from: the policy, the longest trajectory in tokens, and whether trajectories take their
+    turns in lockstep (see TorchSampler)."""
+
+    policy: Policy
+    max_length: int
+    lockstep: bool = False
+
+
 def base_of(policy: Policy) -> Policy:
     """The frozen base that a policy's adapter was put on, as a policy over the same model: no memory is needed for it.
 

@@ -4,7 +4,7 @@ A trajectory holds one slot from its first turn until it is released; while it w
 stay, so that its next turn computes the new observation only. One asyncio task makes one forward pass after the other,
 each with the next token of every trajectory that is sampling and the new context of those that are about to, and lets
 other coroutines run in between. No thread and no clock is involved: the same requests in the same order give the same
-bits. Tools that wait for the world outside bring the clock in, by that order; `in_step` keeps it out again.
+bits. Tools that wait for the world outside bring the clock in, by that order; `lockstep` keeps it out again.
 """
 
 from __future__ import annotations
@@ -12,19 +12,21 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Literal
 
 import torch
+from pydantic import Field
 
 from evoseek.errors import SamplerError
 from evoseek.policy.draw import draw_tokens
 from evoseek.policy.packed import Span, packed_logits
 from evoseek.policy.pass_times import PassTimes
-from evoseek.policy.policy import Policy
+from evoseek.policy.policy import Policy, SamplerContext
 from evoseek.policy.random_streams import turn_uniforms
+from evoseek.policy.settings import SamplerSettings
 from evoseek.policy.slots import SlotCache
 from evoseek.policy.stops import StopRule, StopRules
 from evoseek.types import Completion, SampleRequest
@@ -84,13 +86,25 @@ class TorchSampler:
 
     slots: how many trajectories are held at once; others wait until one is released, in order of arrival. max_length:
     the longest context plus completion, by default what the model's configuration allows. prefill_tokens: how many
-    tokens of new context are computed at most before every trajectory that is sampling gets its next token. in_step:
+    tokens of new context are computed at most before every trajectory that is sampling gets its next token. lockstep:
     turns begin all together, when every trajectory that has a slot asks for one or was released, in the order of their
     ids: the bits then do not depend on how long tools take, but all wait for the slowest. clock: seconds, by which
     passes are timed.
 
-    After a change of the model's weights call `reset` and raise `policy_version`. The model is put in evaluation mode.
+    After a change of the model's weights call `update_weights`. The model is put in evaluation mode.
     """
+
+    class Settings(SamplerSettings):
+        """Settings of the embedded sampler."""
+
+        slots: int = Field(
+            default=160, ge=1, le=10_000, description="Number of rollouts whose keys and values are held at once."
+        )
+
+    @classmethod
+    def build(cls, settings: Settings, context: SamplerContext) -> TorchSampler:
+        """From settings."""
+        return cls(context.policy, slots=settings.slots, max_length=context.max_length, lockstep=context.lockstep)
 
     def __init__(
         self,
@@ -99,11 +113,11 @@ class TorchSampler:
         slots: int = 160,
         max_length: int | None = None,
         prefill_tokens: int | None = None,
-        in_step: bool = False,
+        lockstep: bool = False,
         clock: Callable[[], float] = perf_counter,
     ) -> None:
-        self.policy_version = 0
-        self.in_step = in_step
+        self._policy_version = 0
+        self.lockstep = lockstep
         self.stats = SamplerStats()
         self._clock = clock
         self._pass_times = PassTimes()
@@ -119,6 +133,11 @@ class TorchSampler:
         self._turns: dict[str, _Turn] = {}  # queued, or in a row
         self._queue: deque[_Turn] = deque()
         self._driver: asyncio.Task[None] | None = None
+
+    @property
+    def policy_version(self) -> int:
+        """That of the last `update_weights`; 0 before any."""
+        return self._policy_version
 
     async def sample(self, request: SampleRequest) -> Completion:
         """Sample one completion. Raises SamplerError if the request cannot be served or the model fails."""
@@ -152,6 +171,17 @@ class TorchSampler:
         if turn is not None and not turn.future.done():
             turn.future.set_exception(SamplerError(f"trajectory '{trajectory_id}' was released while sampling."))
         self._wake()
+
+    def update_weights(self, version: int, weights: Mapping[str, Any] | None = None) -> None:
+        """Sample with the model's weights as they are now, or with these, as the policy of this version. Raises
+        SamplerError for weights that are not the model's."""
+        if weights is not None:
+            try:
+                self._policy.model.load_state_dict(dict(weights))
+            except RuntimeError as error:
+                raise SamplerError(f"the weights of version {version} are not those of the model: {error}") from error
+        self._policy_version = version
+        self.reset()
 
     def reset(self) -> None:
         """Forget all keys and values, as after a change of weights. Turns under way start over from their ids."""
@@ -215,7 +245,7 @@ class TorchSampler:
 
     def _admit(self) -> None:
         """Give requests their trajectory's slot, or a free one in order of arrival; in step: of ids, once all ask."""
-        if self.in_step:
+        if self.lockstep:
             if any(row.turn is not None or name not in self._turns for name, row in self._rows.items()):
                 return
             self._queue = deque(sorted(self._queue, key=lambda turn: turn.request.trajectory_id))
@@ -230,7 +260,7 @@ class TorchSampler:
                     continue
                 row = _Row(turn.request.trajectory_id, slot)
                 self._rows[row.trajectory_id] = self._slots[slot] = row
-            _begin(row, turn, self.policy_version)
+            _begin(row, turn, self._policy_version)
         self._queue = waiting
 
     @torch.inference_mode()

@@ -60,6 +60,10 @@ class ScriptedSampler:
         """Remember that the trajectory has ended."""
         self.released.append(trajectory_id)
 
+    def update_weights(self, version: int, weights: Mapping[str, object] | None = None) -> None:
+        """Only the version: what is said is in the script."""
+        self.policy_version = version
+
     def _complete(self, said: str | Sequence[int], request: SampleRequest) -> Completion:
         ids = self._tokenizer.encode(said, add_special_tokens=False) if isinstance(said, str) else said
         in_time = (

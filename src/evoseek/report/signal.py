@@ -44,7 +44,7 @@ def no_signal(rows: Sequence[Row], *, relative: bool = True) -> str | None:
         )
     return found + (
         "Rollouts answer, but never right: begin with easier questions, check that the index holds the answers "
-        "(evoseek search), raise rollout.group_size, or use a graded reward (reward.metric=f1)."
+        "(evoseek search), raise rollout.group_size, or use a graded reward (reward.name=f1)."
     )
 
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from evoseek.errors import ConfigError
+import math
+from collections.abc import Callable
+from inspect import isawaitable
+from typing import Any
+
+from evoseek.errors import ConfigError, TrainingError
 from evoseek.reward.answer import METRICS
-from evoseek.types import Outcome, Scored, Trajectory
+from evoseek.reward.settings import RewardSettings
+from evoseek.types import Invalid, Outcome, Scored, Trajectory
 
 
 class AnswerReward:
@@ -13,6 +19,11 @@ class AnswerReward:
     Only `trajectory.answer` is read, never prompt or tool text; a trajectory without an answer scores 0. Where a paper
     rewards subEM, use "guarded_substring_match". Raises ConfigError for an unknown metric.
     """
+
+    @classmethod
+    def build(cls, settings: RewardSettings, context: object) -> AnswerReward:
+        """By the name of the metric."""
+        return cls(settings.name)
 
     def __init__(self, metric: str = "exact_match") -> None:
         if metric not in METRICS:
@@ -24,3 +35,29 @@ class AnswerReward:
         answer = trajectory.answer
         value = 0.0 if answer is None else METRICS[self.metric](answer, trajectory.question.golden_answers)
         return Scored(value, {self.metric: value})
+
+
+class NamedReward:
+    """A RewardFn of somebody's own, as a function or an object: its value is also the part `name` of the outcome.
+
+    It may give an Outcome or a plain number, and be a coroutine function or not.
+    """
+
+    def __init__(self, reward: Callable[[Trajectory], Any], name: str) -> None:
+        self._reward, self._name = reward, name
+
+    async def __call__(self, trajectory: Trajectory) -> Outcome:
+        """Score one trajectory. Raises TrainingError for a value that is no finite number."""
+        given = self._reward(trajectory)
+        outcome: Any = await given if isawaitable(given) else given
+        if isinstance(outcome, Scored | Invalid):
+            return outcome if isinstance(outcome, Invalid) or self._name in outcome.parts else self._named(outcome)
+        if not isinstance(outcome, int | float) or not math.isfinite(outcome):
+            raise TrainingError(
+                f"The reward {self._name} gave {outcome!r} for the rollout {trajectory.id}. Expected a finite number, "
+                "or Scored or Invalid of evoseek.types."
+            )
+        return self._named(Scored(float(outcome), {}))
+
+    def _named(self, outcome: Scored) -> Scored:
+        return Scored(outcome.reward, {**outcome.parts, self._name: outcome.reward})

@@ -9,11 +9,13 @@ A prompt cannot do more: an answer that talks a judge into a verdict is found by
 from __future__ import annotations
 
 import re
+from typing import Protocol
 
 from evoseek.env.prompts import PromptSet
 from evoseek.errors import ToolError
 from evoseek.policy.encoding import harmless, well_formed
 from evoseek.protocols import Chat
+from evoseek.reward.settings import RewardSettings
 from evoseek.reward.verdict import parse_verdict, verdict_form
 from evoseek.types import Invalid, Message, Outcome, Question, Scored, StopReason, Trajectory
 
@@ -30,12 +32,25 @@ _NO_NAME = frozenset(
 )
 
 
+class Judging(Protocol):
+    """What a judge is built from."""
+
+    def chat(self, section: str) -> tuple[Chat, PromptSet]:
+        """The model of a table of settings, and its prompts."""
+        ...
+
+
 class Judge:
     """A RewardFn: 1 if a model says that the trajectory's answer is right, else 0; the part `judge` is the same.
 
     An answer that is missing or blank is wrong, and nobody is asked. The model is asked once. If it does not reply, or
     not with one verdict, the outcome is Invalid. Raises ConfigError if the prompt set has no judge.jinja.
     """
+
+    @classmethod
+    def build(cls, settings: RewardSettings, context: Judging) -> Judge:
+        """The model of [judge]."""
+        return cls(*context.chat("judge"))
 
     def __init__(self, chat: Chat, prompts: PromptSet) -> None:
         self._chat, self._template = chat, prompts["judge"]

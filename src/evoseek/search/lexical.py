@@ -24,6 +24,7 @@ from evoseek.search.manifest import (
     record_file,
 )
 from evoseek.search.passage_fields import SCHEMA, exact_query, from_stored, order_query, terms_query, to_stored
+from evoseek.search.settings import SearchSettings
 from evoseek.types import Passage
 
 MAX_QUERY_TERMS = 256  # different terms of a query that are searched for; later ones are not
@@ -256,3 +257,30 @@ def _twice(passage_id: str) -> DataError:
 def _records(data: Path) -> dict[str, FileRecord]:
     """Size and checksum of all of tantivy's files (its locks aside)."""
     return {path.name: record_file(path) for path in sorted(data.iterdir()) if path.suffix != ".lock"}
+
+
+class Lexical:
+    """The part `lexical`: the index that `search.index` names."""
+
+    Settings = SearchSettings
+
+    @classmethod
+    def build(cls, settings: SearchSettings, context: object) -> LexicalIndex:
+        """The index, opened. Raises ConfigError or SearchIndexError."""
+        return open_index(settings.index, setting="search.index")
+
+
+def open_index(directory: str, *, setting: str) -> LexicalIndex:
+    """An index to search. Raises ConfigError if `setting` was left empty, SearchIndexError if it cannot be used."""
+    return LexicalIndex.open(_directory(directory, setting))
+
+
+def check_index(directory: str, *, setting: str) -> None:
+    """Is there an index? Its contents are not looked at yet. Raises as `open_index` does."""
+    Manifest.read(_directory(directory, setting))
+
+
+def _directory(directory: str, setting: str) -> Path:
+    if not directory:
+        raise ConfigError(f"No index was given: set {setting} to a directory that `evoseek index` made.")
+    return Path(directory)

@@ -17,7 +17,7 @@ from evoseek.protocols import RewardFn
 from evoseek.reward.answer import RIGHT_FROM
 from evoseek.reward.proposer import ProposerReward
 from evoseek.rollout.findings import as_failed, nothing_found
-from evoseek.rollout.player import Player
+from evoseek.rollout.roller import Roller
 from evoseek.selfplay.duplicates import NearDuplicates
 from evoseek.selfplay.evidence import retrieved_passages, seen_passages, supporting_passages
 from evoseek.selfplay.filters import Rejection, RuleFilter, proposed_question
@@ -52,8 +52,8 @@ class SelfPlay:
     of another task (0 accepts all).
     """
 
-    proposer: Player
-    solver: Player
+    proposer: Roller
+    solver: Roller
     rules: RuleFilter
     reward: RewardFn
     worth: ProposerReward
@@ -113,10 +113,10 @@ class SelfPlay:
     async def _propose(self, task: Question, trajectory_id: str) -> tuple[Trajectory, Failed]:
         """A proposal; after a failure another attempt with luck of its own, at most `refills` times."""
         failed: list[tuple[Trajectory, Invalid]] = []
-        proposal = await self.proposer.play(task, trajectory_id)
+        proposal = await self.proposer.one(task, trajectory_id)
         while proposal.stop_reason.is_failure and len(failed) < self.refills:
             failed.append((proposal, Invalid(proposal.stop_reason, proposal.failure or "")))
-            proposal = await self.proposer.play(task, f"{trajectory_id}r{len(failed)}")
+            proposal = await self.proposer.one(task, f"{trajectory_id}r{len(failed)}")
         return proposal, tuple(failed)
 
     async def _verify(self, question: Question, proposal: Trajectory, index: int, key: str, batch: _Batch) -> Verdict:

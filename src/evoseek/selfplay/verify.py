@@ -23,8 +23,7 @@ from typing import Literal
 
 from evoseek.protocols import RewardFn
 from evoseek.reward.answer import RIGHT_FROM, exact_match, normalise
-from evoseek.rollout.group import score
-from evoseek.rollout.player import Player
+from evoseek.rollout.roller import Roller, score
 from evoseek.selfplay.filters import Rejection
 from evoseek.types import Invalid, Outcome, Passage, Question, Scored, Trajectory
 
@@ -43,12 +42,12 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Verifier:
-    """Puts the checks that are switched on to a question. `reader` gives a player who sees these passages; an answer
+    """Puts the checks that are switched on to a question. `reader` gives one who sees these passages; an answer
     is right if its reward by `correct` is at least `right_from`. With `exact`, for a graded `correct`, an answer from
     passages is right only if it matches exactly: nearly right is enough to reject a question, not to verify one.
     `noise_passages` counts what `noise` names: single passages of others, or others with all their passages."""
 
-    reader: Callable[[Sequence[Passage]], Player]
+    reader: Callable[[Sequence[Passage]], Roller]
     correct: RewardFn
     seed: int
     from_passages: bool = True
@@ -119,6 +118,6 @@ class Verifier:
             return [found for found in unrelated if found]
         return [(passage,) for passage in {passage.id: passage for found in unrelated for passage in found}.values()]
 
-    async def _read(self, reader: Player, question: Question, reading_id: str) -> Reading:
-        trajectory = await reader.play(question, reading_id)
+    async def _read(self, reader: Roller, question: Question, reading_id: str) -> Reading:
+        trajectory = await reader.one(question, reading_id)
         return trajectory, await score(trajectory, self.correct)

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
 from evoseek.policy.encoding import well_formed
-from evoseek.rollout.player import Player
+from evoseek.rollout.roller import Roller
 from evoseek.search.paging import PagingEngine
 from evoseek.simulator.records import SearchRecord, record_row
 from evoseek.types import Question, Trajectory
@@ -35,7 +35,7 @@ KINDS = {"done": int, "queries": int, "found": dict, "failures": dict}
 
 async def collect(
     questions: Sequence[Question],
-    player: Player,
+    roller: Roller,
     engine: PagingEngine,
     file: ResumableJsonl,
     *,
@@ -45,7 +45,7 @@ async def collect(
     """Roll a policy out once on every question, those of a batch side by side, and add what its searches found to the
     file, from where that is.
 
-    `engine` is the one that the player searches with. A record for each query and page; the same query of the same
+    `engine` is the one that the roller searches with. A record for each query and page; the same query of the same
     question once. `progress` is told how many rollouts are done.
     """
     collected = Collected(**file.reached)
@@ -53,7 +53,7 @@ async def collect(
 
     async def play(question: Question) -> Trajectory:
         nonlocal done
-        trajectory = await player.play(question, f"collect/{question.id}")
+        trajectory = await roller.one(question, f"collect/{question.id}")
         done += 1
         progress(done, len(questions))
         return trajectory

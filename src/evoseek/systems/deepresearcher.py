@@ -14,14 +14,77 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import TYPE_CHECKING
 
+from evoseek.chat.settings import ReaderSettings
+from evoseek.env.settings import EnvironmentPart, ToolPart
+from evoseek.reward.settings import RewardPart
+from evoseek.rollout.settings import GroupRolloutSettings
+from evoseek.search.browse.settings import BrowseSettings
+from evoseek.search.settings import SearchPart
+from evoseek.search.web.settings import WebSettings
+from evoseek.settings import Needs, part, parts
 from evoseek.systems.search_r1 import Rollouts, SearchR1
+from evoseek.training.settings import RunSettings
 from evoseek.types import Trajectory, TrajectoryGroup
+
+if TYPE_CHECKING:
+    from evoseek.training.context import Context
+    from evoseek.training.plan import TrainingPlan
 
 
 @dataclass(frozen=True, slots=True)
 class DeepResearcher(SearchR1):
     """One training step of DeepResearcher: Search-R1's, with numbers about browsing."""
+
+    class Settings(SearchR1.Settings):
+        """Settings of DeepResearcher."""
+
+        run: RunSettings = RunSettings(system="deepresearcher")
+        search: SearchPart = part("lexical", top_k=10)
+        environment: EnvironmentPart = part("solver", prompt="solver_web")
+        tools: tuple[ToolPart, ...] = parts("web_search", "browse")
+        reward: RewardPart = part("format_f1")
+        rollout: GroupRolloutSettings = GroupRolloutSettings(
+            group_size=16,
+            max_tool_calls=10,
+            max_malformed=0,  # such a turn breaks the format, which is worth -1
+            max_turns=12,  # ten with calls, the one that asks for another, and the answer
+            final_answer=True,
+            deadline_s=600.0,
+        )
+        web: WebSettings = WebSettings()
+        browse: BrowseSettings = BrowseSettings()
+        reader: ReaderSettings = ReaderSettings()
+
+        @classmethod
+        def effects(cls) -> tuple[Needs, ...]:
+            """There is no index."""
+            why = "deepresearcher searches the web, not an index: [web] says how."
+            return *super().effects(), Needs(
+                "search.name search.index search.attempts search.wait_s evaluation.index", "", (), why
+            )
+
+        @property
+        def searches_index(self) -> bool:
+            """Training searches no index."""
+            return False
+
+        @property
+        def examines_index(self) -> bool:
+            """Held-out questions are answered on the web, too."""
+            return False
+
+        def may_differ(self) -> frozenset[str]:
+            """How the web is reached, but not what it is asked and what of it is shown."""
+            web = {f"web.{key}" for key in WebSettings.model_fields} - {"web.options", "web.api", "web.max_queries"}
+            shown = {"browse.max_urls", "browse.only_found", "browse.page_words"}
+            return super().may_differ() | web | ({f"browse.{key}" for key in BrowseSettings.model_fields} - shown)
+
+    @classmethod
+    def build(cls, settings: Settings, context: Context) -> TrainingPlan:
+        """From settings: held-out questions are answered on the web, too."""
+        return cls.plan(settings, context, None)
 
     async def collect(self, step: int) -> Rollouts:
         """The step's rollouts: all of them are trained on."""

@@ -21,21 +21,32 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
 
 from evoseek.errors import TrainingError
 from evoseek.rollout.record import TrajectoryWriter
+from evoseek.rollout.settings import GroupRolloutSettings
 from evoseek.selfplay.duplicates import NearDuplicates
 from evoseek.selfplay.episode import SelfPlay, Stages
 from evoseek.selfplay.metrics import selfplay_metrics
 from evoseek.selfplay.proposals import TaskSource, check_groups, proposal_groups, solver_groups
 from evoseek.selfplay.question_log import QuestionLog
+from evoseek.selfplay.settings import GameSettings, ProposerSettings
+from evoseek.settings import MANY, AnyTemperature, Count, Needs, Section, table
 from evoseek.systems.search_r1 import SearchR1
 from evoseek.training.loop import StepReport
 from evoseek.training.rollout_metrics import prefixed
-from evoseek.training.update import Update
+from evoseek.training.settings import RunSettings, StepQuestionSettings
 from evoseek.types import Episode, Invalid, Passage, Question, Scored, TrajectoryGroup
 from evoseek.world.oracle import Oracle
+
+if TYPE_CHECKING:
+    from evoseek.selfplay.game import PassageGame
+    from evoseek.training.context import Context
+    from evoseek.training.plan import TrainingPlan
+    from evoseek.training.update import Update
 
 Phase = Literal["propose", "write", "solve"]
 
@@ -86,9 +97,46 @@ class Schedule:
         return next((number for number in range(step, 0, -1) if self.turn(number).phase == phase), 0)
 
 
+class PassageProposerSettings(ProposerSettings):
+    """How questions are proposed from passages."""
+
+    show_source: bool = Field(
+        default=True, description="Whether the proposer is shown the source passage; false is an ablation."
+    )
+    max_source_tokens: Count = Field(default=256, description="Number of tokens at which the source passage is cut.")
+    frozen: bool = Field(default=False, description="Whether the proposer is kept from learning.")
+    learning_rate: float | None = Field(
+        default=None, gt=0, le=1, description="Learning rate of the proposer. Default: learner.learning_rate."
+    )
+
+    @classmethod
+    def effects(cls) -> tuple[Needs, ...]:
+        """A passage that is not shown is not cut."""
+        return *super().effects(), Needs("max_source_tokens", "show_source")
+
+
+class PhaseSettings(Section):
+    """The phases of Dr. Zero, in each of its iterations."""
+
+    iterations: Count = Field(default=3, description="Number of iterations.")
+    proposer_steps: int = Field(default=5, ge=0, le=MANY, description="Number of steps that train the proposer.")
+    writing_steps: Count = Field(default=2, description="Number of steps that write questions for the solver.")
+    solver_steps: Count = Field(default=15, description="Number of steps that train the solver.")
+    fresh_optimizer: bool = Field(
+        default=True, description="Whether the solver gets a new optimizer in every iteration."
+    )
+    passages_per_writing_step: Count = Field(default=60, description="Number of passages that a writing step uses.")
+    questions_per_passage: int = Field(
+        default=5, ge=1, le=1000, description="Number of questions written from a passage; the best one is kept."
+    )
+    writing_temperature: AnyTemperature | None = Field(
+        default=None, description="Sampling temperature of written questions; 0 is greedy. Default: the proposer's."
+    )
+
+
 @dataclass(slots=True)
 class DrZero:
-    """One step of Dr. Zero; `systems.training.TrainingLoop` repeats it.
+    """One step of Dr. Zero; `training.loop.TrainingLoop` repeats it.
 
     `play` trains the proposer, `writing` is how it then writes, and `solving` trains the solver on given questions.
     `proposer_update` is None where the proposer is frozen: its phase then only measures. `publish_proposer` hands the
@@ -111,6 +159,80 @@ class DrZero:
     passages_per_writing_step: int
     group_by: Literal["requested", "task"] = "requested"
     oracle: Oracle | None = None
+
+    class Settings(GameSettings):
+        """Settings of Dr. Zero."""
+
+        run: RunSettings = RunSettings(system="dr-zero", steps=MANY)  # the phases end it
+        rollout: GroupRolloutSettings = GroupRolloutSettings()
+        questions: StepQuestionSettings = StepQuestionSettings()
+        proposer: PassageProposerSettings = table()
+        dr_zero: PhaseSettings = PhaseSettings()
+
+        @property
+        def searches(self) -> tuple[int, str]:
+            """The first hop is in the passage."""
+            return self.longest - 1, "hops"
+
+        @property
+        def proposer_learns(self) -> bool:
+            """Unless it is frozen, or has no steps."""
+            return self.dr_zero.proposer_steps > 0 and not self.proposer.frozen
+
+    @classmethod
+    def build(cls, settings: Settings, context: Context) -> TrainingPlan:
+        """From settings: two policies that begin as the same model."""
+        from evoseek.selfplay.game import PassageGame  # with torch, which the settings do without
+
+        game = PassageGame.load(settings, context)
+        own, solver = settings.dr_zero, game.solver
+        schedule = Schedule(own.iterations, own.proposer_steps, own.writing_steps, own.solver_steps)
+        questions = QuestionLog(context.run.questions)
+        rollouts = context.rollouts(
+            game.play.solver, settings.rollout.group_size, reward=game.play.reward, label=game.play.label
+        )
+        frozen = settings.proposer.frozen
+        system = cls(
+            schedule=schedule,
+            play=game.play,
+            writing=replace(game.play, proposer=game.play.proposer.at(own.writing_temperature)),
+            tasks=game.tasks("training", settings.proposer.per_task),
+            written_tasks=game.tasks("writing", own.questions_per_passage),
+            solving=SearchR1([], rollouts, game.solver_update(questions), context.publish, settings.questions.per_step),
+            proposer_update=None if frozen else game.proposer_update(),
+            publish_proposer=game.proposer.sampler.update_weights,
+            restart_solver=context.trainer.learner.restart if own.fresh_optimizer else None,
+            questions=questions,
+            trajectories=rollouts.trajectories,
+            proposals_per_step=settings.selfplay.proposals_per_step,
+            passages_per_writing_step=own.passages_per_writing_step,
+            group_by=settings.proposer.group_by,
+            oracle=game.oracle,
+        )
+
+        def resumed(step: int) -> None:
+            solver.sampler.update_weights(schedule.last("solve", step))
+            game.proposer.sampler.update_weights(0 if frozen else schedule.last("propose", step))
+
+        def is_due(step: int) -> bool:
+            """Before anything, and while the solver learns: every so many steps, and at the end of its phase."""
+            turn, every = schedule.turn(max(1, step)), settings.evaluation.every
+            last = turn.number == schedule.solver_steps
+            return step == 0 or (turn.phase == "solve" and (last or (every > 0 and turn.number % every == 0)))
+
+        return game.plan(system, game.parts, resumed=resumed, steps=schedule.steps, is_due=is_due)
+
+    @classmethod
+    def proposing(cls, settings: Settings, context: Context) -> tuple[PassageGame, TaskSource[Passage]]:
+        """Who writes questions, and from what, without training: the two policies of a run, or one in both roles."""
+        from evoseek.selfplay.game import PassageGame
+
+        if context.checkpoint is not None:
+            game = PassageGame.load(settings, context)
+        else:
+            game = PassageGame.between(settings, context, context.agent, context.agent)
+        return game, game.tasks("proposing", settings.proposer.per_task)
+
     _solving: tuple[int, SearchR1] | None = field(default=None, init=False)
 
     async def step(self, step: int) -> StepReport:

@@ -18,12 +18,32 @@ might have drawn, so those that they had no need of are skipped, some for a long
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pydantic import Field
 
 from evoseek.credit.filters import GroupSelection
+from evoseek.loss.settings import AlgorithmSettings, LossPart
 from evoseek.reward.overlong import unshaped
+from evoseek.reward.settings import RewardPart
+from evoseek.settings import Section, part
 from evoseek.systems.search_r1 import Rollouts, SearchR1
+from evoseek.training.settings import RunSettings
 from evoseek.types import Scored, TrajectoryGroup
+
+if TYPE_CHECKING:
+    from evoseek.training.context import Context
+    from evoseek.training.plan import TrainingPlan
+
+
+class FilterSettings(Section):
+    """How long a step looks for groups with a signal."""
+
+    limit: int = Field(
+        default=4, ge=1, le=100, description="Number of times questions.per_step that a step draws at most."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +54,29 @@ class DSPO(SearchR1):
     """
 
     limit: int = 4
+
+    class Settings(SearchR1.Settings):
+        """Settings of DSPO."""
+
+        run: RunSettings = RunSettings(system="dspo")
+        reward: RewardPart = part("guarded_substring_match")
+        loss: LossPart = part("sequence", clip_low=3e-4, clip_high=4e-4)
+        algorithm: AlgorithmSettings = AlgorithmSettings(mini_batches=4)
+        dspo: FilterSettings = FilterSettings()
+
+        def problems(self) -> Iterator[str]:
+            """A critic must see every group."""
+            yield from super().problems()
+            if self.credit.name == "gae":
+                yield (
+                    "credit.name is gae, but dspo keeps only groups whose rewards differ, and a critic must see the "
+                    "others too. Train search-r1, or set credit.name to group."
+                )
+
+    @classmethod
+    def build(cls, settings: Settings, context: Context) -> TrainingPlan:
+        """From settings."""
+        return cls.plan(settings, context, context.engine, limit=settings.dspo.limit)
 
     async def collect(self, step: int) -> Rollouts:
         """Rounds of rollouts until enough groups carry a signal. Which questions may be drawn, and in which order,

@@ -13,23 +13,24 @@ It fails when no rollout of a question ever succeeds, or all do: for a group-rel
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
-from evoseek.learner.distributed import ALONE, Ranks
-from evoseek.protocols import Environment, Renderer, RewardFn, Sampler
-from evoseek.rollout.findings import failed_if_nothing_found
-from evoseek.rollout.group import run_group
-from evoseek.rollout.limits import Limits
-from evoseek.rollout.record import TrajectoryWriter
-from evoseek.rollout.trajectory_json import group_from_json, group_to_json
+from evoseek.protocols import QuestionEngine, SearchEngine
+from evoseek.rollout.settings import GroupRolloutSettings
 from evoseek.training.loop import StepReport
 from evoseek.training.question_order import questions_of_step
 from evoseek.training.rollout_metrics import rollout_metrics, tool_latency_s
-from evoseek.training.update import Update
+from evoseek.training.settings import QuestionSettings, TrainingSettings
 from evoseek.types import Invalid, Question, TrajectoryGroup
+
+if TYPE_CHECKING:
+    from evoseek.training.context import Context
+    from evoseek.training.plan import TrainingPlan
+    from evoseek.training.rollouts import QuestionRollouts
+    from evoseek.training.update import Update
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,60 +43,8 @@ class Rollouts:
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionRollouts:
-    """Rolls a policy out on questions: `group_size` times each, all at once, drawn at `temperature`.
-
-    `label` may score a group anew, when all of its rollouts are there. With several `ranks` each takes a share of the
-    questions, and all have all groups in the end (their tool latencies aside). The groups are written to `trajectories`
-    by the first. Where the engine finds nothing for any of them, all are Invalid.
-    """
-
-    env: Environment
-    renderer: Renderer
-    sampler: Sampler
-    limits: Limits
-    reward: RewardFn
-    trajectories: TrajectoryWriter
-    seed: int
-    group_size: int = 8
-    temperature: float = 1.0
-    ranks: Ranks = ALONE
-    label: Callable[[TrajectoryGroup], TrajectoryGroup] | None = None
-
-    async def __call__(self, questions: Sequence[Question], step: int) -> list[TrajectoryGroup]:
-        """One group a question, in the questions' order. No question is rolled out twice in a step."""
-        own = questions[self.ranks.rank :: self.ranks.size]
-        groups = await asyncio.gather(*(self._group(question, step) for question in own))
-        if self.ranks.size > 1:
-            shares = self.ranks.gather([group_to_json(group) for group in groups])
-            groups = [
-                group_from_json(shares[index % self.ranks.size][index // self.ranks.size])
-                for index in range(len(questions))
-            ]
-        groups = failed_if_nothing_found(groups)
-        if self.ranks.is_first:
-            self.trajectories.write(step, groups)
-        return groups
-
-    async def _group(self, question: Question, step: int) -> TrajectoryGroup:
-        group = await run_group(
-            question,
-            size=self.group_size,
-            reward=self.reward,
-            key=f"step-{step:06d}/{question.id}",
-            env=self.env,
-            renderer=self.renderer,
-            sampler=self.sampler,
-            limits=self.limits,
-            temperature=self.temperature,
-            seed=self.seed,
-        )
-        return self.label(group) if self.label else group
-
-
-@dataclass(frozen=True, slots=True)
 class SearchR1:
-    """One training step of Search-R1; `systems.training.TrainingLoop` repeats it.
+    """One training step of Search-R1; `training.loop.TrainingLoop` repeats it.
 
     `publish` hands the new weights to the sampler, as the policy of that step. `first_step` is the step that begins to
     go through the questions: where these are written during a run, that is a later one than its first.
@@ -107,6 +56,31 @@ class SearchR1:
     publish: Callable[[int], None]
     questions_per_step: int = 20
     first_step: int = 1
+
+    class Settings(TrainingSettings):
+        """Settings of Search-R1."""
+
+        questions: QuestionSettings = QuestionSettings()
+        rollout: GroupRolloutSettings = GroupRolloutSettings()
+
+    @classmethod
+    def build(cls, settings: Settings, context: Context) -> TrainingPlan:
+        """From settings: the policy searches the engine that they name."""
+        return cls.plan(settings, context, context.engine)
+
+    @classmethod
+    def plan(
+        cls, settings: Settings, context: Context, searched: SearchEngine | QuestionEngine | None, **own: Any
+    ) -> TrainingPlan:
+        """The plan of a system that trains on questions, by searching this engine; `own` are its further fields."""
+        context.tell_about_models()
+        solver = context.solver(searched)
+        questions = context.questions(settings.questions.path)
+        per_step, seed = settings.questions.per_step, settings.run.seed
+        context.check_prompt(solver, questions_of_step(questions, seed=seed, step=1, size=per_step)[0])
+        rollouts = context.rollouts(solver, settings.rollout.group_size)
+        system = cls(questions, rollouts, context.trainer.update(), context.publish, per_step, **own)
+        return context.plan(system, solver)
 
     async def step(self, step: int) -> StepReport:
         """Rollouts, rewards, advantages, optimizer steps."""
@@ -138,4 +112,4 @@ class SearchR1:
     def draw(self, step: int, size: int) -> list[Question]:
         """The `size` questions that a step may ask."""
         number = step - self.first_step + 1
-        return questions_of_step(self.questions, seed=self.rollouts.seed, step=number, size=size)
+        return questions_of_step(self.questions, seed=self.rollouts.roller.seed, step=number, size=size)

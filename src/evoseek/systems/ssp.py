@@ -20,11 +20,14 @@ questions that nobody can answer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
+from pydantic import Field
+
+from evoseek.policy.settings import PolicySettings
 from evoseek.rollout.findings import failed_if_nothing_found
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.selfplay.episode import SelfPlay, Stages
@@ -33,9 +36,17 @@ from evoseek.selfplay.metrics import selfplay_metrics
 from evoseek.selfplay.proposals import TaskSource, check_groups, proposal_groups, solver_groups
 from evoseek.selfplay.question_log import QuestionLog
 from evoseek.selfplay.replay import draw_again
+from evoseek.selfplay.settings import FilterSettings, GameSettings, ProposerSettings, VerificationSettings
+from evoseek.settings import Count, Needs, Section, table
 from evoseek.training.loop import StepReport
+from evoseek.training.settings import RunSettings
 from evoseek.types import Episode, Invalid, TrajectoryGroup
 from evoseek.world.oracle import Oracle
+
+if TYPE_CHECKING:
+    from evoseek.selfplay.game import AnswerGame
+    from evoseek.training.context import Context
+    from evoseek.training.plan import TrainingPlan
 
 Fill = Literal["dummy", "resample", "replay", "replay-reset"]
 Role = Literal["proposer", "solver"]
@@ -49,9 +60,30 @@ class RolesUpdate(Protocol):
         ...
 
 
+class FillSettings(Section):
+    """What is special in Search Self-play."""
+
+    answers: str = Field(
+        default="", description="File of answers: JSON lines. Default: they are mined from the corpus."
+    )
+    train: Literal["both", "solver", "proposer"] = Field(default="both", description="Roles that learn.")
+    fill: Fill = Field(default="replay-reset", description="What takes the place of rejected questions.")
+    reset_every: Count = Field(
+        default=10, description="Number of steps after which replay-reset forgets its questions."
+    )
+    resample_limit: int = Field(
+        default=4, ge=1, le=100, description="Number of times proposals_per_step that resample proposes at most."
+    )
+
+    @classmethod
+    def effects(cls) -> tuple[Needs, ...]:
+        """Details need what they are details of."""
+        return Needs("reset_every", "fill", ("replay-reset",)), Needs("resample_limit", "fill", ("resample",))
+
+
 @dataclass(frozen=True, slots=True)
 class SSP:
-    """One step of Search Self-play; `systems.training.TrainingLoop` repeats it.
+    """One step of Search Self-play; `training.loop.TrainingLoop` repeats it.
 
     `trained` are the roles that learn. A step draws at most `resample_limit` x `proposals_per_step` answers. Questions
     for replay are taken from `questions`, so a resumed run replays the same ones.
@@ -71,6 +103,76 @@ class SSP:
     resample_limit: int = 4
     group_by: Literal["requested", "task"] = "task"
     oracle: Oracle | None = None
+
+    class Settings(GameSettings):
+        """Settings of Search Self-play."""
+
+        run: RunSettings = RunSettings(system="ssp")
+        policy: PolicySettings = PolicySettings(model="tiny-reader")
+        proposer: ProposerSettings = table(
+            ratio=(1.0, 1.0, 1.0),
+            difficulty="failure",
+            format_weight=0.0,
+            group_by="task",
+            credit={"name": "raw"},
+            loss={"name": "reinforce", "aggregate": "sequence-sum"},
+        )
+        filters: FilterSettings = FilterSettings(min_searches=1, repeated_queries=True)
+        verification: VerificationSettings = VerificationSettings(from_passages=True, passages="supporting")
+        ssp: FillSettings = FillSettings()
+
+        @property
+        def searches(self) -> tuple[int, str]:
+            """Every one of them is asked for."""
+            return self.longest, "searches"
+
+        @property
+        def proposer_learns(self) -> bool:
+            """Unless the solver alone does."""
+            return self.ssp.train != "solver"
+
+        def problems(self) -> Iterator[str]:
+            """One policy is trained on the logprobs of one temperature."""
+            yield from super().problems()
+            if self.proposer.temperature != self.rollout.temperature:
+                yield (
+                    f"proposer.temperature is {self.proposer.temperature} and rollout.temperature "
+                    f"{self.rollout.temperature}, but in ssp one policy plays both roles and is trained on the logprobs "
+                    "of one temperature. Set them to the same value."
+                )
+
+    @classmethod
+    def build(cls, settings: Settings, context: Context) -> TrainingPlan:
+        """From settings: one policy in both roles."""
+        from evoseek.selfplay.game import AnswerGame  # with torch, which the settings do without
+
+        game, own = AnswerGame.load(settings, context), settings.ssp
+        questions = QuestionLog(context.run.questions)
+        system = cls(
+            play=game.play,
+            tasks=game.tasks(own.answers),
+            update=game.update(questions),
+            publish=context.publish,
+            questions=questions,
+            trajectories=TrajectoryWriter(context.run.trajectories, context.agent.decode),
+            seed=settings.run.seed,
+            proposals_per_step=settings.selfplay.proposals_per_step,
+            trained=("proposer", "solver") if own.train == "both" else (own.train,),
+            fill=own.fill,
+            reset_every=own.reset_every,
+            resample_limit=own.resample_limit,
+            group_by=settings.proposer.group_by,
+            oracle=game.oracle,
+        )
+        return game.plan(system, context.trainer.parts, resumed=context.agent.sampler.update_weights)
+
+    @classmethod
+    def proposing(cls, settings: Settings, context: Context) -> tuple[AnswerGame, TaskSource[Lead]]:
+        """Who writes questions, and from what, without training."""
+        from evoseek.selfplay.game import AnswerGame
+
+        game = AnswerGame.load(settings, context)
+        return game, game.tasks(settings.ssp.answers)
 
     async def step(self, step: int) -> StepReport:
         """Propose, verify, solve, and one update of both roles."""

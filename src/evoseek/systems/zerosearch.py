@@ -15,10 +15,36 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
 
-from evoseek.search.simulated import SimulatedEngine
+from pydantic import Field
+
+from evoseek.chat.settings import SimulatorSettings
+from evoseek.credit.settings import CreditPart
+from evoseek.loss.settings import LossPart
+from evoseek.reward.settings import RewardPart
+from evoseek.search.settings import SearchPart
+from evoseek.selfplay.curriculum import noise_probability
+from evoseek.settings import Section, part
 from evoseek.systems.search_r1 import SearchR1
 from evoseek.training.loop import StepReport
+from evoseek.training.settings import RunSettings
+
+if TYPE_CHECKING:
+    from evoseek.search.simulated import SimulatedEngine
+    from evoseek.training.context import Context
+    from evoseek.training.plan import TrainingPlan
+
+
+class NoiseSettings(Section):
+    """How often simulated search is noisy: from the first step to the last, and how steeply."""
+
+    noise_start: float = Field(default=0.0, ge=0, le=1, description="Share of noisy searches at the first step.")
+    noise_end: float = Field(default=0.75, ge=0, le=1, description="Share of noisy searches at the last step.")
+    noise_base: float = Field(
+        default=4.0, gt=1, le=1e6, description="Base of the curriculum; the higher, the later the noise comes."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +53,36 @@ class ZeroSearch(SearchR1):
 
     engine: SimulatedEngine
     noise: Callable[[int], float]
+
+    class Settings(SearchR1.Settings):
+        """Settings of ZeroSearch."""
+
+        run: RunSettings = RunSettings(system="zerosearch")
+        search: SearchPart = part("lexical", top_k=5)
+        reward: RewardPart = part("f1")  # a policy is examined by exact match; here long answers must not pay
+        credit: CreditPart = part("raw")
+        loss: LossPart = part("reinforce", aggregate="sequence-sum")
+        zerosearch: NoiseSettings = NoiseSettings()
+        simulator: SimulatorSettings = SimulatorSettings()
+
+        @property
+        def searches_index(self) -> bool:
+            """Training searches no index."""
+            return False
+
+        def may_differ(self) -> frozenset[str]:
+            """The noise depends on the number of steps."""
+            return super().may_differ() - {"run.steps"}
+
+    @classmethod
+    def build(cls, settings: Settings, context: Context) -> TrainingPlan:
+        """From settings: the engine is the simulator, unless the caller brings one."""
+        engine = context.objects.search or context.simulated()
+        own, steps = settings.zerosearch, settings.run.steps
+        noise = partial(
+            noise_probability, total_steps=steps, start=own.noise_start, end=own.noise_end, base=own.noise_base
+        )
+        return cls.plan(settings, context, engine, engine=engine, noise=noise)
 
     async def step(self, step: int) -> StepReport:
         """Set the noise; then a step of Search-R1."""

@@ -7,17 +7,17 @@
 
 What a tool wrote is not the policy's doing: it is left out of the sequence, so the token before a result is followed
 by the first token after it. Fails as its critic does: until that predicts something, the advantages are noise
-(`policy_after` lets it learn alone for some steps).
+(`critic_warmup_steps` lets it learn alone for some steps).
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 
-from evoseek.credit.gae import gae
+from evoseek.credit.parts import CriticCredit
 from evoseek.credit.whiten import whiten
 from evoseek.learner.learner import Learner
 from evoseek.loss.base import LossInputs, ValueInputs
@@ -31,20 +31,22 @@ from evoseek.training.update import (
 )
 from evoseek.types import TrainingSample, TrajectoryGroup
 
+Estimate = Callable[[Sequence[float], Sequence[float]], tuple[list[float], list[float]]]
+"""From rewards and values of a trajectory's action tokens to advantages and returns."""
+
 
 @dataclass(frozen=True, slots=True)
 class PPOUpdate:
-    """A step of PPO. `predict` fills in the samples' `values`; the policy stands still for the first `policy_after`
+    """A step of PPO. `predict` fills in the samples' `values`; the policy stands still for the first `critic_warmup_steps`
     steps. Metrics of the critic are named critic/..."""
 
     learner: Learner[LossInputs]
     critic: Learner[ValueInputs]
     predict: Completion
     seed: int
-    gamma: float = 1.0
-    lam: float = 1.0
+    estimate: Estimate = CriticCredit()
     mini_batches: int = 1
-    policy_after: int = 0
+    critic_warmup_steps: int = 0
     completions: Sequence[Completion] = ()
     penalty: KLPenalty | None = None
     mask_observations: bool = True
@@ -58,7 +60,7 @@ class PPOUpdate:
         batches = split_groups(samples, self.mini_batches, random.Random(f"{self.seed}/mini-batches/{step}"))
         critic = mean_metrics([self.critic.update(batch) for batch in batches])
         metrics = {f"critic/{name.removeprefix('critic/')}": value for name, value in critic.items()}
-        if step > self.policy_after:
+        if step > self.critic_warmup_steps:
             metrics |= mean_metrics([self.learner.update(batch) for batch in batches])
         return metrics
 
@@ -77,7 +79,7 @@ class PPOUpdate:
         rewards = [-cost for cost in compress(costs, sample.loss_mask)]
         rewards[-1] += reward
         values = list(compress(sample.values or (), sample.loss_mask))
-        return gae(rewards, values, gamma=self.gamma, lam=self.lam)
+        return self.estimate(rewards, values)
 
 
 def _on_actions(sample: TrainingSample, values: Sequence[float]) -> tuple[float, ...]:

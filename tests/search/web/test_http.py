@@ -8,8 +8,8 @@ from runpy import run_path
 from types import SimpleNamespace
 
 import pytest
-
 from evoseek.config import WebConfig
+
 from evoseek.errors import ConfigError, ToolError
 from evoseek.http.retry import TransientError
 from evoseek.http.server import MAX_BODY

@@ -1,1 +1,0 @@
-"""From a Config to the objects that do the work: the only place that knows which setting goes where."""

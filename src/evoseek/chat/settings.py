@@ -1,0 +1,118 @@
+"""Settings of models that are written to: judges, simulators, readers, and a model that is asked."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from evoseek.errors import ConfigError
+from evoseek.policy.settings import Dtype
+from evoseek.settings import MANY, AnyTemperature, Needs, Section
+
+_ENDPOINT = "api_key_env timeout_s attempts structured max_tokens_name omit"
+_IN_PROCESS = "device dtype max_total_tokens"
+
+
+class ChatSettings(Section):
+    """A model that replies to messages: in this process, or behind an endpoint."""
+
+    model: str = Field(
+        default="", description="Model, as policy.model, or its name at the endpoint. Default: there is no such model."
+    )
+    base_url: str = Field(
+        default="", description="URL of an OpenAI-compatible endpoint. Default: the model runs in this process."
+    )
+    api_key_env: str = Field(default="", description="Environment variable that holds the endpoint's key.")
+    device: str = Field(default="", description="Device of an in-process model. Default: that of the policy.")
+    dtype: Dtype = Field(default="float32", description="Type of an in-process model's weights.")
+    prompts: str = Field(default="auto", description="Prompt set, as policy.prompts.")
+    temperature: AnyTemperature = Field(default=0.0, description="Sampling temperature of replies; 0 is greedy.")
+    max_tokens: int = Field(
+        default=512, ge=1, le=MANY, description="Maximum number of tokens of a reply; a longer one is a failure."
+    )
+    max_total_tokens: int = Field(
+        default=4096, ge=2, le=MANY, description="Maximum number of tokens of prompt and reply of an in-process model."
+    )
+    timeout_s: float = Field(
+        default=60.0, gt=0, le=86_400, description="Seconds that one call of the endpoint may take."
+    )
+    attempts: int = Field(
+        default=4, ge=1, le=100, description="Number of times a failing endpoint is called before it counts as failed."
+    )
+    concurrency: int = Field(
+        default=32, ge=1, le=10_000, description="Number of calls, or of replies sampled in this process, at once."
+    )
+    structured: bool = Field(
+        default=True, description="Whether the endpoint is sent a JSON schema of the reply that is expected."
+    )
+    max_tokens_name: Literal["max_tokens", "max_completion_tokens"] = Field(
+        default="max_tokens", description="Name by which the endpoint knows the maximum number of tokens."
+    )
+    omit: tuple[Literal["temperature", "seed"], ...] = Field(
+        default=(), description="Parameters that the endpoint does not accept, and is not sent."
+    )
+
+    def check(self, section: str) -> None:
+        """Raises ConfigError if no model is named. `section` names the settings."""
+        if not self.model:
+            raise ConfigError(
+                f"No model was given to play this part: set {section}.model to a model's name or directory, or, with "
+                f"{section}.base_url, to the name that an endpoint knows it by."
+            )
+
+    @classmethod
+    def effects(cls) -> tuple[Needs, ...]:
+        """What an endpoint needs, and what a model in this process."""
+        return Needs(_ENDPOINT, "base_url"), Needs(_IN_PROCESS, "base_url", (False,))
+
+
+class AskedSettings(ChatSettings):
+    """The model that answers `evoseek ask` in the policy's place, where asked.model or asked.base_url is set."""
+
+    model: str = Field(
+        default="",
+        description="Model, as policy.model, that ends its turns by itself (an instruct model), or its name at the "
+        "endpoint. Default: the policy is asked.",
+    )
+    max_tokens: int = Field(
+        default=2048, ge=1, le=MANY, description="Maximum number of tokens of a reply, its thoughts included."
+    )
+
+
+class JudgeSettings(ChatSettings):
+    """The model that says whether an answer is right (reward.name = "judge")."""
+
+
+class SimulatorSettings(ChatSettings):
+    """The model that plays the search engine (ZeroSearch, arXiv 2505.04588)."""
+
+    temperature: AnyTemperature = Field(default=1.0, description="Sampling temperature of replies; 0 is greedy.")
+    max_words: int = Field(
+        default=100, ge=1, le=MANY, description="Maximum number of words of a document; a longer one is a failure."
+    )
+
+
+class ReaderSettings(ChatSettings):
+    """The model that reads pages for the policy. Without reader.model the policy is shown the beginning of a page."""
+
+    segment_words: int = Field(
+        default=800, ge=1, le=MANY, description="Number of words of a page that are read at a time."
+    )
+    memory_words: int = Field(
+        default=400, ge=1, le=MANY, description="Maximum number of words that are kept of a page."
+    )
+    max_segments: int = Field(
+        default=8, ge=1, le=10_000, description="Maximum number of segments that are read of a page."
+    )
+    skip_after: int = Field(
+        default=2,
+        ge=1,
+        le=10_000,
+        description="Number of useless segments at the beginning of a page after which the rest is skipped.",
+    )
+
+    @classmethod
+    def effects(cls) -> tuple[Needs, ...]:
+        """How pages are read needs a reader."""
+        return *super().effects(), Needs("segment_words memory_words max_segments skip_after", "model")

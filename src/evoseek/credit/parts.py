@@ -1,0 +1,103 @@
+"""The credit functions as parts: each with its settings, called with rewards and group keys that run in parallel.
+
+None among the rewards is an Invalid member: it stays None, and is in no statistic. `is_relative` says that equal
+rewards of a group teach nothing; `needs_critic` that values are needed, token by token, so that it is not called with
+rewards alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from evoseek.credit.gae import gae
+from evoseek.credit.group import group_advantages
+from evoseek.credit.reinforce import raw_advantages, whitened_advantages
+from evoseek.credit.rloo import leave_one_out_advantages
+from evoseek.credit.settings import CreditSettings
+
+Rewards = Sequence[float | None]
+Groups = Sequence[Hashable]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCredit:
+    """GRPO, Dr. GRPO and HRPO: relative to the group's mean; see `credit.group`."""
+
+    scale: Literal["std", "none"] = "std"
+    singleton: Literal["raw", "zero", "drop"] = "zero"
+    is_relative: ClassVar[bool] = True
+
+    class Settings(CreditSettings):
+        """Settings of group-relative credit."""
+
+        scale: Literal["std", "none"] = Field(
+            default="std", description="Whether advantages are divided by the group's standard deviation."
+        )
+        singleton: Literal["raw", "zero", "drop"] = Field(
+            default="zero", description="Advantage in a group of one: the reward, 0, or none, so that it is left out."
+        )
+
+    @classmethod
+    def build(cls, settings: Settings, context: object) -> GroupCredit:
+        """From settings."""
+        return cls(settings.scale, settings.singleton)
+
+    def __call__(self, rewards: Rewards, groups: Groups) -> list[float | None]:
+        """Advantages."""
+        return group_advantages(rewards, groups, scale=self.scale, singleton=self.singleton)
+
+
+class LeaveOneOutCredit:
+    """RLOO: relative to the mean of the group's other members; see `credit.rloo`."""
+
+    is_relative = True
+
+    def __call__(self, rewards: Rewards, groups: Groups) -> list[float | None]:
+        """Advantages."""
+        return leave_one_out_advantages(rewards, groups)
+
+
+class WhitenedCredit:
+    """REINFORCE++: whitened over the batch; see `credit.reinforce`."""
+
+    def __call__(self, rewards: Rewards, groups: Groups) -> list[float | None]:
+        """Advantages."""
+        return whitened_advantages(rewards)
+
+
+class RawCredit:
+    """REINFORCE: the reward itself."""
+
+    def __call__(self, rewards: Rewards, groups: Groups) -> list[float | None]:
+        """Advantages."""
+        return raw_advantages(rewards)
+
+
+@dataclass(frozen=True, slots=True)
+class CriticCredit:
+    """PPO: generalised advantage estimation with a critic; see `credit.gae`."""
+
+    gamma: float = 1.0
+    lam: float = 1.0
+    needs_critic: ClassVar[bool] = True
+
+    class Settings(CreditSettings):
+        """Settings of advantage estimation."""
+
+        gamma: float = Field(default=1.0, gt=0, le=1, description="Discount of rewards, per token.")
+        lam: float = Field(
+            default=1.0, ge=0, le=1, description="Lambda of GAE: 1 takes the rewards as they came, 0 trusts the critic."
+        )
+
+    @classmethod
+    def build(cls, settings: Settings, context: object) -> CriticCredit:
+        """From settings."""
+        return cls(settings.gamma, settings.lam)
+
+    def __call__(self, rewards: Sequence[float], values: Sequence[float]) -> tuple[list[float], list[float]]:
+        """Advantages and returns of one trajectory's action tokens."""
+        return gae(rewards, values, gamma=self.gamma, lam=self.lam)

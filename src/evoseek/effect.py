@@ -1,0 +1,56 @@
+"""Settings that were set and do nothing are refused, with what they would need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatch
+
+from evoseek.errors import ConfigError
+from evoseek.settings import Needs, Section, lookup, tables
+
+
+def check_effect(settings: Section, keys: Iterable[str], *, ignored: Iterable[str] = ()) -> None:
+    """Raises ConfigError if one of these settings (dotted names) has no effect. Switches in `ignored` are not looked
+    at."""
+    rows = [row for row in _rows(settings) if row[1] not in ignored]
+    for key in keys:
+        for pattern, switch, needs in rows:
+            if fnmatch(key, pattern) and not (switch and needs.holds(lookup(settings, switch))):
+                raise ConfigError(_words(settings, key, switch, needs))
+
+
+def changed(settings: Section, defaults: Section) -> list[str]:
+    """The settings that are not the defaults. A table that is a single setting, and a list of parts, stay whole."""
+    before, now = dict(_values(defaults)), dict(_values(settings))
+    return [key for key, value in now.items() if key not in before or before[key] != value]
+
+
+def _values(settings: Section) -> Iterator[tuple[str, object]]:
+    for prefix, table in tables(settings):
+        for key in type(table).model_fields:
+            value = getattr(table, key)
+            if not isinstance(value, Section):
+                yield (f"{prefix}.{key}" if prefix else key), value
+
+
+def _rows(settings: Section) -> list[tuple[str, str, Needs]]:
+    """Every pattern of names with the dotted name of its switch."""
+    rows: list[tuple[str, str, Needs]] = []
+    for prefix, table in tables(settings):
+        for needs in type(table).effects():
+            switch = (
+                needs.switch if "." in needs.switch or not needs.switch or not prefix else f"{prefix}.{needs.switch}"
+            )
+            for key in needs.keys.split():
+                rows.append((f"{prefix}.{key}" if prefix else key, switch, needs))
+    return rows
+
+
+def _words(settings: Section, key: str, switch: str, needs: Needs) -> str:
+    if not switch:
+        return f"{key} is set, but it has no effect here. {needs.instead} Leave {key} out."
+    value = lookup(settings, switch)
+    return (
+        f"{key} is set, but it has no effect here: it needs {switch} to be {needs.words}, and that is {value!r}. "
+        f"{needs.instead} Leave {key} out, or set {switch} so."
+    ).replace("  ", " ")

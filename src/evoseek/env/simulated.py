@@ -1,0 +1,74 @@
+"""A simulated search engine from its settings, and the card of a tuned simulator."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Protocol
+
+from evoseek.chat.settings import SimulatorSettings
+from evoseek.env.chats import make_chat
+from evoseek.env.simulator import SimulatorPrompts
+from evoseek.env.web import Seeded
+from evoseek.errors import ConfigError
+from evoseek.files import write_atomic
+from evoseek.policy.settings import PolicySettings
+from evoseek.search.settings import SearchSettings
+from evoseek.search.simulated import SimulatedEngine
+
+CARD = "simulator.json"
+"""Beside the weights of a tuned simulator: what its replies are made of."""
+
+
+class Simulating(Protocol):
+    """The settings of a run with a simulator that are read here."""
+
+    @property
+    def simulator(self) -> SimulatorSettings: ...
+    @property
+    def search(self) -> SearchSettings: ...
+    @property
+    def policy(self) -> PolicySettings: ...
+    @property
+    def run(self) -> Seeded: ...
+
+
+def write_card(config: Simulating, directory: Path) -> None:
+    """Say in a tuned simulator's directory how many documents it writes, and how long they are."""
+    write_atomic(directory / CARD, json.dumps(_replies(config)) + "\n")
+
+
+def simulated_engine(config: Simulating) -> SimulatedEngine:
+    """The simulator of the config as an engine, without noise.
+
+    Raises ConfigError, also for one that was tuned to write another number of documents or longer ones; PolicyError.
+    """
+    if not config.simulator.base_url:
+        _check_card(config)
+    chat, prompts = make_chat(config.simulator, section="simulator", seed=config.run.seed, device=config.policy.device)
+    return SimulatedEngine(chat, SimulatorPrompts(prompts), config.simulator.max_words, config.run.seed)
+
+
+def _replies(config: Simulating) -> dict[str, int]:
+    return {"search.top_k": config.search.top_k, "simulator.max_words": config.simulator.max_words}
+
+
+def _check_card(config: Simulating) -> None:
+    card = Path(config.simulator.model) / CARD
+    if not card.is_file():  # not one that was tuned here
+        return
+    try:
+        tuned, wanted = json.loads(card.read_text(encoding="utf-8")), _replies(config)
+        fits = tuned["search.top_k"] == wanted["search.top_k"] and (
+            tuned["simulator.max_words"] <= wanted["simulator.max_words"]
+        )
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise ConfigError(
+            f"{card} cannot be read ({type(error).__name__}: {error}), so nothing says what this simulator was tuned "
+            "to write. Tune it again (evoseek simulator tune), or take the file away if its replies are known to fit."
+        ) from error
+    if not fits:
+        raise ConfigError(
+            f"The simulator {config.simulator.model} was tuned for {tuned}, but the settings are {wanted}: none of its "
+            "replies could be read. Use the settings it was tuned with, or tune another."
+        )

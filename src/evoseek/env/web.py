@@ -1,0 +1,111 @@
+"""The web as rollouts have it: who searches it, who opens its pages, and who reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from evoseek.chat.settings import ReaderSettings
+from evoseek.env.chats import make_chat
+from evoseek.env.reading import ReadingPrompts
+from evoseek.policy.settings import PolicySettings
+from evoseek.protocols import Fetcher, PageReader, SearchEngine
+from evoseek.search.browse.beginning import PageBeginning
+from evoseek.search.browse.reading import ReadingAgent
+from evoseek.search.browse.settings import BrowseSettings
+from evoseek.search.web.calls import web_calls
+from evoseek.search.web.record import (
+    Recording,
+    RecordingEngine,
+    RecordingFetcher,
+    RecordingReader,
+    Replay,
+    ReplayEngine,
+    ReplayFetcher,
+    ReplayReader,
+)
+from evoseek.search.web.settings import WebSettings
+
+
+class OnTheWeb(Protocol):
+    """The settings of a run on the web that are read here."""
+
+    @property
+    def web(self) -> WebSettings: ...
+    @property
+    def browse(self) -> BrowseSettings: ...
+    @property
+    def reader(self) -> ReaderSettings: ...
+    @property
+    def policy(self) -> PolicySettings: ...
+    @property
+    def run(self) -> Seeded: ...
+
+
+class Seeded(Protocol):
+    """Settings with a seed."""
+
+    @property
+    def seed(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Web:
+    """The web as a rollout's tools have it."""
+
+    engine: SearchEngine
+    fetcher: Fetcher
+    reader: PageReader
+
+
+@contextmanager
+def open_web(settings: OnTheWeb) -> Generator[Web]:
+    """The web of the settings, or the record of it that is to be replayed; closed with the context.
+
+    Raises ConfigError or PolicyError, and RunError for a cache or record that cannot be used.
+    """
+    with ExitStack() as closing:
+        if settings.web.replay:
+            replay = Replay(Path(settings.web.replay))
+            closing.callback(replay.close)
+            yield Web(ReplayEngine(replay), ReplayFetcher(replay), ReplayReader(replay))
+            return
+        (engine, fetcher), reader = web_calls(settings.web, settings.browse, closing.callback), _reader(settings)
+        if settings.web.record:
+            recording = Recording(Path(settings.web.record), _deciding(settings))
+            closing.callback(recording.close)
+            engine, fetcher = RecordingEngine(engine, recording), RecordingFetcher(fetcher, recording)
+            reader = RecordingReader(reader, recording)
+        yield Web(engine, fetcher, reader)
+
+
+def _deciding(config: OnTheWeb) -> Mapping[str, object]:
+    """The settings that decide what the web says to the same call."""
+    sections: dict[str, dict[str, object]] = {
+        "web": config.web.model_dump(mode="json", include={"provider", "url", "options", "api"})
+    }
+    sections["reader"] = {"model": config.reader.model}  # before what is of no matter to the other way of reading
+    if config.reader.model:
+        how = {"prompts", "temperature", "segment_words", "memory_words", "max_segments", "skip_after"}
+        sections["reader"] |= config.reader.model_dump(mode="json", include=how)
+    else:
+        sections["browse"] = {"page_words": config.browse.page_words}
+    return {f"{section}.{key}": value for section, keys in sections.items() for key, value in keys.items()}
+
+
+def _reader(config: OnTheWeb) -> PageReader:
+    reader = config.reader
+    if not reader.model:
+        return PageBeginning(config.browse.page_words)
+    chat, prompts = make_chat(reader, section="reader", seed=config.run.seed, device=config.policy.device)
+    return ReadingAgent(
+        chat,
+        ReadingPrompts(prompts),
+        segment_words=reader.segment_words,
+        memory_words=reader.memory_words,
+        max_segments=reader.max_segments,
+        skip_after=reader.skip_after,
+    )

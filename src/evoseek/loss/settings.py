@@ -1,0 +1,68 @@
+"""Settings that every loss has, and those of what is put around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field, SerializeAsAny
+
+from evoseek.settings import Chosen, Count, Needs, PartSettings, Section
+
+AggregateSetting = Literal["token-mean", "sequence-mean-token-mean", "sequence-sum"] | Count
+
+
+class LossSettings(PartSettings):
+    """What the learner differentiates."""
+
+    name: str = Field(default="clipped", description="Name of the loss, or package.module:Name of one of your own.")
+
+
+class AlgorithmSettings(Section):
+    """How a batch of rollouts is trained on, whatever the loss: optimizer steps, KL, entropy, importance weights."""
+
+    mini_batches: int = Field(
+        default=1, ge=1, le=1000, description="Number of optimizer steps on every batch of rollouts."
+    )
+    kl_coefficient: float = Field(
+        default=0.0,
+        ge=0,
+        le=100,
+        description="Coefficient of the KL divergence to the policy that training began with.",
+    )
+    kl_estimator: Literal["k1", "k3"] = Field(
+        default="k3", description="Estimator of the KL in the loss; in the reward it is k1."
+    )
+    kl_in: Literal["loss", "reward"] = Field(
+        default="loss", description="Whether the KL is added to the loss or subtracted from the reward."
+    )
+    entropy_coefficient: float = Field(default=0.0, ge=0, le=100, description="Coefficient of the entropy bonus.")
+    importance: Literal["none", "truncate", "mask"] = Field(
+        default="none", description="Correction for differences between sampler and learner: how large weights are cut."
+    )
+    importance_cap: float = Field(
+        default=2.0, gt=1, le=1e6, description="Importance weight beyond which tokens or sequences are cut."
+    )
+    mask_observations: bool = Field(
+        default=True, description="Whether tool results are left out of the loss; false is an ablation."
+    )
+
+    @classmethod
+    def effects(cls) -> tuple[Needs, ...]:
+        """Details need what they are details of."""
+        return (
+            Needs("kl_estimator kl_in", "kl_coefficient"),
+            Needs("kl_estimator", "kl_in", ("loss",)),
+            Needs("importance_cap", "importance", ("truncate", "mask")),
+        )
+
+    def problems(self) -> Iterator[str]:
+        """A KL in the reward is taken from the sampler's record."""
+        if not self.mask_observations and self.kl_in == "reward" and self.kl_coefficient > 0:
+            yield (
+                "algorithm.mask_observations is false and algorithm.kl_in is reward, but the sampler knows no logprobs "
+                "of tool results to take a KL from. Set algorithm.kl_in to loss, or mask the observations."
+            )
+
+
+LossPart = Annotated[SerializeAsAny[LossSettings], Chosen("loss", LossSettings)]

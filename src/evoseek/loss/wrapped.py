@@ -1,0 +1,23 @@
+"""What is put around any loss: importance weights inside, a KL term and an entropy bonus outside."""
+
+from __future__ import annotations
+
+from evoseek.loss.base import LossFn, LossInputs
+from evoseek.loss.entropy import WithEntropy
+from evoseek.loss.importance import WithImportance
+from evoseek.loss.kl import WithKL
+from evoseek.loss.settings import AlgorithmSettings
+
+
+def wrapped(loss: LossFn[LossInputs], settings: AlgorithmSettings) -> LossFn[LossInputs]:
+    """The loss with what is switched on around it. KL and entropy are aggregated as the loss aggregates its tokens."""
+    level, aggregate = getattr(loss, "level", "token"), getattr(loss, "aggregate", "token-mean")
+    if settings.importance != "none":
+        cap = settings.importance_cap
+        low = 1.0 / cap if settings.importance == "mask" else 0.0
+        loss = WithImportance(loss, level=level, outside=settings.importance, low=low, high=cap)
+    if settings.kl_in == "loss" and settings.kl_coefficient > 0:
+        loss = WithKL(loss, settings.kl_coefficient, settings.kl_estimator, aggregate)
+    if settings.entropy_coefficient > 0:
+        loss = WithEntropy(loss, settings.entropy_coefficient, aggregate)
+    return loss

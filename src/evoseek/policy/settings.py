@@ -1,0 +1,51 @@
+"""Settings of the policy: which model it is, whether an adapter is trained, and how it is sampled."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, SerializeAsAny
+
+from evoseek.settings import Chosen, Needs, PartSettings, Section
+
+Dtype = Literal["float32", "bfloat16", "float16"]
+
+
+class PolicySettings(Section):
+    """The model that is trained or asked."""
+
+    model: str = Field(
+        default="tiny", description="Model: `tiny` or another one of the package, a directory, or a Hugging Face name."
+    )
+    format: Literal["auto", "tags", "tools"] = Field(
+        default="auto", description="Format of tool calls: tags, or tools as the chat template has them."
+    )
+    prompts: str = Field(
+        default="auto", description="Prompt set: a name, a directory, or auto, the set that the model was made for."
+    )
+    device: str = Field(default="cpu", description="Device of the model, as torch names it.")
+    dtype: Dtype = Field(default="float32", description="Type of the weights.")
+
+
+class LoraSettings(Section):
+    """Training a low-rank adapter instead of all weights."""
+
+    rank: int = Field(default=0, ge=0, le=4096, description="Rank of the adapter; 0 trains all weights.")
+    alpha: float = Field(default=32.0, gt=0, le=1e6, description="Scale of the adapter: its output times alpha / rank.")
+    targets: str | tuple[str, ...] = Field(
+        default="all-linear", description="Modules that get an adapter, by name; or all-linear."
+    )
+
+    @classmethod
+    def effects(cls) -> tuple[Needs, ...]:
+        """An adapter's settings need an adapter."""
+        return (Needs("alpha targets", "rank"),)
+
+
+class SamplerSettings(PartSettings):
+    """How completions are sampled."""
+
+    name: str = Field(default="torch", description="Name of the sampler, or package.module:Name of one of your own.")
+
+
+SamplerPart = Annotated[SerializeAsAny[SamplerSettings], Chosen("sampler", SamplerSettings)]

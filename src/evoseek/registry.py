@@ -1,0 +1,176 @@
+"""What can be chosen by name: kinds of parts, and the class or function behind each name.
+
+A part that comes with evoseek has one line here. Wherever a name is accepted, `package.module:Name` is accepted too, so
+a part of your own needs no line. Nothing is imported before it is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
+
+from evoseek.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of part: what it is, the built-in ones by name, and the methods that a class of this kind must have.
+
+    A function will do where `methods` is just `__call__`. `is_heavy` says that the built-in ones import torch.
+    """
+
+    what: str
+    parts: Mapping[str, str]
+    methods: tuple[str, ...] = ("__call__",)
+    is_heavy: bool = False
+
+
+_ANSWER = "evoseek.reward.functions:AnswerReward"
+
+KINDS: Mapping[str, Kind] = {
+    "system": Kind(
+        "a training algorithm, one step at a time",
+        {
+            "search-r1": "evoseek.systems.search_r1:SearchR1",
+            "dspo": "evoseek.systems.dspo:DSPO",
+            "zerosearch": "evoseek.systems.zerosearch:ZeroSearch",
+            "deepresearcher": "evoseek.systems.deepresearcher:DeepResearcher",
+            "dr-zero": "evoseek.systems.dr_zero:DrZero",
+            "ssp": "evoseek.systems.ssp:SSP",
+        },
+        ("build", "step", "Settings"),
+    ),
+    "environment": Kind(
+        "how a solver is asked, with which tools", {"solver": "evoseek.env.solver:SolverEnv"}, ("messages",)
+    ),
+    "tool": Kind(
+        "something that a policy can call",
+        {
+            "search": "evoseek.env.tools:SearchTool",
+            "web_search": "evoseek.env.web_tools:WebSearchTool",
+            "browse": "evoseek.env.web_tools:BrowseTool",
+        },
+    ),
+    "search": Kind("a search engine", {"lexical": "evoseek.search.lexical:Lexical"}, ("search",)),
+    "reward": Kind(
+        "what a finished rollout is worth",
+        {
+            **dict.fromkeys(("exact_match", "substring_match", "guarded_substring_match", "f1", "set_f1"), _ANSWER),
+            "format_f1": "evoseek.reward.web_format:WebFormatReward",
+            "judge": "evoseek.reward.judge:Judge",
+        },
+    ),
+    "credit": Kind(
+        "from rewards to advantages",
+        {
+            "group": "evoseek.credit.parts:GroupCredit",
+            "leave-one-out": "evoseek.credit.parts:LeaveOneOutCredit",
+            "whitened": "evoseek.credit.parts:WhitenedCredit",
+            "raw": "evoseek.credit.parts:RawCredit",
+            "gae": "evoseek.credit.parts:CriticCredit",
+        },
+    ),
+    "loss": Kind(
+        "what the learner differentiates",
+        {
+            "clipped": "evoseek.loss.clipped:ClippedLoss",
+            "sequence": "evoseek.loss.sequence:SequenceLoss",
+            "reinforce": "evoseek.loss.reinforce:ReinforceLoss",
+        },
+        is_heavy=True,
+    ),
+    "sampler": Kind(
+        "tokens in, tokens out", {"torch": "evoseek.policy.sampler:TorchSampler"}, ("sample", "release"), is_heavy=True
+    ),
+    "learner": Kind(
+        "forward, backward and the optimizer",
+        {"torch": "evoseek.learner.learner:Learner"},
+        ("update",),
+        is_heavy=True,
+    ),
+    "tracker": Kind("takes the numbers of a step, beside metrics.jsonl", {}, ("write",)),
+}
+
+
+def find(kind: str, name: str) -> Any:
+    """The class or function of a name, or of `package.module:Name`. Raises ConfigError for one that is not there, or
+    is of another kind."""
+    check_name(kind, name)
+    path = KINDS[kind].parts.get(name, name)
+    part = _load(kind, path)
+    if path is name:
+        _check_kind(kind, name, part)
+    return part
+
+
+def build(kind: str, settings: Any, context: object) -> Any:
+    """The object of a part: what its `build(settings, context)` makes; else the class, called with its settings if it
+    has a `Settings` of its own; else the function itself. `settings.name` names it."""
+    part = find(kind, settings.name)
+    if hasattr(part, "build"):
+        return part.build(settings, context)
+    if isinstance(part, type):
+        return part(settings) if hasattr(part, "Settings") else part()
+    return part
+
+
+def check_name(kind: str, name: str) -> None:
+    """Raises ConfigError for a name that is neither known nor an import path. Nothing is imported."""
+    known = KINDS[kind].parts
+    if name in known or ":" in name:
+        return
+    close = get_close_matches(name, known, 1)
+    hint = f" Did you mean {close[0]}?" if close else ""
+    names = f"There are {', '.join(known)}; or give" if known else "Give"
+    raise ConfigError(
+        f"There is no {kind} {name!r}.{hint} {names} one of your own as package.module:Name "
+        f"(`evoseek parts {kind}` lists them)."
+    )
+
+
+def _load(kind: str, path: str) -> Any:
+    module, _, name = path.partition(":")
+    if not all(word.isidentifier() for word in (*module.split("."), *name.split("."))):
+        raise ConfigError(
+            f"The {kind} {path!r} is no import path. Expected package.module:Name, as in mine.loss:CISPO."
+        )
+    if (folder := os.getcwd()) not in sys.path:
+        sys.path.append(folder)  # a file beside the recipe is found, as with `python -m`
+    try:
+        found: Any = import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except ImportError as error:
+        raise ConfigError(
+            f"The {kind} {path!r} cannot be imported: {error}. Expected package.module:Name of a module that "
+            f"`python -c 'import {module}'` finds: install its package, or start in its folder."
+        ) from error
+    except AttributeError as error:
+        names = [name for name in dir(sys.modules[module]) if not name.startswith("_")]
+        close = get_close_matches(name, names, 1)
+        hint = f" Did you mean {module}:{close[0]}?" if close else ""
+        raise ConfigError(f"The module {module} has no {name!r}, which was given as {kind}.{hint}") from error
+    except Exception as error:
+        raise ConfigError(f"Importing the {kind} {path!r} failed ({type(error).__name__}: {error}).") from error
+    return found
+
+
+def _check_kind(kind: str, name: str, part: Any) -> None:
+    wanted = KINDS[kind]
+    missing = [method for method in wanted.methods if not hasattr(part, method)]
+    if missing or not callable(part) or (wanted.methods == ("__call__",) and _is_class_without_call(part)):
+        what = f"has no {missing[0]}" if missing else "cannot be called"
+        raise ConfigError(
+            f"{name} is given as {kind}, but it {what}. A {kind} ({wanted.what}) needs {', '.join(wanted.methods)}; "
+            f"`evoseek parts {kind}` lists those that come with evoseek, to compare it with."
+        )
+
+
+def _is_class_without_call(part: Any) -> bool:
+    """A class can be called to make an object, whatever that object can do."""
+    return isinstance(part, type) and not any("__call__" in vars(base) for base in part.__mro__ if base is not object)

@@ -1,0 +1,99 @@
+"""A policy that can be rolled out: with its sampler, its prompts and its limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from evoseek.env.context import EnvironmentContext
+from evoseek.env.prompts import PromptSet, load_prompts
+from evoseek.errors import ConfigError
+from evoseek.policy.load import limit_threads
+from evoseek.policy.policy import Policy, SamplerContext, prompts_of
+from evoseek.policy.renderer import make_renderer
+from evoseek.policy.tags import TagRenderer
+from evoseek.policy.template_check import check_template
+from evoseek.policy.tool_calls import ToolCallRenderer
+from evoseek.protocols import Environment, Renderer, Sampler, Tool
+from evoseek.registry import build
+from evoseek.rollout.limits import Limits
+from evoseek.rollout.roller import Roller
+from evoseek.rollout.settings import RolloutSettings
+
+if TYPE_CHECKING:
+    from evoseek.training.settings import TrainingSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """A policy with its sampler, and what it is told."""
+
+    settings: TrainingSettings
+    policy: Policy
+    sampler: Sampler
+    prompts: PromptSet
+    limits: Limits
+
+    @classmethod
+    def of(cls, settings: TrainingSettings, policy: Policy, *, lockstep: bool = False) -> Agent:
+        """A policy that is loaded, with a sampler of its own, which is in lockstep or not. Raises ConfigError."""
+        limit_threads(policy)
+        longest = settings.rollout.max_total_tokens
+        _check_length(policy, longest)
+        prompts = load_prompts(prompts_of(policy, settings.policy.prompts))
+        sampler = build("sampler", settings.sampler, SamplerContext(policy, longest, lockstep))
+        return cls(settings, policy, sampler, prompts, limits_of(settings.rollout, prompts))
+
+    def renderer(self, tools: Sequence[Tool]) -> TagRenderer | ToolCallRenderer:
+        """How the model is spoken to, in the format of the settings."""
+        schemas = [tool.schema for tool in tools]
+        return make_renderer(self.policy.tokenizer, self.settings.policy.format, schemas)
+
+    def roller(
+        self, env: Environment, renderer: Renderer, *, limits: Limits | None = None, temperature: float | None = None
+    ) -> Roller:
+        """The agent in a role: with its own limits and temperature unless others are given."""
+        own, seed = self.settings.rollout.temperature, self.settings.run.seed
+        drawn = own if temperature is None else temperature
+        return Roller(env, renderer, self.sampler, limits or self.limits, drawn, seed)
+
+    def solver(self, tools: Sequence[Tool]) -> Roller:
+        """The agent as a solver with these tools; without any it must answer by itself."""
+        renderer = self.renderer(tools)
+        context = EnvironmentContext(tools, self.prompts, renderer.format)
+        return self.roller(build("environment", self.settings.environment, context), renderer)
+
+    def template_notice(self) -> str | None:
+        """What the model's chat template can do, in words; None if it has none."""
+        tokenizer = self.policy.tokenizer
+        return str(check_template(tokenizer)) if tokenizer.chat_template else None
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Text of token ids, control tokens included."""
+        return str(self.policy.tokenizer.decode(list(token_ids)))
+
+
+def limits_of(rollout: RolloutSettings, prompts: PromptSet) -> Limits:
+    """How far rollouts may go. Raises ConfigError if the prompt set has no words that they need."""
+    if rollout.max_malformed:
+        prompts["malformed"]
+    return Limits(
+        max_turns=rollout.max_turns,
+        max_tool_calls=rollout.max_tool_calls,
+        max_tokens_per_turn=rollout.max_tokens_per_turn,
+        max_total_tokens=rollout.max_total_tokens,
+        deadline_s=rollout.deadline_s,
+        max_malformed=rollout.max_malformed,
+        wait_s=rollout.wait_s,
+        final_answer=prompts["final_answer"].text() if rollout.final_answer else None,
+    )
+
+
+def _check_length(policy: Policy, max_total_tokens: int) -> None:
+    longest = getattr(policy.model.config.get_text_config(), "max_position_embeddings", None)
+    if longest is not None and max_total_tokens > longest:
+        raise ConfigError(
+            f"rollout.max_total_tokens is {max_total_tokens}, but the model {policy.name} was made for at most "
+            f"{longest} tokens. Set rollout.max_total_tokens to {longest} or less."
+        )

@@ -1,0 +1,94 @@
+"""Rolls questions out: who acts in which environment, how far, and with which luck. Every rollout comes from here."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+
+from evoseek.errors import ToolError
+from evoseek.protocols import Environment, Renderer, RewardFn, Sampler
+from evoseek.rollout.limits import Limits
+from evoseek.rollout.run import run_trajectory
+from evoseek.types import Invalid, Outcome, Question, StopReason, Trajectory, TrajectoryGroup
+
+REFILLS = 2
+"""How often an Invalid member of a group is rolled out again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roller:
+    """An environment, who acts in it, and how far. `temperature` 0 is greedy; random streams follow from `seed`, the
+    trajectory's id and the turn."""
+
+    env: Environment
+    renderer: Renderer
+    sampler: Sampler
+    limits: Limits
+    temperature: float = 1.0
+    seed: int = 0
+
+    def at(self, temperature: float | None) -> Roller:
+        """The same at another temperature, unless that is None."""
+        return self if temperature is None else replace(self, temperature=temperature)
+
+    def prompt_length(self, question: Question) -> int:
+        """Tokens of a question's prompt."""
+        return len(self.renderer.render_prompt(self.env.messages(question)))
+
+    def has_room(self, question: Question) -> bool:
+        """Whether the prompt leaves room for a whole turn, or for half of all tokens where a turn may be longer."""
+        total = self.limits.max_total_tokens
+        return self.prompt_length(question) + min(self.limits.max_tokens_per_turn, total // 2) <= total
+
+    async def one(self, question: Question, trajectory_id: str) -> Trajectory:
+        """One rollout; see `run_trajectory`."""
+        return await run_trajectory(
+            question,
+            env=self.env,
+            renderer=self.renderer,
+            sampler=self.sampler,
+            limits=self.limits,
+            trajectory_id=trajectory_id,
+            temperature=self.temperature,
+            seed=self.seed,
+        )
+
+    async def group(
+        self, question: Question, *, size: int, reward: RewardFn, key: str, refills: int = REFILLS
+    ) -> TrajectoryGroup:
+        """Roll out `size` trajectories side by side, with ids `<key>/0`, `<key>/1`, ..., and score each as it ends.
+
+        An Invalid member is rolled out again, at most `refills` times, as `<key>/<i>r1`, `<key>/<i>r2`, ...: an id of
+        its own has luck of its own. The attempts that it replaces are in `replaced`; the last one stays, whatever came
+        of it.
+        """
+
+        async def attempt(trajectory_id: str) -> tuple[Trajectory, Outcome]:
+            trajectory = await self.one(question, trajectory_id)
+            return trajectory, await score(trajectory, reward)
+
+        async def member(index: int) -> tuple[Trajectory, Outcome, list[tuple[Trajectory, Invalid]]]:
+            replaced: list[tuple[Trajectory, Invalid]] = []
+            trajectory, outcome = await attempt(f"{key}/{index}")
+            while isinstance(outcome, Invalid) and len(replaced) < refills:
+                replaced.append((trajectory, outcome))
+                trajectory, outcome = await attempt(f"{key}/{index}r{len(replaced)}")
+            return trajectory, outcome, replaced
+
+        members = await asyncio.gather(*(member(index) for index in range(size)))
+        return TrajectoryGroup(
+            key,
+            tuple(trajectory for trajectory, _, _ in members),
+            tuple(outcome for _, outcome, _ in members),
+            tuple(failed for _, _, replaced in members for failed in replaced),
+        )
+
+
+async def score(trajectory: Trajectory, reward: RewardFn) -> Outcome:
+    """The outcome of a trajectory. A failed one is Invalid and not scored; so is one whose reward cannot be had."""
+    if trajectory.stop_reason.is_failure:
+        return Invalid(trajectory.stop_reason, trajectory.failure or "")
+    try:
+        return await reward(trajectory)
+    except ToolError as error:
+        return Invalid(StopReason.REWARD_FAILED, str(error))

@@ -1,0 +1,259 @@
+"""A training run, or an agent at work: settings and objects in, training, evaluation and answers out.
+
+run = Run("search-r1", "runs/first", settings={"search.index": "index", "questions.path": "questions.jsonl"})
+run.train()
+print(run.evaluate("held_out.jsonl").score)
+print(run.ask("Who wrote Dune?").answer)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from evoseek.effect import changed, check_effect
+from evoseek.env.web import Web
+from evoseek.errors import ConfigError
+from evoseek.eval.evaluate import Evaluation, Result, evaluate
+from evoseek.learner.checkpoint import Checkpoint, latest_checkpoint
+from evoseek.learner.distributed import ALONE, Ranks
+from evoseek.loss.base import LossFn, LossInputs
+from evoseek.policy.machine import find_machine
+from evoseek.protocols import MetricSink, QuestionEngine, SearchEngine, Tool
+from evoseek.registry import build, find
+from evoseek.report.alarm import AlarmedMetrics
+from evoseek.report.metrics import JsonlMetrics, ManyMetrics, NoMetrics, read_metrics
+from evoseek.report.signal import SignalMetrics
+from evoseek.rollout.roller import Roller
+from evoseek.rollout.trajectory_json import (
+    outcome_from_json,
+    outcome_to_json,
+    trajectory_from_json,
+    trajectory_to_json,
+)
+from evoseek.runs import RunDirectory
+from evoseek.settings import check_settings, read_settings
+from evoseek.training.context import Context, Objects
+from evoseek.training.given import gather
+from evoseek.training.inputs import inputs_of
+from evoseek.training.loop import Evaluate, Progress, TrainingLoop
+from evoseek.training.model_defaults import follow_model
+from evoseek.training.plan import TrainingPlan
+from evoseek.training.run_state import RunState, resume
+from evoseek.training.settings import TrainingSettings
+from evoseek.training.sources import read_questions
+from evoseek.training.update import Credit
+from evoseek.types import Question, Trajectory
+
+
+class Run:
+    """A system with its settings, in a directory.
+
+    system: a name, package.module:Name, or None for what the settings say. directory: where the run is written, and
+    resumed from. settings: dotted names with values, over the files and recipes in `config`. The other arguments are
+    parts as objects, in the place of those that the settings name; `tools` and `trackers` are added to those.
+    `notify` is told what a user should know.
+
+    Raises ConfigError for settings that are wrong.
+    """
+
+    def __init__(
+        self,
+        system: str | None = None,
+        directory: Path | str | None = None,
+        *,
+        config: Path | str | Sequence[Path | str] = (),
+        settings: Mapping[str, object] | None = None,
+        search: SearchEngine | QuestionEngine | None = None,
+        reward: Callable[..., Any] | None = None,
+        loss: LossFn[LossInputs] | None = None,
+        credit: Credit | None = None,
+        web: Web | None = None,
+        tools: Sequence[Tool] = (),
+        trackers: Sequence[MetricSink] = (),
+        notify: Callable[[str], None] = print,
+    ) -> None:
+        files = [Path(file) for file in ([config] if isinstance(config, Path | str) else config)]
+        options = {key: str(value) if isinstance(value, Path) else value for key, value in (settings or {}).items()}
+        self.directory = RunDirectory(Path(directory)) if directory is not None else None
+        if not files and system is None and not options and self.directory and self.directory.config.is_file():
+            files = [self.directory.config]
+        given = gather(files, system=system, options=options).read()
+        saved = self.directory.read_config() if self.directory and self.directory.config.is_file() else None
+        self.settings, self.words = follow_model(given, find_machine, saved)
+        self.objects = Objects(search, reward, loss, credit, web, tools, trackers)
+        self._notify = notify
+
+    def train(
+        self,
+        *,
+        progress: Callable[[Progress], None] = lambda _: None,
+        should_stop: Callable[[], bool] = lambda: False,
+        max_seconds: float = math.inf,
+    ) -> int:
+        """Train to the last step, or resume; returns the last step made.
+
+        `should_stop` is asked after every step, and `max_seconds` bounds the seconds of steps. Raises EvoseekError.
+        """
+        if self.directory is None:
+            raise ConfigError("Training needs a directory for the run: Run(system, directory, ...).")
+        if self.words:
+            self._notify(self.words)
+        with (
+            self.directory.locked(),
+            training_loop(self.settings, self.directory, notify=self._notify, objects=self.objects) as loop,
+        ):
+            loop.progress, loop.should_stop, loop.max_seconds = progress, should_stop, max_seconds
+            return asyncio.run(loop.run())
+
+    def evaluate(
+        self, questions: str | Path | Sequence[Question] = "", *, temperature: float | None = None, search: bool = True
+    ) -> Evaluation:
+        """Score the policy (of the last checkpoint, if there is one) on questions, or on those of evaluation.path.
+
+        Raises EvoseekError.
+        """
+        if isinstance(questions, str | Path):
+            path = str(questions or self.settings.evaluation.path)
+            questions = read_questions(path, setting="evaluation.path")[: self.settings.evaluation.limit]
+        with self._context() as context:
+            roller = examined_by(context) if search else context.agent.solver([])
+            drawn = held_out_temperature(self.settings) if temperature is None else temperature
+            return asyncio.run(
+                evaluate(questions, roller=roller.at(drawn), metric=context.metric, reward=context.reward)
+            )
+
+    def ask(self, question: str) -> Trajectory:
+        """Answer one question, greedily. Raises EvoseekError."""
+        with self._context() as context:
+            roller = replace(context.solver(asked_engine(context)), temperature=0.0)
+            return asyncio.run(roller.one(Question("ask", question, ()), "ask"))
+
+    @contextmanager
+    def _context(self) -> Generator[Context]:
+        checkpoint = latest_checkpoint(self.directory.path) if self.directory else None
+        with opened(self.settings, self.directory, checkpoint=checkpoint, objects=self.objects) as context:
+            yield context
+
+
+@contextmanager
+def opened(
+    settings: TrainingSettings,
+    run: RunDirectory | None = None,
+    *,
+    checkpoint: Checkpoint | None = None,
+    ranks: Ranks = ALONE,
+    notify: Callable[[str], None] = lambda _: None,
+    objects: Objects | None = None,
+) -> Generator[Context]:
+    """A context; what it opens is closed with the block."""
+    context = Context(settings, run, checkpoint=checkpoint, ranks=ranks, notify=notify, objects=objects)
+    with context.closing:
+        yield context
+
+
+@contextmanager
+def training_loop(
+    settings: TrainingSettings,
+    run: RunDirectory,
+    *,
+    notify: Callable[[str], None],
+    ranks: Ranks = ALONE,
+    objects: Objects | None = None,
+) -> Generator[TrainingLoop]:
+    """A training loop ready to run; it continues from the run's last checkpoint if it has one.
+
+    Everything is opened and checked before the settings are claimed for the directory, so a mistake leaves no trace.
+    The caller holds the run's lock. Every one of `ranks` makes its own loop of the same settings; they work as one.
+    Raises EvoseekError.
+    """
+    if not run.config.is_file():  # what a run was begun with can only be kept
+        check_settings_of_run(settings)
+    check_settings(settings)
+    checkpoint = latest_checkpoint(run.path, ranks=ranks)
+    with opened(settings, run, checkpoint=checkpoint, ranks=ranks, notify=notify, objects=objects) as context:
+        plan: TrainingPlan = find("system", settings.run.system).build(settings, context)
+        evaluation = _evaluation(context, plan)
+        if ranks.is_first:
+            run.claim(plan.settings.resolved(), inputs_of(settings), may_differ=settings.may_differ())
+        start = resume(run, checkpoint, plan.parts, ranks)
+        plan.resumed(start)
+        steps = settings.run.steps
+        yield TrainingLoop(
+            system=plan.system,
+            checkpoints=RunState(run, plan.parts, keep_last=settings.run.keep_checkpoints, ranks=ranks),
+            metrics=_metrics(context, plan) if ranks.is_first else NoMetrics(),
+            timings=JsonlMetrics(run.timings) if ranks.is_first else NoMetrics(),
+            start=start,
+            steps=steps if plan.steps is None else min(steps, plan.steps),
+            checkpoint_every=settings.run.checkpoint_every,
+            evaluate=evaluation,
+            evaluate_every=settings.evaluation.every if plan.is_due is None else 1,
+            max_invalid=settings.run.max_invalid,
+            pause_s=settings.run.pause_s,
+            notify=notify,
+            agree=ranks.any,
+        )
+
+
+def check_settings_of_run(settings: TrainingSettings) -> None:
+    """Raises ConfigError for a setting that is not its system's default and has no effect."""
+    defaults = read_settings(type(settings), {"run": {"system": settings.run.system}}, light=True)
+    check_effect(settings, changed(settings, defaults))
+
+
+def examined_by(context: Context) -> Roller:
+    """Who answers held-out questions: the policy, with the held-out engine, or on the web."""
+    return context.solver(context.held_out_engine if context.settings.examines_index else None)
+
+
+def asked_engine(context: Context) -> SearchEngine | QuestionEngine | None:
+    """What is searched for a user's question."""
+    return context.engine if context.settings.examines_index else None
+
+
+def held_out_temperature(settings: TrainingSettings) -> float:
+    """The temperature at which held-out questions are answered: the rollouts' own unless another one is set."""
+    chosen = settings.evaluation.temperature
+    return settings.rollout.temperature if chosen is None else chosen
+
+
+def _evaluation(context: Context, plan: TrainingPlan) -> Evaluate | None:
+    """The held-out score of the policy as it is, each rank taking a share; None if there are no questions for it."""
+    settings, ranks = context.settings, context.ranks
+    if not settings.evaluation.path:
+        return None
+    questions = read_questions(settings.evaluation.path, setting="evaluation.path")[: settings.evaluation.limit]
+    own = questions[ranks.rank :: ranks.size]
+    roller = plan.examined.at(held_out_temperature(settings))
+
+    async def evaluate_now(step: int) -> Mapping[str, float]:
+        if plan.is_due is not None and not plan.is_due(step):
+            return {}
+        share = await evaluate(own, roller=roller, metric=context.metric, reward=context.reward)
+        return (share if ranks.size == 1 else _together(share, ranks)).metrics()
+
+    return evaluate_now
+
+
+def _together(evaluation: Evaluation, ranks: Ranks) -> Evaluation:
+    """All of the results, on every rank, from each one's share."""
+    own = [(trajectory_to_json(r.trajectory, lambda _: ""), outcome_to_json(r.outcome)) for r in evaluation.results]
+    pairs = (pair for share in ranks.gather(own) for pair in share)
+    results = ((trajectory_from_json(trajectory), outcome_from_json(outcome)) for trajectory, outcome in pairs)
+    return replace(evaluation, results=tuple(Result(t.question, t, outcome) for t, outcome in results))
+
+
+def _metrics(context: Context, plan: TrainingPlan) -> MetricSink:
+    """The run's metrics, and the trackers beside them; with warnings where nothing is learnt, or a number is alarming."""
+    settings, path, notify = context.settings, context.run.metrics, context.notify
+    own = [build("tracker", tracker, context) for tracker in settings.trackers]
+    sink = ManyMetrics((JsonlMetrics(path), *own, *context.objects.trackers))
+    relative = bool(getattr(context.trainer.credit, "is_relative", False))
+    signal = SignalMetrics(sink, notify, earlier=read_metrics(path), relative=relative)
+    return AlarmedMetrics(signal, notify, earlier=read_metrics(path)) if plan.is_game else signal

@@ -1,0 +1,157 @@
+"""Who calls the web: a provider and a fetcher by their settings, in this process or in those of a Ray pool."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from evoseek.errors import ConfigError
+from evoseek.http.server import check_url
+from evoseek.protocols import Fetcher, SearchEngine
+from evoseek.search.browse.address import AddressRules
+from evoseek.search.browse.extract import Extractor
+from evoseek.search.browse.fetch import SafeFetcher
+from evoseek.search.browse.settings import BrowseSettings
+from evoseek.search.web.cache import CachedEngine
+from evoseek.search.web.http import CallLimits
+from evoseek.search.web.providers import PROVIDERS, JsonApi, make_provider
+from evoseek.search.web.ray_pool import RayPool
+from evoseek.search.web.settings import WebSettings
+from evoseek.types import Page, Passage
+
+DAY_S = 24 * 3600.0
+
+
+Closing = Callable[[Callable[[], None]], object]
+"""Takes what is to be called in the end."""
+
+
+def web_calls(web: WebSettings, browse: BrowseSettings, closing: Closing) -> tuple[SearchEngine, Fetcher]:
+    """Search results and pages from outside. `closing` is given what has to be closed. Raises ConfigError."""
+    if web.ray_workers:
+        pool = RayPool(
+            f"{__name__}:web_worker",
+            {"web": _share(web).model_dump(mode="json"), "browse": browse.model_dump(mode="json")},
+            workers=web.ray_workers,
+            in_flight=web.concurrency,
+            waiting=web.waiting,
+            deadline_s=web.deadline_s,
+            address=web.ray_address or None,
+        )
+        closing(pool.close)
+        return pool, pool
+    return _provider(web, closing), _fetcher(web, browse, closing)
+
+
+@dataclass(frozen=True, slots=True)
+class WebWorker:
+    """What a process of a Ray pool does."""
+
+    engine: SearchEngine
+    fetcher: Fetcher
+
+    async def search(self, queries: list[str], k: int) -> list[list[Passage]]:
+        """What the engine finds. Raises ToolError."""
+        return await self.engine.search(queries, k)
+
+    async def fetch(self, url: str) -> Page:
+        """The page. Raises PageError or ToolError."""
+        return await self.fetcher.fetch(url)
+
+
+def web_worker(web: Mapping[str, Any], browse: Mapping[str, Any]) -> WebWorker:
+    """What a process of a Ray pool does, by settings as values for JSON. It is closed by the end of the process."""
+
+    def left_open(_: Callable[[], None]) -> None:
+        """Not even noted."""
+
+    settings = WebSettings.model_validate(web)
+    fetcher = _fetcher(settings, BrowseSettings.model_validate(browse), left_open)
+    return WebWorker(_provider(settings, left_open), fetcher)
+
+
+def _share(web: WebSettings) -> WebSettings:
+    """The settings of one worker: what may be asked of the provider is shared by all."""
+    budget = None if web.budget is None else max(web.budget // web.ray_workers, 1)
+    return web.model_copy(update={"rate_per_s": web.rate_per_s / web.ray_workers, "budget": budget})
+
+
+def _provider(web: WebSettings, closing: Closing) -> SearchEngine:
+    if not web.provider:
+        raise ConfigError(
+            "No search provider was given: set web.provider to serper, serpapi, brave, tavily, searxng or json "
+            "(`evoseek world serve` is one to try things on), or web.replay to a record."
+        )
+    api = _described(web) if web.provider == "json" else None
+    limits = CallLimits(
+        rate_per_s=web.rate_per_s,
+        concurrency=web.concurrency,
+        waiting=web.waiting,
+        deadline_s=web.deadline_s,
+        budget=web.budget,
+        attempts=web.attempts,
+        timeout_s=web.timeout_s,
+        total_s=web.deadline_s,
+    )
+    key = _key(web.api_key_env, (api or PROVIDERS[web.provider]).key_env)
+    engine = make_provider(web.provider, api_key=key, url=web.url, options=web.options, limits=limits, api=api)
+    if not web.cache:
+        return engine
+    options = {"url": web.url, "options": web.options, "api": web.api}
+    cached = CachedEngine(
+        engine, Path(web.cache), provider=web.provider, period_s=web.cache_days * DAY_S, options=options
+    )
+    closing(cached.close)
+    return cached
+
+
+def _key(named: str, usual: str) -> str:
+    """The provider's key, in the environment variable that the config names, or in the usual one."""
+    key = os.environ.get(named or usual, "") if named or usual else ""
+    if named and not key:
+        raise ConfigError(
+            f"web.api_key_env is {named}, but there is no environment variable of that name, or it is empty. Set it "
+            f"(export {named}=...)."
+        )
+    return key
+
+
+def _described(web: WebSettings) -> JsonApi:
+    """The provider in web.api."""
+    described: dict[str, Any] = {"url": web.url, **web.api}
+    known = [field.name for field in fields(JsonApi)]
+    if unknown := sorted(described.keys() - set(known)):
+        raise ConfigError(f"web.api has no {unknown[0]}. It needs results, and may have {', '.join(known)}.")
+    try:
+        return TypeAdapter(JsonApi).validate_python(described)
+    except ValidationError as error:
+        problems = "; ".join(f"web.api.{problem['loc'][0]}: {problem['msg']}" for problem in error.errors())
+        raise ConfigError(f"The provider that [web.api] describes is not valid: {problems}.") from error
+
+
+def _fetcher(web: WebSettings, browse: BrowseSettings, closing: Closing) -> SafeFetcher:
+    if browse.proxy:
+        check_url(browse.proxy, setting="proxy", example="http://localhost:3128")  # it stands in the run's directory
+    rules = AddressRules(frozenset(browse.ports), browse.allow, browse.deny, browse.allow_private)
+    extractor = Extractor(browse.extractors)
+    closing(extractor.close)
+    return SafeFetcher(
+        rules,
+        extractor,
+        timeout_s=browse.timeout_s,
+        concurrency=browse.concurrency,
+        waiting=web.waiting,
+        deadline_s=web.deadline_s,
+        per_host=browse.per_host,
+        interval_s=browse.interval_s,
+        attempts=browse.attempts,
+        wait_s=browse.wait_s,
+        obey_robots=browse.obey_robots,
+        offline=browse.offline,
+        proxy=browse.proxy or None,
+    )

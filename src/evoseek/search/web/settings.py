@@ -1,0 +1,79 @@
+"""Settings of web search: who is asked, and how often."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from pydantic import Field
+
+from evoseek.settings import MANY, Count, Needs, Section
+
+
+class WebSettings(Section):
+    """Who searches the web, and how often (DeepResearcher, arXiv 2504.03160)."""
+
+    provider: Literal["", "serper", "serpapi", "brave", "tavily", "searxng", "json"] = Field(
+        default="", description="Provider of web search; json is one that web.api describes."
+    )
+    url: str = Field(default="", description="URL of the provider's API. Default: the provider's own.")
+    api_key_env: str = Field(
+        default="", description="Environment variable that holds the provider's key. Default: the usual one."
+    )
+    options: dict[str, str | int | bool] = Field(
+        default={}, description="Parameters that are sent with every request, such as a country."
+    )
+    api: dict[str, Any] = Field(
+        default={}, description="Description of a json provider: results, title, link, snippet, query, ... (JsonApi)."
+    )
+    max_queries: int = Field(default=3, ge=1, le=100, description="Maximum number of queries of one call of the tool.")
+    rate_per_s: float = Field(
+        default=10.0, gt=0, le=1e6, description="Maximum number of requests a second, of all workers together."
+    )
+    concurrency: int = Field(
+        default=32, ge=1, le=10_000, description="Maximum number of requests at once, of each worker if Ray is used."
+    )
+    budget: Count | None = Field(
+        default=None, description="Maximum number of requests of all workers together. Default: no limit."
+    )
+    attempts: int = Field(default=4, ge=1, le=100, description="Number of times a failing request is made.")
+    timeout_s: float = Field(default=3.5, gt=0, le=86_400, description="Seconds that one attempt may take.")
+    waiting: int = Field(default=4096, ge=0, le=MANY, description="Maximum number of requests that wait in line.")
+    deadline_s: float = Field(
+        default=120.0, gt=0, le=86_400, description="Seconds that a request may take in all, its wait in line included."
+    )
+    cache: str = Field(default="", description="SQLite file that keeps results. Default: results are not kept.")
+    cache_days: float = Field(default=7.0, gt=0, le=10_000, description="Days that a result is kept.")
+    record: str = Field(
+        default="", description="File that records what web and reader say; rollouts then wait for each other."
+    )
+    replay: str = Field(default="", description="Such a record that replaces web and reader.")
+    ray_workers: int = Field(
+        default=0, ge=0, le=10_000, description="Number of Ray processes that make the calls; 0: this process does."
+    )
+    ray_address: str = Field(
+        default="", description="Address of a running Ray cluster. Default: one is started on this machine."
+    )
+
+    def problems(self) -> Iterator[str]:
+        """A run is recorded or replayed, and a call has room for an attempt."""
+        if self.record and self.replay:
+            yield (
+                f"web.record is {self.record} and web.replay is {self.replay}. Record a run, or replay one: leave one "
+                "of them empty."
+            )
+        if self.timeout_s > self.deadline_s:
+            yield (
+                f"web.timeout_s is {self.timeout_s:g}, the seconds of one attempt, and web.deadline_s is "
+                f"{self.deadline_s:g}, those of a tool's whole call: no attempt could last so long. Lower "
+                "web.timeout_s, or raise web.deadline_s."
+            )
+
+    @classmethod
+    def effects(cls) -> tuple[Needs, ...]:
+        """Details need what they are details of."""
+        return (
+            Needs("api", "provider", ("json",)),
+            Needs("cache_days", "cache"),
+            Needs("ray_address", "ray_workers"),
+        )

@@ -1,0 +1,204 @@
+"""What a self-play system is built from: who plays, what they are asked, and how each role is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Protocol
+
+from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv
+from evoseek.errors import ConfigError
+from evoseek.learner.checkpoint import Checkpoint, Part
+from evoseek.learner.learner import Learner, LearnerContext
+from evoseek.learner.logprobs import LogprobModel
+from evoseek.loss.base import LossFn, LossInputs
+from evoseek.policy.load import save_policy
+from evoseek.policy.pair import NewAdapter, load_pair
+from evoseek.policy.policy import Policy
+from evoseek.registry import build
+from evoseek.rollout.agent import Agent
+from evoseek.selfplay.distilled import self_distillation
+from evoseek.selfplay.episode import SelfPlay
+from evoseek.selfplay.leads import Lead
+from evoseek.selfplay.play import make_play, with_rules
+from evoseek.selfplay.proposals import TaskSource
+from evoseek.selfplay.question_log import QuestionLog
+from evoseek.selfplay.settings import GameSettings
+from evoseek.selfplay.tasks import answer_tasks, passage_pool, passage_tasks
+from evoseek.training.context import Context
+from evoseek.training.loop import System
+from evoseek.training.plan import TrainingPlan
+from evoseek.training.two_roles import RoleUpdate, TwoRoleUpdate
+from evoseek.training.update import GroupUpdate
+from evoseek.types import Passage
+from evoseek.world.oracle import Oracle, load_world, world_oracle
+
+
+@dataclass(frozen=True)
+class _Game:
+    """The players, and the episodes between them."""
+
+    settings: GameSettings
+    context: Context
+    proposer: Agent
+    solver: Agent
+    play: SelfPlay
+
+    @property
+    def oracle(self) -> Oracle | None:
+        """The truth about questions, where the corpus is a generated world."""
+        world = self.settings.selfplay.world
+        return world_oracle(load_world(Path(world))) if world else None
+
+    def plan(
+        self,
+        system: System,
+        parts: Mapping[str, Part],
+        *,
+        resumed: Callable[[int], None],
+        steps: int | None = None,
+        is_due: Callable[[int], bool] | None = None,
+    ) -> TrainingPlan:
+        """The plan of a system. A solver is examined on held-out questions."""
+        context = self.context
+        context.tell_about_models()
+        context.tell_unreadable(
+            (passage.text for passage in context.corpus.passages()), what="the passages of the index"
+        )
+        settings = with_rules(self.settings, self.proposer.policy)
+        examined = self.play.solver
+        if settings.evaluation.path:
+            examined = context.solver(context.held_out_engine, self.solver)
+        return TrainingPlan(system, settings, parts, resumed, examined, steps, is_due, is_game=True)
+
+    def _proposer_loss(self) -> LossFn[LossInputs]:
+        return build("loss", self.settings.proposer.loss, self.context)
+
+
+class AnswerGame(_Game):
+    """One policy in both roles; its questions begin with answers."""
+
+    @classmethod
+    def load(cls, settings: GameSettings, context: Context) -> AnswerGame:
+        """The policy of the context. Raises ConfigError for several processes."""
+        _check_alone(settings, context)
+        agent = context.agent
+        return cls(settings, context, agent, agent, make_play(settings, context, agent, agent, AnswerProposerEnv))
+
+    def tasks(self, answers: str) -> TaskSource[Lead]:
+        """Tasks from a file of answers, or from those of the corpus ("")."""
+        return answer_tasks(self.settings, self.context.corpus, answers)
+
+    def update(self, questions: QuestionLog) -> TwoRoleUpdate:
+        """Both roles in the same optimizer steps."""
+        trainer, settings = self.context.trainer, self.settings
+        distillation = settings.selfplay.distillation
+        solving = trainer.group_update(
+            self_distillation(distillation, trainer, self.solver, self.context.corpus, questions)
+        )
+        credit = build("credit", settings.proposer.credit, self.context)
+        proposing = replace(solving, credit=credit, completions=(), penalty=None, distillation=None)
+        roles = {
+            "proposer": RoleUpdate(proposing.samples, self._proposer_loss()),
+            "solver": RoleUpdate(solving.samples, trainer.learner.loss),
+        }
+        return TwoRoleUpdate(trainer.learner, roles, settings.run.seed, settings.algorithm.mini_batches)
+
+
+class _PassageSettings(Protocol):
+    """What a proposer is shown of a passage, and how fast it learns."""
+
+    show_source: bool
+    max_source_tokens: int
+    learning_rate: float | None
+
+
+class PassageGame(_Game):
+    """Two policies that begin as the same model; questions begin with passages."""
+
+    @classmethod
+    def load(cls, settings: GameSettings, context: Context) -> PassageGame:
+        """Both as the checkpoint has them, or both begun. Raises ConfigError for several processes, PolicyError."""
+        _check_alone(settings, context)
+        solver, proposer = load_players(settings, context.checkpoint)
+        context.agent = context.agent_of(solver)  # the one that the context's trainer trains
+        return cls.between(settings, context, context.agent_of(proposer), context.agent)
+
+    @classmethod
+    def between(cls, settings: GameSettings, context: Context, proposer: Agent, solver: Agent) -> PassageGame:
+        """The same between two agents that are loaded."""
+        play = make_play(settings, context, proposer, solver, PassageProposerEnv)
+        return cls(settings, context, proposer, solver, play)
+
+    @cached_property
+    def pool(self) -> list[Passage]:
+        """The passages that questions begin with."""
+        return passage_pool(self.context.corpus, self.settings.run.seed)
+
+    def tasks(self, purpose: str, copies: int) -> TaskSource[Passage]:
+        """Tasks from passages; `purpose` keeps draws apart."""
+        own: _PassageSettings = self.settings.proposer  # pyright: ignore[reportAssignmentType]
+        return passage_tasks(
+            self.settings,
+            self.proposer,
+            self.pool,
+            purpose=purpose,
+            copies=copies,
+            max_tokens=own.max_source_tokens,
+            shown=own.show_source,
+        )
+
+    def solver_update(self, questions: QuestionLog) -> GroupUpdate:
+        """What trains the solver on written questions."""
+        trainer, corpus = self.context.trainer, self.context.corpus
+        distillation = self.settings.selfplay.distillation
+        return trainer.group_update(self_distillation(distillation, trainer, self.solver, corpus, questions))
+
+    def proposer_update(self) -> GroupUpdate:
+        """What trains the proposer."""
+        credit = build("credit", self.settings.proposer.credit, self.context)
+        return GroupUpdate(self.proposer_learner, credit, self.settings.run.seed)
+
+    @cached_property
+    def proposer_learner(self) -> Learner[LossInputs]:
+        """The proposer's learner."""
+        own: _PassageSettings = self.settings.proposer  # pyright: ignore[reportAssignmentType]
+        policy = self.proposer.policy
+        forward = LogprobModel(policy.model, temperature=self.settings.proposer.temperature)
+        context = LearnerContext(
+            forward,
+            self._proposer_loss(),
+            learning_rate=own.learning_rate,
+            dump=self.context.run.dump,
+            active=policy.active,
+        )
+        return build("learner", self.settings.learner, context)
+
+    @property
+    def parts(self) -> dict[str, Part]:
+        """What a checkpoint is made of."""
+        proposer = Part(partial(save_policy, self.proposer.policy), self.proposer_learner)
+        return {**self.context.trainer.parts, "proposer": proposer}
+
+
+def load_players(settings: GameSettings, checkpoint: Checkpoint | None) -> tuple[Policy, Policy]:
+    """The solver and the proposer: a checkpoint's, or both begun as the model of the settings. Raises PolicyError."""
+    own, lora = settings.policy, settings.lora
+    return load_pair(
+        own.model,
+        solver_directory=checkpoint and checkpoint.part_directory("policy"),
+        proposer_directory=checkpoint and checkpoint.part_directory("proposer"),
+        device=own.device,
+        dtype=own.dtype,
+        lora=NewAdapter(lora.rank, lora.alpha, lora.targets, settings.run.seed) if lora.rank > 0 else None,
+    )
+
+
+def _check_alone(settings: GameSettings, context: Context) -> None:
+    if context.ranks.size > 1:
+        raise ConfigError(
+            f"{settings.run.system} trains in one process, but {context.ranks.size} were started. Start it without "
+            "torchrun."
+        )

@@ -1,0 +1,247 @@
+"""Settings of self-play, which Dr. Zero and Search Self-play have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from evoseek.credit.settings import CreditPart
+from evoseek.loss.settings import LossPart
+from evoseek.reward.answer import GRADED, RIGHT_FROM
+from evoseek.settings import MANY, AnyTemperature, Count, Needs, Section, Share, Temperature, part, table
+from evoseek.training.settings import TrainingSettings
+
+_NEEDS_TWO = ("linear", "parabolic", "uncertainty", "between")  # attempts, to tell a hard question from an easy one
+
+
+def _above_zero(shares: tuple[float, ...]) -> tuple[float, ...]:
+    if not any(shares):
+        raise ValueError("at least one share must be above 0, as in [4, 3, 2, 1]")
+    return shares
+
+
+class ProposerSettings(Section):
+    """How questions are proposed, what a proposal is worth, and how the proposer learns from that."""
+
+    ratio: Annotated[tuple[Share, ...], AfterValidator(_above_zero)] = Field(
+        default=(4.0, 3.0, 2.0, 1.0), min_length=1, description="Shares of 1, 2, ... requested hops or searches."
+    )
+    temperature: Temperature = Field(default=1.0, description="Sampling temperature of proposals.")
+    attempts: int = Field(default=5, ge=1, le=10_000, description="Number of the solver's attempts at every question.")
+    max_failed_attempts: float = Field(
+        default=0.2,
+        ge=0,
+        le=1,
+        description="Share of the attempts at a question that may fail outside the solver, those that were rolled out "
+        "again included. Above it the proposal is Invalid: attempts that search less fail less, and would pay it.",
+    )
+    max_turns: int = Field(default=6, ge=1, le=10_000, description="Maximum number of completions of a proposal.")
+    max_tokens_per_turn: Count = Field(default=160, description="Maximum number of tokens of a proposal's completion.")
+    difficulty: Literal["linear", "parabolic", "uncertainty", "between", "failure"] = Field(
+        default="linear",
+        description="What a pass rate is worth to the proposer: as in Dr. Zero, its ablation, R-Zero*, SQLM*, or SSP.",
+    )
+    format_weight: float = Field(default=0.5, ge=0, le=100, description="Weight of Dr. Zero's format reward.")
+    rejected_reward: float = Field(
+        default=0.0, ge=-100, le=100, description="Reward of a rejected proposal; below 0 it is punished."
+    )
+    per_task: int = Field(default=1, ge=1, le=1000, description="Number of proposals from the same passage or answer.")
+    group_by: Literal["requested", "task"] = Field(
+        default="requested",
+        description="Group that a reward is relative to: proposals of equal hops (HRPO), or of the same task.",
+    )
+    credit: CreditPart = part("group")
+    loss: LossPart = part("reinforce", aggregate="token-mean")
+
+
+class FilterSettings(Section):
+    """Which proposals are rejected by rule. One whose answer is in its question always is."""
+
+    rules: Literal["auto", "basic", "full"] = Field(
+        default="auto",
+        description="Whether wording is judged too (full), in any language, or not (basic); auto is basic for policies "
+        "with the tiny prompts, else full. A run saves which.",
+    )
+    min_words: int = Field(default=3, ge=1, le=MANY, description="Minimum number of words of a question.")
+    min_characters: int = Field(default=10, ge=1, le=MANY, description="Minimum number of characters of a question.")
+    max_characters: Count = Field(default=1000, description="Maximum number of characters of a question.")
+    min_searches: int = Field(
+        default=0,
+        ge=0,
+        le=MANY,
+        description="Number of searches below which a proposal is rejected. Search Self-play: 1, as in the paper; its "
+        "published code has 2.",
+    )
+    repeated_queries: bool = Field(default=False, description="Whether a proposal with a repeated query is rejected.")
+    near_duplicates: float = Field(
+        default=1.0,
+        ge=0,
+        le=1,
+        description="Likeness to another question (Jaccard, MinHash) beyond which one is rejected; 0: none is.",
+    )
+
+
+class VerificationSettings(Section):
+    """Which questions are rejected because of a reader's answers."""
+
+    from_passages: bool = Field(
+        default=False, description="Whether a question is rejected that the proposer's passages do not answer."
+    )
+    passages: Literal["retrieved", "supporting"] = Field(
+        default="retrieved",
+        description="Passages that the reader is shown: all that the proposer found, or those that it wrote about.",
+    )
+    noise_passages: int = Field(
+        default=4, ge=0, le=1000, description="Number of passages of other proposals that are mixed in."
+    )
+    noise: Literal["passages", "trajectories"] = Field(
+        default="passages",
+        description="What noise_passages counts: single passages that other proposals found, or other proposals, with "
+        "all that each of them found (as in Search Self-play's published code).",
+    )
+    closed_book: bool = Field(
+        default=False, description="Whether a question is rejected that is answered without any passage."
+    )
+    ambiguity: int = Field(
+        default=0,
+        ge=0,
+        le=1000,
+        description="Number of readings; a question is rejected if another answer is as frequent as the right one. "
+        "0: it is not read.",
+    )
+    temperature: AnyTemperature = Field(default=0.0, description="Sampling temperature of readers; 0 is greedy.")
+
+    @classmethod
+    def effects(cls) -> tuple[Needs, ...]:
+        """Noise is mixed into passages."""
+        return (Needs("noise*", "from_passages"),)
+
+
+class SelfPlaySettings(Section):
+    """What the two self-play systems have in common."""
+
+    proposals_per_step: int = Field(default=32, ge=1, le=100_000, description="Number of proposals of a step.")
+    label: Literal["proposer", "majority"] = Field(
+        default="proposer", description="Right answer: the proposer's, or the solver's most frequent one."
+    )
+    right_from: float = Field(
+        default=RIGHT_FROM,
+        gt=0,
+        le=1,
+        description="Value of a graded reward (f1, set_f1) from which an answer counts as right, for pass rates, for a "
+        "reader without passages (one with passages must match exactly) and for every proposer.difficulty but "
+        "failure, which is 1 - the mean.",
+    )
+    evidence_weight: float = Field(
+        default=0.0,
+        ge=0,
+        le=100,
+        description="Weight of the share of the proposer's evidence that the solver found, added to its reward.",
+    )
+    distillation: float = Field(
+        default=0.0,
+        ge=0,
+        le=100,
+        description="Weight of the pull towards the policy that sees the proposer's path (reverse KL).",
+    )
+    world: str = Field(
+        default="", description="File world.json of a generated world, whose oracle then judges the questions."
+    )
+
+
+class GameSettings(TrainingSettings, ABC):
+    """What every self-play system has."""
+
+    proposer: ProposerSettings = table()
+    filters: FilterSettings = FilterSettings()
+    verification: VerificationSettings = VerificationSettings()
+    selfplay: SelfPlaySettings = SelfPlaySettings()
+
+    @classmethod
+    def effects(cls) -> tuple[Needs, ...]:
+        """In self-play a reward also says what share of answers is right."""
+        why = "In self-play a reward also says what share of answers is right."
+        return *super().effects(), Needs("reward.overlong_*", "", (), why)
+
+    def problems(self) -> Iterator[str]:
+        """What self-play cannot do."""
+        yield from super().problems()
+        yield from self._judged()
+        yield from self._estimators()
+        yield from self._searches()
+
+    @property
+    @abstractmethod
+    def searches(self) -> tuple[int, str]:
+        """How many searches the longest requested question takes, and what is counted in words."""
+        ...
+
+    @property
+    @abstractmethod
+    def proposer_learns(self) -> bool:
+        """Whether the proposer is trained at all."""
+        ...
+
+    @property
+    def longest(self) -> int:
+        """The largest requested number of hops or searches."""
+        return max(number for number, share in enumerate(self.proposer.ratio, start=1) if share)
+
+    def _judged(self) -> Iterator[str]:
+        name = self.reward.name
+        if name == "format_f1":
+            yield (
+                "reward.name is format_f1, which goes down to -1, but a proposer is paid by shares of right answers. "
+                "Set reward.name to f1 or exact_match."
+            )
+        if self.selfplay.right_from != RIGHT_FROM and name not in GRADED and ":" not in name:
+            yield (
+                f"selfplay.right_from is {self.selfplay.right_from}, but has no effect with reward.name {name}, by "
+                f"which an answer is right or wrong. Leave it out, or set reward.name to {' or '.join(GRADED)}."
+            )
+        if self.selfplay.label == "majority" and (name == "judge" or ":" in name):
+            yield (
+                f"selfplay.label is majority and reward.name is {name}, but votes are counted and compared by an "
+                "answer metric. Set reward.name to exact_match or another one, or selfplay.label to proposer."
+            )
+        if self.policy.dtype != "float32" and self.lora.rank == 0:
+            yield (
+                f"policy.dtype is {self.policy.dtype}, but weights are trained in float32. Set policy.dtype to float32 "
+                "and learner.bf16 to true, or train an adapter (lora.rank above 0)."
+            )
+
+    def _estimators(self) -> Iterator[str]:
+        proposer = self.proposer
+        for table, credit in (("credit", self.credit), ("proposer.credit", proposer.credit)):
+            if credit.name == "gae":
+                yield (
+                    f"{table}.name is gae, but self-play trains without a critic. Set it to group, leave-one-out, "
+                    "whitened or raw."
+                )
+        if proposer.attempts == 1 and proposer.difficulty in _NEEDS_TWO:
+            yield (
+                f"proposer.attempts is 1, but proposer.difficulty {proposer.difficulty} is about how many of several "
+                "attempts are right. Set proposer.attempts to 2 or more, or proposer.difficulty to failure."
+            )
+        singleton = getattr(proposer.credit, "singleton", "zero")
+        alone = proposer.group_by == "task" and proposer.per_task == 1 and singleton != "raw"
+        if self.proposer_learns and proposer.credit.name == "group" and alone:
+            yield (
+                "proposer.group_by is task and proposer.per_task 1, so every reward is relative to itself alone, and "
+                "the proposer never learns. Set proposer.per_task to 2 or more, proposer.group_by to requested, or "
+                "proposer.credit.name to raw."
+            )
+
+    def _searches(self) -> Iterator[str]:
+        asked, what = self.searches
+        turns, calls = self.proposer.max_turns - 1, self.rollout.max_tool_calls
+        if asked > min(turns, calls):
+            name, value = ("proposer.max_turns", asked + 1) if turns < calls else ("rollout.max_tool_calls", asked)
+            yield (
+                f"proposer.ratio asks for questions of up to {self.longest} {what}, made with {asked} searches, but "
+                f"proposer.max_turns {turns + 1} and rollout.max_tool_calls {calls} leave room for "
+                f"{min(turns, calls)}. Set {name} to {value} or more, or proposer.ratio to fewer shares."
+            )

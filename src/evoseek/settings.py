@@ -1,0 +1,334 @@
+"""Settings: typed tables that the parts own, read from TOML and the command line, saved beside every output.
+
+A `Section` is a table. Where a table belongs to a part that can be chosen (`loss`, `reward`, ...) it has a `name`, and
+the other keys are those of that part's own `Settings`:
+
+    [loss]
+    name = "sequence"          # or "mine.loss:CISPO"
+    clip_low = 3e-4
+
+`read_settings` puts given values over the defaults of a model of settings, table by table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Annotated, Any, TypeVar, cast
+
+from pydantic import AfterValidator, BaseModel, Field, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import core_schema
+
+from evoseek.errors import ConfigError
+from evoseek.registry import KINDS, check_name, find
+from evoseek.settings_tree import RENAMED, Tree, merge
+
+_Model = TypeVar("_Model", bound="Section")
+
+MANY = 10_000_000  # steps, tokens: above any use, below what overflows
+COLDEST, HOTTEST = 0.01, 10.0
+
+
+def _greedy_or_drawn(temperature: float) -> float:
+    if temperature != 0 and not COLDEST <= temperature <= HOTTEST:
+        raise ValueError(f"must be 0 (greedy) or from {COLDEST} to {HOTTEST:g}")
+    return temperature
+
+
+Count = Annotated[int, Field(ge=1, le=MANY)]
+Share = Annotated[float, Field(ge=0, le=MANY)]
+Decay = Annotated[float, Field(ge=0, lt=1)]
+Temperature = Annotated[float, Field(ge=COLDEST, le=HOTTEST)]
+AnyTemperature = Annotated[float, AfterValidator(_greedy_or_drawn)]
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Settings (names of this table, or patterns) that do something only where another one, the `switch`, is so.
+
+    `switch` is a name of the same table or, with a dot, of the whole settings. `wanted` are the values that it may
+    have; (True,) stands for any that is not empty, 0 or false, (False,) for any that is. `instead` may say what does
+    the work otherwise.
+    """
+
+    keys: str
+    switch: str
+    wanted: tuple[object, ...] = (True,)
+    instead: str = ""
+
+    def holds(self, value: object) -> bool:
+        """Whether the switch is so."""
+        return bool(value) is self.wanted[0] if self.wanted in ((True,), (False,)) else value in self.wanted
+
+    @property
+    def words(self) -> str:
+        """What the switch has to be."""
+        if self.wanted in ((True,), (False,)):
+            return "set" if self.wanted[0] else "left out"
+        return " or ".join(map(str, self.wanted))
+
+
+class Section(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
+    """A table of settings. Unknown keys and numbers that are not finite are errors.
+
+    `effects` says which of them need others; `problems` what does not go together, with the remedy.
+    """
+
+    @classmethod
+    def effects(cls) -> tuple[Needs, ...]:
+        """Which settings do something only where another one is set."""
+        return ()
+
+    def problems(self) -> Iterator[str]:
+        """What does not go together in this table, in words, with the remedy."""
+        yield from ()
+
+    def resolved(self) -> dict[str, object]:
+        """Every setting, defaults included, as plain JSON values."""
+        return self.model_dump(mode="json")
+
+
+class PartSettings(Section):
+    """The table of a part that is chosen by `name`."""
+
+    name: str = Field(default="", description="Name of the part, or package.module:Name of one of your own.")
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Marks the table of a part of a kind. `base` holds the settings that all parts of the kind have in common."""
+
+    kind: str
+    base: type[PartSettings]
+
+    def of(self, name: str, *, light: bool) -> type[PartSettings] | None:
+        """The settings of a part; None where torch would have to be imported for them, and must not be."""
+        check_name(self.kind, name)
+        if light and (KINDS[self.kind].is_heavy or ":" in name):
+            return None
+        found = getattr(find(self.kind, name), "Settings", self.base)
+        if not (isinstance(found, type) and issubclass(found, self.base)):
+            raise ConfigError(
+                f"The {self.kind} {name} has settings of the wrong kind: its class `Settings` has to be derived from "
+                f"{self.base.__module__}.{self.base.__qualname__}, with typed fields."
+            )
+        return found
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        """A text or a mapping becomes the settings of the part that it names."""
+        return core_schema.no_info_before_validator_function(self._validated, handler(source))
+
+    def _validated(self, value: Any) -> Any:
+        if isinstance(value, Section):
+            return value
+        reader = _Reader(self.base)
+        made = reader.part(self, _as_table(value), self.kind)
+        if reader.problems:
+            raise ConfigError(f"The settings of the {self.kind} are not valid: {'; '.join(reader.problems)}.")
+        return made
+
+
+def part(name: str, **settings: object) -> Any:
+    """The default of a part's table: that part, with some of its settings."""
+    return Field(default={"name": name, **settings}, validate_default=True)
+
+
+def parts(*names: str) -> Any:
+    """The default of a list of parts, by their names."""
+    return Field(default=tuple({"name": name} for name in names), validate_default=True)
+
+
+def table(**settings: object) -> Any:
+    """The default of another table in which some settings differ from that table's own defaults."""
+    return Field(default=settings, validate_default=True)
+
+
+def read_settings(model: type[_Model], *trees: Mapping[str, Any], light: bool = False, source: str = "") -> _Model:
+    """Settings of the model: its defaults, and over these the trees of given values, the later before the earlier.
+
+    A part's table that names another part than the default starts from that part's own defaults. With `light`, what
+    only a part that imports torch can check is left as it is: its table has its name, and nothing else. `source` names
+    the files in errors. Raises ConfigError with all mistakes.
+    """
+    given: Tree = {}
+    for tree in trees:
+        given = merge(given, tree)
+    reader = _Reader(model, light)
+    settings = reader.section(model, None, given, "")
+    if reader.problems:
+        where = f" (from {source}, the options and --set)" if source else ""
+        raise ConfigError(
+            f"The settings{where} are not valid: {'; '.join(dict.fromkeys(reader.problems))}. `evoseek parts` lists "
+            "every setting with its default."
+        )
+    return cast(_Model, settings)
+
+
+def check_settings(settings: Section) -> None:
+    """Raises ConfigError for settings that are each possible, but not together."""
+    for _, table in tables(settings):
+        for problem in table.problems():
+            raise ConfigError(problem)
+
+
+def tables(settings: Section, prefix: str = "") -> Iterator[tuple[str, Section]]:
+    """Every table with its dotted name; the whole has the name ""."""
+    yield prefix, settings
+    for key in type(settings).model_fields:
+        value: object = getattr(settings, key)
+        many = cast("tuple[object, ...]", value) if isinstance(value, tuple) else (value,)
+        for one in many:
+            if isinstance(one, Section):
+                yield from tables(one, f"{prefix}.{key}" if prefix else key)
+
+
+def lookup(settings: Section, dotted: str) -> Any:
+    """The value of a setting by its dotted name; None where a table on the way does not have it."""
+    value: Any = settings
+    for key in dotted.split("."):
+        value = getattr(value, key, None)
+    return value
+
+
+def is_given(settings: Section, dotted: str) -> bool:
+    """Whether a setting was given, by a user or by the defaults of its system."""
+    table, _, key = dotted.rpartition(".")
+    owner = lookup(settings, table) if table else settings
+    return isinstance(owner, Section) and key in owner.model_fields_set
+
+
+def with_setting(settings: _Model, dotted: str, value: object) -> _Model:
+    """The settings with one of them changed; it counts as given. The value is taken as it is."""
+    key, _, rest = dotted.partition(".")
+    inner = with_setting(getattr(settings, key), rest, value) if rest else value
+    return settings.model_copy(update={key: inner})
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Makes tables out of given values, and notes what is wrong with them."""
+
+    root: type[Section]
+    light: bool = False
+    problems: list[str] = field(default_factory=list[str])
+
+    def section(self, model: type[Section], default: object, given: object, at: str) -> Section | None:
+        """A table over its default, with all tables in it; None where that cannot be."""
+        if not isinstance(given, Mapping):
+            self.problems.append(f"{at} is {given!r}: expected a table of settings, such as [{at}]")
+            return None
+        own, explicit = cast(Tree, given), _explicit(default)
+        values: Tree = {**explicit, **own}
+        for key, info in model.model_fields.items():
+            if _is_table(info):
+                below = explicit.get(key, info.get_default(call_default_factory=True))
+                values[key] = self._table(info, below, own.get(key), f"{at}.{key}" if at else key)
+                if values[key] is None:  # what is wrong with it is noted
+                    del values[key]
+        return self._validated(model, values, at)
+
+    def part(self, choice: Chosen, table: Tree, at: str) -> Any:
+        """The settings of the part that a table names; None where that cannot be."""
+        name = table.get("name")
+        if not isinstance(name, str) or not name:
+            self.problems.append(
+                f"{at}.name is {name!r}: expected the name of a {choice.kind} (`evoseek parts {choice.kind}`)"
+            )
+            return None
+        model = choice.of(name, light=self.light)
+        if model is None:
+            return choice.base.model_construct({"name"}, name=name)
+        return self.section(model, None, table, at)
+
+    def _table(self, info: FieldInfo, below: object, given: object, at: str) -> Any:
+        """What a field that holds a table, a part or parts becomes."""
+        if choice := _choice(info.metadata):
+            over = self._over(below, given, at)
+            return None if over is None else self.part(choice, over, at)
+        if choice := _choice_of_items(info):
+            return self._parts(choice, below if given is None else given, at)
+        if isinstance(given, Section):
+            return given
+        return self.section(cast("type[Section]", info.annotation), below, {} if given is None else given, at)
+
+    def _parts(self, choice: Chosen, given: object, at: str) -> Any:
+        """A list of parts, each a name or a table. A single one may stand for itself."""
+        items = cast("Sequence[object]", given) if isinstance(given, list | tuple) else [given]
+        parts = [(number, self._over({}, item, at)) for number, item in enumerate(items)]
+        made = [self.part(choice, table, f"{at}.{number}") for number, table in parts if table is not None]
+        return tuple(made) if None not in made else None
+
+    def _over(self, below: object, given: object, at: str) -> Tree | None:
+        """A part's table over its default, as long as both are about the same part."""
+        if given is None:
+            return _as_table(below)
+        if not isinstance(given, str | Mapping | PartSettings):
+            self.problems.append(f"{at} is {given!r}: expected a name, or a table such as [{at}] with a name")
+            return None
+        return merge({"": _as_table(below)}, {"": _as_table(given)})[""]
+
+    def _validated(self, model: type[Section], values: Tree, at: str) -> Section | None:
+        try:
+            return model.model_validate(values)
+        except ValidationError as error:
+            self.problems += [self._describe(model, at, problem) for problem in error.errors()]
+            return None
+
+    def _describe(self, model: type[Section], at: str, problem: Mapping[str, Any]) -> str:
+        words = [str(word) for word in problem["loc"] if isinstance(word, int) or word.isidentifier()]
+        key = ".".join([at, *words] if at else words)
+        if problem["type"] == "extra_forbidden":
+            return f"unknown setting {key}{self._hint(model, at, key)}"
+        return f"{key} is {problem['input']!r}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
+
+    def _hint(self, model: type[Section], at: str, key: str) -> str:
+        """What was meant: the new name of a setting, the same name in other tables, or one that is spelt almost so."""
+        if key in RENAMED:
+            return f" (it is {RENAMED[key]} now)"
+        if moved := sorted({new.split(".")[0] for old, new in RENAMED.items() if old.startswith(f"{key}.")}):
+            return f" (its settings are in {', '.join(f'[{new}]' for new in moved)} now)"
+        known = [*_names(self.root), *(f"{at}.{name}" if at else name for name in model.model_fields)]
+        names = {setting: setting.rpartition(".")[2] for setting in known}
+        name = key.rpartition(".")[2]
+        matches = [setting for setting in known if names[setting] == name] or get_close_matches(key, known, 1, 0.75)
+        if not matches:
+            close = get_close_matches(name, set(names.values()), 1, 0.75)
+            matches = [setting for setting in known if names[setting] in close]
+        return f" (did you mean {' or '.join(dict.fromkeys(matches))}?)" if matches else ""
+
+
+def _as_table(value: object) -> Tree:
+    if isinstance(value, PartSettings):
+        return {**_explicit(value), "name": value.name}
+    return {"name": value} if isinstance(value, str) else dict(cast("Mapping[str, Any]", value))
+
+
+def _explicit(default: object) -> Tree:
+    """What of a table was given."""
+    if isinstance(default, Section):
+        return {key: getattr(default, key) for key in default.model_fields_set}
+    return dict(cast("Mapping[str, Any]", default or {}))
+
+
+def _choice(marks: Sequence[object]) -> Chosen | None:
+    return next((mark for mark in marks if isinstance(mark, Chosen)), None)
+
+
+def _choice_of_items(info: FieldInfo) -> Chosen | None:
+    items: Sequence[object] = getattr(info.annotation, "__args__", ())
+    return _choice(getattr(items[0], "__metadata__", ())) if items else None
+
+
+def _is_table(info: FieldInfo) -> bool:
+    is_section = isinstance(info.annotation, type) and issubclass(info.annotation, Section)
+    return is_section or _choice_of_items(info) is not None
+
+
+def _names(model: type[Section], prefix: str = "") -> Iterator[str]:
+    """Every setting by its dotted name, and every table; of a part the settings that all of its kind have."""
+    for key, info in model.model_fields.items():
+        yield f"{prefix}{key}"
+        if isinstance(info.annotation, type) and issubclass(info.annotation, Section):
+            yield from _names(info.annotation, f"{prefix}{key}.")

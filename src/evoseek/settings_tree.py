@@ -1,0 +1,105 @@
+"""Settings as nested mappings: TOML files, `--set key=value`, one laid over another."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from evoseek.errors import ConfigError
+
+Tree = dict[str, Any]
+
+
+# Settings of version 0.1, and what they are called now.
+RENAMED: Mapping[str, str] = {
+    "algorithm.loss": "loss.name",
+    "algorithm.clip_low": "loss.clip_low",
+    "algorithm.clip_high": "loss.clip_high",
+    "algorithm.aggregate": "loss.aggregate",
+    "algorithm.advantage": "credit.name",
+    "algorithm.scale": "credit.scale",
+    "algorithm.filter_limit": "dspo.limit",
+    "critic.gamma": "credit.gamma",
+    "critic.lam": "credit.lam",
+    "proposer.advantage": "proposer.credit.name",
+    "proposer.scale": "proposer.credit.scale",
+    "proposer.singleton": "proposer.credit.singleton",
+    "proposer.aggregate": "proposer.loss.aggregate",
+    "reward.metric": "reward.name",
+    "critic.policy_after": "critic.critic_warmup_steps",
+    "rollout.slots": "sampler.slots",
+}
+
+
+def merge(tree: Tree, over: Mapping[str, Any]) -> Tree:
+    """`over` on top of `tree`, table by table. A text in the place of a table is a part's name."""
+    merged = dict(tree)
+    for key, value in over.items():
+        below = merged.get(key)
+        if isinstance(below, dict) and isinstance(value, str):
+            value = {"name": value}
+        if isinstance(below, str) and isinstance(value, Mapping):
+            below = {"name": below}
+        if isinstance(value, Mapping):
+            under = cast(Tree, below) if isinstance(below, dict) else {}
+            table = cast("Mapping[str, Any]", value)
+            if under.get("name", table.get("name")) != table.get("name", under.get("name")):
+                under = {}  # the settings of another part
+            merged[key] = merge(under, table)
+        else:
+            merged[key] = value
+    return merged
+
+
+def read_tree(file: Path) -> Tree:
+    """A TOML file, or the config.json of a run, as nested mappings. Raises ConfigError."""
+    try:
+        text = file.read_text(encoding="utf-8")
+        tree = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
+        if not isinstance(tree, dict):
+            raise ValueError(f"it holds {type(tree).__name__}, not an object of settings")
+        return cast(Tree, tree)
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(
+            f"The config file {file} cannot be read: {error}. It must be a TOML file with tables such as [learner] (or "
+            "the config.json of an earlier run)."
+        ) from error
+
+
+def tree_of(options: Mapping[str, object], sets: Iterable[str] = ()) -> Tree:
+    """Settings by dotted names (None: not given), and `key=value` texts over them, as nested mappings."""
+    tree: Tree = {}
+    for key, value in options.items():
+        if value is not None:
+            _put(tree, key, value)
+    for text in sets:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(f"--set got {text!r}, expected key=value, as in --set learner.learning_rate=1e-4.")
+        _put(tree, key.strip(), _parse_value(value.strip()))
+    return tree
+
+
+def _parse_value(text: str) -> object:
+    """A TOML value; what is no TOML value is a text, so that paths need no quotes."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (ValueError, RecursionError):
+        return text
+
+
+def _put(tree: Tree, dotted: str, value: object) -> None:
+    *sections, key = dotted.split(".")
+    for section in sections:
+        inner = tree.setdefault(section, {})
+        if isinstance(inner, str):
+            inner = tree[section] = {"name": inner}
+        if not isinstance(inner, dict):
+            raise ConfigError(f"{dotted} cannot be set: {section} is {inner!r}, not a table of settings.")
+        tree = cast(Tree, inner)
+    if isinstance(value, str) and isinstance(tree.get(key), dict):
+        value = {**tree[key], "name": value}
+    tree[key] = value

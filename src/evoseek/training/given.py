@@ -1,0 +1,100 @@
+"""Settings as a user gives them: files, a command's options and `--set`, over the defaults of a system."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from evoseek.errors import ConfigError
+from evoseek.recipes.catalogue import find_config
+from evoseek.registry import check_name, find
+from evoseek.settings import read_settings
+from evoseek.settings_tree import Tree, merge, read_tree, tree_of
+from evoseek.training.settings import TrainingSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Which system, and what was set. `source` names the files."""
+
+    system: str
+    trees: tuple[Tree, ...]
+    source: str
+
+    def read(self, *, light: bool = False) -> TrainingSettings:
+        """The settings. With `light` torch is not loaded, and what only a part that needs it can check is left.
+
+        Raises ConfigError.
+        """
+        model: type[TrainingSettings] = find("system", self.system).Settings
+        settings = read_settings(model, *self.trees, {"run": {"system": self.system}}, light=light, source=self.source)
+        stated = merge({}, self.trees[-1]).get("run", {}).get("system")
+        if stated not in (None, self.system):
+            raise ConfigError(
+                f"run.system is set to {stated!r}, but the other settings are those of {self.system!r}: each system "
+                "has settings of its own. Name the system as the command's argument, or in the config file."
+            )
+        return settings
+
+
+def gather(
+    files: Path | Sequence[Path] = (),
+    *,
+    system: str | None = None,
+    fallback: str = "search-r1",
+    options: Mapping[str, object] | None = None,
+    sets: Iterable[str] = (),
+) -> Given:
+    """Files (recipes by name, too; of several the last wins), over them options (dotted names; None means not given),
+    over them `key=value` texts. The system is the one that is named here, or else in a file, or else `fallback`.
+
+    Raises ConfigError.
+    """
+    paths = [files] if isinstance(files, Path) else list(files)
+    trees = tuple(_read(path) for path in paths)
+    source = " and ".join(map(str, paths))
+    chosen = _choose(system, trees, source) or fallback
+    return Given(chosen, (*trees, tree_of(options or {}, sets)), source)
+
+
+def load_settings(
+    files: Path | Sequence[Path] = (),
+    *,
+    system: str | None = None,
+    fallback: str = "search-r1",
+    options: Mapping[str, object] | None = None,
+    sets: Iterable[str] = (),
+) -> TrainingSettings:
+    """The settings in one go; see `gather`. Raises ConfigError."""
+    return gather(files, system=system, fallback=fallback, options=options, sets=sets).read()
+
+
+def _read(file: Path) -> Tree:
+    path = find_config(file)
+    tree = read_tree(path)
+    algorithm = cast("object", tree.get("algorithm"))
+    if path.suffix == ".json" and isinstance(algorithm, dict) and "advantage" in algorithm:
+        raise ConfigError(
+            f"{path} was written by evoseek 0.1, whose settings had other names, so its run can be neither resumed nor "
+            "asked. Begin a new run; to use its policy, export it with the version that trained it."
+        )
+    return tree
+
+
+def _choose(named: str | None, trees: Iterable[Tree], source: str) -> str | None:
+    merged: Tree = {}
+    for tree in trees:
+        merged = merge(merged, tree)
+    run = cast("object", merged.get("run"))
+    stated = cast(Tree, run).get("system") if isinstance(run, dict) else None
+    if named is not None and stated is not None and named != stated:
+        raise ConfigError(
+            f"The system {named!r} was asked for, but {source} holds settings for {stated!r} (run.system). Name the "
+            "same system in both, or take run.system out of the file."
+        )
+    system = named or stated
+    if system is not None:
+        check_name("system", str(system))
+    return cast("str | None", system)

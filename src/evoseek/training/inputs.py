@@ -1,0 +1,82 @@
+"""What is read on behalf of a run: which settings name files and folders, and what those hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from evoseek.chat.settings import ChatSettings
+from evoseek.env.prompts import load_prompts
+from evoseek.errors import ConfigError
+from evoseek.files import file_digest, json_digest, model_digest
+from evoseek.learner.checkpoint import Checkpoint
+from evoseek.policy.adapter_files import base_name, is_adapter
+from evoseek.policy.load import find_policy
+from evoseek.runs import Input, with_digests
+from evoseek.search.manifest import Manifest
+from evoseek.settings import lookup, tables
+from evoseek.training.settings import TrainingSettings
+
+_FILES = ("questions.path", "evaluation.path", "ssp.answers", "selfplay.world")
+_INDEXES = ("search.index", "evaluation.index")
+
+
+def inputs_of(settings: TrainingSettings) -> dict[str, Input]:
+    """Every file and folder that the settings name, by the dotted key of the setting, with its digest.
+
+    Left out is what has no place here: a model on the Hugging Face hub or behind an endpoint, whose name is all that
+    there is to compare, and the web. Raises ConfigError for what cannot be read, SearchIndexError for a damaged index.
+    """
+    models, prompts = {"policy.model": settings.policy.model}, {"policy.prompts": settings.policy.prompts}
+    for name, chat in tables(settings):
+        if isinstance(chat, ChatSettings) and name != "asked":
+            prompts[f"{name}.prompts"] = chat.prompts if chat.model else "auto"
+            models[f"{name}.model"] = "" if chat.base_url else chat.model
+    named = {key: Path(find_policy(name)).expanduser() for key, name in models.items() if name}
+    sets = {key: load_prompts(name).directory for key, name in prompts.items() if name != "auto"}
+    return {
+        **_digested(_paths(settings, _FILES), file_digest),
+        **_digested(_paths(settings, _INDEXES), _index),
+        **_digested({key: path for key, path in named.items() if path.is_dir()}, _model),
+        **_digested(sets, _prompts),
+    }
+
+
+def identity(settings: TrainingSettings, checkpoint: Checkpoint | None = None) -> dict[str, object]:
+    """The resolved settings with what files hold in the place of their names, and the checkpoint that is worked with: a
+    file that was begun with the same is continued. Raises as `inputs_of`."""
+    origin = {"sha256": checkpoint.digest, "step": checkpoint.step} if checkpoint else {}
+    return {**with_digests(settings.resolved(), inputs_of(settings)), "checkpoint": origin}
+
+
+def _paths(settings: TrainingSettings, keys: tuple[str, ...]) -> dict[str, Path]:
+    return {key: Path(path) for key in keys if (path := lookup(settings, key))}
+
+
+def _digested(paths: Mapping[str, Path], digest: Callable[[Path], str]) -> dict[str, Input]:
+    found: dict[str, Input] = {}
+    for key, path in paths.items():
+        try:
+            found[key] = Input(str(path.absolute()), digest(path))
+        except OSError as error:
+            raise ConfigError(
+                f"{key} is {path}, which cannot be read ({error.strerror or error}). Correct the path."
+            ) from error
+    return found
+
+
+def _index(directory: Path) -> str:
+    return Manifest.read(directory).identity
+
+
+def _model(directory: Path) -> str:
+    """Of an adapter, together with its base."""
+    if not is_adapter(directory):
+        return model_digest(directory)
+    base = Path(find_policy(base_name(directory))).expanduser()
+    return json_digest([model_digest(directory), _model(base) if base.is_dir() else str(base)])
+
+
+def _prompts(directory: Path) -> str:
+    paths = [*directory.glob("*.jinja"), *directory.glob("*.examples.json")]
+    return json_digest({path.name: file_digest(path) for path in paths})

@@ -1,0 +1,153 @@
+"""Settings that follow the model: defaults for every other one than the policies that the package carries.
+
+What the user, a config file or the system has set stays. Of the rest, those of the settings suit a policy of under a
+million parameters; a larger model gets these:
+
+    policy.device                 the CUDA device, if there is one, or else the CPU
+    policy.dtype                  bfloat16 for an adapter's frozen base on an accelerator, or else float32: full weights
+                                  are trained in it
+    learner.bf16                  on an accelerator
+    learner.learning_rate         all weights: 3e-5 below 0.3 billion parameters (measured: SmolLM2-135M on Wikipedia,
+                                  GRPO); 1e-6 from 2.5 billion (published for 3B and 7B: Search-R1, arXiv 2503.09516;
+                                  Dr. Zero, 2601.07055; Search Self-play, 2510.18821); in between steps of a factor of
+                                  three. An adapter: ten times that (thinkingmachines.ai/blog/lora)
+    critic.learning_rate          ten times that of all weights (published: 1e-5 beside 1e-6; ZeroSearch, 2505.04588)
+    rollout.max_tokens_per_turn   500, as in Search-R1; on a CPU, which writes some hundred tokens a second, 128
+    rollout.max_total_tokens      4096, as in Search-R1; on a CPU 2048; never more than the model was made for
+    rollout.max_tool_calls        4, as in Search-R1
+    rollout.max_malformed         2: Search-R1 tells the model and goes on, too
+    rollout.final_answer          one turn to answer in the end, as in Search-R1
+    rollout.max_turns             as many as calls and malformed turns, the one too many, and the last
+    proposer.max_...              in self-play, as those of rollout
+    questions.per_step            (Search Self-play: selfplay.proposals_per_step) 64 on an accelerator, 4 on a
+                                  CPU (measured: a step of minutes)
+    learner.token_budget          8192 on an accelerator, 2048 on a CPU
+    sampler.slots                 keys and values of so many whole rollouts fit a quarter of the memory that is free
+                                  once weights (with all of them trained also gradients and AdamW's two moments) are in
+                                  it; a power of two from 1 to 64, not more than a step has rollouts
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from evoseek.policy.machine import Machine
+from evoseek.policy.shape import ModelShape, read_config, shape_of
+from evoseek.runs import flatten
+from evoseek.settings import is_given, lookup, with_setting
+from evoseek.training.settings import TrainingSettings
+
+_RATES = ((0.3e9, 3e-5), (0.8e9, 1e-5), (2.5e9, 3e-6))  # below so many parameters
+_LOWEST_RATE = 1e-6
+_ADAPTER_RATE = 10.0  # times that of all weights
+_MOST_SLOTS = 64
+_SHARE = 0.25  # of free memory, for keys and values
+_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+
+
+def follow_model(
+    settings: TrainingSettings, find_machine: Callable[[str | None], Machine], saved: Mapping[str, object] | None = None
+) -> tuple[TrainingSettings, str]:
+    """The settings with those that were not given chosen for the model, and in words what was chosen.
+
+    `saved` is the resolved settings of a run that is resumed: what it holds is chosen again. For a policy of the package,
+    or another one that is spoken to in the same words, all stays as it was, and there are no words.
+    """
+    description = read_config(settings.policy.model)
+    if not description or description.get("evoseek_prompts") == "tiny":
+        return settings, ""
+    machine = find_machine(settings.policy.device if is_given(settings, "policy.device") else None)
+    choice = _Choice(settings, flatten(saved or {}))
+    shape = shape_of(description)
+    _choose(choice, machine, shape)
+    return choice.settings, _words(choice, machine, shape)
+
+
+def follow_endpoint(settings: TrainingSettings) -> TrainingSettings:
+    """The same for a model that is written to: how far a rollout goes follows, since nothing is known of its size."""
+    choice = _Choice(settings, {})
+    _choose_bounds(choice)
+    return choice.settings
+
+
+def learning_rate(parameters: int, *, adapter: bool) -> float:
+    """The rate for a model of this size, all of its weights trained or an adapter."""
+    rate = next((rate for limit, rate in _RATES if parameters < limit), _LOWEST_RATE)
+    return float(f"{rate * _ADAPTER_RATE:.0e}") if adapter else rate
+
+
+def slots(settings: TrainingSettings, machine: Machine, shape: ModelShape) -> int:
+    """How many rollouts' keys and values are held at once."""
+    number = _BYTES[settings.policy.dtype]
+    trained = 0 if settings.lora.rank else 12  # gradients and moments, in float32
+    left = machine.free_bytes - shape.parameters * (number + trained)
+    fit = int(_SHARE * left / (shape.kv_numbers * number * settings.rollout.max_total_tokens))
+    asked = lookup(settings, "questions.per_step") or lookup(settings, "selfplay.proposals_per_step") or 1
+    times = lookup(settings, "rollout.group_size") or lookup(settings, "proposer.attempts") or 1
+    most = min(fit, _MOST_SLOTS, asked * times)
+    return 1 << (max(1, most).bit_length() - 1)
+
+
+@dataclass(slots=True)
+class _Choice:
+    """The settings as they become, what was `chosen` for it, and what had been chosen `before` a run was resumed."""
+
+    settings: TrainingSettings
+    before: Mapping[str, object]
+    chosen: dict[str, object] = field(default_factory=dict[str, object])
+
+    def __call__(self, key: str, value: object) -> None:
+        """Set what was not given."""
+        if is_given(self.settings, key) or lookup(self.settings, key.rpartition(".")[0]) is None:
+            return
+        self.chosen[key] = value = self.before.get(key, value)
+        self.settings = with_setting(self.settings, key, value)
+
+
+def _choose(choose: _Choice, machine: Machine, shape: ModelShape | None) -> None:
+    """The rules, in an order in which each may follow from those before it."""
+    cpu, adapter, settings = machine.is_cpu, choose.settings.lora.rank > 0, choose.settings
+    longest = (shape.longest if shape else None) or 4096
+    choose("policy.device", machine.device)
+    choose("policy.dtype", "bfloat16" if adapter and not cpu else "float32")
+    choose("learner.bf16", not cpu)
+    choose("learner.token_budget", 2048 if cpu else 8192)
+    asks = lookup(settings, "questions.per_step") is not None
+    choose("questions.per_step" if asks else "selfplay.proposals_per_step", 4 if cpu else 64)
+    choose("rollout.max_total_tokens", min(2048 if cpu else 4096, longest))
+    _choose_bounds(choose)
+    for role in ("rollout", "proposer"):
+        choose(f"{role}.max_tokens_per_turn", 128 if cpu else 500)
+    choose("proposer.max_turns", choose.settings.rollout.max_turns)
+    if shape is not None:
+        choose("learner.learning_rate", learning_rate(shape.parameters, adapter=adapter))
+        if choose.settings.credit.name == "gae":
+            choose("critic.learning_rate", learning_rate(shape.parameters, adapter=True))
+        choose("sampler.slots", slots(choose.settings, machine, shape))
+
+
+def _choose_bounds(choose: _Choice) -> None:
+    """How many calls and turns a rollout has."""
+    choose("rollout.max_tool_calls", 4)
+    choose("rollout.max_malformed", 2)
+    choose("rollout.final_answer", True)
+    rollout = choose.settings.rollout
+    choose("rollout.max_turns", rollout.max_tool_calls + rollout.max_malformed + 2)
+
+
+def _words(choice: _Choice, machine: Machine, shape: ModelShape | None) -> str:
+    if not choice.chosen:
+        return ""
+    size = (
+        f"{shape.parameters / 1e6:,.0f} million parameters"
+        if shape
+        else "sizes that its config.json does not name, so set learner.learning_rate and sampler.slots yourself"
+    )
+    why = "are those that the run was begun with" if choice.before else "follow the model"
+    where = f"{machine.device} with {machine.free_bytes / 2**30:.1f} GiB free"
+    lines = [f"  {key} = {json.dumps(value)}" for key, value in choice.chosen.items()]
+    return "\n".join(
+        [f"{choice.settings.policy.model} has {size}; {where}. Settings that were not given {why}:", *lines]
+    )

@@ -1,0 +1,35 @@
+"""What a system builds for the loop around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from evoseek.rollout.roller import Roller
+from evoseek.training.loop import System
+from evoseek.training.settings import TrainingSettings
+
+if TYPE_CHECKING:
+    from evoseek.learner.checkpoint import Part
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingPlan:
+    """A system with all that the loop needs.
+
+    `settings` are those that were built from, with what was decided while building. `parts` are what a checkpoint is
+    made of, `resumed` is told the step at which training begins, and `examined` answers held-out questions. A system
+    with phases says after how many `steps` it ends, and which steps an evaluation `is_due` after (step 0: before any);
+    without these the settings say it. `is_game` says that the policy is rewarded by a game of its own making, whose reward
+    may rise while the policy gets worse: the held-out score is then watched for that.
+    """
+
+    system: System
+    settings: TrainingSettings
+    parts: Mapping[str, Part]
+    resumed: Callable[[int], None]
+    examined: Roller
+    steps: int | None = None
+    is_due: Callable[[int], bool] | None = None
+    is_game: bool = False

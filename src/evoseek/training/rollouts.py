@@ -1,0 +1,52 @@
+"""The rollouts of a step on given questions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from evoseek.learner.distributed import ALONE, Ranks
+from evoseek.protocols import RewardFn
+from evoseek.rollout.findings import failed_if_nothing_found
+from evoseek.rollout.record import TrajectoryWriter
+from evoseek.rollout.roller import Roller
+from evoseek.rollout.trajectory_json import group_from_json, group_to_json
+from evoseek.types import Question, TrajectoryGroup
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionRollouts:
+    """Rolls questions out: `group_size` times each, all at once.
+
+    `label` may score a group anew, when all of its rollouts are there. With several `ranks` each takes a share of the
+    questions, and all have all groups in the end (their tool latencies aside). The groups are written to `trajectories`
+    by the first. Where the engine finds nothing for any of them, all are Invalid.
+    """
+
+    roller: Roller
+    reward: RewardFn
+    trajectories: TrajectoryWriter
+    group_size: int = 8
+    ranks: Ranks = ALONE
+    label: Callable[[TrajectoryGroup], TrajectoryGroup] | None = None
+
+    async def __call__(self, questions: Sequence[Question], step: int) -> list[TrajectoryGroup]:
+        """One group a question, in the questions' order. No question is rolled out twice in a step."""
+        own = questions[self.ranks.rank :: self.ranks.size]
+        groups = await asyncio.gather(*(self._group(question, step) for question in own))
+        if self.ranks.size > 1:
+            shares = self.ranks.gather([group_to_json(group) for group in groups])
+            groups = [
+                group_from_json(shares[index % self.ranks.size][index // self.ranks.size])
+                for index in range(len(questions))
+            ]
+        groups = failed_if_nothing_found(groups)
+        if self.ranks.is_first:
+            self.trajectories.write(step, groups)
+        return groups
+
+    async def _group(self, question: Question, step: int) -> TrajectoryGroup:
+        key = f"step-{step:06d}/{question.id}"
+        group = await self.roller.group(question, size=self.group_size, reward=self.reward, key=key)
+        return self.label(group) if self.label else group

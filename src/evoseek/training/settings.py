@@ -1,0 +1,132 @@
+"""The settings that every system has. A system's own `Settings` adds its tables to these, and changes defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import Field, SerializeAsAny
+
+from evoseek.chat.settings import AskedSettings, JudgeSettings
+from evoseek.credit.settings import CreditPart
+from evoseek.env.settings import EnvironmentPart, ToolPart
+from evoseek.learner.settings import CriticSettings, LearnerPart
+from evoseek.loss.settings import AlgorithmSettings, LossPart
+from evoseek.policy.settings import LoraSettings, PolicySettings, SamplerPart
+from evoseek.reward.settings import RewardPart
+from evoseek.rollout.settings import RolloutSettings
+from evoseek.search.settings import SearchPart
+from evoseek.settings import MANY, AnyTemperature, Chosen, Count, Needs, PartSettings, Section, part, parts
+
+
+class TrackerSettings(PartSettings):
+    """Something that takes the numbers of every step, beside metrics.jsonl."""
+
+
+TrackerPart = Annotated[SerializeAsAny[TrackerSettings], Chosen("tracker", TrackerSettings)]
+
+
+class StepQuestionSettings(Section):
+    """How many questions a step asks."""
+
+    per_step: int = Field(default=20, ge=1, le=100_000, description="Number of questions that a step asks.")
+
+
+class QuestionSettings(StepQuestionSettings):
+    """What is asked in training."""
+
+    path: str = Field(default="", description="File of questions: JSON lines with question and golden_answers.")
+
+
+class EvaluationSettings(Section):
+    """Held-out questions while training."""
+
+    path: str = Field(default="", description="File of held-out questions. Default: there is no evaluation.")
+    index: str = Field(default="", description="Index that they are answered from. Default: search.index.")
+    every: int = Field(
+        default=10, ge=0, le=MANY, description="Number of steps between evaluations; 0: first and last step only."
+    )
+    limit: Count | None = Field(default=None, description="Number of questions, from the first. Default: all.")
+    temperature: AnyTemperature | None = Field(
+        default=None, description="Sampling temperature; 0 is greedy. Default: rollout.temperature."
+    )
+
+    @classmethod
+    def effects(cls) -> tuple[Needs, ...]:
+        """How is of no matter without what."""
+        return (Needs("index every limit temperature", "path"),)
+
+
+class RunSettings(Section):
+    """The run as a whole."""
+
+    system: str = Field(
+        default="search-r1", description="Training algorithm by name, or package.module:Name of one of your own."
+    )
+    seed: int = Field(default=0, ge=-(2**63), lt=2**63, description="Seed that everything random follows from.")
+    steps: Count = Field(default=120, description="Number of training steps.")
+    checkpoint_every: Count = Field(default=10, description="Number of steps between checkpoints.")
+    keep_checkpoints: Count = Field(default=2, description="Number of checkpoints that are kept.")
+    pause_s: float = Field(
+        default=10.0,
+        ge=0,
+        le=86_400,
+        description="Seconds to wait after a step with too many invalid rollouts; doubles after a second one.",
+    )
+    max_invalid: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="Share of invalid rollouts above which a step has failed; three failed steps in a row end the run.",
+    )
+
+
+class TrainingSettings(Section):
+    """What every system has. The defaults suit the tiny policy."""
+
+    run: RunSettings = RunSettings()
+    policy: PolicySettings = PolicySettings()
+    lora: LoraSettings = LoraSettings()
+    sampler: SamplerPart = part("torch")
+    search: SearchPart = part("lexical")
+    rollout: RolloutSettings = RolloutSettings()
+    environment: EnvironmentPart = part("solver")
+    tools: tuple[ToolPart, ...] = parts("search")
+    reward: RewardPart = part("exact_match")
+    credit: CreditPart = part("group")
+    loss: LossPart = part("clipped")
+    algorithm: AlgorithmSettings = AlgorithmSettings()
+    learner: LearnerPart = part("torch")
+    critic: CriticSettings = CriticSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
+    judge: JudgeSettings = JudgeSettings()
+    asked: AskedSettings = AskedSettings()
+    trackers: tuple[TrackerPart, ...] = ()
+
+    @classmethod
+    def effects(cls) -> tuple[Needs, ...]:
+        """A judge is asked where it is the reward, and a critic trained where credit needs one."""
+        return Needs("judge.*", "reward.name", ("judge",)), Needs("critic.*", "credit.name", ("gae",))
+
+    def problems(self) -> Iterator[str]:
+        """A plain policy gradient is right for one step on a batch."""
+        if self.loss.name == "reinforce" and self.algorithm.mini_batches > 1:
+            yield (
+                "loss.name is reinforce, whose gradient is right for tokens of the current policy alone, but "
+                f"algorithm.mini_batches is {self.algorithm.mini_batches}. Set it to 1, or loss.name to clipped."
+            )
+
+    @property
+    def searches_index(self) -> bool:
+        """Whether training searches the index that search.index names."""
+        return self.search.name == "lexical"
+
+    @property
+    def examines_index(self) -> bool:
+        """Whether held-out questions are answered by searching an index."""
+        return self.search.name == "lexical"
+
+    def may_differ(self) -> frozenset[str]:
+        """What a resumed run may change: nothing of it reaches the weights of a given step. Patterns of names."""
+        run = ("steps", "checkpoint_every", "keep_checkpoints", "max_invalid", "pause_s")
+        return frozenset({*(f"run.{key}" for key in run), "asked.*", "trackers*"})

@@ -1,0 +1,38 @@
+"""What a run reads: checked before anything heavy is loaded, and read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from evoseek.corpus.questions import load_questions
+from evoseek.errors import ConfigError, DataError
+from evoseek.files import nearest
+from evoseek.reward.answer import usable_question
+from evoseek.search.lexical import check_index
+from evoseek.settings import lookup
+from evoseek.training.settings import TrainingSettings
+from evoseek.types import Question
+
+
+def read_questions(path: str, *, setting: str) -> list[Question]:
+    """Questions with usable golden answers. Raises ConfigError if `setting` was left empty, DataError if unusable."""
+    if not path:
+        raise ConfigError(f"No questions were given: set {setting} to a JSON-lines file of questions.")
+    return load_questions(Path(path), check=usable_question)
+
+
+def check_training_sources(settings: TrainingSettings) -> None:
+    """Is all there that a training run reads? Raises as opening and reading do."""
+    if settings.searches_index:
+        check_index(settings.search.index, setting="search.index")
+    if (path := lookup(settings, "questions.path")) is not None:
+        read_questions(path, setting="questions.path")
+    for setting in ("selfplay.world", "ssp.answers"):
+        path = lookup(settings, setting)
+        if path and not Path(path).is_file():
+            raise DataError(f"{setting} is {path}, but there is no such file.{nearest(Path(path))} Check the path.")
+    evaluation = settings.evaluation
+    if evaluation.path:
+        read_questions(evaluation.path, setting="evaluation.path")
+        if evaluation.index or settings.examines_index:
+            check_index(evaluation.index or settings.search.index, setting="evaluation.index")

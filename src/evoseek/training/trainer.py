@@ -1,0 +1,233 @@
+"""What a run trains: a policy, for PPO its critic, and what is done with a step's rollouts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from transformers import PreTrainedModel
+
+from evoseek.errors import ConfigError
+from evoseek.learner.checkpoint import Checkpoint, Part
+from evoseek.learner.distributed import ALONE, Ranks
+from evoseek.learner.learner import Learner, LearnerContext
+from evoseek.learner.logprobs import LogprobModel
+from evoseek.learner.reference import Scoring, with_old_logprobs, with_ref_logprobs, with_values
+from evoseek.learner.sharding import copy_weights, full_state_dict
+from evoseek.learner.values import ValueModel
+from evoseek.loss.base import LossFn, LossInputs, ValueInputs
+from evoseek.loss.value import ValueLoss
+from evoseek.loss.wrapped import wrapped
+from evoseek.policy.critic import load_critic, save_critic
+from evoseek.policy.load import load_policy, save_policy
+from evoseek.policy.lora import add_adapter
+from evoseek.policy.policy import Policy, base_of
+from evoseek.registry import build
+from evoseek.runs import RunDirectory
+from evoseek.training.ppo import PPOUpdate
+from evoseek.training.settings import TrainingSettings
+from evoseek.training.update import Completion, Credit, GroupUpdate, KLPenalty, TokenAdvantages, Update
+
+
+@dataclass(frozen=True, slots=True)
+class Trainer:
+    """A policy with its learner, the loss and the credit of the settings; for PPO a critic with a learner of its own.
+
+    `sampled` is the sampler's policy: the same object or, where several ranks share the weights, another copy.
+    """
+
+    settings: TrainingSettings
+    policy: Policy
+    sampled: Policy
+    learner: Learner[LossInputs]
+    credit: Any
+    critic: Learner[ValueInputs] | None
+    ranks: Ranks
+
+    @classmethod
+    def load(
+        cls,
+        settings: TrainingSettings,
+        sampled: Policy,
+        run: RunDirectory,
+        checkpoint: Checkpoint | None = None,
+        ranks: Ranks = ALONE,
+        *,
+        loss: LossFn[LossInputs] | None = None,
+        credit: Credit | None = None,
+    ) -> Trainer:
+        """Learners as the settings have them; `loss` and `credit` replace theirs. Raises PolicyError or ConfigError."""
+        check_dtype(settings, sampled, ranks)
+        policy = sampled if ranks.size == 1 else load_trainable(settings, checkpoint, device=str(ranks.device))
+        surrogate = loss or build("loss", settings.loss, settings)
+        forward = LogprobModel(
+            policy.model,
+            temperature=settings.rollout.temperature,
+            entropy_gradient=settings.algorithm.entropy_coefficient > 0,
+            ratio_to_own=not computes_alike(settings, ranks),
+        )
+        context = LearnerContext(
+            forward, wrapped(surrogate, settings.algorithm), ranks=ranks, dump=run.dump, active=policy.active
+        )
+        credit = credit or build("credit", settings.credit, settings)
+        critic = _load_critic(settings, run, checkpoint, ranks) if getattr(credit, "needs_critic", False) else None
+        return cls(settings, policy, sampled, build("learner", settings.learner, context), credit, critic, ranks)
+
+    @property
+    def parts(self) -> dict[str, Part]:
+        """What a checkpoint is made of."""
+        parts = {"policy": Part(self._save_policy, self.learner)}
+        return parts | ({"critic": Part(self._save_critic, self.critic)} if self.critic else {})
+
+    def sync(self) -> None:
+        """Give the sampler's copy of the policy the trained weights, where it is a copy."""
+        if self.policy.model is not self.sampled.model:
+            copy_weights(self.policy.model, self.sampled.model)
+
+    def update(self) -> Update:
+        """What is done with the groups of a step."""
+        if self.critic is None:
+            return self.group_update()
+        algorithm = self.settings.algorithm
+        return PPOUpdate(
+            learner=self.learner,
+            critic=self.critic,
+            predict=partial(with_values, forward=self.critic.forward, **self._scoring()),
+            seed=self.settings.run.seed,
+            estimate=self.credit,
+            mini_batches=algorithm.mini_batches,
+            critic_warmup_steps=self.settings.critic.critic_warmup_steps,
+            completions=self._completions(),
+            penalty=self._penalty(),
+            mask_observations=algorithm.mask_observations,
+        )
+
+    def group_update(self, distillation: TokenAdvantages | None = None) -> GroupUpdate:
+        """The same for an algorithm without a critic, as self-play has it."""
+        algorithm = self.settings.algorithm
+        return GroupUpdate(
+            learner=self.learner,
+            credit=self.credit,
+            seed=self.settings.run.seed,
+            mini_batches=algorithm.mini_batches,
+            completions=self._completions(distilled=distillation is not None),
+            penalty=self._penalty(),
+            mask_observations=algorithm.mask_observations,
+            distillation=distillation,
+        )
+
+    def own_logprobs(self) -> Completion:
+        """Puts the logprobs of the policy as it is now into `ref_logprobs`."""
+        return partial(with_ref_logprobs, forward=self.learner.forward, **self._scoring(self.policy.active))
+
+    def old_logprobs(self) -> Completion:
+        """Puts the logprobs of the policy as it is now into `old_logprobs`."""
+        return partial(with_old_logprobs, forward=self.learner.forward, **self._scoring(self.policy.active))
+
+    def _penalty(self) -> KLPenalty | None:
+        algorithm = self.settings.algorithm
+        in_reward = algorithm.kl_in == "reward" and algorithm.kl_coefficient > 0
+        return KLPenalty(algorithm.kl_coefficient) if in_reward else None
+
+    def _completions(self, *, distilled: bool = False) -> list[Completion]:
+        """What loss and advantages need besides the sampler's logprobs.
+
+        Where the sampler computes otherwise than the learner, these are the learner's own; but a batch that is trained
+        on in one step is its own record (`LogprobModel.ratio_to_own`).
+        """
+        algorithm = self.settings.algorithm
+        completions: list[Completion] = []
+        is_read = distilled or algorithm.mini_batches > 1 or self._penalty() is not None
+        corrects = is_read and not computes_alike(self.settings, self.ranks)
+        if corrects or algorithm.importance != "none" or not algorithm.mask_observations:
+            completions.append(self.old_logprobs())
+        if algorithm.kl_coefficient > 0:
+            completions.append(self._reference())
+        return completions
+
+    def _reference(self) -> Completion:
+        """Logprobs of the policy that training began with: under a new adapter its base, else a frozen copy."""
+        if self.settings.lora.rank > 0:
+            base = base_of(self.policy)
+            return partial(with_ref_logprobs, forward=self.learner.forward, **self._scoring(base.active))
+        settings = self.settings.policy
+        frozen = load_policy(settings.model, device=str(self.ranks.device), dtype=settings.dtype)
+        forward = LogprobModel(frozen.model.requires_grad_(False), temperature=self.settings.rollout.temperature)
+        return partial(with_ref_logprobs, forward=forward, **self._scoring())
+
+    def _scoring(self, active: Callable[[], AbstractContextManager[object]] = nullcontext) -> Scoring:
+        settings, ranks = self.settings.learner, self.ranks
+        return {"token_budget": settings.token_budget, "bf16": settings.bf16, "ranks": ranks, "active": active}
+
+    def _save_policy(self, directory: Path) -> None:
+        weights = full_state_dict(self.policy.model, self.ranks) if self.ranks.size > 1 else None
+        if self.ranks.is_first:
+            save_policy(self.policy, directory, state_dict=weights)
+
+    def _save_critic(self, directory: Path) -> None:
+        model = cast("Learner[ValueInputs]", self.critic).model
+        weights = full_state_dict(model, self.ranks) if self.ranks.size > 1 else None
+        if self.ranks.is_first:
+            save_critic(cast("PreTrainedModel", model), directory, state_dict=weights)
+
+
+def load_trainable(settings: TrainingSettings, checkpoint: Checkpoint | None, *, device: str) -> Policy:
+    """The policy that a run trains: a checkpoint's, or the model of the settings, with a new adapter if they ask for
+    one. Raises PolicyError or ConfigError."""
+    own, lora = settings.policy, settings.lora
+    if checkpoint is not None:
+        return load_policy(str(checkpoint.part_directory("policy")), device=device, dtype=own.dtype)
+    policy = load_policy(own.model, device=device, dtype=own.dtype)
+    if lora.rank == 0:
+        return policy
+    if policy.adapter is not None:
+        raise ConfigError(
+            f"lora.rank is {lora.rank}, which asks for a new adapter, but {own.model} is one already. Leave lora.rank "
+            "at 0 to train it further, or merge it (evoseek export) and give the merged model."
+        )
+    return add_adapter(policy, "policy", rank=lora.rank, alpha=lora.alpha, targets=lora.targets, seed=settings.run.seed)
+
+
+def computes_alike(settings: TrainingSettings, ranks: Ranks) -> bool:
+    """Whether sampler and learner give a token the same logprob up to float32's rounding: both compute in float32, in
+    one process. Else a ratio between the two would hold their rounding, which a clip takes for a change of policy."""
+    in_process = settings.sampler.name == "torch" and ranks.size == 1
+    return in_process and settings.policy.dtype == "float32" and not settings.learner.bf16
+
+
+def check_dtype(settings: TrainingSettings, policy: Policy, ranks: Ranks = ALONE) -> None:
+    """Raise ConfigError for weights of a type that cannot be trained, or not by so many processes."""
+    dtype = settings.policy.dtype
+    if dtype != "float32" and policy.adapter is None:
+        raise ConfigError(
+            f"policy.dtype is {dtype}, but weights are trained in float32: in {dtype} the small updates of a usual "
+            "learning rate round to nothing. Set policy.dtype to float32, and learner.bf16 to true to compute in "
+            "bfloat16; or train an adapter (lora.rank above 0), which is always in float32."
+        )
+    if dtype != "float32" and ranks.size > 1:
+        raise ConfigError(
+            f"policy.dtype is {dtype}, but {ranks.size} processes share the weights in float32 only: adapters are kept "
+            "in it, and both must be of one kind. Set policy.dtype to float32, or train in one process."
+        )
+
+
+def _load_critic(
+    settings: TrainingSettings, run: RunDirectory, checkpoint: Checkpoint | None, ranks: Ranks
+) -> Learner[ValueInputs]:
+    """The learner of PPO's critic. It has a learning rate of its own; all else is as the policy's."""
+    source = str(checkpoint.part_directory("critic")) if checkpoint else settings.policy.model
+    forward = ValueModel(load_critic(source, device=str(ranks.device)))
+    critic = settings.critic
+    context = LearnerContext(
+        forward,
+        ValueLoss(critic.clip),
+        learning_rate=critic.learning_rate,
+        warmup_steps=critic.warmup_steps,
+        ranks=ranks,
+        dump=run.dump,
+    )
+    return build("learner", settings.learner, context)
