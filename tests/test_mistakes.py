@@ -14,7 +14,7 @@ from evoseek.types import Passage
 
 PROGRAM = """
 import sys
-from evoseek.cli import main
+from evoseek.cli.main import main
 sys.argv = ["evoseek", *sys.argv[1:]]
 try:
     main()

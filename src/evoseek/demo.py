@@ -19,7 +19,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from evoseek.commands.train import draw, train
+from evoseek.cli.train import draw, train
 from evoseek.corpus.questions import save_questions
 from evoseek.eval.evaluate import Evaluation, Result, evaluate
 from evoseek.eval.statistics import paired_test

@@ -7,7 +7,7 @@ import pytest
 from evoseek.assemble.agent import Agent, evaluation_setting
 from evoseek.config import load_config
 
-from evoseek.commands.ask import answer_text
+from evoseek.cli.ask import answer_text
 from evoseek.corpus.questions import save_questions
 from evoseek.policy.load import load_policy, save_policy, tiny_policy_dir
 from evoseek.search.lexical import LexicalIndex

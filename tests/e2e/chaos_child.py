@@ -16,8 +16,8 @@ from pathlib import Path
 
 import torch
 
-import evoseek.commands.train
-from evoseek.cli import main as command_line  # before torch: sets how its threads wait
+import evoseek.cli.train
+from evoseek.cli.main import main as command_line  # before torch: sets how its threads wait
 from evoseek.learner.learner import Learner
 from evoseek.policy.sampler import TorchSampler
 from evoseek.report.metrics import JsonlMetrics
@@ -64,7 +64,7 @@ def run(order, answer):
     killer.watch(Learner, "update")
     killer.watch(JsonlMetrics, "write", torn_row)
     killer.watch(TrajectoryWriter, "write", torn_row)
-    evoseek.commands.train.draw = lambda run, console: None  # slow, and no part of the state
+    evoseek.cli.train.draw = lambda run, console: None  # slow, and no part of the state
     sys.argv = ["evoseek", "train", "search-r1", "--config", order["config"], "--run-dir", order["run_dir"]]
     try:
         command_line()

@@ -11,7 +11,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
-from evoseek.cli import main
+from evoseek.cli.main import main
 from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Passage
 

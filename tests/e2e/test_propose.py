@@ -13,7 +13,7 @@ import pytest
 from evoseek.config import load_config
 from rich.console import Console
 
-from evoseek.commands import propose as command
+from evoseek.cli import propose as command
 from evoseek.corpus.questions import load_questions
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.reward.answer import usable_question
@@ -48,7 +48,7 @@ def world(tmp_path_factory):
 @pytest.fixture(scope="module")
 def documents(tmp_path_factory):
     """An index of this repository's own documents."""
-    from evoseek.commands.index import build_index
+    from evoseek.cli.index import build_index
 
     root = tmp_path_factory.mktemp("documents")
     (root / "corpus").mkdir()
@@ -80,7 +80,7 @@ def test_questions_of_a_world_in_flashrags_shape_and_later_more_of_them(system, 
 
 
 def test_ctrl_c_leaves_a_file_that_loads_and_the_same_command_goes_on(world, tmp_path, cli):
-    code = [sys.executable, "-c", "from evoseek.cli import main; main()"]
+    code = [sys.executable, "-c", "from evoseek.cli.main import main; main()"]
     words = ["propose", str(world), str(tmp_path / "stopped.jsonl"), "--system", "dr-zero", *SMALL]
     process = subprocess.Popen(
         [*code, *words, "--count", "100000"],

@@ -49,7 +49,7 @@ def real(tmp_path_factory):
 
 
 def run(*words):
-    command = [sys.executable, "-c", "from evoseek.cli import main; main()", *map(str, words)]
+    command = [sys.executable, "-c", "from evoseek.cli.main import main; main()", *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "COLUMNS": "300"})
 
 
@@ -92,7 +92,7 @@ def test_index_search_train_kill_and_resume(real, random_model):
 
 
 def kill_after_first_step(words) -> None:
-    command = [sys.executable, "-c", "from evoseek.cli import main; main()", *map(str, words)]
+    command = [sys.executable, "-c", "from evoseek.cli.main import main; main()", *map(str, words)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     for line in process.stdout:
         if line.startswith("step 2/3"):

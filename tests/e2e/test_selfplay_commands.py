@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 from safetensors.torch import load_file
 
-from evoseek.commands.index import build_index
+from evoseek.cli.index import build_index
 from evoseek.corpus.questions import load_questions, save_questions
 from evoseek.search.lexical import LexicalIndex
 from evoseek.world.world import World

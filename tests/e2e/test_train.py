@@ -116,7 +116,7 @@ def test_index_and_search(tmp_path, cli):
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_finishes_the_step_saves_and_says_how_to_go_on(setting, tmp_path, cli, sent):
-    command = [sys.executable, "-c", "from evoseek.cli import main; main()"]
+    command = [sys.executable, "-c", "from evoseek.cli.main import main; main()"]
     words = setting.train(tmp_path / "run", "--steps", "100000", "--set", "evaluation.every=0")
     process = subprocess.Popen(
         [*command, *words], stdout=subprocess.PIPE, text=True, env={**os.environ, "COLUMNS": "200"}

@@ -51,7 +51,7 @@ from evoseek import cli
 
 class Finder:
     def find_spec(self, name, *_):
-        if name == "evoseek.commands.train":
+        if name == "evoseek.cli.train":
             thing = Finder()
             kept = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGINT))
             del thing  # the KeyboardInterrupt of a callback is lost

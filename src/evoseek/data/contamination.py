@@ -18,8 +18,7 @@ from evoseek.data.question_filter import Finding
 from evoseek.errors import ConfigError, ToolError
 from evoseek.protocols import RewardFn
 from evoseek.reward.answer import normalise
-from evoseek.rollout.roller import score
-from evoseek.rollout.roller import Roller
+from evoseek.rollout.roller import Roller, score
 from evoseek.selfplay.duplicates import NearDuplicates
 from evoseek.types import Invalid, Outcome, Question, Scored, Trajectory
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
+from evoseek.protocols import MetricSink
 
 
 class JsonlMetrics:
@@ -23,6 +24,18 @@ class JsonlMetrics:
         """Append a row. Raises RunError when the disk does not take it."""
         numbers = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
         ResumableJsonl(self.path).append([{"step": step} | numbers])
+
+
+class ManyMetrics:
+    """A MetricSink that hands every row to several others."""
+
+    def __init__(self, sinks: Sequence[MetricSink]) -> None:
+        self._sinks = sinks
+
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Hand a row on."""
+        for sink in self._sinks:
+            sink.write(step, metrics)
 
 
 class NoMetrics:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from evoseek.commands.new_file import check_new_file
-from evoseek.commands.propose import STOPPING
-from evoseek.corpus.resumable_jsonl import open_growing_file
+from evoseek.cli.new_file import check_new_file
+from evoseek.cli.propose import STOPPING
 from evoseek.corpus.questions import load_questions, save_questions
+from evoseek.corpus.resumable_jsonl import open_growing_file
 from evoseek.data.contamination import ClosedBook, ContaminationCheck, Overlap
 from evoseek.data.question_filter import KINDS, Check, Finding, JudgeCheck, check_questions, load_findings
 from evoseek.env.chats import make_chat

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from evoseek.commands.new_file import check_new
+from evoseek.cli.new_file import check_new
 from evoseek.errors import ConfigError, PolicyError, RunError
 from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.policy.load import export_policy, load_policy

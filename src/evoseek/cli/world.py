@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from evoseek.commands.new_file import check_new_file
+from evoseek.cli.new_file import check_new_file
 from evoseek.corpus.questions import save_questions
 from evoseek.errors import ConfigError
 from evoseek.report.printable import say

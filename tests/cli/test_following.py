@@ -8,7 +8,7 @@ import pytest
 from evoseek.config import load_config
 from rich.console import Console
 
-from evoseek.commands.following import following
+from evoseek.cli.following import following
 from evoseek.policy.load import tiny_policy_dir
 from evoseek.runs import RunDirectory
 

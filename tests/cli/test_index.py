@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from evoseek.commands.index import build_index
+from evoseek.cli.index import build_index
 from evoseek.corpus.read_report import ReadReport
 from evoseek.errors import ConfigError, DataError, SearchIndexError
 from evoseek.search.lexical import LexicalIndex

@@ -17,7 +17,7 @@ from evoseek.assemble.agent import Agent
 from evoseek.config import Config, load_config
 from rich.console import Console
 
-from evoseek.commands.propose import Writing, propose
+from evoseek.cli.propose import Writing, propose
 from evoseek.corpus.question_file import QuestionFile, open_question_file
 from evoseek.corpus.questions import load_questions
 from evoseek.errors import ConfigError, EvoseekError, SamplerError
@@ -246,7 +246,7 @@ def test_of_a_run_of_dr_zero_its_proposer_proposes_and_its_solver_solves(config,
 
 def test_too_few_questions_are_said_with_what_became_of_the_proposals(config, agent, tmp_path, monkeypatch) -> None:
     player = scripted(replace(agent, config=config), good)
-    monkeypatch.setattr("evoseek.commands.propose._players", lambda *_: (player, player))
+    monkeypatch.setattr("evoseek.cli.propose._players", lambda *_: (player, player))
     console, out = Console(record=True, file=StringIO(), width=150), tmp_path / "q.jsonl"
     assert propose(config, None, out, count=30, max_proposals=48, console=console)
     text = console.export_text()

@@ -7,7 +7,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from evoseek.commands.export import export
+from evoseek.cli.export import export
 from evoseek.errors import ConfigError, PolicyError, RunError
 from evoseek.learner.checkpoint import Part, save_checkpoint
 from evoseek.learner.learner import Learner
@@ -99,6 +99,6 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path, monkeypatch: pytes
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("evoseek.commands.export.export_policy", full)
+    monkeypatch.setattr("evoseek.cli.export.export_policy", full)
     with pytest.raises(ConfigError, match=r"cannot be written \(No space left"):
         export("tiny", tmp_path / "out", console=Console(quiet=True))

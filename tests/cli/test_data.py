@@ -8,9 +8,9 @@ import pytest
 from evoseek.config import Config, load_config
 from rich.console import Console
 
-from evoseek.commands import data
-from evoseek.commands.data import filter_questions, find_contamination
-from evoseek.commands.mix import mix_questions
+from evoseek.cli import data
+from evoseek.cli.data import filter_questions, find_contamination
+from evoseek.cli.mix import mix_questions
 from evoseek.corpus.questions import load_questions, save_questions
 from evoseek.data import question_filter
 from evoseek.env.prompts import load_prompts

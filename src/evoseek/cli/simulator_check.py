@@ -12,7 +12,7 @@ from typing import TypeVar
 from pydantic import TypeAdapter
 from rich.console import Console
 
-from evoseek.commands.new_file import check_new_file
+from evoseek.cli.new_file import check_new_file
 from evoseek.errors import EvoseekError
 from evoseek.eval.evaluate import Evaluation, Score, evaluate
 from evoseek.files import write_atomic

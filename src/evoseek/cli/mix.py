@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from evoseek.commands.new_file import check_new_file
+from evoseek.cli.new_file import check_new_file
 from evoseek.corpus.questions import load_questions, save_questions
 from evoseek.data.mixing import mix
 from evoseek.errors import ConfigError

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from evoseek.commands.new_file import check_new
-from evoseek.commands.propose import STOPPING as STOPPING_AFTER_BATCH
+from evoseek.cli.new_file import check_new
+from evoseek.cli.propose import STOPPING as STOPPING_AFTER_BATCH
 from evoseek.corpus.resumable_jsonl import open_growing_file
 from evoseek.env.chats import make_chat
 from evoseek.env.simulated import write_card

@@ -10,9 +10,9 @@ from typing import cast
 
 from rich.console import Console
 
-from evoseek.commands.asked import asked_model, is_asked
-from evoseek.commands.following import following
-from evoseek.commands.settings import evaluation_path
+from evoseek.cli.asked import asked_model, is_asked
+from evoseek.cli.following import following
+from evoseek.cli.settings import evaluation_path
 from evoseek.errors import EvoseekError
 from evoseek.eval.evaluate import Evaluation, Score
 from evoseek.eval.evaluate import evaluate as evaluated

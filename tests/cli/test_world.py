@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from rich.console import Console
 
-from evoseek.commands.world import serve_world
+from evoseek.cli.world import serve_world
 from evoseek.corpus.questions import load_questions
 from evoseek.errors import ConfigError
 
@@ -18,7 +18,7 @@ SETTINGS = {"entities": 200, "seed": 1, "split": "train", "port": 0, "faults": (
 CODE = """
 from pathlib import Path
 from rich.console import Console
-from evoseek.commands.world import serve_world
+from evoseek.cli.world import serve_world
 serve_world(
     entities=200, seed=1, split="train", port=0, faults=["search.unavailable=1"], questions=Path({!r}), count=20,
     console=Console(),

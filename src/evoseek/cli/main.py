@@ -138,7 +138,7 @@ def index(
     ] = None,
 ) -> None:
     """Index a corpus for searching; says what was skipped and why."""
-    from evoseek.commands.index import build_index
+    from evoseek.cli.index import build_index
 
     build_index(corpus, directory, stemming=stemming.value, max_words=max_words, encoding=encoding, console=Console())
 
@@ -151,7 +151,7 @@ def search(
     json: Json = False,
 ) -> None:
     """Search an index."""
-    from evoseek.commands.index import search_index
+    from evoseek.cli.index import search_index
 
     search_index(directory, query, k=k, console=Console(), as_json=json)
 
@@ -175,7 +175,7 @@ def train(
     set_: Sets = None,
 ) -> None:
     """Train a policy. Ctrl-C finishes the step and saves; --run-dir alone resumes the run, with its own settings."""
-    from evoseek.commands.settings import training_settings
+    from evoseek.cli.settings import training_settings
 
     options = {
         "search.index": index,
@@ -186,8 +186,8 @@ def train(
     }
     given = training_settings(run_dir, config or (), options=options, sets=set_ or (), system=system)
     with end_on_interrupt():
-        from evoseek.commands.following import following
-        from evoseek.commands.train import train_together
+        from evoseek.cli.following import following
+        from evoseek.cli.train import train_together
         from evoseek.runs import RunDirectory
 
     run, quiet = RunDirectory(run_dir), os.environ.get("RANK", "0") != "0"
@@ -218,7 +218,7 @@ def propose(
     set_: Sets = None,
 ) -> None:
     """Write questions with answers, evidence and the solver's pass rate from a corpus. Ctrl-C leaves a usable file."""
-    from evoseek.commands.settings import given_settings
+    from evoseek.cli.settings import given_settings
     from evoseek.search.lexical import check_index
 
     given = given_settings(
@@ -232,7 +232,7 @@ def propose(
     )
     check_index(given.read(light=True).search.index, setting="search.index")
     with end_on_interrupt():
-        from evoseek.commands.propose import propose as propose_questions
+        from evoseek.cli.propose import propose as propose_questions
 
     checkpoint = _checkpoint(run_dir)
     if not propose_questions(
@@ -255,7 +255,7 @@ def evaluate(
     set_: Sets = None,
 ) -> None:
     """Score a policy on questions, each asked exactly once; with 95 % intervals, by number of hops."""
-    from evoseek.commands.settings import check_evaluation, given_settings
+    from evoseek.cli.settings import check_evaluation, given_settings
 
     options = {
         "evaluation.path": questions,
@@ -267,8 +267,8 @@ def evaluate(
     given = given_settings("eval", run_dir, config or (), options=options, sets=set_ or ())
     check_evaluation(given.read(light=True), search=not no_search)
     with end_on_interrupt():
-        from evoseek.commands.ask import evaluate as evaluate_agent
-        from evoseek.commands.following import following
+        from evoseek.cli.ask import evaluate as evaluate_agent
+        from evoseek.cli.following import following
 
     settings = following(given.read(), console=Console(stderr=True))
     evaluate_agent(settings, _checkpoint(run_dir), search=not no_search, console=Console(stderr=json), as_json=json)
@@ -288,13 +288,13 @@ def ask(
 
     Without an answer: what the model wrote, and status 1.
     """
-    from evoseek.commands.settings import check_asking, given_settings
+    from evoseek.cli.settings import check_asking, given_settings
 
     options = {"search.index": index, "policy.model": model}
     given = given_settings("ask", run_dir, config or (), options=options, sets=set_ or ())
     check_asking(given.read(light=True), question, model=model)
     with end_on_interrupt():
-        from evoseek.commands.ask import ask as ask_model
+        from evoseek.cli.ask import ask as ask_model
 
     if not ask_model(given.read(), _checkpoint(run_dir), question, console=Console(stderr=json), as_json=json):
         raise typer.Exit(NO_ANSWER)
@@ -306,13 +306,13 @@ def export(
     directory: Annotated[Path, typer.Argument(help="Where the plain model goes.")],
 ) -> None:
     """Write a policy as a plain model directory, an adapter merged into its base."""
-    from evoseek.commands.new_file import check_new
-    from evoseek.commands.settings import check_model
+    from evoseek.cli.new_file import check_new
+    from evoseek.cli.settings import check_model
 
     check_new(directory)
     check_model(source, setting="The run or policy")
     with end_on_interrupt():
-        from evoseek.commands.export import export as export_policy
+        from evoseek.cli.export import export as export_policy
 
     export_policy(source, directory, console=Console())
 
@@ -324,14 +324,14 @@ def check(
     set_: Sets = None,
 ) -> None:
     """Ask the judge that the settings name (judge.model) about labelled answers, and say how far it agrees."""
-    from evoseek.commands.settings import given_settings
+    from evoseek.cli.settings import given_settings
     from evoseek.corpus.judged_answers import load_judged_answers
 
     given = given_settings("judge check", None, config or (), options={}, sets=set_ or ())
     labelled = load_judged_answers(cases)
     given.read(light=True).judge.check("judge")
     with end_on_interrupt():
-        from evoseek.commands.judge import check_judge
+        from evoseek.cli.judge import check_judge
         from evoseek.env.chats import make_chat
 
     settings = given.read()
@@ -351,7 +351,7 @@ def build(
 ) -> None:
     """Train the tiny policy from scratch, on worlds of the pretraining split."""
     with end_on_interrupt():
-        from evoseek.commands.tiny import build_tiny
+        from evoseek.cli.tiny import build_tiny
 
     if not build_tiny(directory, work, variant=variant.value, steps=steps, seed=seed, console=Console()):
         raise typer.Exit(INTERRUPTED)
@@ -377,7 +377,7 @@ def collect_searches(
     set_: Sets = None,
 ) -> None:
     """Roll a policy out on questions, with a real index; write what its searches find (search.top_k a page)."""
-    from evoseek.commands.settings import given_settings
+    from evoseek.cli.settings import given_settings
     from evoseek.search.lexical import check_index
 
     options = {"search.index": index, "questions.path": questions, "policy.model": model, "run.seed": seed}
@@ -386,7 +386,7 @@ def collect_searches(
     )
     check_index(given.read(light=True).search.index, setting="search.index")
     with end_on_interrupt():
-        from evoseek.commands.simulator import collect_searches as collect
+        from evoseek.cli.simulator import collect_searches as collect
 
     if not collect(given.read(), _checkpoint(run_dir), out, pages=pages, limit=limit, console=Console()):
         raise typer.Exit(INTERRUPTED)
@@ -403,7 +403,7 @@ def label_searches(
     set_: Sets = None,
 ) -> None:
     """Label searches useful or noisy: do their results answer the query? By the settings of judge, or by --world."""
-    from evoseek.commands.settings import given_settings
+    from evoseek.cli.settings import given_settings
 
     if world is not None and model is not None:
         raise ConfigError("--model names a judge, but with --world nobody is asked: it is truth that labels. Give one.")
@@ -414,7 +414,7 @@ def label_searches(
     if world is None:
         given.read(light=True).judge.check("judge")
     with end_on_interrupt():
-        from evoseek.commands.simulator import label_searches as label
+        from evoseek.cli.simulator import label_searches as label
 
     if not label(given.read(), searches, out, world=world, console=Console()):
         raise typer.Exit(INTERRUPTED)
@@ -436,14 +436,14 @@ def tune_simulator(
     set_: Sets = None,
 ) -> None:
     """Tune a model (policy.model, with lora.rank an adapter of it) to write the results of labelled searches."""
-    from evoseek.commands.settings import given_settings, simulator_settings
+    from evoseek.cli.settings import given_settings, simulator_settings
 
     options = {"policy.model": model, "learner.learning_rate": learning_rate, "run.seed": seed}
     given = given_settings(
         "simulator tune", None, config or (), options=options, sets=set_ or (), fallback="zerosearch"
     )
     with end_on_interrupt():
-        from evoseek.commands.simulator import tune_simulator as tune
+        from evoseek.cli.simulator import tune_simulator as tune
 
     if not tune(
         simulator_settings(given),
@@ -478,7 +478,7 @@ def check_simulator(
 
     With --policy and --questions also: what does a policy score that searches with it?
     """
-    from evoseek.commands.settings import given_settings, simulator_settings
+    from evoseek.cli.settings import given_settings, simulator_settings
 
     if policy is None and (questions or index):
         raise ConfigError("--questions and --index are for a policy to answer with the simulator. Name one: --policy.")
@@ -493,7 +493,7 @@ def check_simulator(
         "simulator check", None, config or (), options=options, sets=set_ or (), fallback="zerosearch"
     )
     with end_on_interrupt():
-        from evoseek.commands.simulator_check import check
+        from evoseek.cli.simulator_check import check
 
     with_policy = policy is not None
     check(
@@ -505,8 +505,8 @@ def check_simulator(
         with_policy=with_policy,
         console=Console(),
     )
-    from evoseek.commands.settings import given_settings
-    from evoseek.training.sources import read_questions
+    from evoseek.cli.settings import given_settings
+
 
 Source = Annotated[Path, typer.Argument(help="JSON lines: question, golden_answers.")]
 Kept = Annotated[Path, typer.Argument(help="The JSONL file for what is kept. The same command goes on with it.")]
@@ -522,14 +522,14 @@ def filter_data(
     set_: Sets = None,
 ) -> None:
     """Sort out questions that are time-sensitive, subjective or harmful, by the model in the settings of judge."""
-    from evoseek.commands.settings import given_settings
+    from evoseek.cli.settings import given_settings
 
     read_questions(str(questions), setting="the file of questions")
     options = {"judge.model": model, "run.seed": seed}
     given = given_settings("data filter", None, config or (), options=options, sets=set_ or ())
     given.read(light=True).judge.check("judge")
     with end_on_interrupt():
-        from evoseek.commands.data import filter_questions
+        from evoseek.cli.data import filter_questions
 
     if not filter_questions(given.read(), questions, out, console=Console()):
         raise typer.Exit(INTERRUPTED)
@@ -551,12 +551,12 @@ def contamination(
     set_: Sets = None,
 ) -> None:
     """Sort out questions that a model answers without searching, or that overlap with evaluation sets."""
-    from evoseek.commands.settings import given_settings
+    from evoseek.cli.settings import given_settings
 
     options = {"policy.model": model, "run.seed": seed}
     given = given_settings("data contamination", None, config or (), options=options, sets=set_ or ())
     with end_on_interrupt():
-        from evoseek.commands.data import find_contamination
+        from evoseek.cli.data import find_contamination
 
     finished = find_contamination(
         given.read(),
@@ -580,7 +580,7 @@ def mix_data(
     seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
 ) -> None:
     """Draw questions from several files in a ratio, as --from nq.jsonl=1 --from hotpotqa.jsonl=3."""
-    from evoseek.commands.mix import mix_questions
+    from evoseek.cli.mix import mix_questions
 
     shares: dict[Path, float] = {}
     for text in sources:
@@ -608,7 +608,7 @@ def serve_world(
     count: Annotated[int, typer.Option(min=1, help="How many questions.")] = 1000,
 ) -> None:
     """Serve a generated world as a web site with a search API, on this machine, until Ctrl-C."""
-    from evoseek.commands.world import serve_world as serve
+    from evoseek.cli.world import serve_world as serve
 
     serve(
         entities=entities,
@@ -625,7 +625,7 @@ def serve_world(
 @app.command()
 def recipes(name: Annotated[str | None, typer.Argument(help="A recipe, whose file is printed.")] = None) -> None:
     """List the recipes that --config takes by name, or print one of them."""
-    from evoseek.commands.recipes import show_recipes
+    from evoseek.cli.recipes import show_recipes
 
     show_recipes(name, console=Console())
 
