@@ -1,1 +1,1 @@
-"""What the commands do, with a console to print on. `evoseek.cli` reads their options from the command line."""
+"""The command line: `main` reads it, and each other module does what a group of commands is for."""
