@@ -250,7 +250,7 @@ def _together(evaluation: Evaluation, ranks: Ranks) -> Evaluation:
 
 
 def _metrics(context: Context, plan: TrainingPlan) -> MetricSink:
-    """The run's metrics, and the trackers beside them; with warnings where nothing is learnt, or a number is alarming."""
+    """The run's metrics and the trackers beside them, with warnings where nothing is learnt or a number alarms."""
     settings, path, notify = context.settings, context.run.metrics, context.notify
     own = [build("tracker", tracker, context) for tracker in settings.trackers]
     sink = ManyMetrics((JsonlMetrics(path), *own, *context.objects.trackers))

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Annotated, Any, TypeVar, cast
 
-from pydantic import AfterValidator, BaseModel, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import core_schema
 
@@ -70,11 +70,13 @@ class Needs:
         return " or ".join(map(str, self.wanted))
 
 
-class Section(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
+class Section(BaseModel):
     """A table of settings. Unknown keys and numbers that are not finite are errors.
 
     `effects` says which of them need others; `problems` what does not go together, with the remedy.
     """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:

@@ -63,7 +63,7 @@ def find_contamination(
     likeness: float,
     console: Console,
 ) -> bool:
-    """Sort out questions that overlap with evaluation sets, or to which the settings' policy, without searching, gives a
+    """Sort out questions that overlap with evaluation sets, or to which the policy, without searching, gives a
     right answer in one of `samples` (0: it is not asked); exact match, temperature 1. Or go on with that.
 
     Returns False if Ctrl-C ended it. Raises EvoseekError, also if nothing is left, or if there is nothing to look for.

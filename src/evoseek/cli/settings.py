@@ -74,8 +74,8 @@ def training_settings(
     sets: Sequence[str],
     system: str | None = None,
 ) -> Given:
-    """The settings of a new run, or of one that is resumed: then it is the run's own, with options over it, unless config
-    files are given.
+    """The settings of a new run, or of one that is resumed: then they are the run's own, with options over them, unless
+    config files are given.
 
     Everything that can be checked without a model is checked. Raises EvoseekError.
     """

@@ -74,8 +74,8 @@ def collect_searches(
     say_left_out(console, "rollouts failed and give no searches", collected.failures)
     if not collected.found:
         raise EvoseekError(
-            f"Nothing was collected: in {len(questions)} rollouts of {context.agent.policy.name} there was no search that "
-            "found anything. Take a policy that searches, and an index that holds what the questions are about."
+            f"Nothing was collected: in {len(questions)} rollouts of {context.agent.policy.name} there was no search "
+            "that found anything. Take a policy that searches, and an index that holds what the questions are about."
         )
     found = ", ".join(f"{count} on page {page}" for page, count in sorted(collected.found.items()))
     say(
@@ -171,6 +171,6 @@ def tune_simulator(
             should_stop=interrupted,
         )
     if finished:
-        write_card(settings, directory)
+        write_card(directory, top_k=settings.search.top_k, max_words=settings.simulator.max_words)
     say(console, f"Written to {directory}." if finished else "Stopped. The same command goes on from there.")
     return finished

@@ -49,7 +49,7 @@ def check(
     with_policy: bool = False,
     console: Console,
 ) -> None:
-    """Check the settings' simulator on held-out searches, and with `with_policy` what the settings' policy scores on it;
+    """Check the simulator on held-out searches, and with `with_policy` what the policy scores on it;
     print what came out, and write it as JSON if asked to.
 
     Raises ConfigError, before any work, if `output` is there or cannot be made; EvoseekError if not one reply could be

@@ -21,21 +21,17 @@ CARD = "simulator.json"
 
 
 class Simulating(Protocol):
-    """The settings of a run with a simulator that are read here."""
+    """The settings of a run with a simulator, as far as they are read here."""
 
-    @property
-    def simulator(self) -> SimulatorSettings: ...
-    @property
-    def search(self) -> SearchSettings: ...
-    @property
-    def policy(self) -> PolicySettings: ...
-    @property
-    def run(self) -> Seeded: ...
+    simulator: SimulatorSettings
+    search: SearchSettings
+    policy: PolicySettings
+    run: Seeded
 
 
-def write_card(config: Simulating, directory: Path) -> None:
+def write_card(directory: Path, *, top_k: int, max_words: int) -> None:
     """Say in a tuned simulator's directory how many documents it writes, and how long they are."""
-    write_atomic(directory / CARD, json.dumps(_replies(config)) + "\n")
+    write_atomic(directory / CARD, json.dumps(_replies(top_k, max_words)) + "\n")
 
 
 def simulated_engine(config: Simulating) -> SimulatedEngine:
@@ -49,8 +45,8 @@ def simulated_engine(config: Simulating) -> SimulatedEngine:
     return SimulatedEngine(chat, SimulatorPrompts(prompts), config.simulator.max_words, config.run.seed)
 
 
-def _replies(config: Simulating) -> dict[str, int]:
-    return {"search.top_k": config.search.top_k, "simulator.max_words": config.simulator.max_words}
+def _replies(top_k: int, max_words: int) -> dict[str, int]:
+    return {"search.top_k": top_k, "simulator.max_words": max_words}
 
 
 def _check_card(config: Simulating) -> None:
@@ -58,7 +54,10 @@ def _check_card(config: Simulating) -> None:
     if not card.is_file():  # not one that was tuned here
         return
     try:
-        tuned, wanted = json.loads(card.read_text(encoding="utf-8")), _replies(config)
+        tuned, wanted = (
+            json.loads(card.read_text(encoding="utf-8")),
+            _replies(config.search.top_k, config.simulator.max_words),
+        )
         fits = tuned["search.top_k"] == wanted["search.top_k"] and (
             tuned["simulator.max_words"] <= wanted["simulator.max_words"]
         )

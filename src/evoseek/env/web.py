@@ -31,25 +31,19 @@ from evoseek.search.web.settings import WebSettings
 
 
 class OnTheWeb(Protocol):
-    """The settings of a run on the web that are read here."""
+    """The settings of a run on the web, as far as they are read here."""
 
-    @property
-    def web(self) -> WebSettings: ...
-    @property
-    def browse(self) -> BrowseSettings: ...
-    @property
-    def reader(self) -> ReaderSettings: ...
-    @property
-    def policy(self) -> PolicySettings: ...
-    @property
-    def run(self) -> Seeded: ...
+    web: WebSettings
+    browse: BrowseSettings
+    reader: ReaderSettings
+    policy: PolicySettings
+    run: Seeded
 
 
 class Seeded(Protocol):
     """Settings with a seed."""
 
-    @property
-    def seed(self) -> int: ...
+    seed: int
 
 
 @dataclass(frozen=True, slots=True)

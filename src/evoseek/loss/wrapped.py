@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from evoseek.loss.aggregate import Aggregate
 from evoseek.loss.base import LossFn, LossInputs
 from evoseek.loss.entropy import WithEntropy
-from evoseek.loss.importance import WithImportance
+from evoseek.loss.importance import Level, WithImportance
 from evoseek.loss.kl import WithKL
 from evoseek.loss.settings import AlgorithmSettings
 
 
 def wrapped(loss: LossFn[LossInputs], settings: AlgorithmSettings) -> LossFn[LossInputs]:
     """The loss with what is switched on around it. KL and entropy are aggregated as the loss aggregates its tokens."""
-    level, aggregate = getattr(loss, "level", "token"), getattr(loss, "aggregate", "token-mean")
+    level: Level = getattr(loss, "level", "token")
+    aggregate: Aggregate = getattr(loss, "aggregate", "token-mean")
     if settings.importance != "none":
         cap = settings.importance_cap
         low = 1.0 / cap if settings.importance == "mask" else 0.0

@@ -30,8 +30,8 @@ class RewardSettings(PartSettings):
         longest, cache = self.overlong_max, self.overlong_cache
         if (longest is None) != (cache is None):
             yield (
-                f"reward.overlong_max is {longest or 'not set'} and reward.overlong_cache {cache or 'not set'}, but the "
-                "penalty for overlong rollouts needs both. Set both, or leave both out."
+                f"reward.overlong_max is {longest or 'not set'} and reward.overlong_cache {cache or 'not set'}, but "
+                "the penalty for overlong rollouts needs both. Set both, or leave both out."
             )
         if longest is not None and cache is not None and cache > longest:
             yield (

@@ -215,10 +215,10 @@ class GameSettings(TrainingSettings, ABC):
 
     def _estimators(self) -> Iterator[str]:
         proposer = self.proposer
-        for table, credit in (("credit", self.credit), ("proposer.credit", proposer.credit)):
+        for at, credit in (("credit", self.credit), ("proposer.credit", proposer.credit)):
             if credit.name == "gae":
                 yield (
-                    f"{table}.name is gae, but self-play trains without a critic. Set it to group, leave-one-out, "
+                    f"{at}.name is gae, but self-play trains without a critic. Set it to group, leave-one-out, "
                     "whitened or raw."
                 )
         if proposer.attempts == 1 and proposer.difficulty in _NEEDS_TWO:

@@ -82,7 +82,7 @@ class DeepResearcher(SearchR1):
             return super().may_differ() | web | ({f"browse.{key}" for key in BrowseSettings.model_fields} - shown)
 
     @classmethod
-    def build(cls, settings: Settings, context: Context) -> TrainingPlan:
+    def build(cls, settings: Settings, context: Context) -> TrainingPlan:  # pyright: ignore[reportIncompatibleMethodOverride]
         """From settings: held-out questions are answered on the web, too."""
         return cls.plan(settings, context, None)
 

@@ -164,9 +164,9 @@ class DrZero:
         """Settings of Dr. Zero."""
 
         run: RunSettings = RunSettings(system="dr-zero", steps=MANY)  # the phases end it
-        rollout: GroupRolloutSettings = GroupRolloutSettings()
+        rollout: GroupRolloutSettings = GroupRolloutSettings()  # pyright: ignore[reportIncompatibleVariableOverride]
         questions: StepQuestionSettings = StepQuestionSettings()
-        proposer: PassageProposerSettings = table()
+        proposer: PassageProposerSettings = table()  # pyright: ignore[reportIncompatibleVariableOverride]
         dr_zero: PhaseSettings = PhaseSettings()
 
         @property

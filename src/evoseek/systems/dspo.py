@@ -74,7 +74,7 @@ class DSPO(SearchR1):
                 )
 
     @classmethod
-    def build(cls, settings: Settings, context: Context) -> TrainingPlan:
+    def build(cls, settings: Settings, context: Context) -> TrainingPlan:  # pyright: ignore[reportIncompatibleMethodOverride]
         """From settings."""
         return cls.plan(settings, context, context.engine, limit=settings.dspo.limit)
 

@@ -61,7 +61,7 @@ class SearchR1:
         """Settings of Search-R1."""
 
         questions: QuestionSettings = QuestionSettings()
-        rollout: GroupRolloutSettings = GroupRolloutSettings()
+        rollout: GroupRolloutSettings = GroupRolloutSettings()  # pyright: ignore[reportIncompatibleVariableOverride]
 
     @classmethod
     def build(cls, settings: Settings, context: Context) -> TrainingPlan:

@@ -137,8 +137,8 @@ class SSP:
             if self.proposer.temperature != self.rollout.temperature:
                 yield (
                     f"proposer.temperature is {self.proposer.temperature} and rollout.temperature "
-                    f"{self.rollout.temperature}, but in ssp one policy plays both roles and is trained on the logprobs "
-                    "of one temperature. Set them to the same value."
+                    f"{self.rollout.temperature}, but in ssp one policy plays both roles and is trained on the "
+                    "logprobs of one temperature. Set them to the same value."
                 )
 
     @classmethod

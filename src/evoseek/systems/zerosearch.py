@@ -75,7 +75,7 @@ class ZeroSearch(SearchR1):
             return super().may_differ() - {"run.steps"}
 
     @classmethod
-    def build(cls, settings: Settings, context: Context) -> TrainingPlan:
+    def build(cls, settings: Settings, context: Context) -> TrainingPlan:  # pyright: ignore[reportIncompatibleMethodOverride]
         """From settings: the engine is the simulator, unless the caller brings one."""
         engine = context.objects.search or context.simulated()
         own, steps = settings.zerosearch, settings.run.steps

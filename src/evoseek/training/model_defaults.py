@@ -52,8 +52,8 @@ def follow_model(
 ) -> tuple[TrainingSettings, str]:
     """The settings with those that were not given chosen for the model, and in words what was chosen.
 
-    `saved` is the resolved settings of a run that is resumed: what it holds is chosen again. For a policy of the package,
-    or another one that is spoken to in the same words, all stays as it was, and there are no words.
+    `saved` is the resolved settings of a run that is resumed: what it holds is chosen again. For a policy of the
+    package, or another one that is spoken to in the same words, all stays as it was, and there are no words.
     """
     description = read_config(settings.policy.model)
     if not description or description.get("evoseek_prompts") == "tiny":

@@ -21,8 +21,8 @@ class TrainingPlan:
     `settings` are those that were built from, with what was decided while building. `parts` are what a checkpoint is
     made of, `resumed` is told the step at which training begins, and `examined` answers held-out questions. A system
     with phases says after how many `steps` it ends, and which steps an evaluation `is_due` after (step 0: before any);
-    without these the settings say it. `is_game` says that the policy is rewarded by a game of its own making, whose reward
-    may rise while the policy gets worse: the held-out score is then watched for that.
+    without these the settings say it. `is_game` says that the policy is rewarded by a game of its own making, whose
+    reward may rise while the policy gets worse: the held-out score is then watched for that.
     """
 
     system: System

@@ -35,16 +35,19 @@ Estimate = Callable[[Sequence[float], Sequence[float]], tuple[list[float], list[
 """From rewards and values of a trajectory's action tokens to advantages and returns."""
 
 
+_GAE = CriticCredit()
+
+
 @dataclass(frozen=True, slots=True)
 class PPOUpdate:
-    """A step of PPO. `predict` fills in the samples' `values`; the policy stands still for the first `critic_warmup_steps`
-    steps. Metrics of the critic are named critic/..."""
+    """A step of PPO. `predict` fills in the samples' `values`; the policy stands still for the first
+    `critic_warmup_steps` steps. Metrics of the critic are named critic/..."""
 
     learner: Learner[LossInputs]
     critic: Learner[ValueInputs]
     predict: Completion
     seed: int
-    estimate: Estimate = CriticCredit()
+    estimate: Estimate = _GAE
     mini_batches: int = 1
     critic_warmup_steps: int = 0
     completions: Sequence[Completion] = ()
