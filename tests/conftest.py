@@ -14,8 +14,9 @@ from evoseek.policy.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.record import TrajectoryWriter, read_trajectories
-from evoseek.systems.search_r1 import QuestionRollouts
+from evoseek.rollout.roller import Roller
 from evoseek.tiny.tokenizer import tiny_tokenizer
+from evoseek.training.rollouts import QuestionRollouts
 from evoseek.types import (
     Action,
     Episode,
@@ -33,14 +34,11 @@ TOKENIZER = tiny_tokenizer()
 
 def make_rollouts(path, texts, *, number=1, group_size=2):
     script = {f"step-{number:06d}/{key}": [f"<answer> {text} </answer>"] for key, text in texts.items()}
+    sampler = ScriptedSampler(script, TOKENIZER, logprob=-0.5)
     return QuestionRollouts(
-        env=SolverEnv([], load_prompts("tiny")),
-        renderer=TagRenderer(TOKENIZER),
-        sampler=ScriptedSampler(script, TOKENIZER, logprob=-0.5),
-        limits=Limits(),
+        roller=Roller(SolverEnv([], load_prompts("tiny")), TagRenderer(TOKENIZER), sampler, Limits()),
         reward=AnswerReward(),
         trajectories=TrajectoryWriter(path / "trajectories.jsonl", TOKENIZER.decode),
-        seed=0,
         group_size=group_size,
     )
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evoseek.errors import ConfigError, RunError, RunLockedError
-from evoseek.runs import Input, RunDirectory, flatten, with_digests
+from evoseek.runs import Input, RunDirectory, changes, flatten, with_digests
 
 
 def test_lock_is_exclusive_and_named(tmp_path):
@@ -59,6 +59,12 @@ def test_claim_keeps_the_config_and_refuses_another(tmp_path):
         run.claim({"run": {"steps": 9, "seed": 1}})
     with pytest.raises(ConfigError, match=r"run\.seed was 0, now None"):
         run.claim({"run": {"steps": 9}})
+
+
+def test_what_may_differ_is_named_or_a_pattern():
+    before, now = {"run": {"steps": 1, "seed": 0}}, {"run": {"steps": 2, "seed": 0}, "asked": {"model": "m"}}
+    assert changes(before, now, {"run.steps", "asked.*"}) == ""
+    assert changes(before, now, {"asked*"}) == "run.steps was 1, now 2"
 
 
 def test_damaged_config_is_said(tmp_path):

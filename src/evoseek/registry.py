@@ -21,7 +21,7 @@ from evoseek.errors import ConfigError
 class Kind:
     """A kind of part: what it is, the built-in ones by name, and the methods that a class of this kind must have.
 
-    A function will do where `methods` is just `__call__`. `is_heavy` says that the built-in ones import torch.
+    A function will do where `methods` is just `__call__`, and a class whose `build` makes the part. `is_heavy` says that the built-in ones import torch.
     """
 
     what: str
@@ -162,6 +162,8 @@ def _load(kind: str, path: str) -> Any:
 
 def _check_kind(kind: str, name: str, part: Any) -> None:
     wanted = KINDS[kind]
+    if hasattr(part, "build") and "build" not in wanted.methods:  # which may make anything
+        return
     missing = [method for method in wanted.methods if not hasattr(part, method)]
     if missing or not callable(part) or (wanted.methods == ("__call__",) and _is_class_without_call(part)):
         what = f"has no {missing[0]}" if missing else "cannot be called"

@@ -24,6 +24,7 @@ import os
 from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from evoseek.errors import ConfigError, RunError, RunLockedError
@@ -115,7 +116,7 @@ class RunDirectory:
     ) -> None:
         """Save the resolved config of a new run and what it reads, or check that an old run had the same.
 
-        `may_differ` names dotted keys that a resumed run may change. `inputs` are the files and folders by the dotted
+        `may_differ` names dotted keys (or patterns of them) that a resumed run may change. `inputs` are the files and folders by the dotted
         keys that name them: these may be spelt in any way, as long as the contents are the same. Raises ConfigError
         naming every other key that differs, and every input.
         """
@@ -194,11 +195,11 @@ def _sealed(inputs: Mapping[str, object]) -> str:
 
 
 def changes(before: Mapping[str, object], now: Mapping[str, object], may_differ: Collection[str] = ()) -> str:
-    """What differs between two configs, in words; "" if nothing does but for the dotted keys in `may_differ`."""
+    """What differs between two configs, in words; "" if nothing does but for the dotted keys in `may_differ`, which may
+    be patterns."""
     saved, given = flatten(before), flatten(now)
-    keys = sorted(
-        key for key in saved.keys() | given.keys() if saved.get(key) != given.get(key) and key not in may_differ
-    )
+    differing = (key for key in sorted(saved.keys() | given.keys()) if saved.get(key) != given.get(key))
+    keys = [key for key in differing if not any(fnmatchcase(key, pattern) for pattern in may_differ)]
     return "; ".join(f"{key} was {saved.get(key)!r}, now {given.get(key)!r}" for key in keys)
 
 

@@ -275,30 +275,47 @@ class _Reader:
         try:
             return model.model_validate(values)
         except ValidationError as error:
-            self.problems += [self._describe(model, at, problem) for problem in error.errors()]
+            self.problems += [self._describe(model, values, at, problem) for problem in error.errors()]
             return None
 
-    def _describe(self, model: type[Section], at: str, problem: Mapping[str, Any]) -> str:
+    def _describe(self, model: type[Section], values: Tree, at: str, problem: Mapping[str, Any]) -> str:
         words = [str(word) for word in problem["loc"] if isinstance(word, int) or word.isidentifier()]
         key = ".".join([at, *words] if at else words)
         if problem["type"] == "extra_forbidden":
-            return f"unknown setting {key}{self._hint(model, at, key)}"
+            hints = list(self._hints(model, values, at, key))
+            return f"unknown setting {key}" + (f" ({'; '.join(hints)})" if hints else "")
         return f"{key} is {problem['input']!r}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
 
-    def _hint(self, model: type[Section], at: str, key: str) -> str:
-        """What was meant: the new name of a setting, the same name in other tables, or one that is spelt almost so."""
+    def _hints(self, model: type[Section], values: Tree, at: str, key: str) -> Iterator[str]:
+        """What was meant: the new name of a setting, the systems that have it, the same name in other tables, or one
+        that is spelt almost so; or what the part has instead."""
         if key in RENAMED:
-            return f" (it is {RENAMED[key]} now)"
-        if moved := sorted({new.split(".")[0] for old, new in RENAMED.items() if old.startswith(f"{key}.")}):
-            return f" (its settings are in {', '.join(f'[{new}]' for new in moved)} now)"
-        known = [*_names(self.root), *(f"{at}.{name}" if at else name for name in model.model_fields)]
-        names = {setting: setting.rpartition(".")[2] for setting in known}
-        name = key.rpartition(".")[2]
-        matches = [setting for setting in known if names[setting] == name] or get_close_matches(key, known, 1, 0.75)
-        if not matches:
-            close = get_close_matches(name, set(names.values()), 1, 0.75)
-            matches = [setting for setting in known if names[setting] in close]
-        return f" (did you mean {' or '.join(dict.fromkeys(matches))}?)" if matches else ""
+            yield f"it is {RENAMED[key]} now"
+            return
+        if systems := _systems_with(key):
+            yield f"it is for {' or '.join(systems)}"
+        own = [f"{at}.{name}" if at else name for name in model.model_fields]
+        known, name = [*own, *_names(self.root)], _last(key)
+        same = [setting for setting in known if _last(setting) == name]
+        if meant := same or _nearest(name, own) or ([] if systems else _nearest(name, known)):
+            yield f"did you mean {' or '.join(dict.fromkeys(meant))}?"
+        elif issubclass(model, PartSettings):
+            yield f"{values['name']} has {', '.join(model.model_fields)}"
+
+
+def _nearest(name: str, settings: Sequence[str]) -> list[str]:
+    """Those of the settings whose name is spelt most like this one."""
+    close = get_close_matches(name, {_last(setting) for setting in settings}, 1, 0.75)
+    return [setting for setting in settings if _last(setting) in close]
+
+
+def _last(dotted: str) -> str:
+    return dotted.rpartition(".")[2]
+
+
+def _systems_with(key: str) -> list[str]:
+    """The systems that come with evoseek and have this setting, or table."""
+    return [name for name in KINDS["system"].parts if key in _names(find("system", name).Settings)]
 
 
 def _as_table(value: object) -> Tree:

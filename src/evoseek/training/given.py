@@ -29,8 +29,8 @@ class Given:
         Raises ConfigError.
         """
         model: type[TrainingSettings] = find("system", self.system).Settings
-        settings = read_settings(model, *self.trees, {"run": {"system": self.system}}, light=light, source=self.source)
-        stated = merge({}, self.trees[-1]).get("run", {}).get("system")
+        settings = read_settings(model, {"run": {"system": self.system}}, *self.trees, light=light, source=self.source)
+        stated = _stated(self.trees[-1])
         if stated not in (None, self.system):
             raise ConfigError(
                 f"run.system is set to {stated!r}, but the other settings are those of {self.system!r}: each system "
@@ -87,8 +87,7 @@ def _choose(named: str | None, trees: Iterable[Tree], source: str) -> str | None
     merged: Tree = {}
     for tree in trees:
         merged = merge(merged, tree)
-    run = cast("object", merged.get("run"))
-    stated = cast(Tree, run).get("system") if isinstance(run, dict) else None
+    stated = _stated(merged)
     if named is not None and stated is not None and named != stated:
         raise ConfigError(
             f"The system {named!r} was asked for, but {source} holds settings for {stated!r} (run.system). Name the "
@@ -98,3 +97,9 @@ def _choose(named: str | None, trees: Iterable[Tree], source: str) -> str | None
     if system is not None:
         check_name("system", str(system))
     return cast("str | None", system)
+
+
+def _stated(tree: Tree) -> object:
+    """What run.system says; None if it says nothing."""
+    run = cast("object", tree.get("run"))
+    return cast(Tree, run).get("system") if isinstance(run, dict) else None

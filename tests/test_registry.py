@@ -1,0 +1,126 @@
+"""What is chosen by name or import path, and what is said of a name that means nothing."""
+
+import sys
+
+import pytest
+
+from evoseek.errors import ConfigError
+from evoseek.loss.clipped import ClippedLoss
+from evoseek.loss.settings import LossSettings
+from evoseek.registry import KINDS, build, check_name, find
+
+MINE = '''
+"""Parts of somebody's own."""
+
+class Halved:
+    def __call__(self, rewards, groups):
+        return [reward / 2 for reward in rewards]
+
+class Silent:
+    pass
+
+def constant(trajectory):
+    return 1.0
+
+NUMBER = 3
+
+class Outer:
+    def inner(self):
+        pass
+'''
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """`mine("Name")`: the import path of a part in a file beside the working directory's recipe."""
+    module = f"mine_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{module}.py").write_text(MINE)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    yield lambda name: f"{module}:{name}"
+    sys.modules.pop(module, None)
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, what in KINDS.items() for name in what.parts])
+def test_every_name_is_of_its_kind(kind, name):
+    part = find(kind, name)
+    assert callable(part)
+    assert find(kind, KINDS[kind].parts[name]) is part  # an import path is looked at as one of a user's own is
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "words"),
+    [
+        (
+            "loss",
+            "clippd",
+            "There is no loss 'clippd'. Did you mean clipped? There are clipped, sequence, reinforce;",
+        ),
+        ("system", "srch-r1", "There is no system 'srch-r1'. Did you mean search-r1?"),
+        ("credit", "zzz", "There is no credit 'zzz'. There are group, leave-one-out, whitened, raw, gae; or give one"),
+        ("tracker", "wandb", "There is no tracker 'wandb'. Give one of your own as package.module:Name"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest(kind, name, words):
+    for refused in (find, check_name):
+        with pytest.raises(ConfigError) as caught:
+            refused(kind, name)
+        assert words in str(caught.value)
+        assert f"`evoseek parts {kind}`" in str(caught.value)
+
+
+@pytest.mark.parametrize("path", ["evoseek.loss clipped:Loss", ":Loss", "a.b:", "a..b:C", "a:b:c", "a/b.py:C"])
+def test_what_is_no_import_path_is_refused(path):
+    with pytest.raises(ConfigError, match=r"is no import path\. Expected package\.module:Name"):
+        find("loss", path)
+
+
+def test_a_module_that_is_not_there_is_named():
+    with pytest.raises(ConfigError, match=r"'evosek\.losses:Loss' cannot be imported: .*python -c 'import evosek\."):
+        find("loss", "evosek.losses:Loss")
+
+
+def test_a_name_that_the_module_does_not_have_is_refused_with_the_nearest(mine):
+    with pytest.raises(ConfigError, match=r"has no 'Halve', which was given as credit\. Did you mean \w+:Halved\?"):
+        find("credit", mine("Halve"))
+    with pytest.raises(ConfigError, match=r"has no 'zzzz', which was given as credit\.$"):
+        find("credit", mine("zzzz"))
+
+
+def test_a_module_that_fails_is_named_with_its_error(tmp_path, monkeypatch):
+    (tmp_path / "broken_part.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=r"Importing the reward 'broken_part:x' failed \(ZeroDivisionError: "):
+        find("reward", "broken_part:x")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "words"),
+    [
+        ("learner", "Halved", "is given as learner, but it has no update. A learner (forward, backward and"),
+        ("search", "constant", "is given as search, but it has no search."),
+        ("reward", "NUMBER", "is given as reward, but it has no __call__."),
+        ("credit", "Silent", "is given as credit, but it cannot be called."),
+        ("system", "Halved", "is given as system, but it has no build. A system (a training algorithm, one step at a"),
+    ],
+)
+def test_a_part_of_another_kind_is_refused_with_what_it_lacks(mine, kind, name, words):
+    with pytest.raises(ConfigError) as caught:
+        find(kind, mine(name))
+    assert words in str(caught.value)
+
+
+def test_a_part_in_a_file_beside_the_working_directory_is_found_and_built(mine):
+    credit = build("credit", LossSettings(name=mine("Halved")), None)
+    assert credit([1.0, 3.0], ["a", "a"]) == [0.5, 1.5]
+    assert build("reward", LossSettings(name=mine("constant")), None)(None) == 1.0  # a function is the part itself
+    assert find("reward", mine("Outer.inner")).__name__ == "inner"
+
+
+def test_a_part_is_built_by_its_own_settings():
+    settings = ClippedLoss.Settings(clip_low=0.1, clip_high=0.3)
+    assert build("loss", settings, None) == ClippedLoss(0.1, 0.3)
+
+
+def test_a_class_whose_build_makes_the_part_is_taken_as_it_is():
+    assert find("search", "evoseek.search.lexical:Lexical") is find("search", "lexical")

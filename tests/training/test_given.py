@@ -1,0 +1,124 @@
+"""Settings as a user gives them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evoseek.errors import ConfigError
+from evoseek.recipes.catalogue import FOLDER
+from evoseek.training.given import gather, load_settings
+
+SYSTEMS = ("search-r1", "dspo", "zerosearch", "deepresearcher", "dr-zero", "ssp")
+
+
+def test_later_sources_win(tmp_path):
+    file = tmp_path / "c.toml"
+    file.write_text("[run]\nsteps = 1\nseed = 1\n[policy]\nmodel = 'a'\n")
+    options = {"run.steps": 2, "run.seed": None, "policy.model": "b"}
+    settings = load_settings(file, options=options, sets=["run.steps=3"])
+    assert (settings.run.steps, settings.run.seed, settings.policy.model) == (3, 1, "b")
+
+
+def test_a_text_that_is_a_list_becomes_what_the_setting_is():
+    assert load_settings(sets=["learner.betas=[0.9, 0.95]"]).learner.betas == (0.9, 0.95)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_resolved_settings_are_a_config_file(tmp_path, system):
+    settings = load_settings(system=system, sets=["run.steps=7", "evaluation.temperature=0"])
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(settings.resolved()))
+    assert load_settings(file) == settings
+
+
+@pytest.mark.parametrize("text", ["run=3", "run.system=3"])
+def test_what_is_no_table_and_what_is_no_name_is_said(text, tmp_path):
+    key = text.partition("=")[0]
+    with pytest.raises(ConfigError, match=rf"{key} is 3: "):
+        load_settings(sets=[text])
+    file = tmp_path / "c.toml"
+    file.write_text("run = 3\n")
+    with pytest.raises(ConfigError, match=r"\(from .*c\.toml, the options and --set\) are not valid: run is 3: "):
+        load_settings(file)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_system_brings_its_own_defaults_and_whatever_is_given_goes_before_them(tmp_path, system):
+    assert load_settings(system=system).run.system == system
+    file = tmp_path / "c.toml"
+    file.write_text(f"[run]\nsystem = '{system}'\nsteps = 7\n[policy]\nmodel = 'x'\n[search]\ntop_k = 4\n")
+    settings = load_settings(file)
+    assert (settings.run.steps, settings.policy.model, settings.search.top_k) == (7, "x", 4)
+    assert load_settings(file, system=system, sets=["policy.model=y"]).policy.model == "y"
+
+
+def test_a_system_that_is_named_twice_has_to_be_the_same(tmp_path):
+    file = tmp_path / "c.toml"
+    file.write_text("[run]\nsystem = 'ssp'\n")
+    with pytest.raises(ConfigError, match=r"'dr-zero' was asked for, but .*c\.toml holds settings for 'ssp'"):
+        load_settings(file, system="dr-zero")
+    for given in ({"sets": ["run.system=ssp"]}, {"options": {"run.system": "ssp"}}):
+        with pytest.raises(ConfigError, match=r"run\.system is set to 'ssp', but .* those of 'dr-zero'"):
+            load_settings(system="dr-zero", **given)
+    assert load_settings(system="ssp", sets=["run.system=ssp"]).run.system == "ssp"
+
+
+@pytest.mark.parametrize("name", ["dr_zero", "3", "[1]", "{}"])
+def test_an_unknown_system_is_refused_by_name(tmp_path, name):
+    file = tmp_path / "c.toml"
+    file.write_text(f"[run]\nsystem = {name if name != 'dr_zero' else repr(name)}\n")
+    with pytest.raises(
+        ConfigError, match="There are search-r1, dspo, zerosearch, deepresearcher, dr-zero, ssp;"
+    ):
+        load_settings(file)
+
+
+def test_of_several_files_the_later_one_wins_table_by_table(tmp_path):
+    first, second = tmp_path / "a.toml", tmp_path / "b.toml"
+    first.write_text("[run]\nsystem = 'ssp'\nsteps = 3\nseed = 1\n")
+    second.write_text("[run]\nsteps = 4\n[proposer]\nattempts = 2\n")
+    settings = load_settings([first, second], sets=["run.seed=5"])
+    assert (settings.run.system, settings.run.steps, settings.run.seed) == ("ssp", 4, 5)
+    assert (settings.proposer.attempts, settings.proposer.difficulty) == (2, "failure")  # the system's
+    with pytest.raises(ConfigError, match=r"asked for, but .*a\.toml and .*b\.toml holds settings for 'ssp'"):
+        load_settings([first, second], system="dspo")
+
+
+def test_a_system_that_nobody_names_is_the_fallback(tmp_path):
+    file = tmp_path / "c.toml"
+    file.write_text("[run]\nsystem = 'dr-zero'\n")
+    assert load_settings(fallback="ssp").run.system == "ssp"
+    assert load_settings([], fallback="ssp").proposer.credit.name == "raw"
+    assert load_settings(file, fallback="ssp").run.system == "dr-zero"
+    assert load_settings(system="dspo", fallback="ssp").run.system == "dspo"
+    file.write_text("[run]\nsystem = ['ssp']\n")
+    with pytest.raises(ConfigError, match=r"no system .\['ssp'\]"):
+        load_settings(file)
+
+
+def test_a_recipe_is_named_and_files_go_over_it(tmp_path):
+    file = tmp_path / "c.toml"
+    file.write_text("[run]\nsteps = 7\n")
+    given = gather([Path("dr-zero/3b"), file])
+    assert (given.system, given.source) == ("dr-zero", f"dr-zero/3b and {file}")
+    assert given.read(light=True).run.steps == 7
+    assert load_settings(Path("dr-zero/3b")) == load_settings(FOLDER / "dr-zero" / "3b.toml")
+
+
+def test_a_run_of_the_first_version_is_told_apart_from_a_mistake(tmp_path):
+    file = tmp_path / "config.json"
+    file.write_text(
+        json.dumps({"algorithm": {"advantage": "group"}, "run": {"system": "search-r1"}})
+    )
+    with pytest.raises(ConfigError, match=r"config\.json was written by evoseek 0\.1, .* Begin a new run"):
+        load_settings(file)
+
+
+def test_a_system_is_named_by_its_import_path_too_and_saved_so(tmp_path):
+    path = "evoseek.systems.dspo:DSPO"
+    settings = load_settings(system=path, sets=["dspo.limit=2"])
+    assert (settings.run.system, settings.dspo.limit, settings.loss.name) == (path, 2, "sequence")
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(settings.resolved()))
+    assert load_settings(file) == settings
