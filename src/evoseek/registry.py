@@ -21,7 +21,8 @@ from evoseek.errors import ConfigError
 class Kind:
     """A kind of part: what it is, the built-in ones by name, and the methods that a class of this kind must have.
 
-    A function will do where `methods` is just `__call__`, and a class whose `build` makes the part. `is_heavy` says that the built-in ones import torch.
+    A function will do where `methods` is just `__call__`, and for any kind a class whose `build` makes the part.
+    `is_heavy` says that the built-in ones import torch.
     """
 
     what: str

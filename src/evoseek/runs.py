@@ -116,9 +116,9 @@ class RunDirectory:
     ) -> None:
         """Save the resolved config of a new run and what it reads, or check that an old run had the same.
 
-        `may_differ` names dotted keys (or patterns of them) that a resumed run may change. `inputs` are the files and folders by the dotted
-        keys that name them: these may be spelt in any way, as long as the contents are the same. Raises ConfigError
-        naming every other key that differs, and every input.
+        `may_differ` names dotted keys, or patterns of them, that a resumed run may change. `inputs` are the files and
+        folders by the dotted keys that name them: these may be spelt in any way, as long as the contents are the same.
+        Raises ConfigError naming every other key that differs, and every input.
         """
         inputs = inputs or {}
         if self.config.exists():

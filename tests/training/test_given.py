@@ -68,9 +68,7 @@ def test_a_system_that_is_named_twice_has_to_be_the_same(tmp_path):
 def test_an_unknown_system_is_refused_by_name(tmp_path, name):
     file = tmp_path / "c.toml"
     file.write_text(f"[run]\nsystem = {name if name != 'dr_zero' else repr(name)}\n")
-    with pytest.raises(
-        ConfigError, match="There are search-r1, dspo, zerosearch, deepresearcher, dr-zero, ssp;"
-    ):
+    with pytest.raises(ConfigError, match="There are search-r1, dspo, zerosearch, deepresearcher, dr-zero, ssp;"):
         load_settings(file)
 
 
@@ -108,9 +106,7 @@ def test_a_recipe_is_named_and_files_go_over_it(tmp_path):
 
 def test_a_run_of_the_first_version_is_told_apart_from_a_mistake(tmp_path):
     file = tmp_path / "config.json"
-    file.write_text(
-        json.dumps({"algorithm": {"advantage": "group"}, "run": {"system": "search-r1"}})
-    )
+    file.write_text(json.dumps({"algorithm": {"advantage": "group"}, "run": {"system": "search-r1"}}))
     with pytest.raises(ConfigError, match=r"config\.json was written by evoseek 0\.1, .* Begin a new run"):
         load_settings(file)
 
