@@ -11,8 +11,8 @@ from evoseek.assemble.web import Web
 from evoseek.config import load_config
 from rich.console import Console
 
-from evoseek.cli.main import main
 from evoseek.cli import ask as command
+from evoseek.cli.main import main
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import EvoseekError
 from evoseek.policy.encoding import harmless, plain

@@ -10,8 +10,8 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from evoseek.cli.main import main
 from evoseek.cli.judge import check_judge
+from evoseek.cli.main import main
 from evoseek.corpus.judged_answers import JudgedAnswer
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import EvoseekError, ToolError

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from evoseek.cli.main import main
 from evoseek.cli import simulator, simulator_check
+from evoseek.cli.main import main
 from evoseek.corpus.questions import load_questions, save_questions
 from evoseek.env.prompts import load_prompts
 from evoseek.env.simulator import SimulatorPrompts, simulator_reply

@@ -5,11 +5,11 @@ import struct
 from dataclasses import replace
 
 import pytest
+from evoseek.rollout.group import run_group
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evoseek.errors import DataError
-from evoseek.rollout.group import run_group
 from evoseek.rollout.record import TrajectoryRecord, TrajectoryWriter, read_trajectories
 from evoseek.types import (
     Action,

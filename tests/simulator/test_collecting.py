@@ -4,6 +4,8 @@ import asyncio
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from evoseek.rollout.player import Player
+
 from evoseek.corpus.resumable_jsonl import open_growing_file
 from evoseek.env.prompts import load_prompts
 from evoseek.env.solver import SolverEnv
@@ -12,7 +14,6 @@ from evoseek.errors import ToolError
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.rollout.limits import Limits
-from evoseek.rollout.player import Player
 from evoseek.search.paging import PagingEngine
 from evoseek.simulator.collecting import KINDS, Collected, collect
 from evoseek.simulator.records import load_records
