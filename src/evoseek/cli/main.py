@@ -631,6 +631,19 @@ def recipes(name: Annotated[str | None, typer.Argument(help="A recipe, whose fil
     show_recipes(name, console=Console())
 
 
+@app.command()
+def parts(
+    kind: Annotated[str | None, typer.Argument(help="Kind of part, such as loss or reward.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Name of a part, or package.module:Name of one of your own.")
+    ] = None,
+) -> None:
+    """List what can be chosen: the kinds of parts, the parts of a kind, or every setting of a part with its default."""
+    from evoseek.cli.parts import show_parts
+
+    show_parts(kind, name, console=Console())
+
+
 def _checkpoint(run_dir: Path | None) -> Checkpoint | None:
     """The last checkpoint of a run that has one; None without a run."""
     with end_on_interrupt():

@@ -1,4 +1,4 @@
-"""The tools of an environment."""
+"""The tool `search`: the best passages of an engine for a query."""
 
 from __future__ import annotations
 

@@ -1,0 +1,115 @@
+"""What can be chosen and set, read from the parts themselves: for `evoseek parts` and the page docs/settings.md."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic.fields import FieldInfo
+
+from evoseek.registry import KINDS, find
+from evoseek.settings import PartSettings, Section, read_settings, tables
+
+_FAR = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting by its dotted name: what it may be, its default as TOML has it, and a sentence about it."""
+
+    name: str
+    allowed: str
+    default: str
+    sentence: str
+
+    @property
+    def table(self) -> str:
+        """The table that it belongs to."""
+        return self.name.rpartition(".")[0]
+
+
+def sentence_of(part: Any) -> str:
+    """The first paragraph of a docstring, on one line."""
+    return " ".join((inspect.getdoc(part) or "").split("\n\n")[0].split())
+
+
+def parts_of(kind: str) -> dict[str, str]:
+    """The built-in parts of a kind, each with a sentence: that of its module, where it has one to itself."""
+    paths = KINDS[kind].parts
+    modules = [path.partition(":")[0] for path in paths.values()]
+    return {
+        name: sentence_of(import_module(module) if modules.count(module) == 1 else find(kind, name))
+        for name, module in zip(paths, modules, strict=True)
+    }
+
+
+def settings_of(kind: str, name: str) -> list[Setting]:
+    """The settings of a part: of a system all of its tables, of another part its own table. Raises ConfigError."""
+    part = find(kind, name)
+    if kind == "system":
+        return list(_described(read_settings(part.Settings, {"run": {"system": name}})))
+    model = getattr(part, "Settings", PartSettings)
+    return [setting for setting in _described(model(name=name)) if setting.name != "name"]
+
+
+def _described(settings: Section) -> Iterator[Setting]:
+    for prefix, table in tables(settings):
+        for key, info in type(table).model_fields.items():
+            value = getattr(table, key)
+            if not isinstance(value, Section) and not _is_inside_list(settings, prefix):
+                name = f"{prefix}.{key}" if prefix else key
+                yield Setting(name, _allowed(info), _toml(value), info.description or _sentence_of_list(info))
+
+
+def _is_inside_list(settings: Section, prefix: str) -> bool:
+    return prefix != "" and isinstance(getattr(settings, prefix.partition(".")[0]), tuple)
+
+
+def _sentence_of_list(info: FieldInfo) -> str:
+    inner = get_args(info.annotation)[0]
+    return sentence_of(get_args(inner)[0]) if get_args(inner) else ""
+
+
+def _toml(value: object) -> str:
+    """A value as TOML has it; nothing for None, which TOML does not have."""
+    if value is None:
+        return ""
+    if isinstance(value, tuple):
+        return f"[{', '.join(_toml(item.name if isinstance(item, PartSettings) else item) for item in value)}]"
+    return json.dumps(value, ensure_ascii=False) if not isinstance(value, float) else f"{value:g}"
+
+
+def _allowed(info: FieldInfo) -> str:
+    """What a value may be, in a few words."""
+    words = _type(info.annotation)
+    bounds = [_bound(mark) for mark in info.metadata]
+    return " ".join(filter(None, (words, *bounds)))
+
+
+def _bound(mark: object) -> str:
+    """A bound in words; nothing for one that nobody comes near."""
+    for kind, key, word in ((Ge, "ge", "from"), (Gt, "gt", "above"), (Le, "le", "to"), (Lt, "lt", "below")):
+        if isinstance(mark, kind) and abs(bound := getattr(mark, key)) < _FAR:
+            return f"{word} {bound:g}"
+    return ""
+
+
+def _type(annotation: Any) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return " | ".join(json.dumps(value) for value in arguments)
+    if origin in (Union, UnionType):
+        return " | ".join(_type(argument) for argument in arguments if argument is not NoneType)
+    if origin is tuple:
+        return "list"
+    if origin is dict:
+        return "table"
+    if hasattr(annotation, "__metadata__"):
+        return _type(arguments[0])
+    return {bool: "true | false", int: "integer", float: "number", str: "text"}.get(annotation, str(annotation))

@@ -1,0 +1,128 @@
+"""The examples of CONTRIBUTING: one file and one recipe each, in a folder outside of the checkout."""
+
+import importlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evoseek.demo import make_world
+from evoseek.registry import find
+from evoseek.report.metrics import read_metrics
+from evoseek.rollout.record import read_trajectories
+from evoseek.run import Run
+from evoseek.search.lexical import LexicalIndex
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SMALL = {"run.steps": 2, "questions.per_step": 3, "rollout.group_size": 4, "run.seed": 1}
+RECIPES = {path.parent.name: path for path in sorted(EXAMPLES.glob("*/*.toml"))}
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A world with its questions, index and passages."""
+    folder = tmp_path_factory.mktemp("world")
+    make_world(folder, "train", 0, 40, (1, 2), entities=300)
+    rows = [
+        json.dumps({"id": passage.id, "title": passage.title, "text": passage.text})
+        for passage in LexicalIndex.open(folder / "index").passages()
+    ]
+    (folder / "passages.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def folder(world, tmp_path, monkeypatch):
+    """A folder with the world, the examples' files beside it, and nothing of the checkout."""
+    for path in EXAMPLES.glob("*/*.*"):
+        shutil.copy(path, tmp_path)
+    for path in ("questions.jsonl", "passages.jsonl"):
+        shutil.copy(world / path, tmp_path)
+    shutil.copytree(world / "index", tmp_path / "index")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def settings(kind):
+    index = {} if kind == "search" else {"search.index": "index"}
+    return {**SMALL, **index, "questions.path": "questions.jsonl"}
+
+
+def shows(kind, run: Path):
+    """What only the extension can have done."""
+    rows = read_metrics(run / "metrics.jsonl")
+    rollouts = list(read_trajectories(run / "trajectories.jsonl"))
+    assert [row["step"] for row in rows] == [1, 2]
+    assert len(rollouts) == 24
+    match kind:
+        case "loss":
+            assert all("cispo/cut_frac" in row for row in rows if "loss" in row)
+            assert any("loss" in row for row in rows)
+        case "reward":
+            rewards = {record.outcome.reward for record in rollouts}
+            assert rewards - {0.0, 1.0}  # answers of several words are worth less
+        case "search" | "tool":
+            found = [result for record in rollouts for result in record.trajectory.tool_results]
+            assert any(result.passages for result in found)
+            if kind == "tool":
+                assert all(len(result.text.split()) <= 3 * (30 + 6) for result in found)
+        case "system":
+            assert [row["hardest/kept"] for row in rows] == [2.0, 2.0]  # of three groups, half
+
+
+@pytest.mark.parametrize("kind", RECIPES)
+def test_on_the_command_line(folder, kind):
+    words = [f"{key}={value}" for key, value in settings(kind).items()]
+    command = [sys.executable, "-m", "evoseek", "train", "--config", RECIPES[kind].name, "--run-dir", "run"]
+    command += [word for pair in words for word in ("--set", pair)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, env={**os.environ, "PYTHONPATH": ""})
+    assert done.returncode == 0, done.stderr
+    shows(kind, folder / "run")
+
+
+def objects(kind):
+    """The parts as objects."""
+    match kind:
+        case "loss":
+            return {"loss": importlib.import_module("cispo").CISPO(0.3), "settings": {"algorithm.mini_batches": 2}}
+        case "reward":
+            return {"reward": importlib.import_module("short").short_answer}
+        case "search":
+            engine = importlib.import_module("word_count").WordCount
+            return {"search": engine(engine.Settings(name="word_count:WordCount", passages="passages.jsonl"))}
+        case "tool":
+            tool = importlib.import_module("first_words").FirstWords
+            return {"tools": [tool(LexicalIndex.open(Path("index")), 30, 3)], "settings": {"tools": []}}
+        case _:
+            return {"system": "hardest:Hardest"}
+
+
+@pytest.mark.parametrize("kind", RECIPES)
+def test_from_python(folder, kind):
+    given = objects(kind)
+    own = given.pop("settings", {})
+    run = Run(
+        given.pop("system", "search-r1"), "run", settings={**settings(kind), **own}, notify=lambda _: None, **given
+    )
+    assert run.train() == 2
+    shows(kind, folder / "run")
+    if kind != "loss":  # a policy of a run is asked and scored with the same parts
+        assert run.ask("where is the mayor of the town?").stop_reason is not None
+        assert 0 <= run.evaluate("questions.jsonl").score.mean <= 1
+
+
+def test_every_kind_of_example_is_there():
+    assert set(RECIPES) == {"loss", "reward", "search", "tool", "system"}
+    for path in RECIPES.values():
+        assert len(list(path.parent.iterdir())) == 2, f"{path.parent} is more than one file and one recipe"
+
+
+def test_an_own_part_is_found_by_its_path(folder):
+    assert find("loss", "cispo:CISPO") is importlib.import_module("cispo").CISPO
