@@ -18,8 +18,8 @@ HEAD = """# Settings
 Written by `python docs/settings.py`; a test holds it up to date. `evoseek parts [KIND [NAME]]` prints the same.
 
 A setting stands in a TOML file (`--config`), or is given as `--set table.key=value`. A table with a `name` belongs to a
-part that can be chosen: `--set loss=sequence`, or `--set loss=mine.py_module:MyLoss` for one of your own (CONTRIBUTING.md
-shows one of each kind). Each system has the tables below that are its own, and no others.
+part that can be chosen: `--set loss=sequence`, or `--set loss=my_module:MyLoss` for one of your own (CONTRIBUTING.md
+shows some). Each system has the tables below that are its own, and no others.
 """
 
 

@@ -4,6 +4,8 @@ It has the name `search`, since that is a call that the tiny policy can write; w
 template any name and arguments will do.
 """
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from evoseek.env.context import ToolContext
@@ -15,7 +17,7 @@ class FirstWords:
     """Implements `evoseek.protocols.Tool`."""
 
     name = "search"
-    schema = {
+    schema: ClassVar = {
         "type": "function",
         "function": {
             "name": "search",
