@@ -29,7 +29,7 @@ from evoseek.config import Config, load_config
 from rich.console import Console
 from rich.table import Table
 
-from evoseek.demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
+from evoseek.cli.demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
 from evoseek.errors import EvoseekError
 from evoseek.eval.evaluate import Evaluation
 from evoseek.files import write_atomic

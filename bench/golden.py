@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from evoseek.demo import make_world
+from evoseek.cli.demo import make_world
 from evoseek.env.prompts import load_prompts
 from evoseek.env.simulator import SimulatorPrompts, simulator_reply
 from evoseek.env.web import Web

@@ -13,7 +13,7 @@ from statistics import mean
 
 from rich.console import Console
 
-from evoseek.demo import GREEDY, Learnt, learn
+from evoseek.cli.demo import GREEDY, Learnt, learn
 from evoseek.eval.evaluate import Evaluation
 from evoseek.report.tables import score_text
 

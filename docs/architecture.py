@@ -9,7 +9,8 @@ from pathlib import Path
 
 PAGE = Path(__file__).with_suffix(".md")
 PACKAGE = Path(__file__).parents[1] / "src" / "evoseek"
-FOUNDATION = "types, protocols, errors, files, runs, http"  # one box: nearly everything imports them
+# One box: nearly everything imports them.
+FOUNDATION = "types, protocols, errors, files, runs, http, registry, settings, settings_tree, effect, recipes"
 BEGIN, END = "<!-- imports -->\n", "<!-- end of imports -->"
 
 Graph = Mapping[str, set[str]]

@@ -121,7 +121,7 @@ def demo(
     if not max_minutes > 0:
         raise ConfigError(f"--max-minutes is {max_minutes}; it has to be above 0.")
     with end_on_interrupt():
-        from evoseek.demo import run_demo
+        from evoseek.cli.demo import run_demo
 
     if not run_demo(run_dir, seed=seed, max_minutes=max_minutes, console=Console()):
         raise typer.Exit(INTERRUPTED)

@@ -43,7 +43,10 @@ class OnTheWeb(Protocol):
 class Seeded(Protocol):
     """Settings with a seed."""
 
-    seed: int
+    @property
+    def seed(self) -> int:
+        """Everything random follows from it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

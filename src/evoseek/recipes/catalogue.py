@@ -1,4 +1,4 @@
-"""The recipes by name: `dr-zero/3b` is dr-zero/3b.toml beside this file."""
+"""The recipes by name: `dr-zero/3b` is the TOML file of that name, beside this one."""
 
 from __future__ import annotations
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from evoseek.env.context import EnvironmentContext
 from evoseek.env.prompts import PromptSet, load_prompts
+from evoseek.env.settings import EnvironmentSettings
+from evoseek.env.web import Seeded
 from evoseek.errors import ConfigError
 from evoseek.policy.load import limit_threads
 from evoseek.policy.policy import Policy, SamplerContext, prompts_of
 from evoseek.policy.renderer import make_renderer
+from evoseek.policy.settings import PolicySettings, SamplerSettings
 from evoseek.policy.tags import TagRenderer
 from evoseek.policy.template_check import check_template
 from evoseek.policy.tool_calls import ToolCallRenderer
@@ -21,22 +24,48 @@ from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
 from evoseek.rollout.settings import RolloutSettings
 
-if TYPE_CHECKING:
-    from evoseek.training.settings import TrainingSettings
+
+class AgentSettings(Protocol):
+    """The settings of a run, as far as an agent is made of them."""
+
+    @property
+    def run(self) -> Seeded:
+        """With the seed."""
+        ...
+
+    @property
+    def policy(self) -> PolicySettings:
+        """Of the model."""
+        ...
+
+    @property
+    def sampler(self) -> SamplerSettings:
+        """Of the sampler."""
+        ...
+
+    @property
+    def rollout(self) -> RolloutSettings:
+        """Of rollouts."""
+        ...
+
+    @property
+    def environment(self) -> EnvironmentSettings:
+        """Of the solver's environment."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
     """A policy with its sampler, and what it is told."""
 
-    settings: TrainingSettings
+    settings: AgentSettings
     policy: Policy
     sampler: Sampler
     prompts: PromptSet
     limits: Limits
 
     @classmethod
-    def of(cls, settings: TrainingSettings, policy: Policy, *, lockstep: bool = False) -> Agent:
+    def of(cls, settings: AgentSettings, policy: Policy, *, lockstep: bool = False) -> Agent:
         """A policy that is loaded, with a sampler of its own, which is in lockstep or not. Raises ConfigError."""
         limit_threads(policy)
         longest = settings.rollout.max_total_tokens
