@@ -44,6 +44,7 @@ from evoseek.training.inputs import inputs_of
 from evoseek.training.loop import Evaluate, Progress, TrainingLoop
 from evoseek.training.model_defaults import follow_model
 from evoseek.training.plan import TrainingPlan
+from evoseek.training.probe import WeightsProbe
 from evoseek.training.run_state import RunState, resume
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.sources import read_questions
@@ -193,6 +194,8 @@ def training_loop(
             steps=steps if plan.steps is None else min(steps, plan.steps),
             checkpoint_every=settings.run.checkpoint_every,
             evaluate=evaluation,
+            probe=WeightsProbe(plan.examined, context.trainer.old_logprobs()),
+            probe_every=settings.sampler.probe_every,
             evaluate_every=settings.evaluation.every if plan.is_due is None else 1,
             max_invalid=settings.run.max_invalid,
             pause_s=settings.run.pause_s,

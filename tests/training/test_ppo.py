@@ -59,7 +59,7 @@ def test_a_penalty_is_taken_off_each_token(groups_of, recorder, critic):
     def complete(samples):
         return [replace(s, ref_logprobs=tuple(-0.7 if acts else 0.0 for acts in s.loss_mask)) for s in samples]
 
-    update(recorder, critic, groups_of(TEXTS), completions=[complete], penalty=KLPenalty(0.1))
+    update(recorder, critic, groups_of(TEXTS), transforms=[complete], penalty=KLPenalty(0.1))
     first = recorder.batches[0][0]
     n = sum(first.loss_mask)
     assert actions(first, first.returns) == pytest.approx([1.0 - 0.02 * left for left in range(n, 0, -1)])

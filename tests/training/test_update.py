@@ -67,7 +67,7 @@ def test_a_penalty_in_the_reward_is_taken_off_before_the_baseline(groups_of, rec
         return [replace(s, ref_logprobs=tuple(-0.75 if acts else 0.0 for acts in s.loss_mask)) for s in samples]
 
     texts = {"q0/0": "meri", "q0/1": "kalo , kalo", "q1/0": "meri", "q1/1": "meri"}
-    update = GroupUpdate(recorder, MEAN_ONLY, seed=0, completions=[complete], penalty=KLPenalty(0.1))
+    update = GroupUpdate(recorder, MEAN_ONLY, seed=0, transforms=[complete], penalty=KLPenalty(0.1))
     update(1, groups_of(texts))
     first, second = [sample for sample in recorder.batches[0] if sample.group.endswith("q0")]
     rewards = [1 - 0.025 * sum(first.loss_mask), -0.025 * sum(second.loss_mask)]
@@ -83,7 +83,7 @@ def test_a_penalty_is_taken_from_the_learners_own_logprobs_where_the_samples_hav
         own = [tuple(-0.75 if acts else 0.0 for acts in s.loss_mask) for s in samples]
         return [replace(s, old_logprobs=row, ref_logprobs=row) for s, row in zip(samples, own, strict=True)]
 
-    update = GroupUpdate(recorder, MEAN_ONLY, seed=0, completions=[complete], penalty=KLPenalty(0.1))
+    update = GroupUpdate(recorder, MEAN_ONLY, seed=0, transforms=[complete], penalty=KLPenalty(0.1))
     update(1, groups_of({"q0/0": "meri", "q0/1": "kalo , kalo", "q1/0": "meri", "q1/1": "meri"}))
     assert advantages(recorder.batches[0]) == {"q0": [0.5, -0.5], "q1": [0.0, 0.0]}
 
@@ -111,7 +111,7 @@ def test_unmasked_tokens_that_the_sampler_did_not_write_have_the_learners_own_re
     def complete(samples):
         return [replace(s, old_logprobs=tuple(-9.0 if acts else 0.0 for acts in s.loss_mask)) for s in samples]
 
-    GroupUpdate(recorder, GRPO, seed=0, completions=[complete], mask_observations=False)(1, [group])
+    GroupUpdate(recorder, GRPO, seed=0, transforms=[complete], mask_observations=False)(1, [group])
     assert recorder.batches[0][0].rollout_logprobs == (0.0, 0.0, -0.5, -0.25, -9.0, -9.0, -9.0, -0.5, -0.25)
 
 

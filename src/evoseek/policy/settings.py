@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SerializeAsAny
 
-from evoseek.settings import Chosen, Needs, PartSettings, Section
+from evoseek.settings import MANY, Chosen, Needs, PartSettings, Section
 
 Dtype = Literal["float32", "bfloat16", "float16"]
 
@@ -46,6 +46,13 @@ class SamplerSettings(PartSettings):
     """How completions are sampled."""
 
     name: str = Field(default="torch", description="Name of the sampler, or package.module:Name of one of your own.")
+    probe_every: int = Field(
+        default=0,
+        ge=0,
+        le=MANY,
+        description="Number of steps after which the sampler's logprobs are compared with the learner's, of a short "
+        "sample (sampling/probe_difference); 0: never.",
+    )
 
 
 SamplerPart = Annotated[SerializeAsAny[SamplerSettings], Chosen("sampler", SamplerSettings)]

@@ -99,7 +99,7 @@ class AnswerGame(_Game):
             self_distillation(distillation, trainer, self.solver, self.context.corpus, questions)
         )
         credit = build("credit", settings.proposer.credit, self.context)
-        proposing = replace(solving, credit=credit, completions=(), penalty=None, distillation=None)
+        proposing = replace(solving, credit=credit, transforms=(), penalty=None, distillation=None)
         roles = {
             "proposer": RoleUpdate(proposing.samples, self._proposer_loss()),
             "solver": RoleUpdate(solving.samples, trainer.learner.loss),

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from evoseek.training.update import Completion
+from evoseek.training.update import SampleTransform
 from evoseek.types import TrainingSample
 
 
@@ -37,7 +37,7 @@ class SelfDistillation:
     write, or the student hardly ever, does not outweigh all others.
     """
 
-    score: Completion
+    score: SampleTransform
     privileged_prompt: Callable[[TrainingSample], Sequence[int] | None]
     coefficient: float
     clip: float = 5.0

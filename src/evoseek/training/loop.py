@@ -62,7 +62,8 @@ class TrainingLoop:
     """Repeats a system's step, from `start` + 1 (0: a new run) to `steps`.
 
     A row of metrics is written for every step and, where `evaluate` is given, for step 0 before any training.
-    `evaluate` runs every `evaluate_every` steps and after the last; its numbers join the step's row. A checkpoint is
+    `evaluate` runs every `evaluate_every` steps and after the last; its numbers join the step's row, and so do
+    those of `probe`, every `probe_every` steps. A checkpoint is
     kept every `checkpoint_every` steps, after the last, and when it stops early: because `should_stop` says so, or
     because its steps have taken `max_seconds` (their evaluations included, as in `step/seconds`).
 
@@ -83,6 +84,8 @@ class TrainingLoop:
     checkpoint_every: int
     evaluate: Evaluate | None = None
     evaluate_every: int = 0
+    probe: Evaluate | None = None
+    probe_every: int = 0
     max_invalid: float = 0.5
     max_seconds: float = math.inf
     should_stop: Callable[[], bool] = lambda: False
@@ -103,6 +106,8 @@ class TrainingLoop:
             started = perf_counter()
             report = await self.system.step(step)
             metrics = dict(report.metrics)
+            if self.probe is not None and self.probe_every > 0 and step % self.probe_every == 0:
+                metrics |= await self.probe(step)
             if self.evaluate is not None and self._is_due(step, self.evaluate_every):
                 metrics |= await self.evaluate(step)
             seconds = perf_counter() - started

@@ -22,8 +22,8 @@ from evoseek.credit.whiten import whiten
 from evoseek.learner.learner import Learner
 from evoseek.loss.base import LossInputs, ValueInputs
 from evoseek.training.update import (
-    Completion,
     KLPenalty,
+    SampleTransform,
     mean_metrics,
     scored_rewards,
     scored_samples,
@@ -45,19 +45,19 @@ class PPOUpdate:
 
     learner: Learner[LossInputs]
     critic: Learner[ValueInputs]
-    predict: Completion
+    predict: SampleTransform
     seed: int
     estimate: Estimate = _GAE
     mini_batches: int = 1
     critic_warmup_steps: int = 0
-    completions: Sequence[Completion] = ()
+    transforms: Sequence[SampleTransform] = ()
     penalty: KLPenalty | None = None
     mask_observations: bool = True
 
     def __call__(self, step: int, groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
         """Values, advantages, then the mini-batches."""
-        completions = (*self.completions, self.predict)
-        samples = scored_samples(groups, completions, mask_observations=self.mask_observations)
+        transforms = (*self.transforms, self.predict)
+        samples = scored_samples(groups, transforms, mask_observations=self.mask_observations)
         rewards = [reward for group in groups for reward in scored_rewards(group)]
         samples = self._estimate(samples, rewards)
         batches = split_groups(samples, self.mini_batches, random.Random(f"{self.seed}/mini-batches/{step}"))

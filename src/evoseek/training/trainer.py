@@ -30,7 +30,7 @@ from evoseek.registry import build
 from evoseek.runs import RunDirectory
 from evoseek.training.ppo import PPOUpdate
 from evoseek.training.settings import TrainingSettings
-from evoseek.training.update import Completion, Credit, GroupUpdate, KLPenalty, TokenAdvantages, Update
+from evoseek.training.update import Credit, GroupUpdate, KLPenalty, SampleTransform, TokenAdvantages, Update
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Trainer:
             estimate=self.credit,
             mini_batches=algorithm.mini_batches,
             critic_warmup_steps=self.settings.critic.critic_warmup_steps,
-            completions=self._completions(),
+            transforms=self._transforms(),
             penalty=self._penalty(),
             mask_observations=algorithm.mask_observations,
         )
@@ -114,17 +114,17 @@ class Trainer:
             credit=self.credit,
             seed=self.settings.run.seed,
             mini_batches=algorithm.mini_batches,
-            completions=self._completions(distilled=distillation is not None),
+            transforms=self._transforms(distilled=distillation is not None),
             penalty=self._penalty(),
             mask_observations=algorithm.mask_observations,
             distillation=distillation,
         )
 
-    def own_logprobs(self) -> Completion:
+    def own_logprobs(self) -> SampleTransform:
         """Puts the logprobs of the policy as it is now into `ref_logprobs`."""
         return partial(with_ref_logprobs, forward=self.learner.forward, **self._scoring(self.policy.active))
 
-    def old_logprobs(self) -> Completion:
+    def old_logprobs(self) -> SampleTransform:
         """Puts the logprobs of the policy as it is now into `old_logprobs`."""
         return partial(with_old_logprobs, forward=self.learner.forward, **self._scoring(self.policy.active))
 
@@ -133,23 +133,23 @@ class Trainer:
         in_reward = algorithm.kl_in == "reward" and algorithm.kl_coefficient > 0
         return KLPenalty(algorithm.kl_coefficient) if in_reward else None
 
-    def _completions(self, *, distilled: bool = False) -> list[Completion]:
+    def _transforms(self, *, distilled: bool = False) -> list[SampleTransform]:
         """What loss and advantages need besides the sampler's logprobs.
 
         Where the sampler computes otherwise than the learner, these are the learner's own; but a batch that is trained
         on in one step is its own record (`LogprobModel.ratio_to_own`).
         """
         algorithm = self.settings.algorithm
-        completions: list[Completion] = []
+        transforms: list[SampleTransform] = []
         is_read = distilled or algorithm.mini_batches > 1 or self._penalty() is not None
         corrects = is_read and not computes_alike(self.settings, self.ranks)
         if corrects or algorithm.importance != "none" or not algorithm.mask_observations:
-            completions.append(self.old_logprobs())
+            transforms.append(self.old_logprobs())
         if algorithm.kl_coefficient > 0:
-            completions.append(self._reference())
-        return completions
+            transforms.append(self._reference())
+        return transforms
 
-    def _reference(self) -> Completion:
+    def _reference(self) -> SampleTransform:
         """Logprobs of the policy that training began with: under a new adapter its base, else a frozen copy."""
         if self.settings.lora.rank > 0:
             base = base_of(self.policy)

@@ -22,7 +22,7 @@ from evoseek.rollout.samples import group_samples
 from evoseek.types import Scored, TrainingSample, TrajectoryGroup
 
 Credit = Callable[[Sequence[float | None], Sequence[Hashable]], list[float | None]]
-Completion = Callable[[Sequence[TrainingSample]], list[TrainingSample]]
+SampleTransform = Callable[[Sequence[TrainingSample]], list[TrainingSample]]
 
 
 class Update(Protocol):
@@ -62,7 +62,7 @@ class TokenAdvantages(Protocol):
 class GroupUpdate:
     """One advantage for each rollout, the same on all of its tokens.
 
-    `completions` put into the samples what the loss needs besides the sampler's logprobs, in their order: the logprobs
+    `transforms` put into the samples what the loss needs besides the sampler's logprobs, in their order: the logprobs
     of a reference policy, or the learner's own before the first optimizer step. `penalty` is taken off the rewards,
     `distillation` added to the advantages of the action tokens.
     Without `mask_observations` the tokens of tool results are trained on as if the policy had written them: only there
@@ -73,7 +73,7 @@ class GroupUpdate:
     credit: Credit
     seed: int
     mini_batches: int = 1
-    completions: Sequence[Completion] = ()
+    transforms: Sequence[SampleTransform] = ()
     penalty: KLPenalty | None = None
     mask_observations: bool = True
     distillation: TokenAdvantages | None = None
@@ -86,7 +86,7 @@ class GroupUpdate:
 
     def samples(self, groups: Sequence[TrajectoryGroup]) -> list[TrainingSample]:
         """A sample with advantages for each scored rollout that has one by the credit."""
-        samples = scored_samples(groups, self.completions, mask_observations=self.mask_observations)
+        samples = scored_samples(groups, self.transforms, mask_observations=self.mask_observations)
         rewards = [reward for group in groups for reward in scored_rewards(group)]
         if self.penalty is not None:
             costs = (sum(self.penalty.tokens(sample)) for sample in samples)
@@ -113,7 +113,7 @@ def scored_rewards(group: TrajectoryGroup) -> list[float]:
 
 
 def scored_samples(
-    groups: Sequence[TrajectoryGroup], completions: Sequence[Completion], *, mask_observations: bool
+    groups: Sequence[TrajectoryGroup], transforms: Sequence[SampleTransform], *, mask_observations: bool
 ) -> list[TrainingSample]:
     """A sample for each scored rollout with an action, still without advantages; Invalid ones are left out."""
     samples = [
@@ -124,7 +124,7 @@ def scored_samples(
     written = [sample.loss_mask for sample in samples]
     if not mask_observations:
         samples = [_unmask(sample) for sample in samples]
-    for complete in completions:
+    for complete in transforms:
         samples = complete(samples)
     if not mask_observations:
         samples = [_record_own(sample, mask) for sample, mask in zip(samples, written, strict=True)]

@@ -1,0 +1,46 @@
+"""The probe tells a sampler that has the learner's weights from one that has not."""
+
+import asyncio
+
+import torch
+
+from evoseek.learner.logprobs import LogprobModel
+from evoseek.learner.reference import with_old_logprobs
+from evoseek.policy.load import load_policy
+from evoseek.rollout.agent import Agent
+from evoseek.training.given import load_settings
+from evoseek.training.probe import TOKENS, WeightsProbe
+
+
+def probe(settings=None):
+    """Of a tiny policy and a copy of it that a learner may train."""
+    settings = settings or load_settings()
+    sampled, trained = load_policy("tiny"), load_policy("tiny")
+    agent = Agent.of(settings, sampled)
+
+    def score(samples):
+        return with_old_logprobs(samples, forward=LogprobModel(trained.model, temperature=1.0), token_budget=512)
+
+    return WeightsProbe(agent.solver([]), score), agent, trained
+
+
+def test_equal_weights_differ_by_rounding():
+    check, _, _ = probe()
+    assert asyncio.run(check(3))["sampling/probe_difference"] < 1e-4
+
+
+def test_a_sampler_that_missed_new_weights_is_seen_and_one_that_takes_them_is_not():
+    check, agent, trained = probe()
+    with torch.no_grad():
+        for parameter in trained.model.parameters():
+            parameter.mul_(1.05)
+    assert asyncio.run(check(1))["sampling/probe_difference"] > 0.01
+    agent.sampler.update_weights(1, trained.model.state_dict())
+    assert asyncio.run(check(2))["sampling/probe_difference"] < 1e-4
+
+
+def test_it_samples_a_few_tokens_with_the_rollouts_temperature_and_gives_its_slot_back():
+    check, agent, _ = probe(load_settings(options={"rollout.temperature": 1.0, "sampler.slots": 1}))
+    asyncio.run(check(1))
+    asyncio.run(check(2))  # another trajectory: the only slot is free again
+    assert agent.sampler.stats.action_tokens <= 2 * TOKENS
