@@ -3,14 +3,14 @@
 from pathlib import Path
 
 import pytest
-from evoseek.assemble.effect import check_effect
-from evoseek.assemble.selfplay_settings import check_selfplay
-from evoseek.assemble.together import check_settings
-from evoseek.config import load_config, read_tree
 
+from evoseek.effect import changed, check_effect
 from evoseek.recipes.catalogue import FOLDER, purpose, recipes
 from evoseek.runs import flatten
+from evoseek.settings import check_settings, lookup, read_settings
+from evoseek.settings_tree import read_tree
 from evoseek.systems.dr_zero import Schedule
+from evoseek.training.given import load_settings
 
 RECIPES = sorted(recipes().values())
 MODELS = ("tiny", "3b", "7b")
@@ -24,31 +24,37 @@ def name_of(path: Path) -> str:
     return f"{path.parent.name}/{path.stem}"
 
 
+def check(settings):
+    check_settings(settings)
+    defaults = read_settings(type(settings), {"run": {"system": settings.run.system}}, light=True)
+    check_effect(settings, changed(settings, defaults))
+
+
 @pytest.mark.parametrize("path", RECIPES, ids=name_of)
 def test_it_loads_by_itself(path):
-    config = load_config(path)
+    config = load_settings(path)
     if path.parent.name != "algorithms":
         assert config.run.system == path.parent.name
-    (check_selfplay if path in SELFPLAY else check_settings)(config)
-    check_effect(config)
+    check(config)
 
 
 @pytest.mark.parametrize("path", VARIATIONS, ids=name_of)
 @pytest.mark.parametrize("model", MODELS)
 def test_it_goes_over_the_recipe_of_a_model_and_changes_that_alone_which_it_names(path, model):
     base = path.with_name(f"{model}.toml")
-    before, after = (flatten(load_config(files).resolved()) for files in (base, [base, path]))
-    (check_selfplay if path in SELFPLAY else check_settings)(load_config([base, path]))
-    check_effect(load_config([base, path]))
-    changed = {key for key in after if after[key] != before[key]}
-    assert changed <= flatten(read_tree(path)).keys()
-    assert changed or (path.stem, model) in {("hops_4321", "3b"), ("hops_4321", "7b")}  # which have that ratio
+    before, after = (flatten(load_settings(files).resolved()) for files in (base, [base, path]))
+    check(load_settings([base, path]))
+    different = {key for key in after if after[key] != before.get(key)}
+    named = flatten(read_tree(path))
+    parts = tuple(key.removesuffix("name") for key in named if key.endswith(".name"))  # another has other settings
+    assert {key for key in different if not key.startswith(parts)} <= named.keys()
+    assert different or (path.stem, model) in {("hops_4321", "3b"), ("hops_4321", "7b")}  # which have that ratio
 
 
 @pytest.mark.parametrize("path", [path for path in SELFPLAY if path.parent.name == "dr-zero"], ids=name_of)
 def test_dr_zeros_phases_are_all_reached(path):
     for files in (path, [path.with_name("3b.toml"), path]):
-        config = load_config(files)
+        config = load_settings(files)
         made = config.dr_zero
         phases = Schedule(made.iterations, made.proposer_steps, made.writing_steps, made.solver_steps)
         assert config.run.steps >= phases.steps
@@ -92,7 +98,7 @@ def test_every_recipe_for_a_large_model_is_for_a_machine():
 @pytest.mark.parametrize("path", LARGE, ids=name_of)
 def test_its_weights_and_slots_fit_into_memory(path):
     """Without activations, for which a tenth is left."""
-    config = load_config(path)
+    config = load_settings(path)
     gpus, memory, policies = MACHINES[name_of(path)]
     parameters, values = SIZES[path.stem]
     size = 4 if config.policy.dtype == "float32" else 2
@@ -102,21 +108,22 @@ def test_its_weights_and_slots_fit_into_memory(path):
         weights = policies * 12 * parameters + 4 * parameters  # weights and two moments; gradients of one at a time
         weights = weights / gpus + (size * parameters if gpus > 1 else 0)  # shared, and the sampler's own copy
         weights += size * parameters if config.algorithm.kl_coefficient > 0 else 0  # the reference
-    cache = policies * config.rollout.slots * config.rollout.max_total_tokens * values * size
+    cache = policies * config.sampler.slots * config.rollout.max_total_tokens * values * size
     assert weights + cache < 0.9 * memory * 1e9
 
 
 @pytest.mark.parametrize("path", LARGE, ids=name_of)
 def test_no_rollout_runs_out_of_time_for_having_queued_or_at_ten_tokens_a_second(path):
-    config = load_config(path)
+    config = load_settings(path)
     rollout, play = config.rollout, path in SELFPLAY
     if play:
         rollouts = config.selfplay.proposals_per_step * config.proposer.attempts
         if config.run.system == "ssp":  # one sampler for proposals, readings and solvers
             rollouts += 2 * config.selfplay.proposals_per_step
-        rollouts = max(rollouts, config.dr_zero.passages_per_writing_step * config.dr_zero.questions_per_passage)
+        if phases := lookup(config, "dr_zero"):
+            rollouts = max(rollouts, phases.passages_per_writing_step * phases.questions_per_passage)
     else:
         rollouts = config.questions.per_step * rollout.group_size
-    turns = -(-rollouts // (MACHINES[name_of(path)][0] * rollout.slots))
+    turns = -(-rollouts // (MACHINES[name_of(path)][0] * config.sampler.slots))
     assert turns * rollout.deadline_s < rollout.wait_s
     assert min(rollout.max_turns * rollout.max_tokens_per_turn, rollout.max_total_tokens) <= 10 * rollout.deadline_s

@@ -150,9 +150,9 @@ def table(**settings: object) -> Any:
 def read_settings(model: type[_Model], *trees: Mapping[str, Any], light: bool = False, source: str = "") -> _Model:
     """Settings of the model: its defaults, and over these the trees of given values, the later before the earlier.
 
-    A part's table that names another part than the default starts from that part's own defaults. With `light`, what
-    only a part that imports torch can check is left as it is: its table has its name, and nothing else. `source` names
-    the files in errors. Raises ConfigError with all mistakes.
+    A part's table that names another part than the default starts from that part's own defaults. With `light`, the
+    table of a part that imports torch has only what all parts of its kind have: the rest is neither checked nor there.
+    `source` names the files in errors. Raises ConfigError with all mistakes.
     """
     given: Tree = {}
     for tree in trees:
@@ -241,7 +241,8 @@ class _Reader:
             return None
         model = choice.of(name, light=self.light)
         if model is None:
-            return choice.base.model_construct({"name"}, name=name)
+            common = choice.base.model_fields
+            return self._validated(choice.base, {key: table[key] for key in table if key in common}, at)
         return self.section(model, None, table, at)
 
     def _table(self, info: FieldInfo, below: object, given: object, at: str) -> Any:
@@ -297,7 +298,7 @@ class _Reader:
         own = [f"{at}.{name}" if at else name for name in model.model_fields]
         known, name = [*own, *_names(self.root)], _last(key)
         same = [setting for setting in known if _last(setting) == name]
-        if meant := same or _nearest(name, own) or ([] if systems else _nearest(name, known)):
+        if meant := same or ([] if systems else _nearest(name, own) or _nearest(name, known)):
             yield f"did you mean {' or '.join(dict.fromkeys(meant))}?"
         elif issubclass(model, PartSettings):
             yield f"{values['name']} has {', '.join(model.model_fields)}"

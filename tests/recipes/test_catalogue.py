@@ -3,10 +3,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from evoseek.config import load_config
 
 from evoseek.errors import ConfigError
 from evoseek.recipes.catalogue import FOLDER, find_config, find_recipe, recipes
+from evoseek.training.given import load_settings
 
 
 def test_a_recipe_is_named_by_its_system_and_file():
@@ -19,8 +19,8 @@ def test_a_recipe_is_named_by_its_system_and_file():
 def test_a_recipe_is_a_config_as_its_file_is_and_files_go_over_it(tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text("[run]\nsteps = 7\n")
-    assert load_config(Path("dr-zero/3b")) == load_config(FOLDER / "dr-zero" / "3b.toml")
-    config = load_config([Path("dr-zero/3b"), Path("dr-zero/parabolic"), file])
+    assert load_settings(Path("dr-zero/3b")) == load_settings(FOLDER / "dr-zero" / "3b.toml")
+    config = load_settings([Path("dr-zero/3b"), Path("dr-zero/parabolic"), file])
     assert (config.run.system, config.run.steps, config.proposer.difficulty) == ("dr-zero", 7, "parabolic")
 
 
@@ -37,7 +37,7 @@ def test_a_file_of_the_same_name_goes_before_the_recipe_and_a_folder_does_not(tm
 )
 def test_a_name_of_nothing_is_refused_with_the_nearest(name):
     with pytest.raises(ConfigError, match=rf"no recipe '{name}'.*`evoseek recipes`") as caught:
-        load_config(Path(name))
+        load_settings(Path(name))
     assert ("dr-zero/3b" in str(caught.value)) == ("3b" in name)
 
 
@@ -47,7 +47,7 @@ def test_a_recipe_is_found_by_its_name_alone_not_by_a_way_out_of_the_folder():
 
 
 def test_the_command_lists_every_recipe_with_its_purpose_and_prints_one_without_torch(tmp_path):
-    code = "import sys; from evoseek.cli import app; app(standalone_mode=False); assert 'torch' not in sys.modules"
+    code = "import sys; from evoseek.cli.main import app; app(standalone_mode=False); assert 'torch' not in sys.modules"
 
     def said(*words):
         program = [sys.executable, "-c", code, "recipes", *words]

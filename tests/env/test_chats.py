@@ -6,10 +6,10 @@ from runpy import run_path
 from types import SimpleNamespace
 
 import pytest
-from evoseek.assemble import chat as assembled
-from evoseek.assemble.chat import make_chat
-from evoseek.config import ChatConfig
 
+from evoseek.chat.settings import ChatSettings
+from evoseek.env import chats
+from evoseek.env.chats import make_chat
 from evoseek.errors import ConfigError
 from evoseek.types import Message
 
@@ -30,9 +30,9 @@ def test_a_model_in_here_has_its_own_device_and_numbers_or_the_policys_device(mo
         seen.append((name, device, dtype))
         return load_policy(name, dtype=dtype)
 
-    load_policy = assembled.load_policy
-    monkeypatch.setattr(assembled, "load_policy", load)
-    chat, prompts = make_chat(ChatConfig(model="tiny", **settings), section="judge", seed=0, device="meta")
+    load_policy = chats.load_policy
+    monkeypatch.setattr(chats, "load_policy", load)
+    chat, prompts = make_chat(ChatSettings(model="tiny", **settings), section="judge", seed=0, device="meta")
     assert seen == [loaded]
     assert (chat.name, chat.is_local, prompts.directory.name) == ("tiny", True, "tiny")
 
@@ -42,7 +42,7 @@ def test_an_endpoint_is_sent_what_the_settings_say(monkeypatch):
     with http.ChatServer(http.replies(http.choice())) as server:
         settings = {"model": "m", "base_url": server.url, "api_key_env": "A_KEY", "max_tokens": 7}
         given = {"structured": False, "omit": ("seed",), "max_tokens_name": "max_completion_tokens"}
-        chat, prompts = make_chat(ChatConfig(**settings, **given), section="judge", seed=0)
+        chat, prompts = make_chat(ChatSettings(**settings, **given), section="judge", seed=0)
         assert asyncio.run(chat.chat([Message("user", "who ?")], key="k", form={"type": "object"})) == "Meri"
     (received,) = server.received
     assert received.headers["authorization"] == "Bearer sk-1"
@@ -54,6 +54,6 @@ def test_an_endpoint_is_sent_what_the_settings_say(monkeypatch):
 def test_no_model_and_no_key_are_refused(monkeypatch):
     monkeypatch.delenv("A_KEY", raising=False)
     with pytest.raises(ConfigError, match=r"set judge\.model"):
-        make_chat(ChatConfig(), section="judge", seed=0)
+        make_chat(ChatSettings(), section="judge", seed=0)
     with pytest.raises(ConfigError, match=r"judge\.api_key_env is A_KEY, but"):
-        make_chat(ChatConfig(model="m", base_url="http://x/v1", api_key_env="A_KEY"), section="judge", seed=0)
+        make_chat(ChatSettings(model="m", base_url="http://x/v1", api_key_env="A_KEY"), section="judge", seed=0)

@@ -1,31 +1,22 @@
 """Every setting of the web reaches the object that it is for, and what cannot be is refused."""
 
-import asyncio
 import json
 from pathlib import Path
 
 import pytest
-from evoseek.assemble import web_calls
-from evoseek.assemble.agent import Agent
-from evoseek.assemble.training import training_loop
-from evoseek.assemble.web import Web, open_web, web_of
-from evoseek.assemble.web_calls import web_worker
-from evoseek.config import BrowseConfig, ChatConfig, ReaderConfig, WebConfig, load_config
 
-from evoseek.corpus.questions import save_questions
-from evoseek.env.web_tools import BrowseTool, WebSearchTool
+from evoseek.chat.settings import ChatSettings, ReaderSettings
+from evoseek.effect import changed
+from evoseek.env.web import open_web
 from evoseek.errors import ConfigError, RunError
-from evoseek.policy.load import load_policy
-from evoseek.reward.web_format import WebFormatReward
-from evoseek.runs import RunDirectory
 from evoseek.search.browse.beginning import PageBeginning
 from evoseek.search.browse.extract import Extractor
 from evoseek.search.browse.fetch import SafeFetcher
 from evoseek.search.browse.reading import ReadingAgent
+from evoseek.search.browse.settings import BrowseSettings
 from evoseek.search.web.http import CallLimits
 from evoseek.search.web.providers import WebEngine
 from evoseek.search.web.record import (
-    Recording,
     RecordingEngine,
     RecordingFetcher,
     RecordingReader,
@@ -33,8 +24,9 @@ from evoseek.search.web.record import (
     ReplayFetcher,
     ReplayReader,
 )
-from evoseek.systems.deepresearcher import DeepResearcher
-from evoseek.types import Question
+from evoseek.search.web.settings import WebSettings
+from evoseek.settings import check_settings
+from evoseek.training.given import load_settings
 
 WEB = {
     "provider": "serper",
@@ -81,18 +73,17 @@ def options(**sections):
 
 def config_of(given):
     texts = {key: str(value) if isinstance(value, Path) else value for key, value in given.items()}
-    return load_config(system="deepresearcher", options=texts)
+    return load_settings(system="deepresearcher", options=texts)
 
 
 def test_every_setting_is_in_a_test_here_and_differs_from_its_default():
     elsewhere = {"api", "cache", "record", "replay", "ray_workers", "ray_address"}
-    assert WEB.keys() | elsewhere == WebConfig.model_fields.keys()
-    assert BROWSE.keys() == BrowseConfig.model_fields.keys()
-    assert READER.keys() == ReaderConfig.model_fields.keys() - ChatConfig.model_fields.keys()
+    assert WEB.keys() | elsewhere == WebSettings.model_fields.keys()
+    assert BROWSE.keys() == BrowseSettings.model_fields.keys()
+    assert READER.keys() == ReaderSettings.model_fields.keys() - ChatSettings.model_fields.keys()
     config = config_of(options(web=WEB, browse=BROWSE, reader=READER))
-    assert set(config.web.changed()) == WEB.keys()
-    assert set(config.browse.changed()) == BROWSE.keys()
-    assert set(config.reader.changed()) == READER.keys()
+    given = options(web=WEB, browse=BROWSE, reader=READER)
+    assert set(changed(config, config_of({}))) == given.keys()
 
 
 def test_every_setting_reaches_its_object_and_all_is_closed(tmp_path, monkeypatch):
@@ -138,35 +129,12 @@ def test_every_setting_reaches_its_object_and_all_is_closed(tmp_path, monkeypatc
     assert fetcher._extractor._threads._shutdown
 
 
-@pytest.fixture(scope="module")
-def policy():
-    return load_policy("tiny")
-
-
-def test_the_tools_have_the_web_and_the_settings(policy):
-    config = config_of(options(web=WEB, browse=BROWSE) | {"search.top_k": 6})
-    web = Web(object(), object(), PageBeginning(3))
-    agent = Agent.of(config, policy)
-    search, browse = web.tools(agent.config, agent.prompts)
-    assert isinstance(search, WebSearchTool)
-    assert isinstance(browse, BrowseTool)
-    assert (search.engine, search.k, search.max_queries) == (web.engine, 6, 2)
-    assert (browse.fetcher, browse.reader, browse.max_urls, browse.only_found) == (web.fetcher, web.reader, 4, False)
-    assert search.rollouts is browse.rollouts
-    solver = web.solver(agent)
-    assert list(solver.env.tools) == ["web_search", "browse"]
-    assert "</browse>" in solver.renderer.stop.strings
-    assert agent.limits.final_answer == agent.prompts["final_answer"].text()
-    off = load_config(system="deepresearcher", options={"rollout.final_answer": False})
-    assert Agent.of(off, policy).limits.final_answer is None
-
-
 def test_without_a_reader_pages_are_shown_from_the_beginning():
     with open_web(config_of(SEARXNG | {"browse.page_words": 17})) as web:
         assert web.reader == PageBeginning(17)
 
 
-def test_a_run_is_taken_down_or_repeated_and_rollouts_are_then_in_step(tmp_path, policy):
+def test_a_run_is_taken_down_or_repeated(tmp_path):
     path = tmp_path / "record"
     with open_web(config_of(SEARXNG | {"web.record": path})) as web:
         assert isinstance(web.engine, RecordingEngine)
@@ -179,10 +147,6 @@ def test_a_run_is_taken_down_or_repeated_and_rollouts_are_then_in_step(tmp_path,
         assert isinstance(web.engine, ReplayEngine)
         assert isinstance(web.fetcher, ReplayFetcher)
         assert isinstance(web.reader, ReplayReader)
-    in_step = [
-        Agent.of(config_of(given), policy).sampler.in_step for given in ({}, {"web.record": path}, {"web.replay": path})
-    ]
-    assert in_step == [False, True, True]
 
 
 DESCRIBED = {"web.provider": "json", "web.api": {"results": "r"}}
@@ -213,26 +177,15 @@ def test_a_record_is_gone_on_with_by_the_same_settings_alone(more, other, words,
         pass
 
 
-def test_only_who_is_trained_on_the_web_has_it():
-    for system in ("search-r1", "zerosearch", "ssp"):
-        with web_of(load_config(system=system)) as web:
-            assert web is None
-    with web_of(config_of(SEARXNG)) as web:
-        assert isinstance(web, Web)
-
-
 @pytest.mark.parametrize(
     ("given", "words"),
     [
         ({}, r"No search provider was given: set web\.provider to"),
-        ({"web.record": "a", "web.replay": "b"}, r"web\.record is a and web\.replay is b"),
         ({"web.replay": "nowhere"}, "There is no record of a run at nowhere"),
         (SEARXNG | {"web.api_key_env": "NO_KEY"}, r"web\.api_key_env is NO_KEY, but there is no environment variable"),
         ({"web.provider": "serper"}, "Set the environment variable SERPER_API_KEY"),
         ({"web.provider": "searxng"}, "http"),
         (SEARXNG | {"web.url": "http://x/?key=secret"}, "as the url of a server"),
-        (SEARXNG | {"web.timeout_s": 200.0}, "web.timeout_s is 200, .* web.deadline_s is 120, .* Lower web.timeout_s"),
-        (SEARXNG | {"web.timeout_s": 9.0, "web.deadline_s": 3.0, "web.ray_workers": 2}, "or raise web.deadline_s"),
         (SEARXNG | {"reader.model": "nothing", "reader.base_url": "x"}, "x"),
         (SEARXNG | {"browse.allow": ["http://example.org"]}, "Expected a host alone"),
         (SEARXNG | {"browse.allow_private": ["127.0.0.1"]}, "Expected host:port"),
@@ -272,63 +225,20 @@ def test_described_providers_do_not_share_what_a_cache_keeps(tmp_path):
     assert len(set(keys)) == len(keys)
 
 
-def test_workers_of_ray_are_made_from_plain_values_and_share_what_may_be_asked(monkeypatch):
-    made = []
-
-    class Pool:
-        def __init__(self, factory, spec, **limits):
-            made.append((factory, json.loads(json.dumps(spec)), limits))
-
-        def close(self):
-            made.append("closed")
-
-    monkeypatch.setattr(web_calls, "RayPool", Pool)
-    monkeypatch.setenv("MY_KEY", "secret")
-    config = config_of(options(web=WEB, browse=BROWSE) | {"web.ray_workers": 4, "web.ray_address": "10.0.0.1:6379"})
-    with open_web(config) as web:
-        assert web.engine is web.fetcher
-    (factory, spec, limits), closed = made
-    assert (factory, closed) == ("evoseek.assemble.web_calls:web_worker", "closed")
-    assert limits == {"workers": 4, "in_flight": 5, "waiting": 11, "deadline_s": 33.0, "address": "10.0.0.1:6379"}
-    assert "secret" not in json.dumps(spec)
-    worker = web_worker(**spec)
-    assert worker.engine.client._limits == CallLimits(
-        rate_per_s=7.0 / 4,
-        concurrency=5,
-        waiting=11,
-        deadline_s=33.0,
-        budget=90 // 4,
-        attempts=2,
-        timeout_s=3.0,
-        total_s=33.0,
-    )
-    assert worker.fetcher._timeout_s == 6.0
-    worker.fetcher._extractor.close()
-
-
-def test_a_training_run_is_deepresearchers(tmp_path):
-    save_questions(tmp_path / "q.jsonl", [Question(str(n), "kiwi", ("kiwi",)) for n in range(4)])
-    path = str(tmp_path / "q.jsonl")
-    given = {
-        "questions.path": path,
-        "questions.per_step": 2,
-        "evaluation.path": path,
-        "web.replay": tmp_path / "record",
-    }
-    Recording(tmp_path / "record").close()
-    config, run = config_of(given), RunDirectory(tmp_path / "run")
-    with open_web(config) as web, run.locked():
-        loop = training_loop(config, run, notify=print, web=web)
-    assert isinstance(loop.system, DeepResearcher)
-    rollouts = loop.system.rollouts
-    assert isinstance(rollouts.reward, WebFormatReward)
-    assert rollouts.env.tools["web_search"].engine is web.engine
-    assert (rollouts.limits.max_tool_calls, rollouts.limits.max_turns, rollouts.group_size) == (10, 12, 16)
-    assert rollouts.sampler.in_step
-    assert asyncio.run(loop.evaluate(0))["eval/n"] == 4  # on the same web: there is no index
-
-
 def test_an_extractor_is_not_started_before_a_page_is_read():
     with open_web(config_of(SEARXNG)) as web:
         assert isinstance(web.fetcher._extractor, Extractor)
         assert not web.fetcher._extractor._workers
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"web.record": "a", "web.replay": "b"}, r"web\.record is a and web\.replay is b"),
+        (SEARXNG | {"web.timeout_s": 200.0}, "web.timeout_s is 200, .* web.deadline_s is 120, .* Lower web.timeout_s"),
+        (SEARXNG | {"web.timeout_s": 9.0, "web.deadline_s": 3.0, "web.ray_workers": 2}, "or raise web.deadline_s"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(given, words):
+    with pytest.raises(ConfigError, match=words):
+        check_settings(config_of(given))

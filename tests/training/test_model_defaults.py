@@ -3,11 +3,12 @@
 import json
 
 import pytest
-from evoseek.assemble.model_defaults import follow_endpoint, follow_model, learning_rate
-from evoseek.config import SYSTEMS, load_config
 
 from evoseek.policy.machine import Machine
+from evoseek.registry import KINDS
 from evoseek.runs import flatten
+from evoseek.training.given import load_settings
+from evoseek.training.model_defaults import follow_endpoint, follow_model, learning_rate
 
 GIB = 2**30
 SIZES = {
@@ -47,10 +48,10 @@ def chosen(config, machine, saved=None):
     return followed, {key: after[key] for key in after if after[key] != before[key]}, words
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", KINDS["system"].parts)
 @pytest.mark.parametrize("name", ["tiny", "tiny-reader", "tiny-weak", "tiny-web"])
 def test_for_the_policies_of_the_package_nothing_changes_and_nothing_is_said(system, name):
-    config = load_config(system=system, options={"policy.model": name})
+    config = load_settings(system=system, options={"policy.model": name})
 
     def nobody_asks(device):
         raise AssertionError(device)
@@ -59,7 +60,7 @@ def test_for_the_policies_of_the_package_nothing_changes_and_nothing_is_said(sys
 
 
 def test_a_small_model_on_a_cpu(model):
-    followed, changed, words = chosen(load_config(sets=[model("small")]), on("cpu", 22))
+    followed, changed, words = chosen(load_settings(sets=[model("small")]), on("cpu", 22))
     # (22 GiB - 134.5M x 16 bytes) / 4 over 11,520 x 4 bytes x 2048 tokens: 57.0, so 32; and 4 x 8 rollouts a step
     assert changed == {
         "learner.learning_rate": 3e-5,
@@ -70,53 +71,53 @@ def test_a_small_model_on_a_cpu(model):
         "rollout.max_malformed": 2,
         "rollout.final_answer": True,
         "rollout.max_turns": 8,
-        "rollout.slots": 32,
+        "sampler.slots": 32,
     }
     assert followed.policy.device == "cpu"
     assert "135 million parameters; cpu with 22.0 GiB free" in words
-    assert "  rollout.slots = 32" in words
+    assert "  sampler.slots = 32" in words
     assert '  policy.device = "cpu"' in words
 
 
 def test_a_large_model_on_a_gpu_with_all_weights_or_an_adapter(model):
-    followed, _, _ = chosen(load_config(sets=[model("3b")]), on("cuda", 78))
+    followed, _, _ = chosen(load_settings(sets=[model("3b")]), on("cuda", 78))
     rollout, learner = followed.rollout, followed.learner
     assert (followed.policy.device, followed.policy.dtype, learner.bf16) == ("cuda", "float32", True)
     assert (learner.learning_rate, learner.token_budget, followed.questions.per_step) == (1e-6, 8192, 64)
     assert (rollout.max_tokens_per_turn, rollout.max_total_tokens, rollout.max_turns) == (500, 4096, 8)
     # (83.75e9 - 3.086e9 x 16) / 4 = 8.59e9, over 18,432 x 4 x 4096 = 302e6: 28, so 16
-    assert rollout.slots == 16
-    adapter, _, _ = chosen(load_config(sets=[model("3b"), "lora.rank=32"]), on("cuda", 78))
+    assert followed.sampler.slots == 16
+    adapter, _, _ = chosen(load_settings(sets=[model("3b"), "lora.rank=32"]), on("cuda", 78))
     assert (adapter.policy.dtype, adapter.learner.learning_rate) == ("bfloat16", 1e-5)
-    assert adapter.rollout.slots == 64  # (83.75e9 - 3.086e9 x 2) / 4 over 151e6: 128, and 64 is the most
+    assert adapter.sampler.slots == 64  # (83.75e9 - 3.086e9 x 2) / 4 over 151e6: 128, and 64 is the most
 
 
 def test_what_is_given_stays_and_the_rest_follows_from_it(model):
     sets = [model("small"), "policy.device=cpu", "rollout.max_tool_calls=10", "rollout.max_total_tokens=8192"]
-    followed, changed, words = chosen(load_config(sets=[*sets, "learner.learning_rate=3e-4"]), on("cuda", 22))
+    followed, changed, words = chosen(load_settings(sets=[*sets, "learner.learning_rate=3e-4"]), on("cuda", 22))
     assert (followed.policy.device, followed.learner.learning_rate, followed.rollout.max_turns) == ("cpu", 3e-4, 14)
-    assert followed.rollout.slots == 8  # a quarter as many as with 2048 tokens: 14.2
+    assert followed.sampler.slots == 8  # a quarter as many as with 2048 tokens: 14.2
     assert not changed.keys() & {"learner.learning_rate", "policy.device"}
     assert "learning_rate" not in words
 
 
 def test_what_a_system_sets_stays(model):
-    followed, _, _ = chosen(load_config(system="deepresearcher", sets=[model("small")]), on("cuda", 78))
+    followed, _, _ = chosen(load_settings(system="deepresearcher", sets=[model("small")]), on("cuda", 78))
     assert (followed.rollout.max_turns, followed.rollout.max_malformed) == (12, 0)
-    ssp, changed, _ = chosen(load_config(system="ssp", sets=[model("small")]), on("cpu", 22))
+    ssp, changed, _ = chosen(load_settings(system="ssp", sets=[model("small")]), on("cpu", 22))
     assert (ssp.selfplay.proposals_per_step, ssp.proposer.max_turns, ssp.proposer.max_tokens_per_turn) == (4, 8, 128)
     assert "questions.per_step" not in changed
-    assert ssp.rollout.slots == 16  # 4 proposals x 5 attempts
+    assert ssp.sampler.slots == 16  # 4 proposals x 5 attempts
 
 
 def test_no_more_tokens_than_the_model_was_made_for_and_a_slot_even_where_memory_is_short(model):
-    config = load_config(sets=[model("small", max_position_embeddings=512)])
+    config = load_settings(sets=[model("small", max_position_embeddings=512)])
     followed, _, _ = chosen(config, on("cpu", 1))
-    assert (followed.rollout.max_total_tokens, followed.rollout.slots) == (512, 1)
+    assert (followed.rollout.max_total_tokens, followed.sampler.slots) == (512, 1)
 
 
 def test_a_resumed_run_has_what_was_chosen_though_the_machine_has_changed(model):
-    config = load_config(sets=[model("small")])
+    config = load_settings(sets=[model("small")])
     begun, _, _ = chosen(config, on("cpu", 22))
     resumed, _, words = chosen(config, on("cuda", 78), begun.resolved())
     assert resumed == begun
@@ -124,23 +125,23 @@ def test_a_resumed_run_has_what_was_chosen_though_the_machine_has_changed(model)
 
 
 def test_a_resolved_config_leaves_nothing_to_choose(model, tmp_path):
-    begun, _, _ = chosen(load_config(sets=[model("small")]), on("cpu", 22))
+    begun, _, _ = chosen(load_settings(sets=[model("small")]), on("cpu", 22))
     path = tmp_path / "config.json"
     path.write_text(json.dumps(begun.resolved()))
-    assert follow_model(load_config(path), on("cuda", 78)) == (begun, "")
+    assert follow_model(load_settings(path), on("cuda", 78)) == (begun, "")
 
 
 def test_a_model_of_unknown_sizes_is_said_to_be_one(model, tmp_path):
     model("small")
     (tmp_path / "small" / "config.json").write_text('{"n_embd": 768}')
-    followed, changed, words = chosen(load_config(sets=[f"policy.model={tmp_path / 'small'}"]), on("cpu", 22))
-    assert "set learner.learning_rate and rollout.slots yourself" in words
-    assert "rollout.slots" not in changed
+    followed, changed, words = chosen(load_settings(sets=[f"policy.model={tmp_path / 'small'}"]), on("cpu", 22))
+    assert "set learner.learning_rate and sampler.slots yourself" in words
+    assert "sampler.slots" not in changed
     assert followed.rollout.max_malformed == 2
 
 
 def test_the_critic_follows_where_there_is_one(model):
-    config = load_config(sets=[model("3b"), "algorithm.advantage=gae"])
+    config = load_settings(sets=[model("3b"), "credit.name=gae"])
     assert follow_model(config, on("cuda", 78))[0].critic.learning_rate == 1e-5
 
 
@@ -151,8 +152,9 @@ def test_learning_rates_by_size():
 
 
 def test_a_model_behind_an_endpoint_is_told_of_malformed_turns_too_unless_somebody_says_otherwise():
-    rollout = follow_endpoint(load_config()).rollout
+    followed = follow_endpoint(load_settings())
+    rollout = followed.rollout
     assert (rollout.max_tool_calls, rollout.max_malformed, rollout.final_answer, rollout.max_turns) == (4, 2, True, 8)
-    assert rollout.slots == load_config().rollout.slots
-    given = follow_endpoint(load_config(sets=["rollout.max_malformed=0", "rollout.max_tool_calls=7"])).rollout
+    assert followed.sampler == load_settings().sampler
+    given = follow_endpoint(load_settings(sets=["rollout.max_malformed=0", "rollout.max_tool_calls=7"])).rollout
     assert (given.max_malformed, given.max_turns) == (0, 9)

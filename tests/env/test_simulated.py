@@ -1,21 +1,16 @@
-"""Settings of the simulator, the noise and the judge reach what they are for."""
+"""The simulator's settings reach what they are for."""
 
 import asyncio
 
 import pytest
-from evoseek.assemble.chat import make_chat
-from evoseek.assemble.effect import check_effect
-from evoseek.assemble.reward import judge_notice, make_reward
-from evoseek.assemble.simulation import noise_of_step, simulated_engine, write_card
-from evoseek.assemble.together import check_settings
-from evoseek.config import load_config, may_differ_on_resume
 
 from evoseek.chat.endpoint import EndpointChat
 from evoseek.chat.local import SamplerChat
+from evoseek.env.chats import make_chat
+from evoseek.env.simulated import simulated_engine, write_card
 from evoseek.errors import ConfigError, ToolError
 from evoseek.policy.load import load_policy, save_policy
-from evoseek.reward.functions import AnswerReward
-from evoseek.reward.judge import Judge
+from evoseek.training.given import load_settings
 from evoseek.types import Question
 
 ENDPOINT = {"simulator.model": "big", "simulator.base_url": "http://127.0.0.1:9/v1"}
@@ -23,21 +18,14 @@ ENDPOINT = {"simulator.model": "big", "simulator.base_url": "http://127.0.0.1:9/
 
 def zerosearch(**settings):
     options = {name.replace("__", "."): value for name, value in settings.items()}
-    return load_config(system="zerosearch", options=options)
-
-
-def test_the_noise_of_a_step_is_the_settings():
-    config = zerosearch(run__steps=10, zerosearch__noise_start=0.2, zerosearch__noise_end=0.6, zerosearch__noise_base=9)
-    noise = noise_of_step(config)
-    assert noise(5) == pytest.approx(0.2 + (9**0.5 - 1) / 8 * 0.4)
-    assert [noise(0), noise(10), noise(11)] == [0.2, 0.6, 0.6]
+    return load_settings(system="zerosearch", options=options)
 
 
 def test_a_model_in_here_or_behind_an_endpoint(monkeypatch):
     inside, prompts = make_chat(zerosearch(simulator__model="tiny").simulator, section="simulator", seed=0)
     assert isinstance(inside, SamplerChat)
     assert prompts.directory.name == "tiny"
-    outside, prompts = make_chat(load_config(system="zerosearch", options=ENDPOINT).simulator, section="x", seed=0)
+    outside, prompts = make_chat(load_settings(system="zerosearch", options=ENDPOINT).simulator, section="x", seed=0)
     assert isinstance(outside, EndpointChat)
     assert prompts.directory.name == "default"
 
@@ -64,7 +52,7 @@ def test_an_engine_has_the_simulator_s_settings_and_no_noise_of_its_own():
 def test_a_tuned_simulator_is_used_as_it_was_tuned(tmp_path, top_k, max_words, fits):
     """It writes three documents of at most 100 words: more room does no harm, all else makes its replies unreadable."""
     save_policy(load_policy("tiny"), tmp_path / "tuned")
-    write_card(zerosearch(search__top_k=3, simulator__max_words=100), tmp_path / "tuned")
+    write_card(tmp_path / "tuned", top_k=3, max_words=100)
     model = str(tmp_path / "tuned")
     config = zerosearch(simulator__model=model, search__top_k=top_k, simulator__max_words=max_words)
     if fits:
@@ -79,35 +67,6 @@ def test_a_damaged_card_of_a_simulator_is_named(tmp_path, card):
     (tmp_path / "simulator.json").write_text(card)
     with pytest.raises(ConfigError, match=r"simulator\.json cannot be read"):
         simulated_engine(zerosearch(simulator__model=str(tmp_path), search__top_k=3))
-
-
-def test_only_zerosearch_has_a_simulator():
-    for key, value in {"simulator.model": "tiny", "zerosearch.noise_end": 0.5}.items():
-        with pytest.raises(ConfigError, match=f"{key} is set, but .*train zerosearch"):
-            check_effect(load_config(options={key: value}))
-    check_effect(zerosearch(simulator__model="tiny", zerosearch__noise_end=0.5))
-    with pytest.raises(ConfigError, match="zerosearch trains on all groups"):
-        check_settings(zerosearch(algorithm__filter_limit=2))
-
-
-def test_a_run_whose_noise_depends_on_its_steps_keeps_them():
-    assert "run.steps" not in may_differ_on_resume(zerosearch())
-    assert "run.steps" in may_differ_on_resume(load_config())
-
-
-def test_the_reward_is_a_metric_or_the_judge():
-    assert isinstance(make_reward(load_config()), AnswerReward)
-    judged = {"reward.metric": "judge", "judge.model": "qwen3-8b", "judge.base_url": "http://127.0.0.1:9"}
-    assert isinstance(make_reward(load_config(options=judged)), Judge)
-    with pytest.raises(ConfigError, match=r"set judge\.model"):
-        make_reward(load_config(options={"reward.metric": "judge"}))
-
-
-def test_a_relative_as_judge_is_warned_of():
-    judged = {"reward.metric": "judge", "judge.model": "qwen3-8b", "policy.model": "Qwen/Qwen2.5-3B-Instruct"}
-    assert "same family" in judge_notice(load_config(options=judged))
-    assert judge_notice(load_config(options={**judged, "judge.model": "llama-3.1-8b"})) is None
-    assert judge_notice(load_config(options={**judged, "reward.metric": "f1"})) is None
 
 
 def test_the_tiny_policy_was_never_told_how_to_simulate():

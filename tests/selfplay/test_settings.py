@@ -1,16 +1,16 @@
 """Settings of self-play that have no sense together are refused with a remedy."""
 
 import pytest
-from evoseek.assemble.selfplay_settings import check_selfplay
-from evoseek.config import load_config
 
 from evoseek.errors import ConfigError
+from evoseek.settings import check_settings
+from evoseek.training.given import load_settings
 
-ALONE = {"proposer.advantage": "group", "proposer.group_by": "task"}
+ALONE = {"proposer.credit.name": "group", "proposer.group_by": "task"}
 
 
 def check(system, options):
-    check_selfplay(load_config(system=system, options=options))
+    check_settings(load_settings(system=system, options=options))
 
 
 @pytest.mark.parametrize(
@@ -22,11 +22,19 @@ def check(system, options):
             for name in ("linear", "parabolic", "uncertainty", "between")
         ],
         ("dr-zero", {"proposer.group_by": "task"}, r"never learns\. Set proposer\.per_task to 2 or more"),
-        ("dr-zero", {"algorithm.filter_limit": 2}, r"filter_limit is 2, but in dr-zero .* once before any .*to 0"),
-        ("ssp", {"reward.metric": "format_f1"}, r"reward\.metric is format_f1.*metric to f1"),
+        (
+            "dr-zero",
+            {"credit.name": "gae"},
+            r"credit\.name is gae, but self-play .* without a critic\. Set it to group",
+        ),
+        ("ssp", {"proposer.credit.name": "gae"}, r"proposer\.credit\.name is gae, but self-play .*whitened or raw"),
+        ("ssp", {"proposer.temperature": 0.5}, r"proposer\.temperature is 0\.5 and rollout\.temperature 1\.0"),
+        ("ssp", {"reward.name": "judge", "selfplay.label": "majority"}, r"votes are counted .*name to exact_match"),
+        ("dr-zero", {"policy.dtype": "bfloat16"}, r"policy\.dtype is bfloat16, but weights are trained in float32"),
+        ("ssp", {"reward.name": "format_f1"}, r"reward\.name is format_f1.*name to f1"),
         ("ssp", {"selfplay.right_from": 0.5}, r"right_from is 0\.5, .*exact_match.*Leave it out, or .*f1 or set_f1"),
         ("ssp", ALONE, "never learns"),
-        ("ssp", {**ALONE, "ssp.train": "proposer", "proposer.singleton": "drop"}, "never learns"),
+        ("ssp", {**ALONE, "ssp.train": "proposer", "proposer.credit.singleton": "drop"}, "never learns"),
         ("dr-zero", {"proposer.max_turns": 3}, r"up to 4 hops, made with 3 searches.*room for 2\..*max_turns to 4"),
         ("ssp", {"proposer.max_turns": 3}, r"up to 3 searches, .*room for 2\. Set proposer\.max_turns to 4"),
         ("ssp", {"rollout.max_tool_calls": 2}, r"room for 2\. Set rollout\.max_tool_calls to 3"),
@@ -44,12 +52,12 @@ def test_what_is_refused(system, options, words):
         ("dr-zero", {}),
         ("ssp", {}),
         ("ssp", {"proposer.attempts": 1}),
-        ("dr-zero", {"reward.metric": "set_f1", "selfplay.right_from": 0.5}),
+        ("dr-zero", {"reward.name": "set_f1", "selfplay.right_from": 0.5}),
         ("dr-zero", {"proposer.attempts": 1, "proposer.difficulty": "failure"}),
         ("dr-zero", {"proposer.attempts": 2}),
         ("dr-zero", {"proposer.per_task": 2, "proposer.group_by": "task"}),
         ("dr-zero", {"proposer.per_task": 2}),
-        ("dr-zero", {"proposer.group_by": "task", "proposer.singleton": "raw"}),
+        ("dr-zero", {"proposer.group_by": "task", "proposer.credit.singleton": "raw"}),
         ("dr-zero", {"proposer.group_by": "task", "proposer.frozen": True}),
         ("dr-zero", {"proposer.group_by": "task", "dr_zero.proposer_steps": 0}),
         ("ssp", {**ALONE, "ssp.train": "solver"}),

@@ -3,8 +3,6 @@
 import shutil
 
 import pytest
-from evoseek.assemble.inputs import inputs_of
-from evoseek.config import load_config
 
 from evoseek.corpus.questions import save_questions
 from evoseek.errors import ConfigError, SearchIndexError
@@ -12,7 +10,12 @@ from evoseek.policy.load import load_policy, save_policy, tiny_policy_dir
 from evoseek.policy.lora import add_adapter
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
+from evoseek.settings import lookup
+from evoseek.training.given import load_settings
+from evoseek.training.inputs import inputs_of
 from evoseek.types import Passage, Question
+
+SYSTEMS = ("zerosearch", "deepresearcher", "ssp")
 
 
 @pytest.fixture
@@ -48,8 +51,14 @@ def settings(tmp_path):
     }
 
 
-def config_at(settings, folder):
-    return load_config(options={key: str(folder / name) for key, name in settings.items()})
+def of(system, settings):
+    """Those of the settings that a system has."""
+    defaults = load_settings(system=system)
+    return {key: name for key, name in settings.items() if lookup(defaults, key) is not None}
+
+
+def config_at(settings, folder, system="search-r1"):
+    return load_settings(system=system, options={key: str(folder / name) for key, name in settings.items()})
 
 
 def claim(run, config):
@@ -65,40 +74,46 @@ def change(path):
     path.write_bytes(path.read_bytes() + b" ")
 
 
-def test_every_input_may_be_moved_and_spelt_anew_but_not_changed(settings, tmp_path, monkeypatch):
-    run = RunDirectory(tmp_path / "run")
+def test_every_input_is_that_of_a_system(settings):
+    assert {key for system in SYSTEMS for key in of(system, settings)} == settings.keys()
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_every_input_may_be_moved_and_spelt_anew_but_not_changed(system, settings, tmp_path, monkeypatch):
+    run, settings = RunDirectory(tmp_path / "run"), of(system, settings)
     with run.locked():
-        claim(run, config_at(settings, tmp_path / "here"))
-    assert inputs_of(config_at(settings, tmp_path / "here")).keys() == settings.keys()
+        claim(run, config_at(settings, tmp_path / "here", system))
+    assert inputs_of(config_at(settings, tmp_path / "here", system)).keys() == settings.keys()
     (tmp_path / "here").rename(tmp_path / "there")
     monkeypatch.chdir(tmp_path)
-    claim(run, load_config(options={key: f"./there/../there/{name}" for key, name in settings.items()}))
+    spelt_anew = {key: f"./there/../there/{name}" for key, name in settings.items()}
+    claim(run, load_settings(system=system, options=spelt_anew))
     for key, name in settings.items():
         shutil.copytree(tmp_path / "there", tmp_path / "copy")
         change(tmp_path / "copy" / name)
         with pytest.raises(
             ConfigError, match=f"{key} was .*/{name} .SHA-256 .*, now .*copy/{name} holds something else"
         ):
-            claim(run, config_at(settings, tmp_path / "copy"))
+            claim(run, config_at(settings, tmp_path / "copy", system))
         shutil.rmtree(tmp_path / "copy")
 
 
 def test_an_index_that_was_built_again_from_the_same_passages_is_the_same(settings, tmp_path):
-    config = config_at(settings, tmp_path / "here")
+    config = config_at(of("search-r1", settings), tmp_path / "here")
     before = inputs_of(config)
     LexicalIndex.build(tmp_path / "here" / "index", [Passage("a#0", "a", "Kalo", "a city", 0, 6)])
     assert inputs_of(config) == before
 
 
 def test_a_policy_that_comes_with_the_package_is_its_directory():
-    found = inputs_of(load_config(options={"policy.prompts": "tiny"}))
+    found = inputs_of(load_settings(options={"policy.prompts": "tiny"}))
     assert found["policy.model"].path == str(tiny_policy_dir())
     assert found["policy.prompts"].path.endswith("tiny")
 
 
 def test_names_of_the_hub_and_of_endpoints_have_no_contents_here():
     options = {"policy.model": "nobody/nothing", "judge.model": "gpt", "judge.base_url": "http://localhost:1/v1"}
-    assert inputs_of(load_config(options=options)) == {}
+    assert inputs_of(load_settings(options=options)) == {}
 
 
 def test_an_adapter_is_known_by_its_base_too(tmp_path):
@@ -106,7 +121,7 @@ def test_an_adapter_is_known_by_its_base_too(tmp_path):
     policy = load_policy(str(tmp_path / "base"))
     adapted = add_adapter(policy, "policy", rank=2, alpha=4.0, targets="all-linear", seed=0)
     save_policy(adapted, tmp_path / "adapter")
-    config = load_config(options={"policy.model": str(tmp_path / "adapter")})
+    config = load_settings(options={"policy.model": str(tmp_path / "adapter")})
     before = inputs_of(config)
     path = tmp_path / "base" / "tokenizer_config.json"
     path.write_text(path.read_text() + " ")
@@ -115,6 +130,6 @@ def test_an_adapter_is_known_by_its_base_too(tmp_path):
 
 def test_what_cannot_be_read_is_said(tmp_path):
     with pytest.raises(ConfigError, match=r"questions\.path is .*none\.jsonl, which cannot be read"):
-        inputs_of(load_config(options={"questions.path": str(tmp_path / "none.jsonl")}))
+        inputs_of(load_settings(options={"questions.path": str(tmp_path / "none.jsonl")}))
     with pytest.raises(SearchIndexError, match="no search index"):
-        inputs_of(load_config(options={"search.index": str(tmp_path)}))
+        inputs_of(load_settings(options={"search.index": str(tmp_path)}))

@@ -1,0 +1,56 @@
+"""Agents made from settings."""
+
+import json
+import shutil
+
+import pytest
+
+from evoseek.errors import ConfigError
+from evoseek.policy.load import load_policy, save_policy, tiny_policy_dir
+from evoseek.rollout.agent import Agent
+from evoseek.rollout.limits import Limits
+from evoseek.training.given import load_settings
+from evoseek.types import Question
+
+
+def agent_of(model, **options):
+    settings = load_settings(options={"policy.model": str(model)} | options)
+    return Agent.of(settings, load_policy(settings.policy.model))
+
+
+def test_auto_finds_the_prompts_that_a_policy_was_made_for(tmp_path):
+    shutil.copytree(tiny_policy_dir(), tmp_path / "copy")
+    save_policy(load_policy("tiny"), tmp_path / "saved")
+    for model in ("tiny", tmp_path / "copy", tmp_path / "saved"):
+        assert agent_of(model).prompts["solver"].text(question="who ?", format="tags") == "solve : who ?"
+    settings = json.loads((tmp_path / "copy" / "config.json").read_text())
+    del settings["evoseek_prompts"]
+    (tmp_path / "copy" / "config.json").write_text(json.dumps(settings))
+    assert "<search>" in agent_of(tmp_path / "copy").prompts["solver"].text(question="who ?", format="tags")
+
+
+def test_settings_of_rollouts_reach_the_agent_and_its_rollers():
+    options = {
+        "rollout.max_turns": 4,
+        "rollout.max_tool_calls": 3,
+        "rollout.max_tokens_per_turn": 6,
+        "rollout.max_total_tokens": 90,
+        "rollout.deadline_s": 50.0,
+        "rollout.temperature": 0.75,
+        "sampler.slots": 7,
+        "run.seed": 11,
+    }
+    agent = agent_of("tiny", **options)
+    limits = Limits(max_turns=4, max_tool_calls=3, max_tokens_per_turn=6, max_total_tokens=90, deadline_s=50.0)
+    assert agent.limits == limits
+    assert (agent.sampler.max_length, len(agent.sampler._slots), agent.sampler.lockstep) == (90, 7, False)
+    solver = agent.solver([])
+    assert (solver.limits, solver.temperature, solver.seed, solver.sampler) == (limits, 0.75, 11, agent.sampler)
+    assert solver.at(0.5).temperature == 0.5
+    assert solver.prompt_length(Question("q", "who ?", ())) > 0
+    assert Agent.of(agent.settings, agent.policy, lockstep=True).sampler.lockstep
+
+
+def test_a_rollout_is_no_longer_than_its_model_was_made_for():
+    with pytest.raises(ConfigError, match=r"max_total_tokens is 1000000, but the model .* made for at most \d+ tokens"):
+        agent_of("tiny", **{"rollout.max_total_tokens": 10**6})

@@ -1,0 +1,155 @@
+"""Settings that were changed and do nothing are refused, with what they need; those that nobody changed are not."""
+
+import json
+
+import pytest
+
+from evoseek.effect import changed, check_effect
+from evoseek.errors import ConfigError
+from evoseek.registry import KINDS
+from evoseek.settings import Needs, Section, read_settings
+from evoseek.training.given import load_settings
+
+
+def check(settings):
+    defaults = read_settings(type(settings), {"run": {"system": settings.run.system}}, light=True)
+    check_effect(settings, changed(settings, defaults))
+
+
+@pytest.mark.parametrize(
+    ("system", "given", "words"),
+    [
+        ("ssp", ["reward.overlong_max=20", "reward.overlong_cache=4"], "In self-play a reward also says what share"),
+        ("dr-zero", ["reward.overlong_max=20"], r"overlong_max is set, but it has no effect here\. .* Leave reward\."),
+        ("deepresearcher", ["search.attempts=9"], "searches the web"),
+        ("deepresearcher", ["evaluation.index=i"], "searches the web"),
+        ("search-r1", ["judge.model=x"], "reward.name to be judge"),
+        (
+            "search-r1",
+            ["critic.clip=0.9"],
+            "credit.name to be gae, and that is .group.. Leave critic.clip out",
+        ),
+        ("search-r1", ["algorithm.kl_estimator=k1"], "algorithm.kl_coefficient to be set, and that is 0.0"),
+        (
+            "search-r1",
+            ["algorithm.kl_coefficient=0.1", "algorithm.kl_in=reward", "algorithm.kl_estimator=k1"],
+            "algorithm.kl_in to be loss",
+        ),
+        ("search-r1", ["algorithm.importance_cap=3.0"], "algorithm.importance to be truncate or mask"),
+        ("search-r1", ["lora.alpha=64.0"], "lora.rank to be set, and that is 0"),
+        ("search-r1", ["evaluation.every=5"], "evaluation.path to be set"),
+        ("dr-zero", ["verification.noise_passages=1"], "verification.from_passages"),
+        ("dr-zero", ["proposer.show_source=false", "proposer.max_source_tokens=9"], "proposer.show_source to be set"),
+        ("ssp", ["ssp.fill=replay", "ssp.reset_every=3"], "replay-reset"),
+        ("ssp", ["ssp.resample_limit=3"], "resample"),
+        ("zerosearch", ["simulator.model=x", "simulator.timeout_s=3"], "simulator.base_url to be set"),
+        (
+            "zerosearch",
+            ["simulator.base_url=http://x", "simulator.dtype=bfloat16"],
+            "simulator.base_url to be left",
+        ),
+        ("deepresearcher", ["web.cache_days=3"], "web.cache"),
+        ("deepresearcher", ["web.api={results='r'}"], "web.provider to be json"),
+        ("deepresearcher", ["web.ray_address=x"], "web.ray_workers to be set"),
+        ("deepresearcher", ["reader.skip_after=3"], "reader.model to be set"),
+        ("deepresearcher", ["reader.model=x", "browse.page_words=3"], "reader.model to be left out"),
+    ],
+)
+def test_what_does_nothing_is_refused(system, given, words):
+    with pytest.raises(ConfigError, match=words):
+        check(load_settings(system=system, sets=given))
+
+
+@pytest.mark.parametrize(
+    ("system", "given", "words"),
+    [
+        ("search-r1", "web.provider=searxng", r"setting web \(it is for deepresearcher\)"),
+        ("dspo", "browse.page_words=3", r"setting browse \(it is for deepresearcher\)"),
+        ("zerosearch", "reader.model=x", r"setting reader \(it is for deepresearcher\)"),
+        ("deepresearcher", "simulator.model=x", r"setting simulator \(it is for zerosearch\)"),
+        ("search-r1", "zerosearch.noise_end=0.5", r"setting zerosearch \(it is for zerosearch\)"),
+        ("search-r1", "proposer.attempts=3", r"setting proposer \(it is for dr-zero or ssp\)"),
+        ("zerosearch", "dspo.limit=2", r"setting dspo \(it is for dspo\)"),
+        ("dr-zero", "ssp.fill=dummy", r"setting ssp \(it is for ssp\)"),
+        ("ssp", "dr_zero.solver_steps=3", r"setting dr_zero \(it is for dr-zero\)"),
+        ("ssp", "proposer.frozen=true", r"setting proposer\.frozen \(it is for dr-zero\)"),
+        ("ssp", "proposer.max_source_tokens=9", r"setting proposer\.max_source_tokens \(it is for dr-zero\)"),
+        ("ssp", "proposer.learning_rate=1e-5", r"it is for dr-zero; did you mean learner\.learning_rate"),
+        ("ssp", "rollout.group_size=4", r"setting rollout\.group_size \(it is for search-r1 or"),
+        ("dr-zero", "questions.path=q.jsonl", r"for search-r1 or .*; did you mean evaluation\.path\?"),
+        ("search-r1", "credit={name='raw', scale='none'}", r"setting credit\.scale \(raw has name\)"),
+        ("search-r1", "loss={name='reinforce', clip_low=0.1}", r"loss\.clip_low \(reinforce has name, aggregate\)"),
+        ("search-r1", "credit={name='raw', lam=0.9}", r"setting credit\.lam"),
+        ("ssp", "proposer.credit.scale=none", r"setting proposer\.credit\.scale \(raw has name\)"),
+    ],
+)
+def test_what_belongs_to_another_system_or_part_is_no_setting(system, given, words):
+    with pytest.raises(ConfigError, match=words):
+        load_settings(system=system, sets=[given])
+
+
+@pytest.mark.parametrize(
+    ("system", "given"),
+    [
+        ("search-r1", ["critic.clip=0.2", "lora.alpha=32.0", "evaluation.every=10"]),  # the defaults
+        ("search-r1", ["credit.name=gae", "credit.lam=0.9", "critic.clip=0.9"]),
+        ("search-r1", ["lora.rank=8", "lora.alpha=64.0"]),
+        ("search-r1", ["evaluation.path=q", "evaluation.every=5"]),
+        ("search-r1", ["algorithm.kl_coefficient=0.1", "algorithm.kl_estimator=k1"]),
+        ("search-r1", ["asked.model=x"]),  # for `evoseek ask --run-dir`
+        ("search-r1", ["loss=reinforce", "tools=[]"]),
+        ("dspo", ["loss.name=reinforce", "algorithm.mini_batches=1"]),  # clip_low is dspo's, and nobody set it
+        ("zerosearch", ["search.index=i", "simulator.base_url=http://x", "simulator.timeout_s=3"]),
+        ("zerosearch", ["simulator.model=tiny", "zerosearch.noise_end=0.5"]),
+        ("deepresearcher", ["web.provider=json", 'web.api={results="r"}', "web.options={gl='se'}"]),
+        ("ssp", ["proposer.credit.name=group", "proposer.credit.scale=none", "ssp.reset_every=3"]),
+    ],
+)
+def test_what_does_something_is_not(system, given):
+    check(load_settings(system=system, sets=given))
+
+
+@pytest.mark.parametrize("system", KINDS["system"].parts)
+def test_the_saved_config_of_a_run_holds_every_setting_and_loads(tmp_path, system):
+    saved = tmp_path / "config.json"
+    saved.write_text(json.dumps(load_settings(system=system).resolved()))
+    settings = load_settings(saved)
+    assert changed(settings, load_settings(system=system)) == []
+    check(settings)
+
+
+def test_what_was_changed_is_known_by_its_dotted_name():
+    settings = load_settings(sets=["loss=sequence", "loss.clip_low=0.5", "run.steps=3", "tools=[]", "run.seed=0"])
+    assert changed(settings, load_settings()) == ["tools", "run.steps", "loss.name", "loss.clip_low", "loss.clip_high"]
+
+
+class Detailed(Section):
+    """A table whose details need its switch."""
+
+    switch: bool = False
+    detail: int = 1
+    other_detail: int = 1
+
+    @classmethod
+    def effects(cls):
+        """Both."""
+        return (Needs("detail other*", "switch", (True,), "Something else does it."),)
+
+
+class Outer(Section):
+    """A table in a table."""
+
+    inner: Detailed = Detailed()
+
+
+@pytest.mark.parametrize("key", ["inner.detail", "inner.other_detail"])
+def test_a_tables_own_rows_hold_wherever_it_stands(key):
+    with pytest.raises(ConfigError) as caught:
+        check_effect(Outer(), [key])
+    assert str(caught.value) == (
+        f"{key} is set, but it has no effect here: it needs inner.switch to be set, and that is False. Something else "
+        f"does it. Leave {key} out, or set inner.switch so."
+    )
+    check_effect(Outer(inner=Detailed(switch=True)), [key])
+    check_effect(Outer(), [key], ignored=["inner.switch"])
+    check_effect(Outer(), ["inner.switch"])
