@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
-from evoseek.rollout.group import run_group
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 from evoseek.credit.filters import Signal, group_signal
@@ -28,6 +27,7 @@ from evoseek.policy.tags import TagRenderer
 from evoseek.protocols import RewardFn
 from evoseek.reward.verdict import parse_verdict
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.roller import Roller
 from evoseek.rollout.samples import group_samples
 from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import (
@@ -133,21 +133,8 @@ class Slow(ScriptedSampler):
 
 def roll_out(sampler: Slow, reward: RewardFn) -> TrajectoryGroup:
     renderer = TagRenderer(tiny_tokenizer())
-    return asyncio.run(
-        run_group(
-            QUESTION,
-            size=4,
-            reward=reward,
-            key="k",
-            env=SolverEnv([], load_prompts("tiny"), renderer.format),
-            renderer=renderer,
-            sampler=sampler,
-            limits=Limits(),
-            temperature=1.0,
-            seed=0,
-            refills=0,
-        )
-    )
+    roller = Roller(SolverEnv([], load_prompts("tiny"), renderer.format), renderer, sampler, Limits())
+    return asyncio.run(roller.group(QUESTION, size=4, reward=reward, key="k", refills=0))
 
 
 class TestTrap8GroupsAreBoundByIdNotByPosition:

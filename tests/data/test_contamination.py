@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from evoseek.rollout.player import Player
 
 from evoseek.data.contamination import ClosedBook, ContaminationCheck, Overlap
 from evoseek.env.prompts import load_prompts
@@ -13,6 +12,7 @@ from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.roller import Roller
 from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import Question
 
@@ -66,8 +66,8 @@ def ask(says, *, samples=4, question=QUESTION, max_total_tokens=100):
     sampler = ScriptedSampler(says, tokenizer)
     env = ReaderEnv((), load_prompts("tiny"))
     limits = Limits(max_turns=1, max_tokens_per_turn=20, max_total_tokens=max_total_tokens)
-    player = Player(env, TagRenderer(tokenizer), sampler, limits, temperature=1.0, seed=0)
-    check = ClosedBook(player, AnswerReward("exact_match"), samples)
+    roller = Roller(env, TagRenderer(tokenizer), sampler, limits, temperature=1.0, seed=0)
+    check = ClosedBook(roller, AnswerReward("exact_match"), samples)
     return asyncio.run(check(question)), sampler
 
 

@@ -28,8 +28,10 @@ from evoseek.policy.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.record import TrajectoryWriter, read_trajectories
+from evoseek.rollout.roller import Roller
 from evoseek.search.lexical import LexicalIndex
-from evoseek.systems.search_r1 import QuestionRollouts, SearchR1
+from evoseek.systems.search_r1 import SearchR1
+from evoseek.training.rollouts import QuestionRollouts
 from evoseek.training.update import GroupUpdate
 from evoseek.world.world import World
 
@@ -77,20 +79,12 @@ def library(index, questions, tmp_path_factory):
     limits = Limits(max_turns=NAKED["MAX_TURNS"], max_tokens_per_turn=NAKED["MAX_TURN_TOKENS"], max_total_tokens=2048)
     sampler = TorchSampler(policy, slots=10)
 
-    def publish(step):
-        sampler.policy_version = step
-        sampler.reset()
-
     system = SearchR1(
         questions=questions,
         rollouts=QuestionRollouts(
-            env=SolverEnv([tool], prompts),
-            renderer=TagRenderer(policy.tokenizer),
-            sampler=sampler,
-            limits=limits,
+            roller=Roller(SolverEnv([tool], prompts), TagRenderer(policy.tokenizer), sampler, limits, seed=SEED),
             reward=AnswerReward("exact_match"),
             trajectories=TrajectoryWriter(path, policy.tokenizer.decode),
-            seed=SEED,
             group_size=NAKED["GROUP"],
         ),
         update=GroupUpdate(
@@ -106,7 +100,7 @@ def library(index, questions, tmp_path_factory):
             credit=group_advantages,
             seed=SEED,
         ),
-        publish=publish,
+        publish=sampler.update_weights,
         questions_per_step=NAKED["QUESTIONS"],
     )
     reports = [asyncio.run(system.step(step)) for step in range(1, STEPS + 1)]

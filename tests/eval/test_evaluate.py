@@ -13,6 +13,7 @@ from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.roller import Roller
 from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import Question, Scored, StopReason
 
@@ -22,19 +23,9 @@ QUESTIONS = [Question(f"q{n}", "what is kalo?", ("meri",), {"hops": 1 + n % 2}) 
 
 def run(script, questions=QUESTIONS, metric="exact_match", token_s=0.0, **limits):
     sampler = ScriptedSampler(script, TOKENIZER, token_s=token_s)
-    evaluation = asyncio.run(
-        evaluate(
-            questions,
-            metric=metric,
-            reward=AnswerReward(metric),
-            env=SolverEnv([], load_prompts("tiny")),
-            renderer=TagRenderer(TOKENIZER),
-            sampler=sampler,
-            limits=Limits(**limits),
-            temperature=0.5,
-            seed=3,
-        )
-    )
+    env, renderer = SolverEnv([], load_prompts("tiny")), TagRenderer(TOKENIZER)
+    roller = Roller(env, renderer, sampler, Limits(**limits), temperature=0.5, seed=3)
+    evaluation = asyncio.run(evaluate(questions, roller=roller, metric=metric, reward=AnswerReward(metric)))
     return evaluation, sampler
 
 

@@ -165,17 +165,17 @@ def test_the_same_requests_give_the_same_bits():
 
 
 @pytest.mark.parametrize("slots", [6, 25])
-def test_in_step_the_bits_do_not_depend_on_how_long_tools_take(slots: int):
-    def completions(seed: int, *, in_step: bool) -> list[list[Completion]]:
+def test_in_lockstep_the_bits_do_not_depend_on_how_long_tools_take(slots: int):
+    def completions(seed: int, *, lockstep: bool) -> list[list[Completion]]:
         rng, scripts = random.Random(seed), rollouts(25)
         for script in scripts:
             script.yields = rng.choice([0, 1, 5, 40])
-        sampler = TorchSampler(policy(), slots=slots, max_length=400, in_step=in_step)
+        sampler = TorchSampler(policy(), slots=slots, max_length=400, lockstep=lockstep)
         return [script.completions for script in play(sampler, scripts)]
 
-    first = completions(0, in_step=True)
-    assert all(completions(seed, in_step=True) == first for seed in (1, 2, 3))
-    assert completions(1, in_step=False) != completions(0, in_step=False)  # by rounding, as their batches differ
+    first = completions(0, lockstep=True)
+    assert all(completions(seed, lockstep=True) == first for seed in (1, 2, 3))
+    assert completions(1, lockstep=False) != completions(0, lockstep=False)  # by rounding, as their batches differ
 
 
 def test_tokens_depend_on_neither_slots_nor_neighbours():
@@ -282,7 +282,7 @@ def test_a_context_that_was_changed_is_computed_from_where_it_differs():
     asyncio.run(main())
 
 
-def test_reset_forgets_what_old_weights_computed_also_in_the_middle_of_a_turn():
+def test_new_weights_forget_what_old_weights_computed_also_in_the_middle_of_a_turn():
     chosen = policy()
     sampler = TorchSampler(chosen, slots=3, max_length=200)
     scripts = rollouts(6, seed=5)
@@ -294,8 +294,7 @@ def test_reset_forgets_what_old_weights_computed_also_in_the_middle_of_a_turn():
         with torch.no_grad():
             chosen.model.lm_head.weight.mul_(1.0)
             chosen.model.model.layers[0].self_attn.v_proj.weight.mul_(0.5)
-        sampler.policy_version += 1
-        sampler.reset()
+        sampler.update_weights(sampler.policy_version + 1)
 
     async def main() -> None:
         await asyncio.gather(learn(), *(script.run(sampler) for script in scripts))
@@ -308,6 +307,48 @@ def test_reset_forgets_what_old_weights_computed_also_in_the_middle_of_a_turn():
             if completion.policy_version == 1:
                 logprobs, _ = plain_logprobs(chosen.model, context, completion, script.temperature)
                 assert torch.allclose(torch.tensor(completion.logprobs), logprobs, atol=1e-5, rtol=0)
+
+
+def one_turn(sampler: TorchSampler) -> Completion:
+    return asyncio.run(sampler.sample(SampleRequest("a", 0, (1, 7, 9), 8, 0.0, NO_STOP, 0)))
+
+
+def test_weights_that_are_given_replace_the_model_s_and_completions_say_their_version():
+    chosen, other = policy(), policy()
+    with torch.no_grad():
+        other.model.model.layers[0].self_attn.v_proj.weight.mul_(0.5)
+    expected = one_turn(TorchSampler(other, slots=1, max_length=200))
+    sampler = TorchSampler(chosen, slots=1, max_length=200)
+    before = one_turn(sampler)
+    sampler.update_weights(7, other.model.state_dict())
+    after = one_turn(sampler)
+    assert (before.policy_version, after.policy_version, sampler.policy_version) == (0, 7, 7)
+    assert (after.token_ids, after.logprobs) == (expected.token_ids, expected.logprobs)
+    assert after.logprobs != before.logprobs
+    assert torch.equal(chosen.model.lm_head.weight, other.model.lm_head.weight)
+
+
+@pytest.mark.parametrize("wrong", [{}, {"lm_head.weight": torch.zeros(2, 2)}], ids=["none", "shape"])
+def test_weights_of_another_model_are_refused_and_the_version_stays(wrong: dict[str, torch.Tensor]):
+    sampler = TorchSampler(policy(), slots=1, max_length=200)
+    sampler.update_weights(3)
+    with pytest.raises(SamplerError, match="the weights of version 4 are not those of the model"):
+        sampler.update_weights(4, wrong)
+    assert sampler.policy_version == 3
+
+
+def test_new_weights_free_the_slots_of_trajectories_between_two_turns():
+    """The next turn is computed anew from its ids, so nothing of the old weights is in it."""
+    sampler = TorchSampler(policy(), slots=1, max_length=200)
+
+    async def main() -> int:
+        first = await sampler.sample(SampleRequest("a", 0, (1, 7, 9), 4, 1.0, NO_STOP, 0))
+        sampler.update_weights(1)
+        prefilled = sampler.stats.prefill_tokens
+        await sampler.sample(SampleRequest("a", 1, (1, 7, 9, *first.token_ids, 5), 4, 1.0, NO_STOP, 0))
+        return sampler.stats.prefill_tokens - prefilled
+
+    assert asyncio.run(main()) == 8
 
 
 def test_a_cancelled_caller_frees_its_slot_at_once():

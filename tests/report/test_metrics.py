@@ -3,7 +3,8 @@ import json
 import pytest
 
 from evoseek.errors import DataError, RunError
-from evoseek.report.metrics import JsonlMetrics, read_metrics
+from evoseek.protocols import MetricSink
+from evoseek.report.metrics import JsonlMetrics, ManyMetrics, read_metrics
 
 
 def test_rows_are_appended_and_come_back(tmp_path):
@@ -32,3 +33,14 @@ def test_a_row_that_is_being_written_is_left_out(tmp_path):
     with path.open("a") as file:
         file.write('{"step": 2, "rew')
     assert read_metrics(path) == [{"step": 1, "reward": 0.5}]
+
+
+def test_every_sink_gets_every_row_as_it_was_given(tmp_path):
+    sinks = [JsonlMetrics(tmp_path / name) for name in ("one.jsonl", "other.jsonl")]
+    many = ManyMetrics(sinks)
+    assert isinstance(many, MetricSink)
+    many.write(1, {"reward": 0.5})
+    many.write(2, {"reward": 0.75, "loss": -1.0})
+    expected = [{"step": 1, "reward": 0.5}, {"step": 2, "reward": 0.75, "loss": -1.0}]
+    assert [read_metrics(sink.path) for sink in sinks] == [expected] * 2
+    ManyMetrics([]).write(1, {"reward": 0.5})

@@ -2,9 +2,9 @@ import asyncio
 
 import pytest
 
-from evoseek.errors import ConfigError
-from evoseek.reward.functions import AnswerReward
-from evoseek.types import Action, Question, Scored, Segment, StopReason, Trajectory
+from evoseek.errors import ConfigError, TrainingError
+from evoseek.reward.functions import AnswerReward, NamedReward
+from evoseek.types import Action, Invalid, Outcome, Question, Scored, Segment, StopReason, Trajectory
 
 
 def trajectory(answer: str | None) -> Trajectory:
@@ -43,3 +43,33 @@ def test_trap_no_answer_scores_zero_though_prompt_and_action_text_hold_the_gold(
 def test_an_unknown_metric_is_a_config_error_that_lists_the_known_ones() -> None:
     with pytest.raises(ConfigError, match=r"'em'.*exact_match.*f1"):
         AnswerReward("em")
+
+
+async def length(given: Trajectory) -> int:
+    return len(given.answer or "")
+
+
+def named(reward: object) -> Outcome:
+    return asyncio.run(NamedReward(reward, "own")(trajectory("Paris")))
+
+
+@pytest.mark.parametrize(
+    ("reward", "expected"),
+    [
+        (lambda given: 0.25, Scored(0.25, {"own": 0.25})),
+        (lambda given: given.answer == "Paris", Scored(1.0, {"own": 1.0})),
+        (length, Scored(5.0, {"own": 5.0})),
+        (AnswerReward("exact_match"), Scored(1.0, {"exact_match": 1.0, "own": 1.0})),
+        (lambda given: Scored(0.5, {"own": 1.0, "format": 0.0}), Scored(0.5, {"own": 1.0, "format": 0.0})),
+        (lambda given: Invalid(StopReason.REWARD_FAILED, "down"), Invalid(StopReason.REWARD_FAILED, "down")),
+    ],
+    ids=["number", "truth", "coroutine", "another reward", "its own part", "invalid"],
+)
+def test_a_reward_of_ones_own_is_a_part_by_its_name(reward: object, expected: Outcome) -> None:
+    assert named(reward) == expected
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), None, "1.0", Scored(float("nan"))], ids=repr)
+def test_what_is_no_finite_number_is_an_error_with_the_rollout_and_never_a_reward(value: object) -> None:
+    with pytest.raises(TrainingError, match=r"own gave .* for the rollout q1/0"):
+        named(lambda given: value)

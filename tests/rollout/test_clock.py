@@ -4,7 +4,6 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from evoseek.rollout.group import run_group
 
 from evoseek.errors import ConfigError
 from evoseek.policy.load import load_policy
@@ -14,6 +13,7 @@ from evoseek.policy.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.clock import Clock
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.roller import Roller
 from evoseek.rollout.run import run_trajectory
 from evoseek.types import Invalid, Question, SampleRequest, Scored, StopConditions, StopReason
 
@@ -55,7 +55,7 @@ def test_no_call_is_made_when_the_time_is_over(tags):
 def test_slow_rollouts_stay_in_their_group_and_in_its_baseline(tags):
     script = {"g/0": [ANSWER], "g/1": [SLOW], "g/2": [ANSWER], "g/3": [SLOW]}
     setting = tags.setting(tags.sampler(script, token_s=0.01), deadline_s=0.3)
-    group = asyncio.run(run_group(QUESTION, size=4, reward=AnswerReward(), key="g", **setting))
+    group = asyncio.run(Roller(**setting).group(QUESTION, size=4, reward=AnswerReward(), key="g"))
     assert [outcome.reward for outcome in group.outcomes] == [1.0, 0.0, 1.0, 0.0]
     assert group.replaced == ()
 
@@ -154,7 +154,7 @@ def test_a_full_queue_makes_the_rollout_invalid_and_is_never_scored(tiny):
 
     async def main():
         await setting["sampler"].sample(SampleRequest("other", 0, (5, 9), 1, 1.0, StopConditions(), 0))
-        return await run_group(QUESTION, size=2, reward=AnswerReward(), key="g", refills=0, **setting)
+        return await Roller(**setting).group(QUESTION, size=2, reward=AnswerReward(), key="g", refills=0)
 
     group = asyncio.run(main())
     assert group.outcomes == (Invalid(StopReason.DEADLINE, "The rollout waited for more than 0.1 s."),) * 2
@@ -164,7 +164,7 @@ def test_a_full_queue_makes_the_rollout_invalid_and_is_never_scored(tiny):
 def test_the_torch_sampler_ends_a_policy_that_is_too_slow(tiny):
     """Its first pass takes longer than a nanosecond, so a first token is all that there is time for."""
     setting = tiny(4, deadline_s=1e-9, wait_s=FOREVER)
-    group = asyncio.run(run_group(QUESTION, size=2, reward=AnswerReward(), key="g", **setting))
+    group = asyncio.run(Roller(**setting).group(QUESTION, size=2, reward=AnswerReward(), key="g"))
     assert group.outcomes == (Scored(0.0, {"exact_match": 0.0}),) * 2
     assert [t.stop_reason for t in group.trajectories] == [StopReason.MAX_TIME] * 2
     assert [t.num_action_tokens for t in group.trajectories] == [1, 1]

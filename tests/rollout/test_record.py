@@ -5,12 +5,12 @@ import struct
 from dataclasses import replace
 
 import pytest
-from evoseek.rollout.group import run_group
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evoseek.errors import DataError
 from evoseek.rollout.record import TrajectoryRecord, TrajectoryWriter, read_trajectories
+from evoseek.rollout.roller import Roller
 from evoseek.types import (
     Action,
     Invalid,
@@ -141,7 +141,7 @@ def test_a_rollout_comes_back_from_its_record(tmp_path, tools):
         return Scored(1.0)
 
     question = Question("q", "who ?", ("Meri",))
-    group = asyncio.run(run_group(question, size=1, reward=reward, key="k", **tools.setting(sampler)))
+    group = asyncio.run(Roller(**tools.setting(sampler)).group(question, size=1, reward=reward, key="k"))
     TrajectoryWriter(tmp_path / "t.jsonl", tools.tokenizer.decode).write(0, [group])
     (record,) = read_trajectories(tmp_path / "t.jsonl")
     timeless = tuple(replace(result, latency_s=0.0) for result in group.trajectories[0].tool_results)

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evoseek.errors import ConfigError, DataError, SearchIndexError
-from evoseek.protocols import SearchEngine
+from evoseek.protocols import PassageStore, SearchEngine
 from evoseek.search import manifest as manifest_module
 from evoseek.search.analyser import Analyser
 from evoseek.search.lexical import MAX_QUERY_TERMS, LexicalIndex
@@ -48,6 +48,7 @@ def index(tmp_path: Path) -> LexicalIndex:
 
 def test_passages_come_back_as_they_were_given(index: LexicalIndex) -> None:
     assert isinstance(index, SearchEngine)
+    assert isinstance(index, PassageStore)
     assert index.is_local
     assert len(index) == 3
     assert list(index.passages()) == CITIES

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import pytest
-from evoseek.rollout.player import Player
 
 from evoseek.env.prompts import load_prompts
 from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv
@@ -19,6 +18,7 @@ from evoseek.protocols import Environment
 from evoseek.reward.functions import AnswerReward
 from evoseek.reward.proposer import ProposerReward
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.roller import Roller
 from evoseek.selfplay.episode import SelfPlay
 from evoseek.selfplay.filters import RuleFilter
 from evoseek.selfplay.verify import Verifier
@@ -81,7 +81,7 @@ class Cast(ScriptedSampler):
 
 @dataclass
 class Stage:
-    """`stage(table)` gives the episodes' player; `shown` are the passages that each reader was given."""
+    """`stage(table)` gives the episodes; `shown` are the passages that each reader was given."""
 
     sampler: Cast = field(init=False)
     shown: list[tuple[Passage, ...]] = field(default_factory=list)
@@ -103,8 +103,8 @@ class Stage:
         proposer = AnswerProposerEnv if backwards else PassageProposerEnv
         verifier = None if verify is None else Verifier(self.reader, AnswerReward(), 0, **verify)
         return SelfPlay(
-            proposer=self.player(proposer(tools, prompts)),
-            solver=self.player(SolverEnv(tools, prompts)),
+            proposer=self.roller(proposer(tools, prompts)),
+            solver=self.roller(SolverEnv(tools, prompts)),
             rules=RuleFilter(),
             reward=AnswerReward(),
             worth=worth or ProposerReward(),
@@ -113,12 +113,12 @@ class Stage:
             **options,
         )
 
-    def reader(self, passages: Sequence[Passage]) -> Player:
+    def reader(self, passages: Sequence[Passage]) -> Roller:
         self.shown.append(tuple(passages))
-        return self.player(ReaderEnv(passages, load_prompts("tiny")))
+        return self.roller(ReaderEnv(passages, load_prompts("tiny")))
 
-    def player(self, env: Environment) -> Player:
-        return Player(env, TagRenderer(TOKENIZER), self.sampler, Limits(), temperature=1.0, seed=0)
+    def roller(self, env: Environment) -> Roller:
+        return Roller(env, TagRenderer(TOKENIZER), self.sampler, Limits(), temperature=1.0, seed=0)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from itertools import product
 
 import pytest
-from evoseek.rollout.player import Player
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.roller import Roller
 from evoseek.selfplay.filters import Rejection
 from evoseek.selfplay.verify import Verdict, Verifier
 from evoseek.tiny.tokenizer import tiny_tokenizer
@@ -49,10 +49,10 @@ class Readers:
             raise SamplerError("out of memory")
         return "<think> so </think>" if answer is None else f"<answer> {answer} </answer>"
 
-    def __call__(self, passages: Sequence[Passage]) -> Player:
+    def __call__(self, passages: Sequence[Passage]) -> Roller:
         self.shown.append(tuple(passages))
         env = ReaderEnv(passages, load_prompts("tiny"))
-        return Player(env, TagRenderer(TOKENIZER), self.sampler, self.limits, temperature=0.0, seed=0)
+        return Roller(env, TagRenderer(TOKENIZER), self.sampler, self.limits, temperature=0.0, seed=0)
 
 
 def verdict_of(readers: Readers, *, others: Sequence[Passage] = OTHERS, key: str = "k", **switches: object) -> Verdict:

@@ -4,8 +4,6 @@ import asyncio
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from evoseek.rollout.player import Player
-
 from evoseek.corpus.resumable_jsonl import open_growing_file
 from evoseek.env.prompts import load_prompts
 from evoseek.env.solver import SolverEnv
@@ -14,6 +12,7 @@ from evoseek.errors import ToolError
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.roller import Roller
 from evoseek.search.paging import PagingEngine
 from evoseek.simulator.collecting import KINDS, Collected, collect
 from evoseek.simulator.records import load_records
@@ -41,13 +40,13 @@ def collected(scripts, *, pages=1, k=2, progress=lambda done, of: None):
     texts = {f"collect/{name}": turns for name, turns in scripts.items()}
     engine = PagingEngine(Engine(), pages)
     env = SolverEnv([SearchTool(engine, k, template=PROMPTS["observation"])], PROMPTS)
-    player = Player(env, TagRenderer(TOKENIZER), ScriptedSampler(texts, TOKENIZER), Limits(), 1.0, 0)
+    roller = Roller(env, TagRenderer(TOKENIZER), ScriptedSampler(texts, TOKENIZER), Limits(), 1.0, 0)
     questions = [Question(name, f"{name} ?", ("meri",)) for name in scripts]
-    return *written(collect_into(questions, player, engine, progress=progress)), engine
+    return *written(collect_into(questions, roller, engine, progress=progress)), engine
 
 
-def collect_into(questions, player, engine, **options):
-    return lambda file: collect(questions, player, engine, file, **options)
+def collect_into(questions, roller, engine, **options):
+    return lambda file: collect(questions, roller, engine, file, **options)
 
 
 def written(collecting):
@@ -98,7 +97,7 @@ def test_calls_that_searched_for_nothing_are_passed_over():
     results = [ToolResult(ToolCall("search", call), "", passages.get(call.get("query"), ())) for call in calls]
 
     class Playing:
-        async def play(self, question, trajectory_id):
+        async def one(self, question, trajectory_id):
             return Trajectory(trajectory_id, question, "solver", (), (), tuple(results), StopReason.ANSWERED)
 
     engine = PagingEngine(Engine(), 1)

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import random
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -63,7 +64,7 @@ class Updates:
 class Attempts:
     """Rollouts of a solver: both attempts at each question are right."""
 
-    seed = 0
+    roller = SimpleNamespace(seed=0)
 
     def __init__(self):
         self.asked = {}

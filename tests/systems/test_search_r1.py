@@ -79,9 +79,9 @@ def test_an_engine_that_finds_nothing_for_anybody_trains_nobody_and_ends_the_run
     scripted, questions, records
 ):
     """Two searches and an answer in each of six rollouts; the answers of two are right without any search result."""
-    prompts = load_prompts("tiny")
-    rollouts = replace(
-        scripted({}, group_size=3),
+    prompts, rollouts = load_prompts("tiny"), scripted({}, group_size=3)
+    roller = replace(
+        rollouts.roller,
         env=SolverEnv([SearchTool(Nothing(), template=prompts["observation"])], prompts),
         sampler=ScriptedSampler(
             lambda request: (
@@ -90,6 +90,7 @@ def test_an_engine_that_finds_nothing_for_anybody_trains_nobody_and_ends_the_run
             tiny_tokenizer(),
         ),
     )
+    rollouts = replace(rollouts, roller=roller)
     update, said = Update(), []
     system = SearchR1(questions[:2], rollouts, update, lambda step: None, questions_per_step=2)
     report = asyncio.run(system.step(1))
@@ -131,4 +132,4 @@ def test_several_ranks_take_a_share_each_and_all_have_all_groups_in_order(script
     for mine, theirs in zip(together, alone, strict=True):
         assert mine.outcomes == theirs.outcomes
         assert [t.segments for t in mine.trajectories] == [t.segments for t in theirs.trajectories]
-    assert len(shared.sampler.completions) == 2  # q0's alone
+    assert len(shared.roller.sampler.completions) == 2  # q0's alone

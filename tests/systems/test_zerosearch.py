@@ -40,7 +40,7 @@ def system(scripted):
 
     def make(chat=truthful, noise=lambda step: 0.0, searches=2):
         base = scripted({})
-        tokenizer = base.sampler._tokenizer
+        tokenizer = base.roller.sampler._tokenizer
 
         def script(request):
             if "q1/1" in request.trajectory_id:
@@ -52,7 +52,7 @@ def system(scripted):
         engine = SimulatedEngine(ScriptedChat(chat), SimulatorPrompts(PROMPTS), max_words=20, seed=0)
         tool = SearchTool(engine, 1, template=PROMPTS["observation"])
         env, sampler = SolverEnv([tool], PROMPTS), ScriptedSampler(script, tokenizer, logprob=-0.5)
-        rollouts = replace(base, env=env, sampler=sampler)
+        rollouts = replace(base, roller=replace(base.roller, env=env, sampler=sampler))
 
         def update(step, groups):
             update.groups = groups
@@ -82,7 +82,7 @@ def test_the_golden_answer_reaches_a_policy_through_documents_alone(system):
     """With a simulator that never says it, nothing that the policy is given holds it."""
     zerosearch, _ = system(chat=lambda messages, key: "Document 1: it is blue .")
     asyncio.run(zerosearch.step(1))
-    sampler = zerosearch.rollouts.sampler
+    sampler = zerosearch.rollouts.roller.sampler
     shown = {sampler._tokenizer.decode(request.token_ids) for request in sampler.requests}
     assert shown
     assert not any("meri" in text for text in shown)

@@ -47,7 +47,7 @@ def test_a_request_to_terminate_that_is_ignored_stays_so():
 
 LOADING = """
 import signal, sys, weakref
-from evoseek import cli
+from evoseek.cli.main import main
 
 class Finder:
     def find_spec(self, name, *_):
@@ -62,7 +62,7 @@ folder = sys.argv[1]
 sys.argv = ["evoseek", "train"]
 for option, name in (("--run-dir", "run"), ("--index", "index"), ("--questions", "questions.jsonl")):
     sys.argv += [option, f"{folder}/{name}"]
-cli.main()
+main()
 """
 
 

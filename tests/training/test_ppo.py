@@ -5,6 +5,7 @@ from itertools import compress
 
 import pytest
 
+from evoseek.credit.parts import CriticCredit
 from evoseek.training.ppo import PPOUpdate
 from evoseek.training.update import KLPenalty
 
@@ -48,7 +49,7 @@ def test_with_gamma_and_lambda_1_returns_are_the_reward_and_advantages_are_white
 
 def test_lambda_0_trusts_the_critic_one_token_ahead(groups_of, recorder, critic):
     """Deltas are 0.5 - 0.5 = 0 before the last token and reward - 0.5 on it; returns are then 0.5 and the reward."""
-    update(recorder, critic, groups_of(TEXTS), lam=0.0)
+    update(recorder, critic, groups_of(TEXTS), estimate=CriticCredit(lam=0.0))
     first = recorder.batches[0][0]
     assert actions(first, first.returns) == pytest.approx([0.5] * (sum(first.loss_mask) - 1) + [1.0])
 
@@ -67,10 +68,10 @@ def test_a_penalty_is_taken_off_each_token(groups_of, recorder, critic):
 
 def test_the_critic_learns_alone_at_first(groups_of, recorder, critic):
     groups = groups_of(TEXTS)
-    metrics = update(recorder, critic, groups, step=3, policy_after=3)
+    metrics = update(recorder, critic, groups, step=3, critic_warmup_steps=3)
     assert metrics.keys() == {"critic/loss", "critic/learner/skipped_no_signal"}
     assert (len(recorder.batches), len(critic.batches)) == (0, 1)
-    metrics = update(recorder, critic, groups, step=4, policy_after=3, mini_batches=2)
+    metrics = update(recorder, critic, groups, step=4, critic_warmup_steps=3, mini_batches=2)
     assert (len(recorder.batches), len(critic.batches)) == (2, 3)
     assert metrics["loss"] == 0.375
 

@@ -50,14 +50,13 @@ class NamedReward:
         """Score one trajectory. Raises TrainingError for a value that is no finite number."""
         given = self._reward(trajectory)
         outcome: Any = await given if isawaitable(given) else given
-        if isinstance(outcome, Scored | Invalid):
-            return outcome if isinstance(outcome, Invalid) or self._name in outcome.parts else self._named(outcome)
-        if not isinstance(outcome, int | float) or not math.isfinite(outcome):
+        if isinstance(outcome, Invalid):
+            return outcome
+        value = outcome.reward if isinstance(outcome, Scored) else outcome
+        if not isinstance(value, int | float) or not math.isfinite(value):
             raise TrainingError(
                 f"The reward {self._name} gave {outcome!r} for the rollout {trajectory.id}. Expected a finite number, "
                 "or Scored or Invalid of evoseek.types."
             )
-        return self._named(Scored(float(outcome), {}))
-
-    def _named(self, outcome: Scored) -> Scored:
-        return Scored(outcome.reward, {**outcome.parts, self._name: outcome.reward})
+        parts = outcome.parts if isinstance(outcome, Scored) else {}
+        return Scored(float(value), {self._name: float(value), **parts})

@@ -8,12 +8,12 @@ from runpy import run_path
 from types import SimpleNamespace
 
 import pytest
-from evoseek.config import WebConfig
 
 from evoseek.errors import ConfigError, ToolError
 from evoseek.http.retry import TransientError
 from evoseek.http.server import MAX_BODY
 from evoseek.search.web.http import CallLimits, WebClient
+from evoseek.search.web.settings import WebSettings
 
 http = SimpleNamespace(**run_path(str(Path(__file__).parents[2] / "chat" / "chat_server.py")))
 KEY = "secret-key"
@@ -183,7 +183,7 @@ def test_a_provider_that_accepts_and_hangs_is_taken_for_down_after_one_time_limi
 
 def test_by_the_defaults_it_is_taken_for_down_within_five_seconds():
     """The requests that open the breaker are made at the allowed rate, and the last of them is then waited for."""
-    for set_ in (CallLimits(), WebConfig()):
+    for set_ in (CallLimits(), WebSettings()):
         assert set_.concurrency >= CallLimits().failures
         assert (CallLimits().failures - 1) / set_.rate_per_s + set_.timeout_s < 5
 

@@ -1,12 +1,22 @@
+"""A roller hands all that it has to its rollouts: of a question one, or a group, scored and refilled."""
+
 import asyncio
 
 import pytest
-from evoseek.rollout.group import run_group
 
 from evoseek.errors import ToolError
+from evoseek.reward.functions import AnswerReward
+from evoseek.rollout.limits import Limits
+from evoseek.rollout.roller import Roller
+from evoseek.rollout.run import run_trajectory
 from evoseek.types import Invalid, Question, Scored, StopReason
 
 QUESTION = Question("q", "who is the mayor of Kalo ?", ("Meri",))
+SAID = {
+    "k/0": ["<search> Kalo </search>", "<answer> Meri </answer>"],
+    "k/1": ["<answer> Tolu </answer>"],
+    "k/2r1": ["<answer> Meri </answer>"],
+}
 SEARCH, FAILS = "<search> mayor </search>", "<search> fails </search>"
 
 
@@ -30,7 +40,7 @@ def run(stage, reward, *scripts):
     attempts = [(f"0:q/{index}{suffix}", turns) for index, turns in enumerate(scripts) for suffix in ("", "r1", "r2")]
     sampler = stage.sampler(dict(attempts))
     setting = stage.setting(sampler)
-    return asyncio.run(run_group(QUESTION, size=len(scripts), reward=reward, key="0:q", **setting))
+    return asyncio.run(Roller(**setting).group(QUESTION, size=len(scripts), reward=reward, key="0:q"))
 
 
 def test_members_are_rolled_out_and_scored_in_order(tags):
@@ -66,7 +76,7 @@ def test_a_bug_in_a_reward_function_is_raised(tags):
 
 def refill(stage, reward, script, **options):
     setting = stage.setting(stage.sampler(script))
-    return asyncio.run(run_group(QUESTION, size=2, reward=reward, key="k", **setting, **options))
+    return asyncio.run(Roller(**setting).group(QUESTION, size=2, reward=reward, key="k", **options))
 
 
 def test_an_invalid_member_is_rolled_out_again_and_its_failures_stay_countable(tags):
@@ -89,3 +99,49 @@ def test_refills_are_bounded_and_the_last_failure_stays(tags, refills):
     assert {outcome.reason for outcome in group.outcomes} == {StopReason.TOOL_FAILED}
     last = f"r{refills}" if refills else ""
     assert [trajectory.id for trajectory in group.trajectories] == [f"k/0{last}", f"k/1{last}"]
+
+
+def test_a_rollout_of_a_roller(tags):
+    sampler = tags.sampler(SAID)
+    setting = tags.setting(sampler, max_turns=2, max_total_tokens=77)
+    trajectory = asyncio.run(Roller(**setting).one(QUESTION, "k/0"))
+    expected = asyncio.run(run_trajectory(QUESTION, trajectory_id="k/0", **tags.setting(tags.sampler(SAID))))
+    assert trajectory == expected
+    assert trajectory.answer == "Meri"
+    request = sampler.requests[0]
+    assert (request.temperature, request.seed, request.trajectory_id) == (0.7, 5, "k/0")
+    assert sampler.released == ["k/0"]
+
+
+def test_a_rollers_limits_are_its_own(tags):
+    setting = tags.setting(tags.sampler(SAID)) | {"limits": Limits(max_turns=1)}
+    assert asyncio.run(Roller(**setting).one(QUESTION, "k/0")).stop_reason == "max_turns"
+
+
+def test_a_prompt_has_to_leave_room_for_a_turn_or_for_half_of_all(tags):
+    setting = tags.setting(tags.sampler(SAID))
+    length = len(setting["renderer"].render_prompt(setting["env"].messages(QUESTION)))
+    for limits, has_room in (
+        (Limits(max_total_tokens=length + 9, max_tokens_per_turn=9), True),
+        (Limits(max_total_tokens=length + 8, max_tokens_per_turn=9), False),
+        (Limits(max_total_tokens=2 * length, max_tokens_per_turn=999), True),
+        (Limits(max_total_tokens=2 * length - 2, max_tokens_per_turn=999), False),
+    ):
+        assert Roller(**setting | {"limits": limits}).has_room(QUESTION) == has_room
+
+
+def test_a_group_of_a_roller_is_scored_and_refilled(tags):
+    roller = Roller(**tags.setting(tags.sampler(SAID)))
+    group = asyncio.run(roller.group(QUESTION, size=3, reward=AnswerReward(), key="k"))
+    assert [trajectory.id for trajectory in group.trajectories] == ["k/0", "k/1", "k/2r1"]
+    assert [outcome.reward for outcome in group.outcomes] == [1.0, 0.0, 1.0]
+    assert [(failed.id, type(outcome)) for failed, outcome in group.replaced] == [("k/2", Invalid)]
+
+
+def test_a_roller_at_another_temperature_is_the_same_in_all_else(tags):
+    sampler = tags.sampler(SAID)
+    roller = Roller(**tags.setting(sampler))
+    asyncio.run(roller.at(0.0).one(QUESTION, "k/1"))
+    assert (sampler.requests[0].temperature, sampler.requests[0].seed) == (0.0, 5)
+    assert roller.at(None) is roller
+    assert roller.temperature == 0.7
