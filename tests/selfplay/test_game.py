@@ -6,12 +6,6 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from evoseek.assemble.agent import Agent
-from evoseek.assemble.play import load_players, make_play
-from evoseek.assemble.selfplay import selfplay_loop
-from evoseek.assemble.sources import open_index
-from evoseek.assemble.tasks import answer_tasks, passage_pool, passage_tasks, sample_passages
-from evoseek.config import load_config
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,15 +15,19 @@ from evoseek.errors import ConfigError, DataError, SearchIndexError
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.reinforce import ReinforceLoss
 from evoseek.policy.encoding import plain
-from evoseek.policy.load import load_policy
 from evoseek.reward.evidence import EvidenceReward
-from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
+from evoseek.run import opened, training_loop
 from evoseek.runs import RunDirectory
-from evoseek.search.lexical import LexicalIndex
+from evoseek.search.lexical import LexicalIndex, open_index
 from evoseek.selfplay.evidence import seen_passages, supporting_passages
 from evoseek.selfplay.filters import RuleFilter
+from evoseek.selfplay.game import PassageGame, load_players
+from evoseek.selfplay.tasks import answer_tasks, sample_passages
+from evoseek.settings import lookup
 from evoseek.systems.dr_zero import Schedule
+from evoseek.training.context import Objects
+from evoseek.training.given import load_settings
 from evoseek.types import Invalid, Passage, Question, Scored, StopReason, ToolCall, Trajectory, TrajectoryGroup
 from evoseek.world.oracle import save_world_card
 from evoseek.world.world import World
@@ -38,19 +36,17 @@ OPTIONS = {
     "policy.model": "tiny-weak",
     "search.top_k": 2,
     "search.attempts": 3,
-    "questions.per_step": 4,
-    "rollout.group_size": 3,
     "rollout.temperature": 0.75,
-    "rollout.slots": 7,
+    "sampler.slots": 7,
     "rollout.max_turns": 4,
     "rollout.max_tool_calls": 3,
     "rollout.max_tokens_per_turn": 60,
     "rollout.max_total_tokens": 400,
     "rollout.deadline_s": 50.0,
-    "reward.metric": "f1",
-    "algorithm.scale": "none",
-    "algorithm.clip_low": 0.15,
-    "algorithm.clip_high": 0.35,
+    "reward.name": "f1",
+    "credit.scale": "none",
+    "loss.clip_low": 0.15,
+    "loss.clip_high": 0.35,
     "learner.learning_rate": 1e-5,
     "learner.warmup_steps": 9,
     "learner.max_grad_norm": 0.4,
@@ -64,9 +60,9 @@ OPTIONS = {
     "proposer.rejected_reward": -0.5,
     "proposer.per_task": 2,
     "proposer.group_by": "task",
-    "proposer.singleton": "drop",
-    "proposer.scale": "none",
-    "proposer.aggregate": "sequence-sum",
+    "proposer.credit.singleton": "drop",
+    "proposer.credit.scale": "none",
+    "proposer.loss.aggregate": "sequence-sum",
     "filters.rules": "full",
     "filters.min_words": 5,
     "filters.min_characters": 11,
@@ -97,6 +93,8 @@ OPTIONS = {
     "run.pause_s": 3.0,
 }
 DR_ZERO = {
+    "questions.per_step": 4,
+    "rollout.group_size": 3,
     "proposer.temperature": 0.5,
     "proposer.learning_rate": 3e-5,
     "proposer.max_source_tokens": 4,
@@ -111,7 +109,7 @@ DR_ZERO = {
 }
 SSP = {
     "proposer.temperature": 0.75,
-    "proposer.advantage": "group",
+    "proposer.credit.name": "group",
     "algorithm.mini_batches": 2,
     "ssp.train": "solver",
     "ssp.fill": "resample",
@@ -136,9 +134,9 @@ def places(tmp_path_factory):
 
 
 def loop_of(system, directory, options, **more):
-    run = RunDirectory(directory)
-    with run.locked():
-        return selfplay_loop(load_config(system=system, options=options), run, notify=[].append, **more)
+    run, settings = RunDirectory(directory), load_settings(system=system, options=options)
+    with run.locked(), training_loop(settings, run, notify=[].append, objects=Objects(**more)) as loop:
+        return loop
 
 
 @pytest.fixture
@@ -153,13 +151,12 @@ def ssp(places, tmp_path):
 
 @pytest.mark.parametrize(("system", "own"), [("dr-zero", DR_ZERO), ("ssp", SSP)])
 def test_every_option_differs_from_its_default(system, own):
-    defaults = load_config(system=system)
+    defaults = load_settings(system=system)
     same_in_ssp = {"verification.from_passages", "verification.passages", "filters.min_searches"}
-    same_in_ssp |= {"filters.repeated_queries", "proposer.group_by", "proposer.aggregate"}
+    same_in_ssp |= {"filters.repeated_queries", "proposer.group_by", "proposer.loss.aggregate"}
     for key, value in (OPTIONS | own).items():
-        section, name = key.split(".")
         if system == "dr-zero" or key not in same_in_ssp:
-            assert getattr(getattr(defaults, section), name) != value, key
+            assert lookup(defaults, key) != value, key
 
 
 def check_play(play, system):
@@ -232,7 +229,11 @@ def test_every_option_reaches_its_object_in_dr_zero(dr_zero):
     assert update.learner.loss == ReinforceLoss("sequence-sum")
     assert update.credit([1.0, 0.0, 5.0], ["a", "a", "b"]) == [0.5, -0.5, None]
     solving = system.solving
-    assert (solving.questions_per_step, solving.rollouts.group_size, solving.rollouts.temperature) == (4, 3, 0.75)
+    assert (solving.questions_per_step, solving.rollouts.group_size, solving.rollouts.roller.temperature) == (
+        4,
+        3,
+        0.75,
+    )
     assert solving.rollouts.reward is system.play.reward
     check_learner(solving.update.learner, 1e-5, 0.75)
     assert solving.update.learner.loss == ClippedLoss(0.15, 0.35)
@@ -240,7 +241,7 @@ def test_every_option_reaches_its_object_in_dr_zero(dr_zero):
     assert system.restart_solver.__self__ is solving.update.learner
     assert dr_zero.checkpoints.parts.keys() == {"policy", "proposer"}
     assert solving.update.learner.model is not update.learner.model
-    assert system.play.solver.sampler is solving.rollouts.sampler
+    assert system.play.solver.sampler is solving.rollouts.roller.sampler
     assert system.play.solver.sampler is not system.play.proposer.sampler
     assert system.play.verifier.reader([]).sampler is system.play.solver.sampler
 
@@ -280,10 +281,10 @@ def test_the_kl_to_the_reference_is_the_solvers_alone(places, tmp_path):
 def test_restored_samplers_have_the_versions_of_their_own_last_phases(places, tmp_path, monkeypatch):
     """Three steps of proposing, one of writing, four of solving: after step 13 the proposer is of step 11."""
     options = places | OPTIONS | DR_ZERO
-    monkeypatch.setattr("evoseek.assemble.selfplay.resume", lambda *_: 13)
+    monkeypatch.setattr("evoseek.run.resume", lambda *_: 13)
     play = loop_of("dr-zero", tmp_path / "run", options).system.play
     assert (play.proposer.sampler.policy_version, play.solver.sampler.policy_version) == (11, 13)
-    monkeypatch.setattr("evoseek.assemble.selfplay.resume", lambda *_: 10)
+    monkeypatch.setattr("evoseek.run.resume", lambda *_: 10)
     play = loop_of("dr-zero", tmp_path / "again", options).system.play
     assert (play.proposer.sampler.policy_version, play.solver.sampler.policy_version) == (10, 8)
     frozen = loop_of("dr-zero", tmp_path / "frozen", options | {"proposer.frozen": True}).system.play
@@ -313,9 +314,9 @@ def test_an_engine_that_is_handed_in_is_searched_by_both_roles(places, tmp_path)
 
     for system in ("dr-zero", "ssp"):
         settings = {"search.index": places["search.index"]}
-        play = loop_of(system, tmp_path / system, settings, engine=Echo()).system.play
-        for player in (play.proposer, play.solver):
-            found = asyncio.run(player.env.tools["search"](ToolCall("search", {"query": "kalo"})))
+        play = loop_of(system, tmp_path / system, settings, search=Echo()).system.play
+        for roller in (play.proposer, play.solver):
+            found = asyncio.run(roller.env.tools["search"](ToolCall("search", {"query": "kalo"})))
             assert [passage.title for passage in found.passages] == ["echo"]
 
 
@@ -323,11 +324,11 @@ def test_dr_zero_is_examined_before_while_the_solver_learns_and_at_the_end_of_th
     """Every second step of the phase of four, and its last one; two questions at a temperature of their own."""
     asked = []
 
-    async def note(questions, **options):
-        asked.append((len(questions), options["temperature"]))
+    async def note(questions, *, roller, **_):
+        asked.append((len(questions), roller.temperature))
         return type("Nothing", (), {"metrics": lambda self: {"eval/reward": 1.0}})()
 
-    monkeypatch.setattr("evoseek.assemble.agent.evaluate", note)
+    monkeypatch.setattr("evoseek.run.evaluate", note)
     assert [step for step in range(17) if asyncio.run(dr_zero.evaluate(step))] == [0, 6, 8, 14, 16]
     assert set(asked) == {(2, 0.25)}
     assert dr_zero.evaluate_every == 1
@@ -339,35 +340,37 @@ def test_ssp_is_examined_every_so_many_steps(ssp):
 
 def test_two_adapters_share_one_model(places):
     settings = {"search.index": places["search.index"], "lora.rank": 2}
-    solver, proposer = load_players(load_config(system="dr-zero", options=settings), None)
+    solver, proposer = load_players(load_settings(system="dr-zero", options=settings), None)
     assert solver.model is proposer.model
     assert (solver.adapter, proposer.adapter) == ("policy", "proposer")
-    solver, proposer = load_players(load_config(system="dr-zero"), None)
+    solver, proposer = load_players(load_settings(system="dr-zero"), None)
     assert solver.model is not proposer.model
 
 
 def test_a_source_passage_is_cut_and_its_end_is_not_shown(places):
-    config = load_config(system="dr-zero", options={"proposer.max_source_tokens": 3, **places})
-    agent, index = Agent.of(config, load_policy("tiny")), open_index(places["search.index"], setting="search.index")
-    (cut, *_) = passage_tasks(config, agent, passage_pool(config, index), purpose="training", copies=1)(0, 5, "k")
+    index = open_index(places["search.index"], setting="search.index")
+    with opened(load_settings(system="dr-zero", options={"proposer.max_source_tokens": 3, **places})) as context:
+        agent = context.agent
+        game = PassageGame.between(context.settings, context, agent, agent)
+        (cut, *_) = game.tasks("training", 1)(0, 5, "k")
     whole = index.get(str(cut.metadata["passage_id"]))
     shown = str(cut.metadata["text"])
     assert len(agent.policy.tokenizer.encode(shown, add_special_tokens=False)) == 3
     assert whole.text.casefold().startswith(shown[:3].casefold())
     assert cut.text == f"{whole.title}\n{shown}"
-    play = make_play(config, agent, agent, index, AnswerReward())
-    (message,) = play.proposer.env.messages(cut)
+    (message,) = game.play.proposer.env.messages(cut)
     assert plain(message.content).endswith(shown)
-    free = load_config(system="dr-zero", options=places)
-    (task, *_) = passage_tasks(free, agent, passage_pool(free, index), purpose="training", copies=1)(0, 5, "k")
+    with opened(load_settings(system="dr-zero", options=places)) as context:
+        free = PassageGame.between(context.settings, context, context.agent, context.agent)
+        (task, *_) = free.tasks("training", 1)(0, 5, "k")
     assert task.metadata["text"] == whole.text  # as it stands in the corpus, letter case and all
 
 
 def test_answers_are_those_that_lead_somewhere_and_no_further_than_asked(places):
     """What is asked for is drawn by the ratio; an answer that leads less far gives way to one that does."""
-    config = load_config(system="ssp", options={**places, "proposer.ratio": [1, 0, 3]})
+    config = load_settings(system="ssp", options={**places, "proposer.ratio": [1, 0, 3]})
     index = open_index(places["search.index"], setting="search.index")
-    source = answer_tasks(config, index)
+    source = answer_tasks(config, index, "")
     leads = {lead.answer: lead.searches for lead in source.pool}
     assert set(leads.values()) <= {1, 2, 3}
     tasks = source(0, 400, "k")
@@ -380,11 +383,12 @@ def test_answers_are_those_that_lead_somewhere_and_no_further_than_asked(places)
 
 def test_answers_of_a_file(places, tmp_path):
     index = open_index(places["search.index"], setting="search.index")
-    mined = answer_tasks(load_config(system="ssp", options=places), index).pool
+    settings = load_settings(system="ssp", options=places)
+    mined = answer_tasks(settings, index, "").pool
     file = tmp_path / "answers.jsonl"
     chosen = [mined[0].answer, mined[5].answer]
     file.write_text("".join(json.dumps({"answer": answer}) + "\n" for answer in [*chosen, "no such name"]))
-    given = answer_tasks(load_config(system="ssp", options={**places, "ssp.answers": str(file)}), index).pool
+    given = answer_tasks(settings, index, str(file)).pool
     assert [lead.answer for lead in given] == chosen
 
 
@@ -421,11 +425,10 @@ def test_every_passage_has_the_same_chance_to_be_in_the_pool(count, most):
 @pytest.mark.parametrize(
     ("system", "options", "words"),
     [
-        ("dr-zero", {"algorithm.advantage": "gae"}, "without a critic"),
+        ("dr-zero", {"credit.name": "gae"}, "without a critic"),
         ("ssp", {"proposer.temperature": 0.5}, r"proposer\.temperature is 0\.5 and rollout\.temperature 1\.0"),
-        ("ssp", {"algorithm.filter_limit": 2}, r"filter_limit is 2, but ssp"),
         ("dr-zero", {"policy.dtype": "bfloat16"}, "trained in float32"),
-        ("dr-zero", {"algorithm.loss": "reinforce", "algorithm.mini_batches": 2}, "mini_batches is 2"),
+        ("dr-zero", {"loss.name": "reinforce", "algorithm.mini_batches": 2}, "mini_batches is 2"),
         ("dr-zero", {"search.index": ""}, r"set search\.index"),
         ("dr-zero", {"rollout.max_total_tokens": 10**6}, "made for at most"),
     ],

@@ -1,0 +1,225 @@
+"""Every setting reaches the object that it is for."""
+
+import asyncio
+
+import pytest
+
+from evoseek.corpus.questions import save_questions
+from evoseek.errors import ConfigError
+from evoseek.loss.clipped import ClippedLoss
+from evoseek.registry import KINDS
+from evoseek.reward.overlong import OverlongReward
+from evoseek.reward.web_format import WebFormatReward
+from evoseek.rollout.limits import Limits
+from evoseek.run import opened, training_loop
+from evoseek.runs import RunDirectory, changes
+from evoseek.search.lexical import LexicalIndex
+from evoseek.search.web.record import Recording
+from evoseek.settings import lookup
+from evoseek.systems.deepresearcher import DeepResearcher
+from evoseek.systems.dspo import DSPO
+from evoseek.training.given import load_settings
+from evoseek.types import Passage, Question, ToolCall
+
+OPTIONS = {
+    "search.top_k": 2,
+    "questions.per_step": 3,
+    "rollout.group_size": 5,
+    "rollout.temperature": 0.75,
+    "sampler.slots": 7,
+    "rollout.max_turns": 4,
+    "rollout.max_tool_calls": 3,
+    "rollout.max_tokens_per_turn": 6,
+    "rollout.max_total_tokens": 90,
+    "rollout.deadline_s": 50.0,
+    "reward.name": "f1",
+    "credit.scale": "none",
+    "loss.clip_low": 0.15,
+    "loss.clip_high": 0.35,
+    "loss.aggregate": "sequence-sum",
+    "learner.learning_rate": 1e-5,
+    "learner.warmup_steps": 9,
+    "learner.weight_decay": 0.07,
+    "learner.betas": [0.8, 0.95],
+    "learner.max_grad_norm": 0.4,
+    "learner.token_budget": 333,
+    "learner.bf16": True,
+    "evaluation.every": 6,
+    "evaluation.limit": 2,
+    "evaluation.temperature": 0.25,
+    "run.seed": 11,
+    "run.steps": 8,
+    "run.checkpoint_every": 3,
+    "run.keep_checkpoints": 4,
+    "run.max_invalid": 0.2,
+}
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    root = tmp_path_factory.mktemp("places")
+    passages = [Passage(f"{n}#0", str(n), "kiwi", f"kiwi {'kiwi ' * n}") for n in range(4)]
+    LexicalIndex.build(root / "index", passages)
+    save_questions(root / "q.jsonl", [Question(str(n), "kiwi", ("kiwi",)) for n in range(6)])
+    questions = str(root / "q.jsonl")
+    return {"search.index": str(root / "index"), "questions.path": questions, "evaluation.path": questions}
+
+
+def test_every_option_differs_from_its_default():
+    defaults = load_settings()
+    for key, value in OPTIONS.items():
+        assert lookup(defaults, key) != value
+
+
+def test_every_option_reaches_its_object(places, tmp_path, monkeypatch):
+    asked = []
+
+    async def note(questions, **options):
+        asked.append((len(questions), options))
+        return type("Nothing", (), {"metrics": lambda self: {}})()
+
+    monkeypatch.setattr("evoseek.run.evaluate", note)
+    with training_loop(load_settings(options=places | OPTIONS), RunDirectory(tmp_path), notify=print) as loop:
+        pass
+    system, rollouts, update = loop.system, loop.system.rollouts, loop.system.update
+    learner = update.learner
+    limits = Limits(max_turns=4, max_tool_calls=3, max_tokens_per_turn=6, max_total_tokens=90, deadline_s=50.0)
+
+    roller = rollouts.roller
+    assert roller.limits == limits
+    assert (system.questions_per_step, rollouts.group_size, roller.temperature, roller.seed) == (3, 5, 0.75, 11)
+    assert (rollouts.reward.name, update.seed, update.mini_batches) == ("f1", 11, 1)
+    assert update.credit([1.0, 0.0], ["a", "a"]) == [0.5, -0.5]  # without the std
+    assert roller.sampler.max_length == 90
+    assert len(roller.sampler._slots) == 7
+    found = asyncio.run(roller.env.tools["search"](ToolCall("search", {"query": "kiwi"})))
+    assert len(found.passages) == 2
+
+    assert learner.loss == ClippedLoss(0.15, 0.35, "sequence-sum")
+    groups = learner.optimizer.param_groups
+    assert {(group["lr"], tuple(group["betas"])) for group in groups} == {(1e-5, (0.8, 0.95))}
+    assert {group["weight_decay"] for group in groups} == {0.07, 0.0}
+    assert (learner.warmup_steps, learner.max_grad_norm, learner.token_budget) == (9, 0.4, 333)
+    assert (learner.bf16, learner.forward.temperature) == (True, 0.75)
+
+    assert (loop.steps, loop.checkpoint_every, loop.evaluate_every, loop.max_invalid) == (8, 3, 6, 0.2)
+    assert loop.checkpoints.keep_last == 4
+    asyncio.run(loop.evaluate(0))
+    [(number, options)] = asked
+    examined = options["roller"]
+    assert (number, examined.temperature, examined.seed, examined.limits) == (2, 0.25, 11, limits)
+    assert (options["metric"], options["reward"].metric) == ("f1", "f1")
+
+
+def loop_of(places, tmp_path, system="search-r1", **options):
+    options = {key.replace("__", "."): value for key, value in options.items()}
+    settings, run = load_settings(system=system, options=places | options), RunDirectory(tmp_path)
+    with run.locked(), training_loop(settings, run, notify=print) as loop:
+        return loop
+
+
+def test_overlong_rollouts_are_penalised_in_training_and_not_in_evaluation(places, tmp_path):
+    options = {"reward__overlong_max": 20, "reward__overlong_cache": 4}
+    loop = loop_of(places, tmp_path, questions__per_step=2, **options)
+    shaped = loop.system.rollouts.reward
+    assert (type(shaped), shaped.longest, shaped.cache) == (OverlongReward, 20, 4)
+    assert shaped.reward.name == "exact_match"
+    metrics = asyncio.run(loop.evaluate(0))
+    assert 0.0 <= metrics["eval/reward"] <= 1.0
+
+
+def test_the_filter_of_dspo(places, tmp_path):
+    loop = loop_of(places, tmp_path, "dspo", questions__per_step=2, dspo__limit=3)
+    assert isinstance(loop.system, DSPO)
+    assert loop.system.limit == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"run.system": "dspo", "credit.name": "gae"}, "a critic must see the others too"),
+        ({"mask_observations": False, "kl_in": "reward", "kl_coefficient": 0.1}, "no logprobs of tool results"),
+        ({"loss.name": "reinforce", "mini_batches": 2}, "mini_batches is 2"),
+        ({"reward.overlong_max": 20}, "overlong_max is 20 and reward.overlong_cache not set"),
+        ({"reward.overlong_max": 20, "reward.overlong_cache": 21}, "every rollout would be overlong"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(places, tmp_path, options, words):
+    named = {key if "." in key else f"algorithm.{key}": value for key, value in options.items()}
+    settings = load_settings(system=named.get("run.system"), options=places | named)
+    refused = pytest.raises(ConfigError, match=words)
+    with refused, training_loop(settings, RunDirectory(tmp_path / "run"), notify=print):
+        pass
+    assert not (tmp_path / "run").exists()
+
+
+def test_held_out_questions_are_answered_as_in_training_by_default(places, tmp_path):
+    metrics = asyncio.run(loop_of(places, tmp_path, questions__per_step=2).evaluate(0))
+    assert metrics["eval/n"] == 6
+
+
+def test_the_noise_of_a_step_is_the_settings(places, tmp_path):
+    noise = {"noise_start": 0.2, "noise_end": 0.6, "noise_base": 9}
+    options = {f"zerosearch__{key}": value for key, value in noise.items()} | {"simulator__model": "tiny"}
+    noise = loop_of(places, tmp_path, "zerosearch", questions__per_step=2, run__steps=10, **options).system.noise
+    assert noise(5) == pytest.approx(0.2 + (9**0.5 - 1) / 8 * 0.4)
+    assert [noise(0), noise(10), noise(11)] == [0.2, 0.6, 0.6]
+
+
+def test_a_run_whose_noise_depends_on_its_steps_keeps_them():
+    assert "run.steps" not in load_settings(system="zerosearch").may_differ()
+    assert "run.steps" in load_settings().may_differ()
+
+
+def test_a_resumed_run_may_reach_the_web_in_another_way_but_shows_as_much_of_it():
+    may = load_settings(system="deepresearcher").may_differ()
+    assert {"run.steps", "web.url", "web.rate_per_s", "web.replay", "browse.timeout_s", "browse.allow_private"} <= may
+    shown = {"web.max_queries", "browse.max_urls", "browse.only_found", "browse.page_words"}
+    assert not may & (shown | {"reader.model", "search.top_k", "rollout.final_answer"})
+
+
+@pytest.mark.parametrize("system", KINDS["system"].parts)
+def test_who_is_asked_may_change_and_is_no_matter_for_a_run_from_before_there_was_a_choice(system):
+    settings = load_settings(system=system, sets=["asked.base_url=http://x/v1"])
+    before = {name: table for name, table in settings.resolved().items() if name not in ("asked", "trackers")}
+    assert changes(before, settings.resolved(), settings.may_differ()) == ""
+
+
+def web_settings(tmp_path, **options):
+    Recording(tmp_path / "record").close()
+    save_questions(tmp_path / "q.jsonl", [Question(str(n), "kiwi", ("kiwi",)) for n in range(4)])
+    path = str(tmp_path / "q.jsonl")
+    own = {"questions.path": path, "questions.per_step": 2, "evaluation.path": path}
+    replayed = {"web.replay": str(tmp_path / "record")}
+    return load_settings(system="deepresearcher", options=own | replayed | options)
+
+
+def test_a_training_run_on_the_web_is_deepresearchers(tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    with run.locked(), training_loop(web_settings(tmp_path), run, notify=print) as loop:
+        assert isinstance(loop.system, DeepResearcher)
+        rollouts, roller = loop.system.rollouts, loop.system.rollouts.roller
+        assert isinstance(rollouts.reward, WebFormatReward)
+        assert (roller.limits.max_tool_calls, roller.limits.max_turns, rollouts.group_size) == (10, 12, 16)
+        assert roller.sampler.lockstep
+        assert asyncio.run(loop.evaluate(0))["eval/n"] == 4  # on the same web: there is no index
+
+
+def test_the_tools_of_the_web_have_the_web_and_the_settings(tmp_path):
+    options = {"search.top_k": 6, "web.max_queries": 2, "browse.max_urls": 4, "browse.only_found": False}
+    with opened(web_settings(tmp_path, **options)) as context:
+        solver, web = context.solver(None), context.web
+        assert list(solver.env.tools) == ["web_search", "browse"]
+        search, browse = solver.env.tools.values()
+        assert (search.engine, search.k, search.max_queries) == (web.engine, 6, 2)
+        assert (browse.fetcher, browse.reader, browse.max_urls, browse.only_found) == (
+            web.fetcher,
+            web.reader,
+            4,
+            False,
+        )
+        assert search.rollouts is browse.rollouts
+        assert "</browse>" in solver.renderer.stop.strings
+        assert context.agent.limits.final_answer == context.agent.prompts["final_answer"].text()
+    with opened(web_settings(tmp_path, **{"rollout.final_answer": False})) as context:
+        assert context.agent.limits.final_answer is None

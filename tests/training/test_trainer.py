@@ -1,0 +1,157 @@
+"""What is trained, from settings: learners, credit, and what a batch is completed by."""
+
+import pytest
+import torch
+
+from evoseek.corpus.questions import save_questions
+from evoseek.credit.parts import CriticCredit, LeaveOneOutCredit
+from evoseek.errors import ConfigError
+from evoseek.learner.distributed import Ranks
+from evoseek.learner.reference import score, with_old_logprobs, with_ref_logprobs
+from evoseek.loss.value import ValueLoss
+from evoseek.policy.load import load_policy, save_policy
+from evoseek.policy.lora import add_adapter
+from evoseek.run import training_loop
+from evoseek.runs import RunDirectory
+from evoseek.search.lexical import LexicalIndex
+from evoseek.training.given import load_settings
+from evoseek.training.ppo import PPOUpdate
+from evoseek.training.trainer import computes_alike
+from evoseek.types import Passage, Question, TrainingSample
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    root = tmp_path_factory.mktemp("places")
+    passages = [Passage(f"{n}#0", str(n), "kiwi", f"kiwi {'kiwi ' * n}") for n in range(4)]
+    LexicalIndex.build(root / "index", passages)
+    save_questions(root / "q.jsonl", [Question(str(n), "kiwi", ("kiwi",)) for n in range(6)])
+    questions = str(root / "q.jsonl")
+    return {"search.index": str(root / "index"), "questions.path": questions, "evaluation.path": questions}
+
+
+def loop_of(places, tmp_path, system="search-r1", **options):
+    options = {key.replace("__", "."): value for key, value in options.items()}
+    settings, run = load_settings(system=system, options=places | options), RunDirectory(tmp_path)
+    with run.locked(), training_loop(settings, run, notify=print) as loop:
+        return loop
+
+
+def test_credit(places, tmp_path):
+    credit = {
+        name: loop_of(places, tmp_path / name, questions__per_step=2, credit__name=name).system.update.credit
+        for name in ("leave-one-out", "raw", "whitened")
+    }
+    assert isinstance(credit["leave-one-out"], LeaveOneOutCredit)
+    rewards, groups = [1.0, 0.0, None, 0.0], ["a", "a", "b", "b"]
+    assert credit["raw"](rewards, groups) == rewards
+    assert credit["whitened"](rewards, groups)[0] == pytest.approx(2 / 3 / (1 / 3) ** 0.5)
+
+
+def test_ppo_gets_a_critic_of_its_own(places, tmp_path):
+    options = {"questions__per_step": 2, "credit__name": "gae", "algorithm__mini_batches": 3}
+    critic = {"learning_rate": 7e-4, "warmup_steps": 5, "clip": 0.3, "critic_warmup_steps": 2}
+    options |= {f"critic__{key}": value for key, value in critic.items()} | {"credit__gamma": 0.9, "credit__lam": 0.8}
+    loop = loop_of(places, tmp_path, **options)
+    update = loop.system.update
+    assert isinstance(update, PPOUpdate)
+    assert (update.estimate, update.critic_warmup_steps, update.mini_batches) == (CriticCredit(0.9, 0.8), 2, 3)
+    assert update.critic.loss == ValueLoss(0.3)
+    assert (update.critic.base_rates[0], update.critic.warmup_steps) == (7e-4, 5)
+    assert update.learner.base_rates[0] == load_settings().learner.learning_rate
+    assert update.critic.model is not update.learner.model
+    assert loop.checkpoints.parts.keys() == {"policy", "critic"}
+
+
+def test_the_reference_is_a_frozen_copy_or_with_an_adapter_the_base(places, tmp_path):
+    common = {"questions__per_step": 2, "algorithm__kl_coefficient": 0.01, "rollout__temperature": 0.75}
+    loop = loop_of(places, tmp_path / "full", **common)
+    (complete,) = loop.system.update.completions
+    reference = complete.keywords["forward"]
+    assert complete.func is with_ref_logprobs
+    assert reference.temperature == 0.75
+    assert reference.model is not loop.system.update.learner.model
+    assert not any(parameter.requires_grad for parameter in reference.model.parameters())
+    loop = loop_of(places, tmp_path / "lora", **common, lora__rank=2)
+    (complete,) = loop.system.update.completions
+    assert complete.keywords["forward"] is loop.system.update.learner.forward
+    assert complete.keywords["active"].__self__.adapter is None
+    trained = loop.system.update.learner.trained
+    assert 0 < sum(parameter.numel() for parameter in trained) < 100_000
+
+
+def test_an_adapter_that_is_trained_on_is_measured_against_itself_and_not_its_base(places, tmp_path):
+    base = load_policy("tiny")
+    adapted = add_adapter(base, "mine", rank=2, alpha=4)
+    with torch.no_grad(), adapted.active():
+        for name, parameter in adapted.model.named_parameters():
+            if "lora_B" in name:
+                parameter.fill_(0.05)
+    save_policy(adapted, tmp_path / "adapter")
+    options = {"policy__model": str(tmp_path / "adapter"), "questions__per_step": 2}
+    loop = loop_of(places, tmp_path / "run", **options, algorithm__kl_coefficient=0.01)
+    (complete,) = loop.system.update.completions
+    mask = (False, True, True, True)
+    sample = TrainingSample((5, 9, 11, 12), mask, (0.0,) * 4, (0.0,) * 4)
+    own = loop.system.update.learner
+    with own.active():
+        (expected,) = score(own.forward, [sample], token_budget=99)
+    assert complete([sample])[0].ref_logprobs == pytest.approx(expected, abs=1e-6)
+    with pytest.raises(ConfigError, match="is one already"):
+        loop_of(places, tmp_path / "other", **options, lora__rank=2)
+
+
+def test_the_critic_of_an_adapter_has_its_bases_body(places, tmp_path):
+    save_policy(add_adapter(load_policy("tiny"), "mine", rank=2, alpha=4), tmp_path / "adapter")
+    options = {"policy__model": str(tmp_path / "adapter"), "questions__per_step": 2}
+    loop = loop_of(places, tmp_path / "run", **options, credit__name="gae")
+    critic = loop.system.update.critic.model
+    assert all(parameter.requires_grad for parameter in critic.parameters())
+    assert not any("lora" in name for name, _ in critic.named_parameters())
+
+
+def test_without_masking_the_learner_computes_what_the_sampler_has_no_record_of(places, tmp_path):
+    loop = loop_of(places, tmp_path, questions__per_step=2, algorithm__mask_observations=False)
+    (complete,) = loop.system.update.completions
+    assert complete.func is with_old_logprobs
+    assert complete.keywords["forward"] is loop.system.update.learner.forward
+
+
+BF16 = {"questions__per_step": 2, "learner__bf16": True}
+IN_REWARD = {"algorithm__kl_in": "reward", "algorithm__kl_coefficient": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("options", "completions"),
+    [
+        ({"algorithm__mini_batches": 1}, []),
+        ({"algorithm__mini_batches": 2}, [with_old_logprobs]),
+        ({"algorithm__mini_batches": 2, "credit__name": "gae"}, [with_old_logprobs]),
+        (IN_REWARD, [with_old_logprobs, with_ref_logprobs]),
+    ],
+)
+def test_where_the_learner_computes_otherwise_ratios_and_penalties_are_to_its_own_logprobs(
+    places, tmp_path, options, completions
+):
+    update = loop_of(places, tmp_path / "bf16", **BF16, **options).system.update
+    assert update.learner.forward.ratio_to_own
+    assert [complete.func for complete in update.completions] == completions
+    assert all(complete.keywords["bf16"] for complete in update.completions)
+    float32 = loop_of(places, tmp_path / "float32", questions__per_step=2, **options).system.update
+    assert not float32.learner.forward.ratio_to_own
+    assert with_old_logprobs not in [complete.func for complete in float32.completions]
+
+
+def test_an_adapter_on_a_bfloat16_base_has_its_own_logprobs_too(places, tmp_path):
+    loop = loop_of(places, tmp_path, questions__per_step=2, policy__dtype="bfloat16", lora__rank=2)
+    assert loop.system.update.learner.forward.ratio_to_own
+
+
+def test_sampler_and_learner_compute_alike_only_in_float32_and_in_one_process():
+    def alike(size, **options):
+        return computes_alike(load_settings(options=options), Ranks(0, size, torch.device("cpu")))
+
+    assert alike(1)
+    assert not alike(2)
+    assert not alike(1, **{"learner.bf16": True})
+    assert not alike(1, **{"policy.dtype": "bfloat16"})
