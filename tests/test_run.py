@@ -88,7 +88,7 @@ def test_every_option_reaches_its_object(places, tmp_path, monkeypatch):
     roller = rollouts.roller
     assert roller.limits == limits
     assert (system.questions_per_step, rollouts.group_size, roller.temperature, roller.seed) == (3, 5, 0.75, 11)
-    assert (rollouts.reward.name, update.seed, update.mini_batches) == ("f1", 11, 1)
+    assert (rollouts.reward.metric, update.seed, update.mini_batches) == ("f1", 11, 1)
     assert update.credit([1.0, 0.0], ["a", "a"]) == [0.5, -0.5]  # without the std
     assert roller.sampler.max_length == 90
     assert len(roller.sampler._slots) == 7
@@ -123,7 +123,7 @@ def test_overlong_rollouts_are_penalised_in_training_and_not_in_evaluation(place
     loop = loop_of(places, tmp_path, questions__per_step=2, **options)
     shaped = loop.system.rollouts.reward
     assert (type(shaped), shaped.longest, shaped.cache) == (OverlongReward, 20, 4)
-    assert shaped.reward.name == "exact_match"
+    assert shaped.reward.metric == "exact_match"
     metrics = asyncio.run(loop.evaluate(0))
     assert 0.0 <= metrics["eval/reward"] <= 1.0
 
@@ -212,12 +212,8 @@ def test_the_tools_of_the_web_have_the_web_and_the_settings(tmp_path):
         assert list(solver.env.tools) == ["web_search", "browse"]
         search, browse = solver.env.tools.values()
         assert (search.engine, search.k, search.max_queries) == (web.engine, 6, 2)
-        assert (browse.fetcher, browse.reader, browse.max_urls, browse.only_found) == (
-            web.fetcher,
-            web.reader,
-            4,
-            False,
-        )
+        assert (browse.fetcher, browse.reader) == (web.fetcher, web.reader)
+        assert (browse.max_urls, browse.only_found) == (4, False)
         assert search.rollouts is browse.rollouts
         assert "</browse>" in solver.renderer.stop.strings
         assert context.agent.limits.final_answer == context.agent.prompts["final_answer"].text()

@@ -97,7 +97,6 @@ DR_ZERO = {
     "rollout.group_size": 3,
     "proposer.temperature": 0.5,
     "proposer.learning_rate": 3e-5,
-    "proposer.max_source_tokens": 4,
     "proposer.show_source": False,
     "dr_zero.iterations": 2,
     "dr_zero.proposer_steps": 3,
@@ -113,7 +112,6 @@ SSP = {
     "algorithm.mini_batches": 2,
     "ssp.train": "solver",
     "ssp.fill": "resample",
-    "ssp.reset_every": 3,
     "ssp.resample_limit": 2,
 }
 LIMITS = {"max_tool_calls": 3, "max_total_tokens": 400, "deadline_s": 50.0}
@@ -229,11 +227,8 @@ def test_every_option_reaches_its_object_in_dr_zero(dr_zero):
     assert update.learner.loss == ReinforceLoss("sequence-sum")
     assert update.credit([1.0, 0.0, 5.0], ["a", "a", "b"]) == [0.5, -0.5, None]
     solving = system.solving
-    assert (solving.questions_per_step, solving.rollouts.group_size, solving.rollouts.roller.temperature) == (
-        4,
-        3,
-        0.75,
-    )
+    rollouts = solving.rollouts
+    assert (solving.questions_per_step, rollouts.group_size, rollouts.roller.temperature) == (4, 3, 0.75)
     assert solving.rollouts.reward is system.play.reward
     check_learner(solving.update.learner, 1e-5, 0.75)
     assert solving.update.learner.loss == ClippedLoss(0.15, 0.35)
@@ -252,7 +247,7 @@ def test_every_option_reaches_its_object_in_ssp(ssp):
     check_loop(ssp, 8)
     assert isinstance(system.play.proposer.env, AnswerProposerEnv)
     assert (system.proposals_per_step, system.group_by, system.seed) == (9, "task", 11)
-    assert (system.trained, system.fill, system.reset_every, system.resample_limit) == (("solver",), "resample", 3, 2)
+    assert (system.trained, system.fill, system.resample_limit) == (("solver",), "resample", 2)
     assert (system.tasks.copies, tuple(system.tasks.ratio)) == (2, (1.0, 0.0, 2.0))
     assert system.oracle is not None
     update = system.update
@@ -273,9 +268,9 @@ def test_the_kl_to_the_reference_is_the_solvers_alone(places, tmp_path):
     settings = {"search.index": places["search.index"], "algorithm.kl_coefficient": 0.5, "algorithm.kl_in": "reward"}
     roles = loop_of("ssp", tmp_path / "run", settings).system.update.roles
     proposing, solving = (roles[name].samples.__self__ for name in ("proposer", "solver"))
-    assert (proposing.penalty, proposing.completions) == (None, ())
+    assert (proposing.penalty, proposing.transforms) == (None, ())
     assert solving.penalty.coefficient == 0.5
-    assert solving.completions
+    assert solving.transforms
 
 
 def test_restored_samplers_have_the_versions_of_their_own_last_phases(places, tmp_path, monkeypatch):
@@ -299,9 +294,9 @@ def test_what_is_off_by_default_is_not_there(places, tmp_path):
     assert loop.system.proposer_update is None
     assert loop.system.solving.update.distillation is None
     assert (loop.evaluate, loop.system.oracle, loop.steps) == (None, None, 3 * (5 + 2 + 15))
-    assert loop.system.writing is loop.system.play
-    raw = loop_of("ssp", tmp_path / "c", {"search.index": places["search.index"]}).system
-    assert raw.trained == ("proposer", "solver")
+    assert loop.system.writing == loop.system.play
+    raw = loop_of("ssp", tmp_path / "c", {"search.index": places["search.index"], "ssp.reset_every": 3}).system
+    assert (raw.trained, raw.fill, raw.reset_every) == (("proposer", "solver"), "replay-reset", 3)
     assert raw.update.roles["proposer"].samples.__self__.credit([0.5, None], ["a", "b"]) == [0.5, None]
 
 

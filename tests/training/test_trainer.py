@@ -66,14 +66,14 @@ def test_ppo_gets_a_critic_of_its_own(places, tmp_path):
 def test_the_reference_is_a_frozen_copy_or_with_an_adapter_the_base(places, tmp_path):
     common = {"questions__per_step": 2, "algorithm__kl_coefficient": 0.01, "rollout__temperature": 0.75}
     loop = loop_of(places, tmp_path / "full", **common)
-    (complete,) = loop.system.update.completions
+    (complete,) = loop.system.update.transforms
     reference = complete.keywords["forward"]
     assert complete.func is with_ref_logprobs
     assert reference.temperature == 0.75
     assert reference.model is not loop.system.update.learner.model
     assert not any(parameter.requires_grad for parameter in reference.model.parameters())
     loop = loop_of(places, tmp_path / "lora", **common, lora__rank=2)
-    (complete,) = loop.system.update.completions
+    (complete,) = loop.system.update.transforms
     assert complete.keywords["forward"] is loop.system.update.learner.forward
     assert complete.keywords["active"].__self__.adapter is None
     trained = loop.system.update.learner.trained
@@ -90,7 +90,7 @@ def test_an_adapter_that_is_trained_on_is_measured_against_itself_and_not_its_ba
     save_policy(adapted, tmp_path / "adapter")
     options = {"policy__model": str(tmp_path / "adapter"), "questions__per_step": 2}
     loop = loop_of(places, tmp_path / "run", **options, algorithm__kl_coefficient=0.01)
-    (complete,) = loop.system.update.completions
+    (complete,) = loop.system.update.transforms
     mask = (False, True, True, True)
     sample = TrainingSample((5, 9, 11, 12), mask, (0.0,) * 4, (0.0,) * 4)
     own = loop.system.update.learner
@@ -112,7 +112,7 @@ def test_the_critic_of_an_adapter_has_its_bases_body(places, tmp_path):
 
 def test_without_masking_the_learner_computes_what_the_sampler_has_no_record_of(places, tmp_path):
     loop = loop_of(places, tmp_path, questions__per_step=2, algorithm__mask_observations=False)
-    (complete,) = loop.system.update.completions
+    (complete,) = loop.system.update.transforms
     assert complete.func is with_old_logprobs
     assert complete.keywords["forward"] is loop.system.update.learner.forward
 
@@ -122,7 +122,7 @@ IN_REWARD = {"algorithm__kl_in": "reward", "algorithm__kl_coefficient": 0.1}
 
 
 @pytest.mark.parametrize(
-    ("options", "completions"),
+    ("options", "transforms"),
     [
         ({"algorithm__mini_batches": 1}, []),
         ({"algorithm__mini_batches": 2}, [with_old_logprobs]),
@@ -131,15 +131,15 @@ IN_REWARD = {"algorithm__kl_in": "reward", "algorithm__kl_coefficient": 0.1}
     ],
 )
 def test_where_the_learner_computes_otherwise_ratios_and_penalties_are_to_its_own_logprobs(
-    places, tmp_path, options, completions
+    places, tmp_path, options, transforms
 ):
     update = loop_of(places, tmp_path / "bf16", **BF16, **options).system.update
     assert update.learner.forward.ratio_to_own
-    assert [complete.func for complete in update.completions] == completions
-    assert all(complete.keywords["bf16"] for complete in update.completions)
+    assert [complete.func for complete in update.transforms] == transforms
+    assert all(complete.keywords["bf16"] for complete in update.transforms)
     float32 = loop_of(places, tmp_path / "float32", questions__per_step=2, **options).system.update
     assert not float32.learner.forward.ratio_to_own
-    assert with_old_logprobs not in [complete.func for complete in float32.completions]
+    assert with_old_logprobs not in [complete.func for complete in float32.transforms]
 
 
 def test_an_adapter_on_a_bfloat16_base_has_its_own_logprobs_too(places, tmp_path):

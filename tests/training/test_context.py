@@ -1,0 +1,48 @@
+"""What a run's parts have in common."""
+
+import pytest
+
+from evoseek.errors import ConfigError
+from evoseek.policy.load import load_policy, save_policy
+from evoseek.reward.functions import AnswerReward
+from evoseek.reward.judge import Judge
+from evoseek.training.context import Context, Objects
+from evoseek.training.given import load_settings
+
+
+def test_the_reward_is_a_metric_or_the_judge_or_the_callers_own():
+    context = Context(load_settings())
+    assert isinstance(context.reward, AnswerReward)
+    assert context.metric == "exact_match"
+    judged = {"reward.name": "judge", "judge.model": "qwen3-8b", "judge.base_url": "http://127.0.0.1:9"}
+    assert isinstance(Context(load_settings(options=judged)).reward, Judge)
+    with pytest.raises(ConfigError, match=r"set judge\.model"):
+        Context(load_settings(options={"reward.name": "judge"})).reward  # noqa: B018
+    assert Context(load_settings(), objects=Objects(reward=lambda trajectory: 1.0)).metric == "reward"
+
+
+@pytest.mark.parametrize(
+    ("options", "is_told"),
+    [
+        ({"judge.model": "qwen3-8b"}, True),
+        ({"judge.model": "llama-3.1-8b"}, False),
+        ({"judge.model": "qwen3-8b", "reward.name": "f1"}, False),
+    ],
+)
+def test_a_relative_as_judge_is_warned_of(tmp_path, options, is_told):
+    save_policy(load_policy("tiny"), tmp_path / "Qwen2.5-3B-Instruct")
+    options = {"reward.name": "judge", "policy.model": str(tmp_path / "Qwen2.5-3B-Instruct")} | options
+    told = []
+    Context(load_settings(options=options), notify=told.append).tell_about_models()
+    assert any("same family" in words for words in told) == is_told
+
+
+def test_what_is_shared_is_made_once():
+    context, made = Context(load_settings()), []
+    assert [context.shared("one", lambda: made.append(1) or "made") for _ in range(2)] == ["made", "made"]
+    assert made == [1]
+
+
+def test_training_needs_a_directory():
+    with pytest.raises(ConfigError, match="Training needs a directory for the run"):
+        Context(load_settings()).run  # noqa: B018
