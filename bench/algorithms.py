@@ -22,21 +22,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
-from evoseek.assemble.agent import Agent
-from evoseek.assemble.sources import open_index, read_questions
-from evoseek.assemble.training import training_loop
-from evoseek.config import Config, load_config
 from rich.console import Console
 from rich.table import Table
 
 from evoseek.cli.demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
 from evoseek.errors import EvoseekError
-from evoseek.eval.evaluate import Evaluation
+from evoseek.eval.evaluate import Evaluation, evaluate
 from evoseek.files import write_atomic
-from evoseek.learner.checkpoint import latest_checkpoint
+from evoseek.learner.checkpoint import Checkpoint, latest_checkpoint
 from evoseek.recipes.catalogue import FOLDER
 from evoseek.report.metrics import read_metrics
+from evoseek.run import examined_by, opened, training_loop
 from evoseek.runs import RunDirectory
+from evoseek.training.given import load_settings
+from evoseek.training.settings import TrainingSettings
+from evoseek.training.sources import read_questions
 
 RECIPES = FOLDER / "algorithms"
 QUESTIONS = 500
@@ -61,11 +61,11 @@ VARIANTS = {
 }
 
 
-def make_config(directory: Path, variant: Variant, seed: int, sets: list[str]) -> Config:
+def make_config(directory: Path, variant: Variant, seed: int, sets: list[str]) -> TrainingSettings:
     worlds = directory / f"worlds-{seed}"
     make_world(worlds / "train", "train", seed, TRAINING_QUESTIONS, TRAINING_HOPS)
     make_world(worlds / "evaluation", "evaluation", seed, QUESTIONS, EVALUATION_HOPS)
-    return load_config(
+    return load_settings(
         RECIPES / f"{variant.recipe}.toml",
         options={
             "search.index": str(worlds / "train" / "index"),
@@ -81,25 +81,25 @@ def make_config(directory: Path, variant: Variant, seed: int, sets: list[str]) -
     )
 
 
-def examine(agent: Agent) -> Evaluation:
-    settings = agent.config.evaluation
-    questions = read_questions(settings.path, setting="evaluation.path")
-    solver = agent.solver(open_index(settings.index, setting="evaluation.index"))
-    return asyncio.run(solver.evaluate(questions, temperature=agent.config.rollout.temperature))
+def examine(settings: TrainingSettings, checkpoint: Checkpoint | None) -> Evaluation:
+    """All of the held-out questions, at the training temperature."""
+    questions = read_questions(settings.evaluation.path, setting="evaluation.path")
+    with opened(settings, checkpoint=checkpoint) as context:
+        roller = examined_by(context).at(settings.rollout.temperature)
+        return asyncio.run(evaluate(questions, roller=roller, metric=context.metric, reward=context.reward))
 
 
-def train(config: Config, run: RunDirectory, rollouts: int) -> dict[str, object]:
+def train(config: TrainingSettings, run: RunDirectory, rollouts: int) -> dict[str, object]:
     """Train until that many rollouts are made; what it came to. A policy that diverges is a result, too."""
     diverged = ""
-    with run.locked():
-        loop = training_loop(config, run, notify=lambda _: None)
+    with run.locked(), training_loop(config, run, notify=lambda _: None) as loop:
         loop.should_stop = lambda: count_rollouts(run) >= rollouts
         try:
             asyncio.run(loop.run())
         except EvoseekError as error:
             diverged = str(error)
     checkpoint = latest_checkpoint(run.path)
-    evaluation = examine(Agent.load(config, checkpoint=checkpoint))
+    evaluation = examine(config, checkpoint)
     timings = read_metrics(run.timings)
     rows = read_metrics(run.metrics)
     return {

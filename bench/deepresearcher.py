@@ -25,23 +25,26 @@ from statistics import fmean
 from threading import Event, Thread
 from time import perf_counter
 
-from evoseek.assemble.agent import Agent
-from evoseek.assemble.training import training_loop
-from evoseek.assemble.web import open_web
-from evoseek.config import Config, load_config
 from rich.console import Console
 from rich.table import Table
 
 from evoseek.corpus.questions import load_questions, save_questions
+from evoseek.env.web import open_web
 from evoseek.errors import EvoseekError
+from evoseek.eval.evaluate import evaluate
 from evoseek.files import write_atomic
 from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.recipes.catalogue import FOLDER
 from evoseek.report.metrics import read_metrics
 from evoseek.report.plots import plot_curves
 from evoseek.reward.answer import set_f1
+from evoseek.reward.functions import AnswerReward
+from evoseek.run import examined_by, opened, training_loop
 from evoseek.runs import RunDirectory
 from evoseek.systems.deepresearcher import browsed
+from evoseek.training.context import Objects
+from evoseek.training.given import load_settings
+from evoseek.training.settings import TrainingSettings
 from evoseek.types import Scored
 from evoseek.world.server import WorldSite
 from evoseek.world.site import Site
@@ -99,7 +102,7 @@ def served(split: Split, seed: int, questions: int, folder: Path, share: float =
         runner.close()
 
 
-def make_config(server: WorldSite, seed: int, questions: Path) -> Config:
+def make_config(server: WorldSite, seed: int, questions: Path) -> TrainingSettings:
     options = {
         "questions.path": str(questions),
         "run.seed": seed,
@@ -107,18 +110,17 @@ def make_config(server: WorldSite, seed: int, questions: Path) -> Config:
         "browse.allow_private": [server.url.removeprefix("http://")],
         **PATIENCE,
     }
-    return load_config(RECIPE, options=options)
+    return load_settings(RECIPE, options=options)
 
 
 def examine(seed: int, folder: Path, run: Path | None) -> dict:
     """The policy of a run, or the one to begin with, on another world's site."""
     with served("evaluation", seed, QUESTIONS, folder) as server:
         config = make_config(server, seed, folder / "evaluation.jsonl")
-        exact = config.model_copy(update={"reward": config.reward.model_copy(update={"metric": "exact_match"})})
-        agent = Agent.load(exact, checkpoint=latest_checkpoint(run) if run is not None else None)
-        with open_web(config) as web:
+        with opened(config, checkpoint=latest_checkpoint(run) if run is not None else None) as context:
             questions = load_questions(folder / "evaluation.jsonl")
-            evaluation = asyncio.run(web.solver(agent).evaluate(questions, temperature=config.rollout.temperature))
+            roller = examined_by(context).at(config.rollout.temperature)
+            evaluation = asyncio.run(evaluate(questions, roller=roller, metric="exact_match", reward=AnswerReward()))
     answered = [(r.trajectory.answer or "", r.question) for r in evaluation.results if isinstance(r.outcome, Scored)]
     by_hops = {hops: [r.trajectory for r in evaluation.results if r.question.metadata["hops"] == hops] for hops in HOPS}
     return {
@@ -140,7 +142,8 @@ def train(seed: int, share: float, directory: Path) -> dict:
         config = make_config(server, seed, folder / "train.jsonl")
         with run.locked(), open_web(config) as web:
             try:
-                asyncio.run(training_loop(config, run, notify=print, web=web).run())
+                with training_loop(config, run, notify=print, objects=Objects(web=web)) as loop:
+                    asyncio.run(loop.run())
             except EvoseekError as error:
                 ended = str(error)
         counts = dict(server.counts)

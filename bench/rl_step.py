@@ -52,8 +52,10 @@ from evoseek.reward.answer import exact_match
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.record import TrajectoryWriter
-from evoseek.systems.search_r1 import QuestionRollouts, SearchR1
+from evoseek.rollout.roller import Roller
+from evoseek.systems.search_r1 import SearchR1
 from evoseek.training.question_order import questions_of_step
+from evoseek.training.rollouts import QuestionRollouts
 from evoseek.training.update import GroupUpdate
 from search_task import SEED, SearchTask, teach
 
@@ -78,14 +80,11 @@ class Work:
 def our_side(work: Work) -> SearchR1:
     policy = load_policy(str(work.policy))
     sampler = TorchSampler(policy, slots=work.questions * work.rollouts, max_length=LIMITS.max_total_tokens)
+    renderer = ToolCallRenderer(policy.tokenizer, [work.task.tool.schema])
     rollouts = QuestionRollouts(
-        env=work.task.env,
-        renderer=ToolCallRenderer(policy.tokenizer, [work.task.tool.schema]),
-        sampler=sampler,
-        limits=LIMITS,
+        roller=Roller(work.task.env, renderer, sampler, LIMITS, seed=SEED),
         reward=AnswerReward("exact_match"),
         trajectories=TrajectoryWriter(work.policy.parent / "trajectories.jsonl", policy.tokenizer.decode),
-        seed=SEED,
         group_size=work.rollouts,
     )
     learner = Learner(
@@ -97,7 +96,7 @@ def our_side(work: Work) -> SearchR1:
         bf16=work.bf16,
     )
     update = GroupUpdate(learner, group_advantages, seed=SEED)
-    return SearchR1(work.task.questions, rollouts, update, lambda _: sampler.reset(), work.questions)
+    return SearchR1(work.task.questions, rollouts, update, sampler.update_weights, work.questions)
 
 
 def trl_side(work: Work, ours: SearchR1) -> GRPOTrainer:

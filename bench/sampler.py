@@ -199,7 +199,7 @@ def against_lock_step(policy: Policy, slots: int, count: int, seed: int) -> tupl
     scripts = make_scripts(count, seed)
     sampler = TorchSampler(policy, slots=slots)
     continuous = seconds(lambda: asyncio.run(run_continuous(sampler, scripts, slow_tools=True)), perf_counter)
-    sampler.reset()
+    sampler.update_weights(sampler.policy_version)
     waiting = seconds(lambda: asyncio.run(run_in_lock_step(sampler, scripts, slots)), perf_counter)
     return count / continuous, count / waiting
 

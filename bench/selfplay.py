@@ -19,21 +19,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
 
-from evoseek.assemble.agent import Agent
-from evoseek.assemble.sources import open_index, read_questions
-from evoseek.assemble.training import training_loop
-from evoseek.config import Config, load_config
 from rich.console import Console
 from rich.table import Table
 
 from evoseek.cli.demo import ENTITIES, EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
 from evoseek.errors import EvoseekError
-from evoseek.eval.evaluate import Evaluation
+from evoseek.eval.evaluate import Evaluation, evaluate
 from evoseek.files import write_atomic
-from evoseek.learner.checkpoint import latest_checkpoint
+from evoseek.learner.checkpoint import Checkpoint, latest_checkpoint
 from evoseek.recipes.catalogue import FOLDER
 from evoseek.report.metrics import read_metrics
+from evoseek.run import examined_by, opened, training_loop
 from evoseek.runs import RunDirectory
+from evoseek.training.given import load_settings
+from evoseek.training.settings import TrainingSettings
+from evoseek.training.sources import read_questions
 
 QUESTIONS = 500
 SSP_ENTITIES = 3000  # of the training world: few answers lead back by several searches
@@ -129,7 +129,7 @@ EXPERIMENTS: dict[str, dict[str, Arm]] = {
 }
 
 
-def make_config(directory: Path, arm: Arm, seed: int) -> Config:
+def make_config(directory: Path, arm: Arm, seed: int) -> TrainingSettings:
     worlds = directory / f"worlds-{seed}"
     train = worlds / ("train-large" if arm.system == "ssp" else "train")
     entities = SSP_ENTITIES if arm.system == "ssp" else ENTITIES
@@ -147,27 +147,27 @@ def make_config(directory: Path, arm: Arm, seed: int) -> Config:
         options["questions.path"] = str(train / "questions.jsonl")
     else:
         options["selfplay.world"] = str(train / "world.json")
-    return load_config(arm.recipes, system=arm.system, options=options, sets=arm.sets)
+    return load_settings(arm.recipes, system=arm.system, options=options, sets=arm.sets)
 
 
-def examine(agent: Agent) -> Evaluation:
-    settings = agent.config.evaluation
-    questions = read_questions(settings.path, setting="evaluation.path")
-    solver = agent.solver(open_index(settings.index, setting="evaluation.index"))
-    return asyncio.run(solver.evaluate(questions, temperature=agent.config.rollout.temperature))
+def examine(settings: TrainingSettings, checkpoint: Checkpoint | None) -> Evaluation:
+    """All of the held-out questions, at the training temperature."""
+    questions = read_questions(settings.evaluation.path, setting="evaluation.path")
+    with opened(settings, checkpoint=checkpoint) as context:
+        roller = examined_by(context).at(settings.rollout.temperature)
+        return asyncio.run(evaluate(questions, roller=roller, metric=context.metric, reward=context.reward))
 
 
-def train(config: Config, run: RunDirectory) -> dict[str, object]:
+def train(config: TrainingSettings, run: RunDirectory) -> dict[str, object]:
     """Train, examine, and gather what there is to show. A run that cannot go on is a result, too."""
     ended = ""
-    with run.locked():
-        loop = training_loop(config, run, notify=print)
+    with run.locked(), training_loop(config, run, notify=print) as loop:
         try:
             asyncio.run(loop.run())
         except EvoseekError as error:
             ended = str(error)
     checkpoint = latest_checkpoint(run.path)
-    evaluation = examine(Agent.load(config, checkpoint=checkpoint))
+    evaluation = examine(config, checkpoint)
     rows, timings = read_metrics(run.metrics), read_metrics(run.timings)
     return {
         "em": evaluation.score.mean,

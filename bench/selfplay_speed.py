@@ -16,12 +16,12 @@ from shutil import rmtree
 from statistics import median
 from time import perf_counter
 
-from evoseek.assemble.training import training_loop
 from rich.console import Console
 from rich.table import Table
 
 import evoseek.policy.sampler as sampler_module
 from evoseek.report.metrics import read_metrics
+from evoseek.run import training_loop
 from evoseek.runs import RunDirectory
 from selfplay import Arm, make_config
 
@@ -62,8 +62,7 @@ def main() -> None:
         spent: list[float] = [0.0]
         plain = sampler_module.packed_logits
         sampler_module.packed_logits = timed(plain, spent)
-        with run.locked():
-            loop = training_loop(config, run, notify=print)
+        with run.locked(), training_loop(config, run, notify=print) as loop:
             loop.progress = lambda _, spent=spent: spent.append(0.0)
             asyncio.run(loop.run())
         sampler_module.packed_logits = plain

@@ -4,7 +4,7 @@ bounded memory and few open files.
     python bench/web_load.py            in one process
     python bench/web_load.py --ray      by 4 Ray workers, one of which is killed when half of the searches have ended
 
-They go the way of a training run's: what `[web]` makes of a provider (assemble/web_calls.py), with its line, rate,
+They go the way of a training run's: what `[web]` makes of a provider (search/web/calls.py), with its line, rate,
 budget, repetitions and circuit breaker; without a cache. The rate and the budget are chosen so as to hold nothing up.
 
 The server is a process of its own in the shape of SearXNG: it answers in 5 to 20 ms, to the share `--slow` of the
@@ -31,10 +31,10 @@ from pathlib import Path
 from time import monotonic, process_time
 from urllib.parse import parse_qs, urlsplit
 
-from evoseek.assemble.web_calls import web_calls
-from evoseek.config import BrowseConfig, WebConfig
-
 from evoseek.protocols import SearchEngine
+from evoseek.search.browse.settings import BrowseSettings
+from evoseek.search.web.calls import web_calls
+from evoseek.search.web.settings import WebSettings
 
 WORKERS, RESULTS = 4, 10
 RATE_PER_S = 10_000.0
@@ -185,8 +185,8 @@ def main() -> None:
 
 def run(url: str, given: argparse.Namespace) -> None:
     workers = WORKERS if given.ray else 0
-    usual = WebConfig()
-    web = WebConfig(
+    usual = WebSettings()
+    web = WebSettings(
         provider="searxng",
         url=url,
         rate_per_s=RATE_PER_S,
@@ -195,7 +195,7 @@ def run(url: str, given: argparse.Namespace) -> None:
         ray_workers=workers,
     )
     with ExitStack() as closing:
-        engine, _ = web_calls(web, BrowseConfig(), closing.callback)
+        engine, _ = web_calls(web, BrowseSettings(), closing.callback)
         asyncio.run(load(engine, given.requests, kill=given.ray))
 
 

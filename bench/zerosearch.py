@@ -23,10 +23,6 @@ from pathlib import Path
 from statistics import fmean
 from time import perf_counter
 
-from evoseek.assemble.agent import Agent
-from evoseek.assemble.sources import open_index, read_questions
-from evoseek.assemble.training import training_loop
-from evoseek.config import Config, load_config
 from rich.console import Console
 from rich.table import Table
 
@@ -34,13 +30,19 @@ from evoseek.cli.demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS,
 from evoseek.cli.simulator import collect_searches, label_searches, tune_simulator
 from evoseek.cli.simulator_check import check
 from evoseek.errors import EvoseekError
-from evoseek.eval.evaluate import Evaluation
+from evoseek.eval.evaluate import Evaluation, evaluate
 from evoseek.files import write_atomic
 from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.recipes.catalogue import FOLDER
 from evoseek.report.metrics import read_metrics
+from evoseek.reward.functions import AnswerReward
+from evoseek.run import opened, training_loop
 from evoseek.runs import RunDirectory
-from evoseek.search.lexical import LexicalIndex
+from evoseek.search.lexical import LexicalIndex, open_index
+from evoseek.training.context import Objects
+from evoseek.training.given import load_settings
+from evoseek.training.settings import TrainingSettings
+from evoseek.training.sources import read_questions
 
 RECIPES = FOLDER / "zerosearch"
 QUESTIONS = 500
@@ -49,7 +51,7 @@ WORLDS, ENTITIES, COLLECTED = 300, 300, 150  # many small ones: what is met ofte
 HELD_OUT = 1500  # questions of the world that the simulator is checked with
 TUNING_STEPS, TOKENS_PER_STEP = 3500, 4096
 CHECKED = 2000
-TUNED = load_config(
+TUNED = load_settings(
     RECIPES / "tiny.toml",
     sets=("learner.learning_rate=2e-3", "learner.warmup_steps=20", "learner.bf16=true", "learner.token_budget=4096"),
 )
@@ -126,7 +128,7 @@ def make_simulator(directory: Path, console: Console) -> Path:
     for model, name in ((str(tuned), "tuned"), ("tiny", "prompted")):
         if (output := place / f"check-{name}.json").exists():
             continue
-        settings = load_config(RECIPES / "tiny.toml", options={"simulator.model": model})
+        settings = load_settings(RECIPES / "tiny.toml", options={"simulator.model": model})
         try:
             world, searches = held_out / "world.json", held_out / "searches.jsonl"
             check(settings, searches, world=world, count=CHECKED, output=output, console=console)
@@ -147,8 +149,9 @@ def collectors(place: Path) -> list[RunDirectory | None]:
         config = real_config(ARMS[arm], 0, world)
         checkpoint = latest_checkpoint(run.path)
         if checkpoint is None or checkpoint.step < config.run.steps:
-            with run.locked(), Cost(run.path / "cost.json"):
-                asyncio.run(training_loop(config, run, notify=print).run())
+            cost = Cost(run.path / "cost.json")
+            with run.locked(), cost, training_loop(config, run, notify=print) as loop:
+                asyncio.run(loop.run())
         runs.append(run)
     return runs
 
@@ -157,7 +160,7 @@ def collect(world: Path, run: RunDirectory | None, pages: int, console: Console)
     """The searches of a policy in a world's index."""
     if not (searches := world / "searches.jsonl").exists():
         paths = {"search.index": str(world / "index"), "questions.path": str(world / "questions.jsonl")}
-        config = load_config(RECIPES / "tiny.toml", options={**paths, "rollout.temperature": 1.0})
+        config = load_settings(RECIPES / "tiny.toml", options={**paths, "rollout.temperature": 1.0})
         checkpoint = None if run is None else latest_checkpoint(run.path)
         with Cost(world / "cost.json"):
             collect_searches(config, checkpoint, searches, pages=pages, limit=None, console=console)
@@ -177,19 +180,20 @@ def recipes(arm: Arm) -> list[Path]:
     return [RECIPES / "tiny.toml", *([RECIPES / f"{arm.over}.toml"] if arm.over else [])]
 
 
-def real_config(arm: Arm, seed: int, world: Path) -> Config:
+def real_config(arm: Arm, seed: int, world: Path) -> TrainingSettings:
     """An arm's settings, with the world's index in the simulator's place."""
     paths = {"questions.path": str(world / "questions.jsonl"), "search.index": str(world / "index")}
-    zerosearch = load_config(recipes(arm))
-    same = zerosearch.model_dump(include={"rollout", "learner", "algorithm", "critic", "reward", "questions"})
+    zerosearch = load_settings(recipes(arm))
+    tables = ("rollout", "learner", "algorithm", "credit", "loss", "critic", "reward", "questions")
+    same = {name: table for name, table in zerosearch.resolved().items() if name in tables}
     values = {f"{section}.{key}": value for section, keys in same.items() for key, value in keys.items()}
     steps, top_k = zerosearch.run.steps, zerosearch.search.top_k
-    return load_config(
+    return load_settings(
         system="search-r1", options={**values, "run.steps": steps, "search.top_k": top_k, "run.seed": seed, **paths}
     )
 
 
-def make_config(directory: Path, arm: Arm, seed: int, simulator: Path) -> Config:
+def make_config(directory: Path, arm: Arm, seed: int, simulator: Path) -> TrainingSettings:
     worlds = directory / f"worlds-{seed}"
     make_world(worlds / "train", "train", seed, TRAINING_QUESTIONS, TRAINING_HOPS)
     make_world(worlds / "evaluation", "evaluation", seed, QUESTIONS, EVALUATION_HOPS)
@@ -200,21 +204,20 @@ def make_config(directory: Path, arm: Arm, seed: int, simulator: Path) -> Config
         "simulator.model": str(simulator) if arm.simulator == "tuned" else arm.simulator,
         "run.seed": seed,
     }
-    return load_config(recipes(arm), options=options, sets=arm.sets)
+    return load_settings(recipes(arm), options=options, sets=arm.sets)
 
 
-def examine(config: Config, worlds: Path, checkpoint: object) -> Evaluation:
-    settings = {"reward": config.reward.model_copy(update={"metric": "exact_match"})}
-    agent = Agent.load(config.model_copy(update=settings), checkpoint=checkpoint)
+def examine(config: TrainingSettings, worlds: Path, checkpoint: object) -> Evaluation:
     questions = read_questions(str(worlds / "evaluation" / "questions.jsonl"), setting="evaluation.path")
     index = open_index(str(worlds / "evaluation" / "index"), setting="evaluation.index")
-    return asyncio.run(agent.solver(index).evaluate(questions, temperature=config.rollout.temperature))
+    with opened(config, checkpoint=checkpoint, objects=Objects(search=index)) as context:
+        roller = context.solver(index).at(config.rollout.temperature)
+        return asyncio.run(evaluate(questions, roller=roller, metric="exact_match", reward=AnswerReward()))
 
 
-def train(config: Config, run: RunDirectory, worlds: Path) -> dict[str, object]:
+def train(config: TrainingSettings, run: RunDirectory, worlds: Path) -> dict[str, object]:
     ended, cost = "", run.path.parent / "cost.json"
-    with run.locked(), Cost(cost):
-        loop = training_loop(config, run, notify=print)
+    with run.locked(), Cost(cost), training_loop(config, run, notify=print) as loop:
         try:
             asyncio.run(loop.run())
         except EvoseekError as error:
@@ -312,7 +315,7 @@ def main() -> None:
     for seed in options.seeds:
         if (worlds := options.directory / f"worlds-{seed}").exists():
             start[seed] = examine(
-                load_config(RECIPES / "tiny.toml", options={"run.seed": seed}), worlds, None
+                load_settings(RECIPES / "tiny.toml", options={"run.seed": seed}), worlds, None
             ).score.mean
     show(found, start, options.directory / "simulator", console)
 
