@@ -100,7 +100,7 @@ SSP_TABLES = (
     *("solver_only", "proposer_only", "no_verification", "dummy", "resample", "replay"),
     *("punitive", "noise_0", "sqlm"),
 )
-SUMMED = ("proposer.aggregate=sequence-sum", "run.steps=30")  # as in the paper: the proposer learns faster
+SUMMED = ("proposer.loss.aggregate=sequence-sum", "run.steps=30")  # as in the paper: the proposer learns faster
 EXPERIMENTS: dict[str, dict[str, Arm]] = {
     "dr-zero": {
         "self-play": Arm("dr-zero"),
