@@ -13,8 +13,8 @@ from statistics import mean
 
 from rich.console import Console
 
-from evoseek.cli.demo import GREEDY, Learnt, learn
 from evoseek.eval.evaluate import Evaluation
+from evoseek.jobs.demo import GREEDY, Learnt, learn
 from evoseek.report.tables import score_text
 
 LONG = "greedy, 3 and 4 hops"

@@ -26,12 +26,10 @@ from time import perf_counter
 from rich.console import Console
 from rich.table import Table
 
-from evoseek.cli.demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
-from evoseek.cli.simulator import collect_searches, label_searches, tune_simulator
-from evoseek.cli.simulator_check import check
 from evoseek.errors import EvoseekError
 from evoseek.eval.evaluate import Evaluation, evaluate
 from evoseek.files import write_atomic
+from evoseek.jobs.demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
 from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.recipes.catalogue import FOLDER
 from evoseek.report.metrics import read_metrics
@@ -39,6 +37,10 @@ from evoseek.reward.functions import AnswerReward
 from evoseek.run import opened, training_loop
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex, open_index
+from evoseek.simulator.begin import tune_simulator
+from evoseek.simulator.collecting import collect_searches
+from evoseek.simulator.labelling import label_searches
+from evoseek.simulator.trial import check
 from evoseek.training.context import Objects
 from evoseek.training.given import load_settings
 from evoseek.training.settings import TrainingSettings

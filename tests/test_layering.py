@@ -16,7 +16,7 @@ FOUNDATION = (
 LAYERS = (
     *("corpus", "search", "world", "policy", "chat", "env", "rollout", "reward", "credit", "loss", "learner"),
     *("training", "selfplay", "systems", "eval", "report", "data", "simulator", "tiny"),
-    *("run", "reference"),
+    *("run", "jobs", "reference"),
     *("cli", "__main__"),
 )
 STRANGERS = {"reward", "credit", "loss"}

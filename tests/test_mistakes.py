@@ -24,7 +24,7 @@ finally:
 TRAIN = "train --run-dir run --index my-index --questions questions.jsonl"
 
 MISTAKES = {
-    "train x --run-dir run": "There is no system 'x'. The systems are: search-r1, dspo,",
+    "train x --run-dir run": "There is no system 'x'. There are search-r1, dspo,",
     "train serch-r1 --run-dir run": "There is no system 'serch-r1'. Did you mean search-r1?",
     "trian --run-dir run": "No such command 'trian'",
     "train --questions questions.jsonl": "Missing option '--run-dir'",
@@ -45,12 +45,13 @@ MISTAKES = {
     f"{TRAIN} --set run.steps": "--set got 'run.steps', expected key=value",
     f"{TRAIN} --set learner.learning_rate=fast": "learner.learning_rate is 'fast'",
     f"{TRAIN} --steps 0": "run.steps is 0: input should be greater than or equal to 1",
-    f"{TRAIN} --set critic.lam=0.9": "critic.lam is set, but it has no effect here: it needs algorithm.advantage to be "
-    "gae, and that is 'group'. Leave critic.lam out, or set algorithm.advantage so.",
-    f"{TRAIN} --set simulator.model=x": "it needs run.system to be zerosearch, and that is 'search-r1'. Leave "
-    "simulator.model out, or train zerosearch.",
+    f"{TRAIN} --set critic.lam=0.9": "unknown setting critic.lam (it is credit.lam now)",
+    f"{TRAIN} --set critic.clip=0.1": "critic.clip is set, but it has no effect here: it needs credit.name to be gae, "
+    "and that is 'group'. Leave critic.clip out, or set credit.name so.",
+    f"{TRAIN} --set simulator.model=x": "unknown setting simulator (it is for zerosearch)",
     f"{TRAIN} --set evaluation.every=5": "evaluation.every is set, but it has no effect here: it needs evaluation.path",
-    f"{TRAIN.replace('train', 'train dr-zero')}": "Self-play writes its questions itself",
+    f"{TRAIN.replace('train', 'train dr-zero')}": "unknown setting questions.path (self-play writes its "
+    "questions itself; those to measure with are evaluation.path)",
     "eval --index my-index": "No questions were given: set evaluation.path (--questions)",
     "eval --index my-index --questions questions.jsonl --set asked.model=x": "asked.model was given with --set, but "
     "`evoseek eval` does not use it. Leave it out; it is for `evoseek ask`.",

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
 
-from evoseek.errors import RunError
+from evoseek.errors import ConfigError, RunError
 
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{12}\.tmp")
 _OF_A_MODEL = (".json", ".safetensors", ".jinja", ".txt", ".model")
@@ -97,6 +97,31 @@ def _nearest(path: Path) -> Path | None:
         return None
     same = [path.name] if path.name in names else get_close_matches(path.name, names, 1, 0.6)
     return parent / same[0] if same else None
+
+
+def check_new_file(path: Path) -> None:
+    """Before the work, make the folder of a file. Raises ConfigError if the file is there, or could not be written."""
+    if path.exists():
+        raise ConfigError(f"{path} is there already, and is left as it is. Give the name of a new file.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"The folder of {path} cannot be made ({error.strerror or error}). Give a file in another one."
+        ) from error
+    if not os.access(path.parent, os.W_OK):
+        raise ConfigError(f"{path} cannot be written: {path.parent} is not for this user. Give a file in another one.")
+
+
+def check_new(directory: Path) -> None:
+    """Raise ConfigError for a folder that writing a policy would replace, or that cannot be made."""
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise ConfigError(
+            f"{directory} is there already and is no empty folder; an export would replace it. Give a new folder."
+        )
+    blocking = next((parent for parent in directory.parents if parent.exists()), None)
+    if blocking is not None and not blocking.is_dir():
+        raise ConfigError(f"{directory} cannot be made: {blocking} is a file. Give a new folder.")
 
 
 @contextmanager

@@ -124,7 +124,7 @@ class Run:
             questions = read_questions(path, setting="evaluation.path")[: self.settings.evaluation.limit]
         with self._context() as context:
             roller = examined_by(context) if search else context.agent.solver([])
-            drawn = held_out_temperature(self.settings) if temperature is None else temperature
+            drawn = self.settings.held_out_temperature if temperature is None else temperature
             return asyncio.run(
                 evaluate(questions, roller=roller.at(drawn), metric=context.metric, reward=context.reward)
             )
@@ -220,12 +220,6 @@ def asked_engine(context: Context) -> SearchEngine | QuestionEngine | None:
     return context.engine if context.settings.examines_index else None
 
 
-def held_out_temperature(settings: TrainingSettings) -> float:
-    """The temperature at which held-out questions are answered: the rollouts' own unless another one is set."""
-    chosen = settings.evaluation.temperature
-    return settings.rollout.temperature if chosen is None else chosen
-
-
 def _evaluation(context: Context, plan: TrainingPlan) -> Evaluate | None:
     """The held-out score of the policy as it is, each rank taking a share; None if there are no questions for it."""
     settings, ranks = context.settings, context.ranks
@@ -233,7 +227,7 @@ def _evaluation(context: Context, plan: TrainingPlan) -> Evaluate | None:
         return None
     questions = read_questions(settings.evaluation.path, setting="evaluation.path")[: settings.evaluation.limit]
     own = questions[ranks.rank :: ranks.size]
-    roller = plan.examined.at(held_out_temperature(settings))
+    roller = plan.examined.at(settings.held_out_temperature)
 
     async def evaluate_now(step: int) -> Mapping[str, float]:
         if plan.is_due is not None and not plan.is_due(step):

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, ClassVar, TypeVar, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
@@ -73,9 +73,11 @@ class Needs:
 class Section(BaseModel):
     """A table of settings. Unknown keys and numbers that are not finite are errors.
 
-    `effects` says which of them need others; `problems` what does not go together, with the remedy.
+    `effects` says which of them need others; `problems` what does not go together, with the remedy. `absent` has words
+    about settings that somebody may look for here, by their names.
     """
 
+    absent: ClassVar[Mapping[str, str]] = {}
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     @classmethod
@@ -100,16 +102,20 @@ class PartSettings(Section):
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Marks the table of a part of a kind. `base` holds the settings that all parts of the kind have in common."""
+    """Marks the table of a part of a kind. `base` holds the settings that all parts of the kind have in common.
+
+    `complete` says that the built-in parts have no others, so that these are checked without importing torch.
+    """
 
     kind: str
     base: type[PartSettings]
+    complete: bool = False
 
     def of(self, name: str, *, light: bool) -> type[PartSettings] | None:
         """The settings of a part; None where torch would have to be imported for them, and must not be."""
         check_name(self.kind, name)
         if light and (KINDS[self.kind].is_heavy or ":" in name):
-            return None
+            return self.base if self.complete and ":" not in name else None
         found = getattr(find(self.kind, name), "Settings", self.base)
         if not (isinstance(found, type) and issubclass(found, self.base)):
             raise ConfigError(
@@ -227,8 +233,8 @@ class _Reader:
             if _is_table(info):
                 below = explicit.get(key, info.get_default(call_default_factory=True))
                 values[key] = self._table(info, below, own.get(key), f"{at}.{key}" if at else key)
-                if values[key] is None:  # what is wrong with it is noted
-                    del values[key]
+                if values[key] is None:  # what is wrong with it is noted; its default may take torch to be made
+                    values[key] = _stand_in(info)
         return self._validated(model, values, at)
 
     def part(self, choice: Chosen, table: Tree, at: str) -> Any:
@@ -293,6 +299,9 @@ class _Reader:
         if key in RENAMED:
             yield f"it is {RENAMED[key]} now"
             return
+        if words := model.absent.get(_last(key)):
+            yield words
+            return
         if systems := _systems_with(key):
             yield f"it is for {' or '.join(systems)}"
         own = [f"{at}.{name}" if at else name for name in model.model_fields]
@@ -339,6 +348,13 @@ def _choice(marks: Sequence[object]) -> Chosen | None:
 def _choice_of_items(info: FieldInfo) -> Chosen | None:
     items: Sequence[object] = getattr(info.annotation, "__args__", ())
     return _choice(getattr(items[0], "__metadata__", ())) if items else None
+
+
+def _stand_in(info: FieldInfo) -> object:
+    """An unchecked value of a field that holds a table or parts."""
+    if choice := _choice(info.metadata):
+        return choice.base.model_construct()
+    return () if _choice_of_items(info) else cast("type[Section]", info.annotation).model_construct()
 
 
 def _is_table(info: FieldInfo) -> bool:

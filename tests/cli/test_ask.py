@@ -1,23 +1,25 @@
 """Asking a model behind an endpoint: the command against a real HTTP server on the loopback."""
 
-from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
 
 import pytest
-from evoseek.assemble.asked import asked_model
-from evoseek.assemble.web import Web
-from evoseek.config import load_config
 from rich.console import Console
 
-from evoseek.cli import ask as command
 from evoseek.cli.main import main
 from evoseek.env.prompts import load_prompts
+from evoseek.env.web import Web
 from evoseek.errors import EvoseekError
+from evoseek.jobs import ask as ask_job
+from evoseek.jobs.ask import asked_model, is_asked
 from evoseek.policy.encoding import harmless, plain
+from evoseek.run import opened
 from evoseek.search.browse.beginning import PageBeginning
 from evoseek.search.lexical import LexicalIndex
+from evoseek.training.context import Objects
+from evoseek.training.given import load_settings
 from evoseek.types import Page, Passage
 
 http = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "chat" / "chat_server.py")))
@@ -36,7 +38,7 @@ def index(tmp_path_factory):
 @pytest.fixture
 def ask(index, capsys, monkeypatch):
     """`evoseek ask`: (exit status, stdout, stderr), each on one line."""
-    monkeypatch.setattr(command, "Agent", None)  # the policy is not even loaded
+    monkeypatch.setattr("evoseek.training.context.load_trainable", None)  # the policy is not even loaded
 
     def ask(server, *words):
         asked = ("--set", f"asked.base_url={server.url}", "--set", "asked.model=a-model", "--set", "asked.attempts=1")
@@ -118,9 +120,9 @@ def test_the_deadline_ends_it(ask):
 
 
 def test_a_model_without_a_name_is_refused(index):
-    config = load_config(sets=["asked.base_url=http://127.0.0.1:9/v1", f"search.index={index}"])
-    with pytest.raises(EvoseekError, match=r"set asked\.model"):
-        asked_model(config, None)
+    settings = load_settings(sets=["asked.base_url=http://127.0.0.1:9/v1", f"search.index={index}"])
+    with opened(settings) as context, pytest.raises(EvoseekError, match=r"set asked\.model"):
+        asked_model(context)
 
 
 def test_a_policy_and_another_model_are_not_asked_together(ask):
@@ -135,11 +137,11 @@ def test_how_somebody_is_asked_without_who_is_refused():
         with pytest.raises(
             EvoseekError, match=rf"{set_.split('=')[0]} is set, but neither asked\.model nor asked\.base"
         ):
-            asked_model(load_config(sets=[set_]), None)
+            is_asked(load_settings(sets=[set_]))
 
 
 def test_without_anybody_else_the_policy_is_asked():
-    assert asked_model(load_config(), None) is None
+    assert not is_asked(load_settings())
 
 
 class OnePage:
@@ -154,12 +156,12 @@ class OnePage:
 
 def test_on_the_web_it_searches_and_browses(monkeypatch):
     web = Web(OnePage(), OnePage(), PageBeginning(100))
-    monkeypatch.setattr(command, "web_of", lambda config: nullcontext(web))
+    monkeypatch.setattr(ask_job, "opened", partial(opened, objects=Objects(web=web)))
     console = Console(width=1000, record=True, quiet=False)
     with says("<search>\nmayor\nKalo\n</search>", "<browse> web.test/kalo </browse>", ANSWER) as server:
         sets = [f"asked.base_url={server.url}", "asked.model=a-model"]
-        config = load_config(system="deepresearcher", sets=sets)
-        command.ask(config, None, "who is the mayor of Kalo?", console=console)
+        settings = load_settings(system="deepresearcher", sets=sets)
+        ask_job.ask(settings, None, "who is the mayor of Kalo?", console=console)
     said = console.export_text()
     assert "1. web_search: mayor, Kalo" in said
     assert "2. browse: web.test/kalo  ->  Kalo" in said

@@ -5,17 +5,17 @@ from contextlib import contextmanager
 from io import StringIO
 
 import pytest
-from evoseek.config import Config, load_config
 from rich.console import Console
 
-from evoseek.cli import data
-from evoseek.cli.data import filter_questions, find_contamination
-from evoseek.cli.mix import mix_questions
 from evoseek.corpus.questions import load_questions, save_questions
-from evoseek.data import question_filter
+from evoseek.data import question_filter, sorting
+from evoseek.data.mixing import mix_questions
+from evoseek.data.sorting import filter_questions, find_contamination
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.policy.scripted import ScriptedChat
+from evoseek.run import opened
+from evoseek.training.given import load_settings
 from evoseek.types import Question
 
 QUESTIONS = [Question(name, f"who is {name} of the long lake near Kalo ?", ("Meri",)) for name in "abcdef"]
@@ -34,10 +34,16 @@ def said(command, *arguments, **options):
     return result, " ".join(out.getvalue().split())
 
 
-def judged_by(monkeypatch, replies):
-    chat = ScriptedChat({f"filter/{name}": reply for name, reply in replies.items()})
-    monkeypatch.setattr(data, "make_chat", lambda *_, **__: (chat, load_prompts("default")))
-    return chat
+def about(*sets, judge=None):
+    """The context of these settings, with a chat in the judge's place."""
+    with opened(load_settings(sets=sets)) as context:
+        if judge is not None:
+            context.shared("chat judge", lambda: (judge, load_prompts("default")))
+        return context
+
+
+def judged_by(replies):
+    return ScriptedChat({f"filter/{name}": reply for name, reply in replies.items()})
 
 
 def ids(path):
@@ -47,9 +53,8 @@ def ids(path):
 REPLIES = {"a": "good", "b": "harmful", "c": "subjective", "d": "harmful", "e": "hm", "f": "good"}
 
 
-def test_each_question_goes_into_one_of_three_files(source, tmp_path, monkeypatch):
-    judged_by(monkeypatch, REPLIES)
-    done, text = said(filter_questions, Config(), source, tmp_path / "clean.jsonl")
+def test_each_question_goes_into_one_of_three_files(source, tmp_path):
+    done, text = said(filter_questions, about(judge=judged_by(REPLIES)), source, tmp_path / "clean.jsonl")
     assert done
     assert ids(tmp_path / "clean.jsonl") == ["a", "f"]
     assert ids(tmp_path / "clean.dropped.jsonl") == ["b", "c", "d"]
@@ -62,17 +67,17 @@ def test_each_question_goes_into_one_of_three_files(source, tmp_path, monkeypatc
 
 def test_stopped_and_gone_on_with(source, tmp_path, monkeypatch):
     monkeypatch.setattr(question_filter, "BATCH", 2)
-    chat, out = judged_by(monkeypatch, REPLIES), tmp_path / "clean.jsonl"
+    chat, out = judged_by(REPLIES), tmp_path / "clean.jsonl"
     with monkeypatch.context() as patch:
-        patch.setattr(data, "stop_on_interrupt", lambda say: stop_after(1))
-        done, text = said(filter_questions, Config(), source, out)
+        patch.setattr(sorting, "stop_on_interrupt", lambda say: stop_after(1))
+        done, text = said(filter_questions, about(judge=chat), source, out)
     assert (done, "Stopped after 2 of 6" in text, out.exists()) == (False, True, False)
-    assert said(filter_questions, Config(), source, out)[0]
+    assert said(filter_questions, about(judge=chat), source, out)[0]
     whole = out.read_bytes()
-    assert said(filter_questions, Config(), source, out)[0]  # nothing is left to do: the same files
+    assert said(filter_questions, about(judge=chat), source, out)[0]  # nothing is left to do: the same files
     assert (len(chat.asked), out.read_bytes()) == (6, whole)
     with pytest.raises(ConfigError, match="begun with other settings"):
-        said(filter_questions, load_config(sets=("judge.model=another",)), source, out)
+        said(filter_questions, about("judge.model=another", judge=chat), source, out)
 
 
 @contextmanager
@@ -81,38 +86,37 @@ def stop_after(batches):
     yield lambda: next(left, None) is None
 
 
-def test_nothing_is_overwritten_and_nothing_kept_is_an_error(source, tmp_path, monkeypatch):
-    judged_by(monkeypatch, dict.fromkeys("abcdef", "harmful"))
+def test_nothing_is_overwritten_and_nothing_kept_is_an_error(source, tmp_path):
+    context = about(judge=judged_by(dict.fromkeys("abcdef", "harmful")))
     (tmp_path / "mine.dropped.jsonl").write_text("mine")
     with pytest.raises(ConfigError, match="is there already"):
-        said(filter_questions, Config(), source, tmp_path / "mine.jsonl")
+        said(filter_questions, context, source, tmp_path / "mine.jsonl")
     assert (tmp_path / "mine.dropped.jsonl").read_text() == "mine"
     with pytest.raises(EvoseekError, match="Not one of 6 questions is left"):
-        said(filter_questions, Config(), source, tmp_path / "none.jsonl")
+        said(filter_questions, context, source, tmp_path / "none.jsonl")
     assert not (tmp_path / "none.jsonl").exists()
 
 
-def test_nothing_is_overwritten_after_an_early_error_either(source, tmp_path, monkeypatch):
-    out = tmp_path / "mine.jsonl"
-    with pytest.raises(ConfigError, match="No model was given"):
-        said(filter_questions, Config(), source, out)
+def test_nothing_is_overwritten_after_an_early_error_either(source, tmp_path):
+    out, chat = tmp_path / "mine.jsonl", judged_by(REPLIES)
+    with pytest.raises(ConfigError, match=r"No model was given: set judge\.model"):
+        said(filter_questions, about(), source, out)
     out.write_text("mine")
-    judged_by(monkeypatch, REPLIES)
     with pytest.raises(ConfigError, match="is there already"):
-        said(filter_questions, Config(), source, out)
+        said(filter_questions, about(judge=chat), source, out)
     assert out.read_text() == "mine"
     out.unlink()
-    assert said(filter_questions, Config(), source, out)[0]
+    assert said(filter_questions, about(judge=chat), source, out)[0]
 
 
 def test_contamination_by_overlap_and_by_what_the_tiny_policy_knows(source, tmp_path):
     save_questions(tmp_path / "dev.jsonl", [QUESTIONS[1]])
     options = {"words": 13, "likeness": 1.0}
     with pytest.raises(ConfigError, match="nothing to look for"):
-        said(find_contamination, Config(), source, tmp_path / "x.jsonl", evaluation=(), samples=0, **options)
+        said(find_contamination, about(), source, tmp_path / "x.jsonl", evaluation=(), samples=0, **options)
     done, text = said(
         find_contamination,
-        load_config(sets=("rollout.max_tokens_per_turn=8", "policy.model=tiny")),
+        about("rollout.max_tokens_per_turn=8", "policy.model=tiny"),
         source,
         tmp_path / "clean.jsonl",
         evaluation=[tmp_path / "dev.jsonl"],

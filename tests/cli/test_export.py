@@ -7,7 +7,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from evoseek.cli.export import export
+from evoseek.cli.export import write_plain
 from evoseek.errors import ConfigError, PolicyError, RunError
 from evoseek.learner.checkpoint import Part, save_checkpoint
 from evoseek.learner.learner import Learner
@@ -53,7 +53,7 @@ def test_a_runs_last_checkpoint_is_exported_with_its_adapter_merged(tmp_path: Pa
         if parameter.requires_grad:
             parameter.data *= 1.5
     checkpoint(run, policy, 2)
-    export(str(run), tmp_path / "out", console=console)
+    write_plain(str(run), tmp_path / "out", console=console)
     plain = load_policy(str(tmp_path / "out"))
     assert plain.adapter is None
     torch.testing.assert_close(logits(plain), logits(policy), atol=1e-4, rtol=1e-5)  # logits of up to 40
@@ -61,16 +61,16 @@ def test_a_runs_last_checkpoint_is_exported_with_its_adapter_merged(tmp_path: Pa
 
 
 def test_a_policy_without_an_adapter_is_copied(tmp_path: Path) -> None:
-    export("tiny", tmp_path / "out", console=Console(quiet=True))
+    write_plain("tiny", tmp_path / "out", console=Console(quiet=True))
     assert torch.equal(logits(load_policy(str(tmp_path / "out"))), logits(load_policy("tiny")))
 
 
 def test_a_folder_that_holds_something_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").touch()
     with pytest.raises(ConfigError, match="Give a new folder"):
-        export("tiny", tmp_path, console=Console(quiet=True))
+        write_plain("tiny", tmp_path, console=Console(quiet=True))
     with pytest.raises(ConfigError, match="no empty folder"):
-        export("tiny", tmp_path / "thesis.txt", console=Console(quiet=True))
+        write_plain("tiny", tmp_path / "thesis.txt", console=Console(quiet=True))
     assert (tmp_path / "thesis.txt").exists()
 
 
@@ -78,27 +78,27 @@ def test_what_cannot_be_exported_is_said(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "lock").touch()
     with pytest.raises(RunError, match="saved no checkpoint yet"):
-        export(str(tmp_path / "run"), tmp_path / "out", console=Console(quiet=True))
+        write_plain(str(tmp_path / "run"), tmp_path / "out", console=Console(quiet=True))
     with pytest.raises(PolicyError, match="no such directory"):
-        export(str(tmp_path / "nothing"), tmp_path / "out", console=Console(quiet=True))
+        write_plain(str(tmp_path / "nothing"), tmp_path / "out", console=Console(quiet=True))
     assert not (tmp_path / "out").exists()
 
 
 def test_a_run_whose_name_was_mistyped_is_not_only_looked_for_on_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(PolicyError, match=r"no run and no directory runs/nothere; check the path"):
-        export("runs/nothere", Path("out"), console=Console(quiet=True))
+        write_plain("runs/nothere", Path("out"), console=Console(quiet=True))
 
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     for directory in (tmp_path / "file" / "x", tmp_path / "file" / "x" / "y"):
         with pytest.raises(ConfigError, match="file is a file"):
-            export("tiny", directory, console=Console(quiet=True))
+            write_plain("tiny", directory, console=Console(quiet=True))
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("evoseek.cli.export.export_policy", full)
+    monkeypatch.setattr("evoseek.policy.load.export_policy", full)
     with pytest.raises(ConfigError, match=r"cannot be written \(No space left"):
-        export("tiny", tmp_path / "out", console=Console(quiet=True))
+        write_plain("tiny", tmp_path / "out", console=Console(quiet=True))

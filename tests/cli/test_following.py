@@ -5,12 +5,12 @@ import json
 import shutil
 
 import pytest
-from evoseek.config import load_config
 from rich.console import Console
 
 from evoseek.cli.following import following
 from evoseek.policy.load import tiny_policy_dir
 from evoseek.runs import RunDirectory
+from evoseek.training.given import load_settings
 
 
 @pytest.fixture
@@ -24,26 +24,26 @@ def model(tmp_path):
     return str(tmp_path / "model")
 
 
-def printed(config, run=None):
+def printed(settings, run=None):
     console = Console(file=io.StringIO(), width=200)
-    return following(config, console=console, run=run), console.file.getvalue()
+    return following(settings, console=console, run=run), console.file.getvalue()
 
 
 def test_a_resumed_run_is_the_same_whatever_is_chosen_now(model, tmp_path):
     given = {"policy.model": model, "policy.device": "cpu"}
-    config, said = printed(load_config(options=given))
+    settings, said = printed(load_settings(options=given))
     assert "learner.learning_rate = 3e-05" in said
     assert "policy.device" not in said
     run = RunDirectory(tmp_path / "run")
     run.path.mkdir()
-    run.claim(config.resolved() | {"rollout": config.rollout.model_dump(mode="json") | {"slots": 3}})
-    resumed, said = printed(load_config(options=given), run)
-    assert (resumed.rollout.slots, resumed.learner) == (3, config.learner)
-    assert "rollout.slots = 3" in said
-    with pytest.raises(Exception, match=r"rollout\.slots was 3, now 5"):
-        run.claim(printed(load_config(options=given | {"rollout.slots": 5}), run)[0].resolved())
+    run.claim(settings.resolved() | {"sampler": settings.sampler.model_dump(mode="json") | {"slots": 3}})
+    resumed, said = printed(load_settings(options=given), run)
+    assert (resumed.sampler.slots, resumed.learner) == (3, settings.learner)
+    assert "sampler.slots = 3" in said
+    with pytest.raises(Exception, match=r"sampler\.slots was 3, now 5"):
+        run.claim(printed(load_settings(options=given | {"sampler.slots": 5}), run)[0].resolved())
 
 
 def test_for_the_tiny_policy_nothing_is_printed():
-    config = load_config()
-    assert printed(config) == (config, "")
+    settings = load_settings()
+    assert printed(settings) == (settings, "")

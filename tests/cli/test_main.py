@@ -4,15 +4,17 @@ import sys
 
 import pytest
 import typer
-from evoseek.config import SYSTEMS, load_config
 
-from evoseek.cli import VariantChoice, app, main
+from evoseek.cli.main import app, main
+from evoseek.cli.tiny import VariantChoice
+from evoseek.registry import KINDS
 from evoseek.tiny.build import VARIANTS
+from evoseek.training.given import load_settings
 
 PROGRAM = """
 import atexit, sys
 atexit.register(print, "taken down")
-from evoseek.cli import VariantChoice, app, main
+from evoseek.cli.main import main
 sys.argv = ["evoseek", *sys.argv[1:]]
 main()
 """
@@ -50,7 +52,7 @@ def shown(capsys, monkeypatch):
 
 def test_help_names_every_system_and_the_corpus_by_both_its_names(shown):
     text = shown("train")
-    assert all(system in text for system in SYSTEMS)
+    assert all(system in text for system in KINDS["system"].parts)
     assert "--index,--corpus" in text.replace(", ", ",")
 
 
@@ -70,8 +72,8 @@ def test_help_names_the_setting_of_the_model_that_is_asked(shown):
 def test_help_of_propose_says_what_is_verified(shown):
     text = shown("propose")
     assert "verification.from_passages" in text
-    assert load_config(fallback="ssp").verification.from_passages
-    assert not load_config(system="dr-zero").verification.from_passages
+    assert load_settings(fallback="ssp").verification.from_passages
+    assert not load_settings(system="dr-zero").verification.from_passages
 
 
 def test_a_config_file_names_the_system_if_the_command_does_not(tmp_path, capsys, monkeypatch):

@@ -13,14 +13,12 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from evoseek.assemble.agent import Agent
-from evoseek.config import Config, load_config
 from rich.console import Console
 
-from evoseek.cli.propose import Writing, propose
 from evoseek.corpus.question_file import QuestionFile, open_question_file
 from evoseek.corpus.questions import load_questions
 from evoseek.errors import ConfigError, EvoseekError, SamplerError
+from evoseek.jobs.propose import Writing, propose
 from evoseek.learner.checkpoint import Checkpoint, Part, latest_checkpoint, save_checkpoint
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
@@ -28,7 +26,11 @@ from evoseek.loss.cross_entropy import CrossEntropyLoss
 from evoseek.policy.load import Policy, load_policy, save_policy
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.reward.answer import usable_question
+from evoseek.rollout.agent import Agent
+from evoseek.run import opened as opened_context
 from evoseek.search.lexical import LexicalIndex
+from evoseek.training.given import load_settings
+from evoseek.training.settings import TrainingSettings
 from evoseek.types import Passage, SampleRequest
 from evoseek.world.world import World
 
@@ -39,13 +41,13 @@ Script = Callable[[SampleRequest, str], str]
 
 @pytest.fixture(scope="module")
 def agent() -> Agent:
-    return Agent.of(load_config(), load_policy("tiny"))
+    return Agent.of(load_settings(), load_policy("tiny"))
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Config:
+def config(tmp_path: Path) -> TrainingSettings:
     LexicalIndex.build(tmp_path / "index", PASSAGES)
-    return load_config(system="ssp", options={"search.index": str(tmp_path / "index"), **SMALL})
+    return load_settings(system="ssp", options={"search.index": str(tmp_path / "index"), **SMALL})
 
 
 SMALL = {
@@ -80,15 +82,21 @@ def scripted(agent: Agent, script: Script) -> Agent:
 
 
 @contextmanager
-def opened(config: Config, agent: Agent, script: Script, out: Path) -> Iterator[tuple[Writing, QuestionFile]]:
-    player = scripted(replace(agent, config=config), script)
-    index = LexicalIndex.open(Path(config.search.index))
-    with open_question_file(out, config.resolved()) as file:
-        yield Writing.of(config, player, player, index), file
+def opened(config: TrainingSettings, agent: Agent, script: Script, out: Path) -> Iterator[tuple[Writing, QuestionFile]]:
+    with opened_context(config) as context, open_question_file(out, config.resolved()) as file:
+        context.agent = scripted(replace(agent, settings=config), script)
+        yield Writing.of(context), file
 
 
 def write(
-    config: Config, agent: Agent, out: Path, count: int, *, most: int = 1000, script: Script = good, batches: int = 99
+    config: TrainingSettings,
+    agent: Agent,
+    out: Path,
+    count: int,
+    *,
+    most: int = 1000,
+    script: Script = good,
+    batches: int = 99,
 ) -> int:
     """Write questions; after so many batches Ctrl-C."""
     left = iter(range(batches))
@@ -145,7 +153,7 @@ def test_near_duplicates_are_told_across_the_whole_file(config, agent, tmp_path)
     def chatty(request: SampleRequest, context: str) -> str:
         return good(request, context).replace("<question>", "<question> tell me please , if you happen to know it ,")
 
-    near = load_config(
+    near = load_settings(
         system="ssp", options={"search.index": config.search.index, **SMALL, "filters.near_duplicates": 0.5}
     )
     assert write(near, agent, tmp_path / "q.jsonl", 9, most=20, script=chatty) == 1
@@ -158,7 +166,7 @@ def test_what_a_reader_does_not_confirm_is_not_written(config, agent, tmp_path) 
     assert write(config, agent, tmp_path / "a.jsonl", 4, most=8, script=contradicted) == 0
     with open_question_file(tmp_path / "a.jsonl", config.resolved()) as file:
         assert file.reached.counts == {"unverified": 8}
-    unchecked = load_config(
+    unchecked = load_settings(
         system="ssp", options={"search.index": config.search.index, **SMALL, "verification.from_passages": False}
     )
     assert write(unchecked, agent, tmp_path / "b.jsonl", 4, script=contradicted) == 4
@@ -198,14 +206,14 @@ def test_from_passages_forwards_the_source_is_evidence_and_whole(config, agent, 
         return good(replace(request, turn=request.turn + 1), context)
 
     options = {"search.index": config.search.index, **SMALL, "proposer.max_source_tokens": 3}
-    passages = load_config(system="dr-zero", options=options)
+    passages = load_settings(system="dr-zero", options=options)
     assert write(passages, agent, tmp_path / "q.jsonl", 24, script=forwards) == 24
     found = [passage for q in load_questions(tmp_path / "q.jsonl") for passage in q.metadata["evidence"]]
     assert {(p["id"], p["title"], p["text"]) for p in found} == {(p.id, p.title, p.text) for p in PASSAGES}
 
 
 def test_a_system_without_a_proposer_is_refused(config, tmp_path) -> None:
-    other = load_config(system="dspo", options={"search.index": config.search.index})
+    other = load_settings(system="dspo", options={"search.index": config.search.index})
     with pytest.raises(ConfigError, match="dspo has no proposer"):
         propose(other, None, tmp_path / "q.jsonl", count=1, max_proposals=None, console=Console(quiet=True))
     assert not (tmp_path / "q.jsonl").exists()
@@ -231,7 +239,7 @@ def test_of_a_run_of_dr_zero_its_proposer_proposes_and_its_solver_solves(config,
     checkpoint = checkpoint_of(tmp_path / "run", **players)
     world = World.generate(3, 200, "train")
     LexicalIndex.build(tmp_path / "world", world.passages())
-    settings = load_config(system="dr-zero", options={"search.index": str(tmp_path / "world"), **SMALL})
+    settings = load_settings(system="dr-zero", options={"search.index": str(tmp_path / "world"), **SMALL})
     console, out = Console(record=True, quiet=False, file=StringIO()), tmp_path / "q.jsonl"
     if silent == "proposer":
         with pytest.raises(EvoseekError, match="Not one question"):
@@ -245,8 +253,8 @@ def test_of_a_run_of_dr_zero_its_proposer_proposes_and_its_solver_solves(config,
 
 
 def test_too_few_questions_are_said_with_what_became_of_the_proposals(config, agent, tmp_path, monkeypatch) -> None:
-    player = scripted(replace(agent, config=config), good)
-    monkeypatch.setattr("evoseek.cli.propose._players", lambda *_: (player, player))
+    player = scripted(replace(agent, settings=config), good)
+    monkeypatch.setattr(Agent, "of", lambda *_, **__: player)
     console, out = Console(record=True, file=StringIO(), width=150), tmp_path / "q.jsonl"
     assert propose(config, None, out, count=30, max_proposals=48, console=console)
     text = console.export_text()

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from evoseek.cli import simulator, simulator_check
 from evoseek.cli.main import main
 from evoseek.corpus.questions import load_questions, save_questions
 from evoseek.env.prompts import load_prompts
@@ -101,7 +100,7 @@ def test_labelling_is_gone_on_with_and_nothing_is_overwritten(cli, folder, tmp_p
 
     monkeypatch.setattr(simulator_labelling, "BATCH", 3)
     with monkeypatch.context() as patch:
-        patch.setattr(simulator, "stop_on_interrupt", lambda say: stop_after(1))
+        patch.setattr(simulator_labelling, "stop_on_interrupt", lambda say: stop_after(1))
         status, out, _ = cli("label", searches, labelled, "--world", world)
     assert (status, "Stopped after 3 of" in out) == (130, True)
     assert len(load_records(labelled)) == 3
@@ -132,7 +131,7 @@ def test_a_check_is_printed_and_written(cli, folder, tmp_path, monkeypatch):
 
     chat = ScriptedChat(reply, name="the-simulator")
     engine = SimulatedEngine(chat, SimulatorPrompts(load_prompts("default")), max_words=100, seed=0)
-    monkeypatch.setattr(simulator_check, "simulated_engine", lambda config: engine)
+    monkeypatch.setattr("evoseek.training.context.simulated_engine", lambda *_, **__: engine)
     output = tmp_path / "check.json"
     policy = ("--policy", "tiny", "--questions", questions, "--index", folder / "index")
     more = ("--set", "evaluation.limit=4", "--count", "5", "--output", output)
@@ -166,7 +165,7 @@ def test_collecting_is_gone_on_with_and_gives_the_same_file(cli, folder, tmp_pat
     assert status == 0
     out = tmp_path / "stopped.jsonl"
     with monkeypatch.context() as patch:
-        patch.setattr(simulator, "stop_on_interrupt", lambda say: stop_after(1))
+        patch.setattr(simulator_collecting, "stop_on_interrupt", lambda say: stop_after(1))
         status, stopped, _ = collect(cli, folder, out, "--pages", "2")
     assert (status, "Stopped after 3 of 8 rollouts" in stopped) == (130, True)
     moved = tmp_path / "moved"

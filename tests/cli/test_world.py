@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from rich.console import Console
 
-from evoseek.cli.world import serve_world
+from evoseek.cli.world import serve
 from evoseek.corpus.questions import load_questions
 from evoseek.errors import ConfigError
 
@@ -18,8 +18,8 @@ SETTINGS = {"entities": 200, "seed": 1, "split": "train", "port": 0, "faults": (
 CODE = """
 from pathlib import Path
 from rich.console import Console
-from evoseek.cli.world import serve_world
-serve_world(
+from evoseek.cli.world import serve
+serve(
     entities=200, seed=1, split="train", port=0, faults=["search.unavailable=1"], questions=Path({!r}), count=20,
     console=Console(),
 )
@@ -49,18 +49,18 @@ def test_it_serves_until_ctrl_c_and_then_says_what_was_asked(tmp_path):
 @pytest.mark.parametrize("fault", ["hang", "hang=often", "image.hang=0.1", "fire=0.1", "search.hang=2"])
 def test_faults_that_are_none_are_refused(fault):
     with pytest.raises(ConfigError):
-        serve_world(**SETTINGS | {"faults": [fault]}, console=Console())
+        serve(**SETTINGS | {"faults": [fault]}, console=Console())
 
 
 def test_a_questions_file_that_is_there_is_left_as_it_is(tmp_path):
     path = tmp_path / "questions.jsonl"
     path.write_text("mine")
     with pytest.raises(ConfigError, match="is left as it is"):
-        serve_world(**SETTINGS | {"questions": path}, console=Console())
+        serve(**SETTINGS | {"questions": path}, console=Console())
 
 
 def test_without_its_port_it_leaves_no_questions_behind(tmp_path):
     path = tmp_path / "questions.jsonl"
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ConfigError, match="cannot be had"):
-        serve_world(**SETTINGS | {"questions": path, "port": taken.getsockname()[1]}, console=Console())
+        serve(**SETTINGS | {"questions": path, "port": taken.getsockname()[1]}, console=Console())
     assert not path.exists()

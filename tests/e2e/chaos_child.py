@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-import evoseek.cli.train
+import evoseek.jobs.train
 from evoseek.cli.main import main as command_line  # before torch: sets how its threads wait
 from evoseek.learner.learner import Learner
 from evoseek.policy.sampler import TorchSampler
@@ -64,7 +64,7 @@ def run(order, answer):
     killer.watch(Learner, "update")
     killer.watch(JsonlMetrics, "write", torn_row)
     killer.watch(TrajectoryWriter, "write", torn_row)
-    evoseek.cli.train.draw = lambda run, console: None  # slow, and no part of the state
+    evoseek.jobs.train.draw = lambda run, console: None  # slow, and no part of the state
     sys.argv = ["evoseek", "train", "search-r1", "--config", order["config"], "--run-dir", order["run_dir"]]
     try:
         command_line()

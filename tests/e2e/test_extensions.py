@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evoseek.cli.demo import make_world
+from evoseek.jobs.demo import make_world
 from evoseek.registry import find
 from evoseek.report.metrics import read_metrics
 from evoseek.rollout.record import read_trajectories

@@ -1,185 +1,75 @@
-"""Asking a policy, or another model in its place, and scoring a policy."""
+"""`evoseek ask` and `evoseek eval`: a policy, or another model in its place, at work on questions."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-import math
-from collections import Counter
-from typing import cast
+from typing import Annotated
 
+import typer
 from rich.console import Console
 
-from evoseek.cli.asked import asked_model, is_asked
-from evoseek.cli.following import following
-from evoseek.cli.settings import evaluation_path
-from evoseek.errors import EvoseekError
-from evoseek.eval.evaluate import Evaluation, Score
-from evoseek.eval.evaluate import evaluate as evaluated
-from evoseek.learner.checkpoint import Checkpoint
-from evoseek.policy.vocabulary import vocabulary_notice
-from evoseek.report.printable import say
-from evoseek.report.tables import evaluation_table
-from evoseek.rollout.agent import Agent
-from evoseek.run import asked_engine, examined_by, held_out_temperature, opened
-from evoseek.training.model_defaults import follow_endpoint
-from evoseek.training.settings import TrainingSettings
-from evoseek.training.sources import read_questions
-from evoseek.types import Invalid, Passage, Question, Trajectory
+from evoseek.cli.options import ConfigFiles, Index, Json, Model, Questions, RunDir, Sets, checkpoint_of
+from evoseek.training.interrupt import end_on_interrupt
+
+NO_ANSWER = 1  # the status of `ask` when the model gave none
 
 
 def evaluate(
-    settings: TrainingSettings,
-    checkpoint: Checkpoint | None,
-    *,
-    search: bool,
-    console: Console,
-    as_json: bool = False,
+    run_dir: RunDir = None,
+    index: Index = None,
+    questions: Questions = None,
+    model: Model = None,
+    temperature: Annotated[float | None, typer.Option(help="0: greedy. Default: as in training.")] = None,
+    no_search: Annotated[bool, typer.Option("--no-search", help="Answer without any tool.")] = False,
+    limit: Annotated[int | None, typer.Option(help="Only the first so many. Default: evaluation.limit.")] = None,
+    json: Json = False,
+    config: ConfigFiles = None,
+    set_: Sets = None,
 ) -> None:
-    """Score a policy on the evaluation questions of the settings and print the table, or the scores as JSON.
+    """Score a policy on questions, each asked exactly once; with 95 % intervals, by number of hops."""
+    from evoseek.cli.settings import check_evaluation, given_settings
 
-    Raises EvoseekError if not one rollout was valid: there is then no score.
-    """
-    with opened(settings, checkpoint=checkpoint) as context:
-        agent = context.agent
-        _notify(agent, console)
-        questions = read_questions(evaluation_path(settings), setting="evaluation.path")
-        asked = questions[: settings.evaluation.limit]
-        say(console, f"Asking {len(asked)} of {len(questions)} questions.")
-        temperature = held_out_temperature(settings)
-        roller = (examined_by(context) if search else agent.solver([])).at(temperature)
-        evaluation = asyncio.run(evaluated(asked, roller=roller, metric=context.metric, reward=context.reward))
-    _check_any_valid(evaluation)
-    drawn = "greedy" if temperature == 0 else f"temperature {temperature:g}"
-    title = f"{evaluation.metric}, {drawn}, search {'on' if search else 'off'}, 95 % intervals"
-    if as_json:
-        _print_json({"model": agent.policy.name, "search": search, **evaluation_json(evaluation)})
-    else:
-        console.print(evaluation_table(title, {agent.policy.name: evaluation}))
+    options = {
+        "evaluation.path": questions,
+        "evaluation.index": index,
+        "evaluation.temperature": temperature,
+        "evaluation.limit": limit,
+        "policy.model": model,
+    }
+    given = given_settings("eval", run_dir, config or (), options=options, sets=set_ or ())
+    check_evaluation(given.read(light=True), search=not no_search)
+    with end_on_interrupt():
+        from evoseek.cli.following import following
+        from evoseek.jobs.ask import evaluate as evaluate_policy
+
+    settings, checkpoint = following(given.read(), console=Console(stderr=True)), checkpoint_of(run_dir)
+    evaluate_policy(settings, checkpoint, search=not no_search, console=Console(stderr=json), as_json=json)
 
 
 def ask(
-    settings: TrainingSettings,
-    checkpoint: Checkpoint | None,
-    question: str,
-    *,
-    console: Console,
-    as_json: bool = False,
-) -> bool:
-    """Ask the model of [asked], or else the policy, and show what the answer rests on, or what was written without one.
+    question: Annotated[str, typer.Argument()],
+    run_dir: RunDir = None,
+    index: Index = None,
+    model: Model = None,
+    json: Json = False,
+    config: ConfigFiles = None,
+    set_: Sets = None,
+) -> None:
+    """Ask a policy, or the model of [asked]: prints the answer, the searches made and the passages it rests on.
 
-    Returns whether there is an answer. Raises EvoseekError if the rollout failed for reasons outside the model.
+    Without an answer: what the model wrote, and status 1.
     """
-    if is_asked(settings):
-        with opened(follow_endpoint(settings)) as context:
-            model = asked_model(context)
-            say(console, f"Asking {model.chat.name}, as [asked] says, and not the policy.")
-            trajectory = asyncio.run(model.ask(question))
-    else:
-        with opened(following(settings, console=Console(stderr=True)), checkpoint=checkpoint) as context:
-            _notify(context.agent, console)
-            if notice := vocabulary_notice(context.agent.policy, [question], what="the question"):
-                say(console, notice)
-            roller = context.solver(asked_engine(context)).at(0.0)
-            trajectory = asyncio.run(roller.one(Question("ask", question, ()), "ask"))
-    if as_json:
-        _print_json(answer_json(trajectory))
-    else:
-        say(console, answer_text(trajectory))
-    if trajectory.failure:
-        raise EvoseekError(f"The question could not be answered: {trajectory.failure}")
-    return trajectory.answer is not None
+    from evoseek.cli.settings import check_asking, given_settings
 
+    options = {"search.index": index, "policy.model": model}
+    given = given_settings("ask", run_dir, config or (), options=options, sets=set_ or ())
+    check_asking(given.read(light=True), question, model=model)
+    with end_on_interrupt():
+        from evoseek.cli.following import following
+        from evoseek.jobs.ask import ask as ask_model
+        from evoseek.jobs.ask import is_asked
 
-def _notify(agent: Agent, console: Console) -> None:
-    if notice := agent.template_notice():
-        say(console, notice)
-
-
-def _check_any_valid(evaluation: Evaluation) -> None:
-    details = Counter(
-        result.outcome.detail or str(result.outcome.reason)
-        for result in evaluation.results
-        if isinstance(result.outcome, Invalid)
-    )
-    if details.total() == len(evaluation.results):
-        detail, count = details.most_common(1)[0]
-        raise EvoseekError(
-            f"There is no score: all {len(evaluation.results)} rollouts were invalid. The most frequent reason "
-            f"({count} rollouts): {detail} Repair what failed and give the same command again."
-        )
-
-
-def answer_text(trajectory: Trajectory) -> str:
-    """The answer, the searches, and of the passages found those that hold the answer (or none, which is said). Without
-    an answer: what the model wrote in every turn."""
-    answer = trajectory.answer
-    ending = trajectory.failure or trajectory.stop_reason
-    lines = [f"Answer: {answer}" if answer else f"No answer ({ending}).", "Searches:"]
-    for number, result in enumerate(trajectory.tool_results, start=1):
-        titles = ", ".join(passage.title for passage in result.passages) or "nothing found"
-        asked = "; ".join(map(_argument, result.call.arguments.values()))
-        lines.append(f"  {number}. {result.call.name}: {asked}  ->  {titles}")
-    lines += [] if trajectory.tool_results else ["  none"]
-    if answer is None:
-        lines.append("What the model wrote:")
-        lines += [f"  {number}. {action.text.strip()}" for number, action in enumerate(trajectory.actions, start=1)]
-        return "\n".join(lines if trajectory.actions else [*lines, "  nothing"])
-    lines.append("Passages that hold the answer:")
-    lines += [f"  [{p.id}] {p.title}: {p.text}" for p in _support(trajectory)] or ["  none"]
-    return "\n".join(lines)
-
-
-def answer_json(trajectory: Trajectory) -> dict[str, object]:
-    """The same as values for JSON; `answer` is null if there is none."""
-    return {
-        "question": trajectory.question.text,
-        "answer": trajectory.answer,
-        "stop_reason": trajectory.stop_reason.value,
-        "failure": trajectory.failure,
-        "searches": [
-            {
-                "tool": result.call.name,
-                "arguments": dict(result.call.arguments),
-                "found": [{"id": passage.id, "title": passage.title} for passage in result.passages],
-            }
-            for result in trajectory.tool_results
-        ],
-        "support": [{"id": p.id, "title": p.title, "text": p.text} for p in _support(trajectory)],
-        "written": [action.text for action in trajectory.actions],
-    }
-
-
-def evaluation_json(evaluation: Evaluation) -> dict[str, object]:
-    """The scores as values for JSON: over all questions, and by number of hops."""
-    return {
-        "metric": evaluation.metric,
-        "temperature": evaluation.temperature,
-        **_score_json(evaluation.score),
-        "by_hops": {str(hops): _score_json(score) for hops, score in evaluation.by_hops().items()},
-    }
-
-
-def _score_json(score: Score) -> dict[str, object]:
-    interval = [score.interval.low, score.interval.high]
-    return {
-        "mean": None if math.isnan(score.mean) else score.mean,
-        "interval_95": interval,
-        "n": score.n,
-        "n_invalid": score.n_invalid,
-    }
-
-
-def _print_json(value: object) -> None:
-    print(json.dumps(value, ensure_ascii=False))
-
-
-def _support(trajectory: Trajectory) -> list[Passage]:
-    """The passages found that hold the answer, each once."""
-    answer = (trajectory.answer or "").casefold()
-    passages = {p.id: p for result in trajectory.tool_results for p in result.passages}
-    return [p for p in passages.values() if answer and answer in p.contents.casefold()]
-
-
-def _argument(value: object) -> str:
-    return ", ".join(map(str, cast("list[object]", value))) if isinstance(value, list) else str(value)
+    settings = given.read()
+    if not is_asked(settings):
+        settings = following(settings, console=Console(stderr=True))
+    if not ask_model(settings, checkpoint_of(run_dir), question, console=Console(stderr=json), as_json=json):
+        raise typer.Exit(NO_ANSWER)

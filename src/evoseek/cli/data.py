@@ -1,178 +1,107 @@
-"""Making questions fit for training: sorting out, finding contamination."""
+"""`evoseek data`: the commands that make questions fit for training."""
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from hashlib import sha256
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 
-from evoseek.cli.new_file import check_new_file
-from evoseek.cli.propose import STOPPING
-from evoseek.corpus.questions import load_questions, save_questions
-from evoseek.corpus.resumable_jsonl import open_growing_file
-from evoseek.data.contamination import ClosedBook, ContaminationCheck, Overlap
-from evoseek.data.question_filter import KINDS, Check, Finding, JudgeCheck, check_questions, load_findings
-from evoseek.env.chats import make_chat
-from evoseek.env.reader import ReaderEnv
-from evoseek.errors import ConfigError, EvoseekError
-from evoseek.report.failures import say_left_out
-from evoseek.report.printable import say
-from evoseek.report.progress import CountProgress
-from evoseek.reward.functions import AnswerReward
-from evoseek.rollout.agent import Agent
-from evoseek.runs import with_digests
-from evoseek.training.inputs import inputs_of
-from evoseek.training.interrupt import stop_on_interrupt
-from evoseek.training.settings import TrainingSettings
-from evoseek.training.sources import read_questions
-from evoseek.training.trainer import load_trainable
-from evoseek.types import Question
+from evoseek.cli.options import ConfigFiles, FixedSeed, JudgeModel, Model, Seed, Sets, finish, new_group
+from evoseek.errors import ConfigError
+from evoseek.training.interrupt import end_on_interrupt
 
-SAMPLES = 10  # closed-book answers (DeepResearcher's pass@10)
+data = new_group("Make questions fit for training.")
+Source = Annotated[Path, typer.Argument(help="JSON lines: question, golden_answers.")]
+Kept = Annotated[Path, typer.Argument(help="The JSONL file for what is kept. The same command goes on with it.")]
 
 
-def filter_questions(settings: TrainingSettings, source: Path, out: Path, *, console: Console) -> bool:
-    """Sort questions by the settings' judge, or go on with that: those that are good go to `out`.
+@data.command("filter")
+def filter_data(
+    questions: Source,
+    out: Kept,
+    model: JudgeModel = None,
+    seed: Seed = None,
+    config: ConfigFiles = None,
+    set_: Sets = None,
+) -> None:
+    """Sort out questions that are time-sensitive, subjective or harmful, by the model in the settings of judge."""
+    from evoseek.cli.settings import given_settings
+    from evoseek.training.sources import read_questions
 
-    Returns False if Ctrl-C ended it. Raises EvoseekError, also if not one is good.
-    """
-    deciding = {"model", "base_url", "prompts", "temperature", "max_tokens", "max_total_tokens"}
-    judge = with_digests({"judge": settings.judge.model_dump(include=deciding)}, inputs_of(settings))
-    identity = {**judge, "seed": settings.run.seed}
+    read_questions(str(questions), setting="the file of questions")
+    options = {"judge.model": model, "run.seed": seed}
+    given = given_settings("data filter", None, config or (), options=options, sets=set_ or ())
+    given.read(light=True).judge.check("judge")
+    with end_on_interrupt():
+        from evoseek.data.sorting import filter_questions
+        from evoseek.run import opened
 
-    def make_check() -> Check:
-        return JudgeCheck(
-            *make_chat(settings.judge, section="judge", seed=settings.run.seed, device=settings.policy.device)
+    with opened(given.read()) as context:
+        finish(filter_questions(context, questions, out, console=Console()))
+
+
+@data.command()
+def contamination(
+    questions: Source,
+    out: Kept,
+    model: Model = None,
+    evaluation: Annotated[
+        list[Path] | None, typer.Option(help="A file of evaluation questions; may be repeated.")
+    ] = None,
+    samples: Annotated[int, typer.Option(min=0, help="Closed-book answers of --model; 0: none is asked.")] = 10,
+    words: Annotated[int, typer.Option(min=1, help="Shared words in a row that are an overlap.")] = 13,
+    likeness: Annotated[float, typer.Option(help="From which two questions are alike (Jaccard, MinHash).")] = 0.8,
+    seed: Seed = None,
+    config: ConfigFiles = None,
+    set_: Sets = None,
+) -> None:
+    """Sort out questions that a model answers without searching, or that overlap with evaluation sets."""
+    from evoseek.cli.settings import given_settings
+
+    options = {"policy.model": model, "run.seed": seed}
+    given = given_settings("data contamination", None, config or (), options=options, sets=set_ or ())
+    with end_on_interrupt():
+        from evoseek.data.sorting import find_contamination
+        from evoseek.run import opened
+
+    with opened(given.read()) as context:
+        finished = find_contamination(
+            context,
+            questions,
+            out,
+            evaluation=evaluation or (),
+            samples=samples,
+            words=words,
+            likeness=likeness,
+            console=Console(),
         )
-
-    return _sort(source, out, make_check, identity, max_undecided=settings.run.max_invalid, console=console)
-
-
-def find_contamination(
-    settings: TrainingSettings,
-    source: Path,
-    out: Path,
-    *,
-    evaluation: Sequence[Path],
-    samples: int,
-    words: int,
-    likeness: float,
-    console: Console,
-) -> bool:
-    """Sort out questions that overlap with evaluation sets, or to which the policy, without searching, gives a
-    right answer in one of `samples` (0: it is not asked); exact match, temperature 1. Or go on with that.
-
-    Returns False if Ctrl-C ended it. Raises EvoseekError, also if nothing is left, or if there is nothing to look for.
-    """
-    if not evaluation and not samples:
-        raise ConfigError("There is nothing to look for: give files of evaluation questions, or more than 0 samples.")
-    if samples and "model" not in settings.policy.model_fields_set:
-        raise ConfigError(
-            "No model was given whose knowledge is looked into: name the one that is to be trained (--model, or "
-            "policy.model), or look for overlap alone (--samples 0)."
-        )
-    identity = {
-        "evaluation": sorted(_hash(path) for path in evaluation),
-        "samples": samples,
-        "words": words,
-        "likeness": likeness,
-        "model": with_digests(settings.model_dump(mode="json", include={"policy", "rollout"}), inputs_of(settings))
-        if samples
-        else {},
-        "seed": settings.run.seed,
-    }
-
-    def make_check() -> Check:
-        overlap = Overlap((q for path in evaluation for q in load_questions(path)), words=words, likeness=likeness)
-        return ContaminationCheck(overlap, _closed_book(settings, samples) if samples else None)
-
-    return _sort(source, out, make_check, identity, max_undecided=settings.run.max_invalid, console=console)
+    finish(finished)
 
 
-def _closed_book(settings: TrainingSettings, samples: int) -> ClosedBook:
-    agent = Agent.of(settings, load_trainable(settings, None, device=settings.policy.device))
-    renderer = agent.renderer(())
-    env = ReaderEnv((), agent.prompts, renderer.format)
-    return ClosedBook(agent.roller(env, renderer, temperature=1.0), AnswerReward("exact_match"), samples)
+@data.command("mix")
+def mix_data(
+    out: Annotated[Path, typer.Argument(help="The JSONL file to write.")],
+    sources: Annotated[list[str], typer.Option("--from", help="FILE=SHARE, as in nq.jsonl=1; once for each file.")],
+    count: Annotated[int, typer.Option(min=1, help="How many questions.")],
+    seed: FixedSeed = 0,
+) -> None:
+    """Draw questions from several files in a ratio, as --from nq.jsonl=1 --from hotpotqa.jsonl=3."""
+    from evoseek.data.mixing import mix_questions
+
+    mix_questions(_shares(sources), out, count=count, seed=seed, console=Console())
 
 
-def _sort(
-    source: Path,
-    out: Path,
-    make_check: Callable[[], Check],
-    settings: Mapping[str, object],
-    *,
-    max_undecided: float,
-    console: Console,
-) -> bool:
-    """Check a file of questions and write what is kept, what is dropped and what is not decided, a file each.
-
-    The findings grow in a file of their own, by which the work is gone on with; the three follow from it.
-    """
-    findings = out.with_suffix(".findings.jsonl")
-    if not findings.exists() or not findings.stat().st_size:  # an error before the first batch leaves an empty one
-        for path in (out, _dropped(out), _undecided(out)):
-            check_new_file(path)
-    questions = read_questions(str(source), setting="the file of questions")
-    with (
-        open_growing_file(findings, {"questions": _hash(source), **settings}, KINDS) as file,
-        stop_on_interrupt(lambda: say(console, STOPPING)) as interrupted,
-        CountProgress(console, "questions") as progress,
-    ):
-        checking = check_questions(
-            questions, make_check(), file, max_undecided=max_undecided, should_stop=interrupted, progress=progress
-        )
-        done = asyncio.run(checking)
-    if done < len(questions):
-        say(console, f"Stopped after {done} of {len(questions)} questions. The same command goes on from there.")
-        return False
-    _finish(out, load_findings(findings), console)
-    return True
-
-
-def _finish(out: Path, found: Sequence[tuple[Question, Finding]], console: Console) -> None:
-    for keep, path in ((True, out), (False, _dropped(out)), (None, _undecided(out))):
-        if chosen := [question for question, finding in found if finding.keep is keep]:
-            save_questions(path, chosen)
-    dropped = Counter(finding.reason for _, finding in found if finding.keep is False)
-    why = ", ".join(f"{number} {reason}" for reason, number in dropped.most_common())
-    if dropped:
-        say(console, f"{dropped.total()} of {len(found)} questions are in {_dropped(out)}: {why}.")
-    undecided = [finding.reason for _, finding in found if finding.keep is None]
-    say_left_out(console, f"of {len(found)} questions are not decided, and in {_undecided(out)}", undecided)
-    _say_passes([finding for _, finding in found], console)
-    kept = len(found) - dropped.total() - len(undecided)
-    if not kept:
-        raise EvoseekError(f"Not one of {len(found)} questions is left, so {out} was not written.")
-    say(console, f"{kept} of {len(found)} questions are kept, in {out}.")
-
-
-def _say_passes(findings: Sequence[Finding], console: Console) -> None:
-    """How many of a question's closed-book answers were right, and how many there were at all."""
-    asked = [finding.details for finding in findings if "samples" in finding.details]
-    if not asked:
-        return
-    passes = Counter(int(str(details["right"])) for details in asked)
-    answered, samples = (sum(int(str(details[key])) for details in asked) for key in ("answered", "samples"))
-    said = ", ".join(f"{right}: {number}" for right, number in sorted(passes.items()))
-    say(console, f"Questions by the number of closed-book answers that are right: {said}.")
-    say(console, f"{answered} of {samples} samples held an answer at all; one without is never right.")
-
-
-def _dropped(out: Path) -> Path:
-    return out.with_suffix(".dropped.jsonl")
-
-
-def _undecided(out: Path) -> Path:
-    return out.with_suffix(".undecided.jsonl")
-
-
-def _hash(path: Path) -> str:
-    try:
-        return sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read ({error.strerror}). Give a file of questions.") from error
+def _shares(sources: Sequence[str]) -> dict[Path, float]:
+    shares: dict[Path, float] = {}
+    for text in sources:
+        name, _, share = text.rpartition("=")
+        try:
+            shares[Path(name)] = float(share)
+        except ValueError as error:
+            raise ConfigError(f"--from is {text!r}; expected FILE=SHARE, as in nq.jsonl=1.") from error
+    if len(shares) < len(sources):
+        raise ConfigError("--from names a file twice. Give each file once, with its share.")
+    return shares

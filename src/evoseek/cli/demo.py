@@ -1,185 +1,27 @@
-"""The demonstration: the embedded policy learns to search, in minutes, with no network and no GPU.
-
-demo/train/        world to train on: index, questions.jsonl
-demo/evaluation/   world to be examined on, with names that occur nowhere in training
-demo/run/          the run
-"""
+"""`evoseek demo`."""
 
 from __future__ import annotations
 
-import asyncio
-import os
-import shlex
-import shutil
-import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 
-from evoseek.cli.train import draw, train
-from evoseek.corpus.questions import save_questions
-from evoseek.eval.evaluate import Evaluation, Result, evaluate
-from evoseek.eval.statistics import paired_test
-from evoseek.learner.checkpoint import latest_checkpoint
-from evoseek.report.metrics import read_metrics
-from evoseek.report.printable import say
-from evoseek.report.tables import comparison_table, evaluation_table
-from evoseek.report.trajectories import trajectory_text
-from evoseek.run import opened
-from evoseek.runs import RunDirectory
-from evoseek.search.lexical import LexicalIndex
-from evoseek.training.context import Context
-from evoseek.training.given import load_settings
-from evoseek.training.settings import TrainingSettings
-from evoseek.training.sources import read_questions
-from evoseek.world.oracle import save_world_card
-from evoseek.world.world import Split, World
-
-ENTITIES = 1000
-TRAINING_QUESTIONS = 4000
-TRAINING_HOPS = (1, 2, 2, 3, 3, 4, 4)  # what the policy can do already, one hop, is asked less often
-EVALUATION_HOPS = (1, 2, 3, 4)
-EVALUATION_QUESTIONS = 500
-OTHER_PHRASING = 1
-SAMPLED, GREEDY = "sampled", "greedy"
+from evoseek.cli.options import FixedSeed, finish
+from evoseek.errors import ConfigError
+from evoseek.training.interrupt import end_on_interrupt
 
 
-@dataclass(frozen=True, slots=True)
-class Learnt:
-    """Held-out scores by name (`SAMPLED`, `GREEDY`, ...) before and after training."""
-
-    before: dict[str, Evaluation]
-    after: dict[str, Evaluation]
-
-
-def run_demo(directory: Path, *, seed: int, max_minutes: float, console: Console) -> bool:
-    """Learn, and show what changed. Returns False if Ctrl-C ended it early."""
-    learnt = learn(directory, seed=seed, max_minutes=max_minutes, console=console)
-    if learnt is None:
-        return False
-    show(learnt.before, learnt.after, demo_settings(directory, seed), console)
-    draw(RunDirectory(directory / "run"), console)
-    question = best_example(learnt.before, learnt.after)[1].question.text
-    say(console, f"Ask it something about the held-out world:\n  {_ask_line(directory, question)}")
-    return True
-
-
-def learn(directory: Path, *, seed: int, max_minutes: float, console: Console) -> Learnt | None:
-    """Generate worlds, measure, train by GRPO, measure again.
-
-    A second call goes on with an unfinished run, or measures a finished one again without training. None if Ctrl-C
-    ended it early.
-    """
-    run = RunDirectory(directory / "run")
-    with run.locked():
-        make_world(directory / "train", "train", seed, TRAINING_QUESTIONS, TRAINING_HOPS)
-        make_world(directory / "evaluation", "evaluation", seed, EVALUATION_QUESTIONS, EVALUATION_HOPS)
-        settings = demo_settings(directory, seed)
-        say(console, f"Worlds in {directory}: {ENTITIES} entities each, names of the evaluation world held out.")
-        say(console, f"Measuring the policy before training on {EVALUATION_QUESTIONS} held-out questions ...")
-        with opened(settings) as context:
-            before = measure(context)
-        if not _train(settings, run, seconds=60 * max_minutes, console=console):
-            return None
-        say(console, "Measuring it after training ...")
-        with opened(settings, checkpoint=latest_checkpoint(run.path)) as context:
-            return Learnt(before, measure(context))
-
-
-def make_world(
-    directory: Path, split: Split, seed: int, questions: int, hops: Sequence[int], *, entities: int | None = None
+def demo(
+    run_dir: Annotated[Path, typer.Option(help="Where worlds, checkpoints and results go.")] = Path("demo"),
+    seed: FixedSeed = 0,
+    max_minutes: Annotated[float, typer.Option(help="Longest training time, above 0.")] = 5.0,
 ) -> None:
-    """Generate a world's index, card and questions, unless they are there. The same seed gives the same files."""
-    if (directory / "questions.jsonl").exists():
-        return
-    world = World.generate(seed, entities or ENTITIES, split)
-    LexicalIndex.build(directory / "index", world.passages())
-    save_world_card(directory / "world.json", world)
-    save_questions(
-        directory / "rephrased.jsonl", world.questions(EVALUATION_QUESTIONS, seed=seed, phrasing=OTHER_PHRASING)
-    )
-    save_questions(directory / "questions.jsonl", world.questions(questions, seed=seed, hops=hops))
+    """Watch the tiny policy learn to search, on a world made for it, in about five minutes."""
+    if not max_minutes > 0:
+        raise ConfigError(f"--max-minutes is {max_minutes}; it has to be above 0.")
+    with end_on_interrupt():
+        from evoseek.jobs.demo import run_demo
 
-
-def demo_settings(directory: Path, seed: int) -> TrainingSettings:
-    """The defaults, on the demo's worlds."""
-    return load_settings(
-        options={
-            "search.index": str(directory / "train" / "index"),
-            "questions.path": str(directory / "train" / "questions.jsonl"),
-            "evaluation.index": str(directory / "evaluation" / "index"),
-            "evaluation.path": str(directory / "evaluation" / "questions.jsonl"),
-            "evaluation.limit": 100,
-            "evaluation.every": 20,
-            "run.seed": seed,
-        }
-    )
-
-
-def measure(context: Context) -> dict[str, Evaluation]:
-    """The held-out score of a policy as it answers in training, greedily, asked in other words, and without search."""
-    settings = context.settings.evaluation
-    world = Path(settings.path).parent
-    questions = read_questions(settings.path, setting="evaluation.path")
-    rephrased = read_questions(str(world / "rephrased.jsonl"), setting="evaluation.path")
-    searching, alone = context.solver(context.held_out_engine), context.agent.solver([])
-
-    async def all_of_them() -> dict[str, Evaluation]:
-        scored = partial(evaluate, metric=context.metric, reward=context.reward)
-        return {
-            SAMPLED: await scored(questions, roller=searching),
-            GREEDY: await scored(questions, roller=searching.at(0.0)),
-            "sampled, other phrasing": await scored(rephrased, roller=searching),
-            "sampled, search off": await scored(questions, roller=alone),
-        }
-
-    return asyncio.run(all_of_them())
-
-
-def show(
-    before: dict[str, Evaluation], after: dict[str, Evaluation], settings: TrainingSettings, console: Console
-) -> None:
-    """Tables, a paired test, and one question as it was answered before and after."""
-    title = f"Held-out {settings.reward.name} with 95 % intervals"
-    for name in (SAMPLED, GREEDY):
-        drawn = f"temperature {settings.rollout.temperature:g}" if name == SAMPLED else name
-        console.print(evaluation_table(f"{title}, {drawn}", {"before": before[name], "after": after[name]}))
-    console.print(comparison_table(title, before, after))
-    old, new = (evaluations[SAMPLED].rewards() for evaluations in (before, after))
-    shared = [key for key in old if key in new]
-    test = paired_test([old[key] for key in shared], [new[key] for key in shared])
-    say(console, f"Paired, sampled: {test.difference:+.3f} over {test.n} questions, p = {test.p_value:.2g}.")
-    for name, result in zip(("before", "after"), best_example(before, after), strict=True):
-        say(console, f"\nOne question {name}:\n{trajectory_text(result.trajectory, result.outcome)}")
-
-
-def best_example(before: dict[str, Evaluation], after: dict[str, Evaluation]) -> tuple[Result, Result]:
-    """The question of most hops that training turned from wrong to right, greedily, as `ask` answers; any question if
-    there is none."""
-    old, new = (evaluations[GREEDY] for evaluations in (before, after))
-    pairs = list(zip(old.results, new.results, strict=True))
-    learnt = [
-        pair
-        for pair in pairs
-        if new.rewards().get(pair[1].question.id) == 1.0 and old.rewards().get(pair[0].question.id) == 0.0
-    ]
-    return max(learnt or pairs, key=lambda pair: int(str(pair[0].question.metadata.get("hops", 0))))
-
-
-def _train(settings: TrainingSettings, run: RunDirectory, *, seconds: float, console: Console) -> bool:
-    spent = sum(row.get("step/seconds") or 0.0 for row in read_metrics(run.timings))
-    made = latest_checkpoint(run.path)
-    if made is not None and (made.step >= settings.run.steps or spent >= seconds):
-        say(console, f"{run.path} is trained already ({made.step} steps, {spent:.0f} s): its results are shown again.")
-        return True
-    return train(settings, run, max_seconds=seconds - spent, console=console)
-
-
-def _ask_line(directory: Path, question: str) -> str:
-    program = "evoseek" if shutil.which("evoseek") else os.path.relpath(sys.argv[0])
-    words = [program, "ask", "--run-dir", str(directory / "run"), "--index", str(directory / "evaluation" / "index")]
-    quoted = shlex.quote(question) if set(question) & set('"$`\\!') else f'"{question}"'
-    return f"{shlex.join(words)} {quoted}"
+    finish(run_demo(run_dir, seed=seed, max_minutes=max_minutes, console=Console()))

@@ -1,24 +1,41 @@
-"""Writing a trained policy as a plain model directory, for other programs."""
+"""`evoseek export`: a trained policy as a plain model directory, for other programs."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 
-from evoseek.cli.new_file import check_new
 from evoseek.errors import ConfigError, PolicyError, RunError
-from evoseek.learner.checkpoint import latest_checkpoint
-from evoseek.policy.load import export_policy, load_policy
+from evoseek.files import check_new
 from evoseek.report.printable import say
+from evoseek.training.interrupt import end_on_interrupt
 
 
-def export(run_or_policy: str, directory: Path, *, console: Console) -> None:
+def export(
+    source: Annotated[str, typer.Argument(help="A run, whose last checkpoint is taken, or a policy: see --model.")],
+    directory: Annotated[Path, typer.Argument(help="Where the plain model goes.")],
+) -> None:
+    """Write a policy as a plain model directory, an adapter merged into its base."""
+    from evoseek.cli.settings import check_model
+
+    check_new(directory)
+    check_model(source, setting="The run or policy")
+    write_plain(source, directory, console=Console())
+
+
+def write_plain(run_or_policy: str, directory: Path, *, console: Console) -> None:
     """Write the policy of a run's last checkpoint, or of a directory or name, as a plain full model in float32.
 
     An adapter is merged into its base. Raises ConfigError if the directory is not empty or cannot be made, RunError or
     CheckpointError if the run has no whole checkpoint, PolicyError if there is no such policy.
     """
+    with end_on_interrupt():
+        from evoseek.learner.checkpoint import latest_checkpoint
+        from evoseek.policy.load import export_policy, load_policy
+
     check_new(directory)
     checkpoint = latest_checkpoint(Path(run_or_policy))
     if checkpoint is None and (Path(run_or_policy) / "lock").is_file():

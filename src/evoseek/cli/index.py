@@ -1,23 +1,53 @@
-"""Indexing a corpus and searching it. No torch is loaded for this."""
+"""`evoseek index` and `evoseek search`. No torch is loaded for them."""
 
 from __future__ import annotations
 
 import asyncio
-import json
+import json as jsons
 from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
+import typer
 from rich.console import Console
 
-from evoseek.corpus.documents import read_corpus
-from evoseek.corpus.passages import split_document
-from evoseek.corpus.read_report import ReadReport
+from evoseek.cli.options import Json
 from evoseek.errors import ConfigError, SearchIndexError
 from evoseek.report.printable import say
-from evoseek.search.analyser import Analyser
-from evoseek.search.lexical import LexicalIndex
-from evoseek.types import Passage
+
+if TYPE_CHECKING:
+    from evoseek.types import Passage
+
+
+class StemmingChoice(StrEnum):
+    """How words are reduced for searching."""
+
+    none = "none"
+    english = "english"
+
+
+def index(
+    corpus: Annotated[Path, typer.Argument(help="A folder of texts, Markdown, HTML, PDF, or a JSONL file.")],
+    directory: Annotated[Path, typer.Argument(help="Where the index goes.")],
+    stemming: Annotated[StemmingChoice, typer.Option(help="Reduce words to their stems.")] = StemmingChoice.none,
+    max_words: Annotated[int, typer.Option(help="Longest passage, in words.")] = 100,
+    encoding: Annotated[
+        str | None, typer.Option(help="Of files that are not UTF-8, as in shift_jis. Default: it is guessed.")
+    ] = None,
+) -> None:
+    """Index a corpus for searching; says what was skipped and why."""
+    build_index(corpus, directory, stemming=stemming.value, max_words=max_words, encoding=encoding, console=Console())
+
+
+def search(
+    directory: Annotated[Path, typer.Argument(help="An index.")],
+    query: Annotated[str, typer.Argument()],
+    k: Annotated[int, typer.Option("-k", min=1, help="How many passages.")] = 5,
+    json: Json = False,
+) -> None:
+    """Search an index."""
+    search_index(directory, query, k=k, console=Console(), as_json=json)
 
 
 def build_index(
@@ -31,6 +61,12 @@ def build_index(
 ) -> None:
     """Read a corpus, cut it into passages, index them, and say what was skipped and which encodings were guessed.
     `encoding` is that of files that are not UTF-8."""
+    from evoseek.corpus.documents import read_corpus
+    from evoseek.corpus.passages import split_document
+    from evoseek.corpus.read_report import ReadReport
+    from evoseek.search.analyser import Analyser
+    from evoseek.search.lexical import LexicalIndex
+
     _refuse_inside(corpus, directory)
     report = ReadReport()
     documents = read_corpus(corpus, report=report, encoding=encoding)
@@ -60,11 +96,13 @@ def search_index(directory: Path, query: str, *, k: int, console: Console, as_js
     """Print the best passages, or with `as_json` one JSON object with them. Raises ConfigError for an empty query."""
     if not query.strip():
         raise ConfigError("The query is empty. Give the words to search for.")
+    from evoseek.search.lexical import LexicalIndex
+
     found = asyncio.run(LexicalIndex.open(directory).search([query], k))[0]
     if as_json:
         keys = ("id", "title", "text", "document_id", "score")
         passages = [{key: getattr(passage, key) for key in keys} for passage in found]
-        print(json.dumps({"query": query, "passages": passages}, ensure_ascii=False))
+        print(jsons.dumps({"query": query, "passages": passages}, ensure_ascii=False))
         return
     for rank, passage in enumerate(found, start=1):
         say(console, f"{rank}. {passage.title}  [{passage.id}, score {passage.score or 0.0:.3f}]\n   {passage.text}")

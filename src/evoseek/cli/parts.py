@@ -1,20 +1,33 @@
-"""Showing what can be chosen, and every setting of it."""
+"""`evoseek parts`: what can be chosen, and every setting of it."""
 
 from __future__ import annotations
 
 from difflib import get_close_matches
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.table import Table
 
 from evoseek.errors import ConfigError
-from evoseek.reference import parts_of, settings_of
 from evoseek.registry import KINDS
 from evoseek.report.printable import say
 
 
+def parts(
+    kind: Annotated[str | None, typer.Argument(help="Kind of part, such as loss or reward.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Name of a part, or package.module:Name of one of your own.")
+    ] = None,
+) -> None:
+    """List what can be chosen: the kinds of parts, the parts of a kind, or every setting of a part with its default."""
+    show_parts(kind, name, console=Console())
+
+
 def show_parts(kind: str | None, name: str | None, *, console: Console) -> None:
     """Print the kinds, the parts of one, or the settings of one part. Raises ConfigError."""
+    from evoseek.reference import parts_of, settings_of
+
     if kind is None:
         width = max(map(len, KINDS))
         for known, about in KINDS.items():

@@ -11,11 +11,11 @@ from evoseek.errors import ConfigError, PolicyError, RunError
 from evoseek.files import nearest
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import check_index
-from evoseek.settings import check_settings, lookup, read_settings
+from evoseek.settings import check_settings, read_settings
 from evoseek.systems.zerosearch import ZeroSearch
 from evoseek.training.given import Given, gather
 from evoseek.training.settings import TrainingSettings
-from evoseek.training.sources import check_training_sources, read_questions
+from evoseek.training.sources import check_training_sources, evaluation_path, read_questions
 
 _ROLLOUTS = (
     "policy.* lora.* sampler.* search.* environment.* tools rollout.* web.* browse.* reader.* run.seed run.system"
@@ -115,11 +115,6 @@ def check_evaluation(settings: TrainingSettings, *, search: bool) -> None:
     read_questions(evaluation_path(settings), setting="evaluation.path (--questions)")
     if search and settings.examines_index:
         check_index(settings.evaluation.index or settings.search.index, setting="evaluation.index (--index)")
-
-
-def evaluation_path(settings: TrainingSettings) -> str:
-    """The questions that a policy is examined on: held-out ones, or else those of training."""
-    return settings.evaluation.path or lookup(settings, "questions.path") or ""
 
 
 def check_asking(settings: TrainingSettings, question: str, *, model: str | None) -> None:

@@ -1,176 +1,169 @@
-"""Making a simulated search engine: collecting searches, labelling them, tuning a model on them."""
+"""`evoseek simulator`: the commands that make and check a language model that plays the search engine."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping, Sequence
-from hashlib import sha256
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 
-from evoseek.cli.new_file import check_new
-from evoseek.cli.propose import STOPPING as STOPPING_AFTER_BATCH
-from evoseek.corpus.resumable_jsonl import open_growing_file
-from evoseek.env.chats import make_chat
-from evoseek.env.simulated import write_card
-from evoseek.errors import EvoseekError
-from evoseek.learner.checkpoint import Checkpoint
-from evoseek.report.failures import for_example, say_left_out
-from evoseek.report.printable import say
-from evoseek.report.progress import STOPPING, CountProgress, LiveProgress
-from evoseek.run import opened
-from evoseek.runs import RunDirectory, with_digests
-from evoseek.search.lexical import open_index
-from evoseek.search.paging import PagingEngine
-from evoseek.settings import lookup
-from evoseek.simulator.begin import begin_tuning, tuning_data
-from evoseek.simulator.collecting import KINDS as COLLECTED
-from evoseek.simulator.collecting import collect
-from evoseek.simulator.labelling import KINDS, JudgeLabel, Label, TrueLabel, label_records
-from evoseek.simulator.records import SearchRecord, load_records
-from evoseek.simulator.tuning import tune
-from evoseek.systems.zerosearch import ZeroSearch
-from evoseek.training.inputs import identity, inputs_of
-from evoseek.training.interrupt import stop_on_interrupt
-from evoseek.training.settings import TrainingSettings
-from evoseek.training.sources import read_questions
-from evoseek.training.supervised import SupervisedProgress
-from evoseek.world.oracle import load_world
+from evoseek.cli.options import (
+    ConfigFiles,
+    GrowingFile,
+    Index,
+    JudgeModel,
+    Model,
+    Questions,
+    RunDir,
+    Seed,
+    Sets,
+    checkpoint_of,
+    finish,
+    new_group,
+)
+from evoseek.errors import ConfigError
+from evoseek.training.interrupt import end_on_interrupt
 
-SAME_COMMAND = "The same command goes on from there."
+simulator = new_group("Make a language model that plays the search engine (zerosearch).")
+Searches = Annotated[Path, typer.Argument(help="Searches: a file of JSON lines that `simulator collect` wrote.")]
+WorldCard = Annotated[
+    Path | None, typer.Option(help="world.json of the generated world that the searches come from: go by its truth.")
+]
 
 
+@simulator.command("collect")
 def collect_searches(
-    settings: TrainingSettings,
-    checkpoint: Checkpoint | None,
-    out: Path,
-    *,
-    pages: int,
-    limit: int | None,
-    console: Console,
-) -> bool:
-    """Roll a policy out on its settings' questions and write what its searches found, so many pages of each, or go on
-    with that.
+    out: GrowingFile,
+    run_dir: RunDir = None,
+    index: Index = None,
+    questions: Questions = None,
+    model: Model = None,
+    pages: Annotated[int, typer.Option(min=1, help="Pages of results of each query that are kept.")] = 1,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many questions.")] = None,
+    seed: Seed = None,
+    config: ConfigFiles = None,
+    set_: Sets = None,
+) -> None:
+    """Roll a policy out on questions, with a real index; write what its searches find (search.top_k a page)."""
+    from evoseek.cli.settings import given_settings
+    from evoseek.search.lexical import check_index
 
-    Returns False if Ctrl-C ended it. Raises ConfigError if `out` is another file or cannot be made; EvoseekError if no
-    search came of it.
-    """
-    engine = PagingEngine(open_index(settings.search.index, setting="search.index"), pages)
-    questions = read_questions(lookup(settings, "questions.path") or "", setting="questions.path")[:limit]
-    begun_with = {**identity(settings, checkpoint), "pages": pages, "limit": limit}
-    with (
-        opened(settings, checkpoint=checkpoint) as context,
-        open_growing_file(out, begun_with, COLLECTED) as file,
-        stop_on_interrupt(lambda: say(console, STOPPING_AFTER_BATCH)) as interrupted,
-        CountProgress(console, "rollouts") as progress,
-    ):
-        collected = asyncio.run(
-            collect(questions, context.solver(engine), engine, file, should_stop=interrupted, progress=progress)
-        )
-    if collected.done < len(questions):
-        say(console, f"Stopped after {collected.done} of {len(questions)} rollouts. {SAME_COMMAND}")
-        return False
-    say_left_out(console, "rollouts failed and give no searches", collected.failures)
-    if not collected.found:
-        raise EvoseekError(
-            f"Nothing was collected: in {len(questions)} rollouts of {context.agent.policy.name} there was no search "
-            "that found anything. Take a policy that searches, and an index that holds what the questions are about."
-        )
-    found = ", ".join(f"{count} on page {page}" for page, count in sorted(collected.found.items()))
-    say(
-        console,
-        f"{len(questions)} rollouts made {collected.queries} queries of the engine. Searches in {out}: {found}.",
+    options = {"search.index": index, "questions.path": questions, "policy.model": model, "run.seed": seed}
+    given = given_settings(
+        "simulator collect", run_dir, config or (), options=options, sets=set_ or (), fallback="zerosearch"
     )
-    return True
+    check_index(given.read(light=True).search.index, setting="search.index")
+    with end_on_interrupt():
+        from evoseek.run import opened
+        from evoseek.simulator.collecting import collect_searches as collect
+
+    with opened(given.read(), checkpoint=checkpoint_of(run_dir)) as context:
+        finish(collect(context, out, pages=pages, limit=limit, console=Console()))
 
 
+@simulator.command("label")
 def label_searches(
-    settings: TrainingSettings, source: Path, out: Path, *, world: Path | None, console: Console
-) -> bool:
-    """Label searches by the settings' judge, or by truth where a world's card is given, or go on with that.
+    searches: Searches,
+    out: GrowingFile,
+    world: WorldCard = None,
+    model: JudgeModel = None,
+    seed: Seed = None,
+    config: ConfigFiles = None,
+    set_: Sets = None,
+) -> None:
+    """Label searches useful or noisy: do their results answer the query? By the settings of judge, or by --world."""
+    from evoseek.cli.settings import given_settings
 
-    Returns False if Ctrl-C ended it. Raises EvoseekError, also if there is not one label.
-    """
-    records = load_records(source, notify=lambda text: say(console, text))
-    label, deciding = _make_label(settings, world, records)
-    begun_with = {"searches": sha256(source.read_bytes()).hexdigest(), **deciding}
-    with (
-        open_growing_file(out, begun_with, KINDS) as file,
-        stop_on_interrupt(lambda: say(console, STOPPING_AFTER_BATCH)) as interrupted,
-        CountProgress(console, "labels") as progress,
-    ):
-        most = settings.run.max_invalid
-        labelling = label_records(records, label, file, max_failed=most, should_stop=interrupted, progress=progress)
-        labelled = asyncio.run(labelling)
-    if labelled.done < len(records):
-        say(console, f"Stopped after {labelled.done} of {len(records)} searches. {SAME_COMMAND}")
-        return False
-    count = labelled.useful + labelled.noisy
-    if not count:
-        raise EvoseekError(f"There is no label for any of {len(records)} searches. {for_example(labelled.failures)}")
-    say_left_out(console, "searches have no label and are left out", labelled.failures)
-    say(console, f"{count} searches in {out}: {labelled.useful} useful, {labelled.noisy} noisy.")
-    return True
+    if world is not None and model is not None:
+        raise ConfigError("--model names a judge, but with --world nobody is asked: it is truth that labels. Give one.")
+    options = {"judge.model": model, "run.seed": seed}
+    given = given_settings(
+        "simulator label", None, config or (), options=options, sets=set_ or (), fallback="zerosearch"
+    )
+    if world is None:
+        given.read(light=True).judge.check("judge")
+    with end_on_interrupt():
+        from evoseek.run import opened
+        from evoseek.simulator.labelling import label_searches as label
 
-
-def _make_label(
-    settings: TrainingSettings, world: Path | None, records: Sequence[SearchRecord]
-) -> tuple[Label, Mapping[str, object]]:
-    """Who labels, and which settings its labels follow from."""
-    if world is not None:
-        label = TrueLabel(load_world(world))
-        label.check(records)
-        return label, {"world": world.read_text(encoding="utf-8")}
-    chat, prompts = make_chat(settings.judge, section="judge", seed=settings.run.seed, device=settings.policy.device)
-    deciding = {"model", "base_url", "prompts", "temperature", "max_tokens", "max_total_tokens"}
-    judge = with_digests({"judge": settings.judge.model_dump(include=deciding)}, inputs_of(settings))
-    return JudgeLabel(chat, prompts), {**judge, "seed": settings.run.seed}
+    with opened(given.read()) as context:
+        finish(label(context, searches, out, world=world, console=Console()))
 
 
+@simulator.command("tune")
 def tune_simulator(
-    settings: ZeroSearch.Settings,
-    source: Path,
-    directory: Path,
-    work: Path,
-    *,
-    steps: int,
-    tokens_per_step: int,
-    console: Console,
-) -> bool:
-    """Tune the settings' policy on labelled searches, or go on with that, and write it as a plain model.
+    searches: Searches,
+    directory: Annotated[Path, typer.Argument(help="Where the tuned model goes.")],
+    work: Annotated[Path, typer.Option(help="Where checkpoints go; the same command resumes.")] = Path(
+        "runs/simulator"
+    ),
+    model: Model = None,
+    steps: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 300,
+    learning_rate: Annotated[float | None, typer.Option(help="Falls to 0 at the last step.")] = None,
+    tokens_per_step: Annotated[int, typer.Option(min=1, help="Prompts counted too.")] = 16_384,
+    seed: Seed = None,
+    config: ConfigFiles = None,
+    set_: Sets = None,
+) -> None:
+    """Tune a model (policy.model, with lora.rank an adapter of it) to write the results of labelled searches."""
+    from evoseek.cli.settings import given_settings, simulator_settings
 
-    Returns False if Ctrl-C ended it. Raises EvoseekError.
+    options = {"policy.model": model, "learner.learning_rate": learning_rate, "run.seed": seed}
+    given = given_settings(
+        "simulator tune", None, config or (), options=options, sets=set_ or (), fallback="zerosearch"
+    )
+    with end_on_interrupt():
+        from evoseek.simulator.begin import tune_simulator as tune
+
+    settings, length = simulator_settings(given), {"steps": steps, "tokens_per_step": tokens_per_step}
+    finish(tune(settings, searches, directory, work, **length, console=Console()))
+
+
+@simulator.command("check")
+def check_simulator(
+    searches: Searches,
+    model: Annotated[str | None, typer.Option(help="The simulator, as in simulator.model.")] = None,
+    world: WorldCard = None,
+    count: Annotated[int, typer.Option(min=2, help="How many queries.")] = 500,
+    policy: Annotated[
+        str | None,
+        typer.Option(help="A policy that answers --questions with the simulator: a model as in policy.model."),
+    ] = None,
+    questions: Questions = None,
+    index: Annotated[str | None, typer.Option(help="A real index, on which the policy answers them as well.")] = None,
+    output: Annotated[Path | None, typer.Option(help="A JSON file to write the numbers to.")] = None,
+    seed: Seed = None,
+    config: ConfigFiles = None,
+    set_: Sets = None,
+) -> None:
+    """Ask a simulator for useful and noisy results of held-out searches: are they so, and like the real engine's?
+
+    With --policy and --questions also: what does a policy score that searches with it?
     """
-    check_new(directory)
-    records = load_records(source, notify=lambda text: say(console, text))
-    with (
-        RunDirectory(work).locked(),
-        stop_on_interrupt(lambda: say(console, STOPPING)) as interrupted,
-        LiveProgress(console, "step") as bar,
-    ):
-        run = begin_tuning(settings, source, work, steps=steps, tokens_per_step=tokens_per_step)
-        data = tuning_data(settings, run.policy, records)
-        for problem, count in data.left_out.items():
-            say(console, f"Left out: {count} searches {problem}.")
-        say(
-            console, f"Tuning on {len(data.useful)} useful and {len(data.noisy)} noisy searches, after step {run.step}."
-        )
+    from evoseek.cli.settings import given_settings, simulator_settings
+    from evoseek.files import check_new_file
 
-        def watch(progress: SupervisedProgress) -> None:
-            bar.show(progress.step, progress.steps, f"loss {progress.loss:.4f}")
+    if policy is None and (questions or index):
+        raise ConfigError("--questions and --index are for a policy to answer with the simulator. Name one: --policy.")
+    options = {
+        "simulator.model": model,
+        "policy.model": policy,
+        "evaluation.path": questions,
+        "evaluation.index": index,
+        "run.seed": seed,
+    }
+    given = given_settings(
+        "simulator check", None, config or (), options=options, sets=set_ or (), fallback="zerosearch"
+    )
+    if output is not None:
+        check_new_file(output)
+    with end_on_interrupt():
+        from evoseek.run import opened
+        from evoseek.simulator.trial import Trial, check
 
-        finished = tune(
-            run,
-            data,
-            directory,
-            seed=settings.run.seed,
-            steps=steps,
-            tokens_per_step=tokens_per_step,
-            progress=watch,
-            should_stop=interrupted,
-        )
-    if finished:
-        write_card(directory, top_k=settings.search.top_k, max_words=settings.simulator.max_words)
-    say(console, f"Written to {directory}." if finished else "Stopped. The same command goes on from there.")
-    return finished
+    settings = simulator_settings(given)
+    with opened(settings) as context:
+        engine = context.simulated()
+        trial = Trial.load(context, engine) if policy is not None else None
+        check(settings, engine, searches, world=world, count=count, output=output, trial=trial, console=Console())

@@ -1,89 +1,61 @@
-"""Training a system, and drawing what came of it."""
+"""`evoseek train`: from a command line, or the directory of a run, to a run that trains."""
 
 from __future__ import annotations
 
-import asyncio
-import math
-from contextlib import ExitStack
-from functools import partial
+import os
+from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 
-from evoseek.errors import ConfigError
-from evoseek.learner.distributed import ALONE, Ranks, joined_ranks
-from evoseek.report.plots import plot_curves
-from evoseek.report.printable import say
-from evoseek.report.progress import STOPPING, TrainingProgress
-from evoseek.run import training_loop
-from evoseek.runs import RunDirectory
-from evoseek.training.context import Objects
-from evoseek.training.interrupt import stop_on_interrupt
-from evoseek.training.settings import TrainingSettings
+from evoseek.cli.options import ConfigFiles, Model, Questions, Seed, Sets, finish
+from evoseek.training.interrupt import end_on_interrupt
+
+Corpus = Annotated[
+    str | None,
+    typer.Option(
+        "--index",
+        "--corpus",
+        help="Directory of an index made by `evoseek index`; in self-play questions are made from what is in it.",
+    ),
+]
 
 
 def train(
-    settings: TrainingSettings,
-    run: RunDirectory,
-    *,
-    console: Console,
-    max_seconds: float = math.inf,
-    objects: Objects | None = None,
-) -> bool:
-    """Train, or resume a run whose lock the caller holds, for about `max_seconds` of steps at most.
+    run_dir: Annotated[Path, typer.Option(help="Where the run goes. Given alone, it is resumed.")],
+    system: Annotated[
+        str | None,
+        typer.Argument(
+            help="search-r1 or dspo (from questions), zerosearch (with a simulated engine), deepresearcher (on the "
+            "web), dr-zero or ssp (self-play, from a corpus alone), or package.module:Name of one of your own. "
+            "Default: what --config says, or search-r1."
+        ),
+    ] = None,
+    index: Corpus = None,
+    questions: Questions = None,
+    model: Model = None,
+    steps: Annotated[int | None, typer.Option(help="Steps in all.")] = None,
+    seed: Seed = None,
+    config: ConfigFiles = None,
+    set_: Sets = None,
+) -> None:
+    """Train a policy. Ctrl-C finishes the step and saves; --run-dir alone resumes the run, with its own settings."""
+    from evoseek.cli.settings import training_settings
 
-    Returns False if Ctrl-C ended it early. Raises whatever training raises.
-    """
-    return _train(settings, run, ALONE, console, max_seconds, objects)
+    options = {
+        "search.index": index,
+        "questions.path": questions,
+        "policy.model": model,
+        "run.steps": steps,
+        "run.seed": seed,
+    }
+    given = training_settings(run_dir, config or (), options=options, sets=set_ or (), system=system)
+    with end_on_interrupt():
+        from evoseek.cli.following import following
+        from evoseek.jobs.train import train_together
+        from evoseek.runs import RunDirectory
 
-
-def train_together(settings: TrainingSettings, run: RunDirectory, *, console: Console) -> bool:
-    """Train in each of the processes that torchrun started, or in the only one, and draw the curves.
-
-    They train one policy. The first of them holds the run's lock, writes and speaks. When one fails, all raise.
-    """
-    with joined_ranks(settings.policy.device) as ranks, ExitStack() as held:
-        with ranks.setting_up():
-            if ranks.is_first:
-                held.enter_context(run.locked())
-        own_console = console if ranks.is_first else Console(quiet=True)
-        finished = _train(settings, run, ranks, own_console, math.inf, None)
-        if ranks.is_first:
-            draw(run, console)
-        return finished
-
-
-def _train(
-    settings: TrainingSettings,
-    run: RunDirectory,
-    ranks: Ranks,
-    console: Console,
-    max_seconds: float,
-    objects: Objects | None,
-) -> bool:
-    with (
-        stop_on_interrupt(lambda: say(console, STOPPING)) as interrupted,
-        TrainingProgress(console, max_seconds=max_seconds) as progress,
-        ExitStack() as held,
-    ):
-        with ranks.setting_up():
-            made = training_loop(settings, run, notify=partial(say, console), ranks=ranks, objects=objects)
-            loop = held.enter_context(made)
-        if loop.start:
-            say(console, f"Resuming {run.path} after step {loop.start}.")
-        loop.progress = progress
-        loop.should_stop = interrupted
-        loop.max_seconds = max_seconds
-        step = asyncio.run(loop.run())
-    if ranks.any(interrupted()):
-        say(console, f"Stopped after step {step}. The same command resumes it.")
-        return False
-    say(console, f"Trained {run.path} to step {step}.")
-    return True
-
-
-def draw(run: RunDirectory, console: Console) -> None:
-    """Draw the run's curves; without matplotlib, say how to get it."""
-    try:
-        say(console, f"Curves: {plot_curves(run)}")
-    except ConfigError as error:
-        say(console, str(error))
+    run, quiet = RunDirectory(run_dir), os.environ.get("RANK", "0") != "0"
+    settings = following(given.read(), run=run, console=Console(quiet=quiet))
+    finish(train_together(settings, run, console=Console()))

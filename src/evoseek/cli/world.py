@@ -1,24 +1,63 @@
-"""A generated world as a web site to search and browse."""
+"""`evoseek world`: a generated world as a web site to search and browse."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 from rich.console import Console
 
-from evoseek.cli.new_file import check_new_file
-from evoseek.corpus.questions import save_questions
+from evoseek.cli.options import FixedSeed, new_group
 from evoseek.errors import ConfigError
+from evoseek.files import check_new_file
 from evoseek.report.printable import say
-from evoseek.world.server import WorldSite
-from evoseek.world.site import Site
-from evoseek.world.world import Split, World
+
+if TYPE_CHECKING:
+    from evoseek.world.server import WorldSite
+    from evoseek.world.world import Split
+
+world = new_group("The generated world.")
 
 
+class SplitChoice(StrEnum):
+    """Whose names a world uses."""
+
+    train = "train"
+    evaluation = "evaluation"
+
+
+@world.command("serve")
 def serve_world(
+    entities: Annotated[int, typer.Option(help="How many articles, from 200.")] = 2000,
+    seed: FixedSeed = 0,
+    split: Annotated[SplitChoice, typer.Option(help="Whose names it uses.")] = SplitChoice.train,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = 8765,
+    fault: Annotated[
+        list[str] | None,
+        typer.Option(help="name=share, as in hang=0.01; search.NAME or page.NAME for one of them."),
+    ] = None,
+    questions: Annotated[Path | None, typer.Option(help="A new JSONL file for questions about it.")] = None,
+    count: Annotated[int, typer.Option(min=1, help="How many questions.")] = 1000,
+) -> None:
+    """Serve a generated world as a web site with a search API, on this machine, until Ctrl-C."""
+    serve(
+        entities=entities,
+        seed=seed,
+        split=split.value,
+        port=port,
+        faults=fault or (),
+        questions=questions,
+        count=count,
+        console=Console(),
+    )
+
+
+def serve(
     *,
     entities: int,
     seed: int,
@@ -35,15 +74,20 @@ def serve_world(
     file for `count` questions about the world. Raises ConfigError for an unknown fault, DataError for a world that is
     too small.
     """
+    from evoseek.corpus.questions import save_questions
+    from evoseek.world.server import WorldSite
+    from evoseek.world.site import Site
+    from evoseek.world.world import World
+
     if questions is not None:
         check_new_file(questions)
-    world = World.generate(seed, entities, split)
-    server = WorldSite(Site(world, seed))
+    made = World.generate(seed, entities, split)
+    server = WorldSite(Site(made, seed))
     _set_faults(server, faults)
 
     def begin() -> None:
         if questions is not None:
-            save_questions(questions, world.questions(count, seed=seed))
+            save_questions(questions, made.questions(count, seed=seed))
             say(console, f"{count} questions in {questions}")
 
     asyncio.run(_serve(server, port, console, begin))

@@ -44,4 +44,4 @@ class CriticSettings(Section):
     )
 
 
-LearnerPart = Annotated[SerializeAsAny[LearnerSettings], Chosen("learner", LearnerSettings)]
+LearnerPart = Annotated[SerializeAsAny[LearnerSettings], Chosen("learner", LearnerSettings, complete=True)]

@@ -13,6 +13,7 @@ from rich.progress import Progress as Bar
 from evoseek.training.loop import Progress
 
 STOPPING = "Stopping after this step; its checkpoint is saved. Press Ctrl-C again to abort at once."
+STOPPING_AFTER_BATCH = "Stopping after this batch. Press Ctrl-C again to abort at once: what is written stays."
 
 
 class LiveProgress:

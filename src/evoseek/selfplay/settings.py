@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import Annotated, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -12,7 +12,7 @@ from evoseek.credit.settings import CreditPart
 from evoseek.loss.settings import LossPart
 from evoseek.reward.answer import GRADED, RIGHT_FROM
 from evoseek.settings import MANY, AnyTemperature, Count, Needs, Section, Share, Temperature, part, table
-from evoseek.training.settings import TrainingSettings
+from evoseek.training.settings import SELF_WRITTEN, TrainingSettings
 
 _NEEDS_TWO = ("linear", "parabolic", "uncertainty", "between")  # attempts, to tell a hard question from an easy one
 
@@ -155,6 +155,7 @@ class SelfPlaySettings(Section):
 class GameSettings(TrainingSettings, ABC):
     """What every self-play system has."""
 
+    absent: ClassVar[Mapping[str, str]] = {"questions": SELF_WRITTEN}
     proposer: ProposerSettings = table()
     filters: FilterSettings = FilterSettings()
     verification: VerificationSettings = VerificationSettings()

@@ -8,8 +8,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import cast
 
+from rich.console import Console
+
 from evoseek.env.prompts import load_prompts
+from evoseek.env.simulated import write_card
 from evoseek.env.simulator import SimulatorPrompts
+from evoseek.files import check_new
 from evoseek.learner.checkpoint import Checkpoint
 from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel
@@ -17,12 +21,15 @@ from evoseek.loss.base import LossInputs
 from evoseek.loss.cross_entropy import CrossEntropyLoss
 from evoseek.policy.policy import Policy, prompts_of
 from evoseek.registry import build
-from evoseek.runs import with_digests
-from evoseek.simulator.records import SearchRecord
-from evoseek.simulator.tuning import ExampleMaker, TuningData
+from evoseek.report.printable import say
+from evoseek.report.progress import STOPPING, LiveProgress
+from evoseek.runs import RunDirectory, with_digests
+from evoseek.simulator.records import SearchRecord, load_records
+from evoseek.simulator.tuning import ExampleMaker, TuningData, tune
 from evoseek.systems.zerosearch import ZeroSearch
 from evoseek.training.inputs import inputs_of
-from evoseek.training.supervised import SupervisedRun
+from evoseek.training.interrupt import stop_on_interrupt
+from evoseek.training.supervised import SupervisedProgress, SupervisedRun
 from evoseek.training.trainer import check_dtype, load_trainable
 
 
@@ -76,3 +83,51 @@ def tuning_data(settings: ZeroSearch.Settings, policy: Policy, records: Sequence
         max_length=int(longest),
     )
     return TuningData.of(records, maker)
+
+
+def tune_simulator(
+    settings: ZeroSearch.Settings,
+    source: Path,
+    directory: Path,
+    work: Path,
+    *,
+    steps: int,
+    tokens_per_step: int,
+    console: Console,
+) -> bool:
+    """Tune the settings' policy on labelled searches, or go on with that, and write it as a plain model.
+
+    Returns False if Ctrl-C ended it. Raises EvoseekError.
+    """
+    check_new(directory)
+    records = load_records(source, notify=lambda text: say(console, text))
+    with (
+        RunDirectory(work).locked(),
+        stop_on_interrupt(lambda: say(console, STOPPING)) as interrupted,
+        LiveProgress(console, "step") as bar,
+    ):
+        run = begin_tuning(settings, source, work, steps=steps, tokens_per_step=tokens_per_step)
+        data = tuning_data(settings, run.policy, records)
+        for problem, count in data.left_out.items():
+            say(console, f"Left out: {count} searches {problem}.")
+        say(
+            console, f"Tuning on {len(data.useful)} useful and {len(data.noisy)} noisy searches, after step {run.step}."
+        )
+
+        def watch(progress: SupervisedProgress) -> None:
+            bar.show(progress.step, progress.steps, f"loss {progress.loss:.4f}")
+
+        finished = tune(
+            run,
+            data,
+            directory,
+            seed=settings.run.seed,
+            steps=steps,
+            tokens_per_step=tokens_per_step,
+            progress=watch,
+            should_stop=interrupted,
+        )
+    if finished:
+        write_card(directory, top_k=settings.search.top_k, max_words=settings.simulator.max_words)
+    say(console, f"Written to {directory}." if finished else "Stopped. The same command goes on from there.")
+    return finished

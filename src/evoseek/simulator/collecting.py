@@ -7,12 +7,25 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
-from evoseek.corpus.resumable_jsonl import ResumableJsonl
+from rich.console import Console
+
+from evoseek.corpus.resumable_jsonl import ResumableJsonl, open_growing_file
+from evoseek.errors import EvoseekError
 from evoseek.policy.encoding import well_formed
+from evoseek.report.failures import say_left_out
+from evoseek.report.printable import say
+from evoseek.report.progress import STOPPING_AFTER_BATCH, CountProgress
 from evoseek.rollout.roller import Roller
+from evoseek.search.lexical import open_index
 from evoseek.search.paging import PagingEngine
+from evoseek.settings import lookup
 from evoseek.simulator.records import SearchRecord, record_row
+from evoseek.training.context import Context
+from evoseek.training.inputs import identity
+from evoseek.training.interrupt import stop_on_interrupt
+from evoseek.training.sources import read_questions
 from evoseek.types import Question, Trajectory
 
 BATCH = 64  # rollouts that are made side by side, and written when all of them are
@@ -70,6 +83,52 @@ async def collect(
         )
         file.append_batch(map(record_row, records), asdict(collected))
     return collected
+
+
+def collect_searches(
+    context: Context,
+    out: Path,
+    *,
+    pages: int,
+    limit: int | None,
+    console: Console,
+) -> bool:
+    """Roll a policy out on its settings' questions and write what its searches found, so many pages of each, or go on
+    with that.
+
+    Returns False if Ctrl-C ended it. Raises ConfigError if `out` is another file or cannot be made; EvoseekError if no
+    search came of it.
+    """
+    settings = context.settings
+    engine = PagingEngine(open_index(settings.search.index, setting="search.index"), pages)
+    questions = read_questions(lookup(settings, "questions.path") or "", setting="questions.path")[:limit]
+    begun_with = {**identity(settings, context.checkpoint), "pages": pages, "limit": limit}
+    with (
+        open_growing_file(out, begun_with, KINDS) as file,
+        stop_on_interrupt(lambda: say(console, STOPPING_AFTER_BATCH)) as interrupted,
+        CountProgress(console, "rollouts") as progress,
+    ):
+        collected = asyncio.run(
+            collect(questions, context.solver(engine), engine, file, should_stop=interrupted, progress=progress)
+        )
+    if collected.done < len(questions):
+        say(
+            console,
+            f"Stopped after {collected.done} of {len(questions)} rollouts. The same command goes on from there.",
+        )
+        return False
+    say_left_out(console, "rollouts failed and give no searches", collected.failures)
+    if not collected.found:
+        raise EvoseekError(
+            f"Nothing was collected: in {len(questions)} rollouts of {context.agent.policy.name} there was no search "
+            "that found anything. Take a policy that searches, and an index that holds what the questions are about."
+        )
+    found = ", ".join(f"{count} on page {page}" for page, count in sorted(collected.found.items()))
+    say(
+        console,
+        f"{len(questions)} rollouts made {collected.queries} queries of the engine. Searches in {out}: {found}.",
+    )
+    return True
 
 
 def _failed(trajectory: Trajectory) -> bool:

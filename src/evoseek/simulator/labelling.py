@@ -10,14 +10,26 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
 
-from evoseek.corpus.resumable_jsonl import ResumableJsonl
+from rich.console import Console
+
+from evoseek.corpus.resumable_jsonl import ResumableJsonl, open_growing_file
 from evoseek.env.prompts import PromptSet
 from evoseek.errors import DataError, EvoseekError, ToolError
 from evoseek.protocols import Chat
+from evoseek.report.failures import for_example, say_left_out
+from evoseek.report.printable import say
+from evoseek.report.progress import STOPPING_AFTER_BATCH, CountProgress
 from evoseek.reward.verdict import parse_verdict, verdict_form
-from evoseek.simulator.records import SearchRecord, record_row
+from evoseek.runs import with_digests
+from evoseek.simulator.records import SearchRecord, load_records, record_row
+from evoseek.training.context import Context
+from evoseek.training.inputs import inputs_of
+from evoseek.training.interrupt import stop_on_interrupt
 from evoseek.types import Message
+from evoseek.world.oracle import load_world
 from evoseek.world.statements import states
 from evoseek.world.world import World
 
@@ -85,6 +97,47 @@ async def label_records(
         )
         file.append_batch(map(record_row, made), asdict(labelled))
     return labelled
+
+
+def label_searches(context: Context, source: Path, out: Path, *, world: Path | None, console: Console) -> bool:
+    """Label searches by the settings' judge, or by truth where a world's card is given, or go on with that.
+
+    Returns False if Ctrl-C ended it. Raises EvoseekError, also if there is not one label.
+    """
+    records = load_records(source, notify=lambda text: say(console, text))
+    label, deciding = _make_label(context, world, records)
+    begun_with = {"searches": sha256(source.read_bytes()).hexdigest(), **deciding}
+    with (
+        open_growing_file(out, begun_with, KINDS) as file,
+        stop_on_interrupt(lambda: say(console, STOPPING_AFTER_BATCH)) as interrupted,
+        CountProgress(console, "labels") as progress,
+    ):
+        most = context.settings.run.max_invalid
+        labelling = label_records(records, label, file, max_failed=most, should_stop=interrupted, progress=progress)
+        labelled = asyncio.run(labelling)
+    if labelled.done < len(records):
+        say(console, f"Stopped after {labelled.done} of {len(records)} searches. The same command goes on from there.")
+        return False
+    count = labelled.useful + labelled.noisy
+    if not count:
+        raise EvoseekError(f"There is no label for any of {len(records)} searches. {for_example(labelled.failures)}")
+    say_left_out(console, "searches have no label and are left out", labelled.failures)
+    say(console, f"{count} searches in {out}: {labelled.useful} useful, {labelled.noisy} noisy.")
+    return True
+
+
+def _make_label(
+    context: Context, world: Path | None, records: Sequence[SearchRecord]
+) -> tuple[Label, Mapping[str, object]]:
+    """Who labels, and which settings its labels follow from."""
+    if world is not None:
+        label = TrueLabel(load_world(world))
+        label.check(records)
+        return label, {"world": world.read_text(encoding="utf-8")}
+    settings = context.settings
+    deciding = {"model", "base_url", "prompts", "temperature", "max_tokens", "max_total_tokens"}
+    judge = with_digests({"judge": settings.judge.model_dump(include=deciding)}, inputs_of(settings))
+    return JudgeLabel(*context.chat("judge")), {**judge, "seed": settings.run.seed}
 
 
 def _check_failures(failed: Counter[str], tried: int, max_failed: float) -> None:

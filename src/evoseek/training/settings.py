@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar
 
 from pydantic import Field, SerializeAsAny
 
@@ -26,9 +26,13 @@ class TrackerSettings(PartSettings):
 TrackerPart = Annotated[SerializeAsAny[TrackerSettings], Chosen("tracker", TrackerSettings)]
 
 
+SELF_WRITTEN = "self-play writes its questions itself; those to measure with are evaluation.path"
+
+
 class StepQuestionSettings(Section):
     """How many questions a step asks."""
 
+    absent: ClassVar[Mapping[str, str]] = {"path": SELF_WRITTEN}
     per_step: int = Field(default=20, ge=1, le=100_000, description="Number of questions that a step asks.")
 
 
@@ -125,6 +129,12 @@ class TrainingSettings(Section):
     def examines_index(self) -> bool:
         """Whether held-out questions are answered by searching an index."""
         return self.search.name == "lexical"
+
+    @property
+    def held_out_temperature(self) -> float:
+        """The temperature at which held-out questions are answered: the rollouts' own unless another one is set."""
+        chosen = self.evaluation.temperature
+        return self.rollout.temperature if chosen is None else chosen
 
     def may_differ(self) -> frozenset[str]:
         """What a resumed run may change: nothing of it reaches the weights of a given step. Patterns of names."""

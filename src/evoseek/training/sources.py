@@ -21,6 +21,11 @@ def read_questions(path: str, *, setting: str) -> list[Question]:
     return load_questions(Path(path), check=usable_question)
 
 
+def evaluation_path(settings: TrainingSettings) -> str:
+    """The questions that a policy is examined on: held-out ones, or else those of training."""
+    return settings.evaluation.path or lookup(settings, "questions.path") or ""
+
+
 def check_training_sources(settings: TrainingSettings) -> None:
     """Is all there that a training run reads? Raises as opening and reading do."""
     if settings.searches_index:

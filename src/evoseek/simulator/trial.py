@@ -12,7 +12,6 @@ from typing import TypeVar
 from pydantic import TypeAdapter
 from rich.console import Console
 
-from evoseek.cli.new_file import check_new_file
 from evoseek.errors import EvoseekError
 from evoseek.eval.evaluate import Evaluation, Score, evaluate
 from evoseek.files import write_atomic
@@ -23,7 +22,6 @@ from evoseek.report.tables import evaluation_table
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.agent import Agent
 from evoseek.rollout.roller import Roller
-from evoseek.run import held_out_temperature, opened
 from evoseek.search.lexical import open_index
 from evoseek.search.simulated import SimulatedEngine
 from evoseek.simulator.check import SimulatorCheck, check_simulator
@@ -41,39 +39,29 @@ Measured = TypeVar("Measured")
 
 def check(
     settings: ZeroSearch.Settings,
+    engine: SimulatedEngine,
     source: Path,
     *,
     world: Path | None,
     count: int,
     output: Path | None,
-    with_policy: bool = False,
+    trial: Trial | None = None,
     console: Console,
 ) -> None:
-    """Check the simulator on held-out searches, and with `with_policy` what the policy scores on it;
-    print what came out, and write it as JSON if asked to.
+    """Check the settings' simulator on held-out searches, and what the policy of a trial scores on it; print what came
+    out, and write it as JSON if asked to.
 
-    Raises ConfigError, before any work, if `output` is there or cannot be made; EvoseekError if not one reply could be
-    read.
+    Raises EvoseekError if not one reply could be read.
     """
-    if output is not None:
-        check_new_file(output)
-    with opened(settings) as context:
-        engine = context.simulated()
-        trial = Trial.load(context, engine) if with_policy else None
-        checked = _check(engine, settings, source, world, count, console)
-        found = {**_settings(settings, engine, source), **_plain(SimulatorCheck, checked)}
-        _write(output, found)
-        if trial is not None:
-            _write(output, {**found, "policy": trial.run(console)})
+    checked = _check(engine, settings.search.top_k, source, world, count, console)
+    found = {**_asked(settings, engine, source), **_plain(SimulatorCheck, checked)}
+    _write(output, found)
+    if trial is not None:
+        _write(output, {**found, "policy": trial.run(console)})
 
 
 def _check(
-    engine: SimulatedEngine,
-    settings: ZeroSearch.Settings,
-    source: Path,
-    world: Path | None,
-    count: int,
-    console: Console,
+    engine: SimulatedEngine, documents: int, source: Path, world: Path | None, count: int, console: Console
 ) -> SimulatorCheck:
     records = load_records(source, notify=lambda text: say(console, text))
     truth = GoldenTruth() if world is None else WorldTruth(load_world(world))
@@ -85,7 +73,7 @@ def _check(
                 records,
                 truth,
                 count=count,
-                documents=settings.search.top_k,
+                documents=documents,
                 max_words=engine.max_words,
                 seed=engine.seed,
                 progress=progress,
@@ -114,7 +102,7 @@ class Trial:
     @classmethod
     def load(cls, context: Context, simulator: SimulatedEngine) -> Trial:
         """The policy, evaluation questions and evaluation index of the settings. Raises EvoseekError."""
-        evaluation, temperature = context.settings.evaluation, held_out_temperature(context.settings)
+        evaluation, temperature = context.settings.evaluation, context.settings.held_out_temperature
         questions = read_questions(evaluation.path, setting="--questions")[: evaluation.limit]
         solvers = {"simulator": context.solver(simulator).at(temperature)}
         if evaluation.index:
@@ -138,7 +126,7 @@ def _failures(evaluation: Evaluation) -> list[str]:
     return [outcome.detail or str(outcome.reason) for outcome in outcomes if isinstance(outcome, Invalid)]
 
 
-def _settings(settings: ZeroSearch.Settings, engine: SimulatedEngine, source: Path) -> dict[str, object]:
+def _asked(settings: ZeroSearch.Settings, engine: SimulatedEngine, source: Path) -> dict[str, object]:
     return {
         "simulator": engine.chat.name,
         "searches": str(source),

@@ -1,0 +1,204 @@
+"""Writing questions from a corpus: proposed, filtered, verified, and tried by a solver."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+from rich.console import Console
+
+from evoseek.corpus.question_file import QuestionFile, Reached, open_question_file
+from evoseek.errors import ConfigError, EvoseekError
+from evoseek.learner.checkpoint import Checkpoint
+from evoseek.protocols import PassageStore
+from evoseek.registry import find
+from evoseek.report.printable import say
+from evoseek.report.progress import STOPPING_AFTER_BATCH
+from evoseek.report.proposals import VALID, WritingProgress, failed, fates_table
+from evoseek.run import opened
+from evoseek.selfplay.duplicates import NearDuplicates
+from evoseek.selfplay.episode import SelfPlay
+from evoseek.selfplay.filters import Rejection
+from evoseek.selfplay.play import with_rules
+from evoseek.selfplay.settings import GameSettings
+from evoseek.training.context import Context
+from evoseek.training.inputs import identity
+from evoseek.training.interrupt import stop_on_interrupt
+from evoseek.training.settings import TrainingSettings
+from evoseek.types import Episode, Invalid, Question, Scored
+
+PROPOSALS_PER_QUESTION = 20  # made at most for each question that is asked for, unless said otherwise
+
+
+def propose(
+    settings: TrainingSettings,
+    checkpoint: Checkpoint | None,
+    out: Path,
+    *,
+    count: int,
+    max_proposals: int | None,
+    console: Console,
+) -> bool:
+    """Write `count` questions to `out`, or go on with a file that was begun with the same settings.
+
+    Ends earlier when `max_proposals` were made (counted in whole batches; 20 a question if None), and says so. Returns
+    False if Ctrl-C ended it. Raises EvoseekError; also if not one question came of all proposals.
+    """
+    most = PROPOSALS_PER_QUESTION * count if max_proposals is None else max_proposals
+    with opened(settings, checkpoint=checkpoint, notify=lambda text: say(console, text)) as context:
+        writing = Writing.of(context)
+        return _write(writing, checkpoint, out, count, most, console)
+
+
+def _write(writing: Writing, checkpoint: Checkpoint | None, out: Path, count: int, most: int, console: Console) -> bool:
+    with (
+        open_question_file(out, identity(writing.settings, checkpoint)) as file,
+        stop_on_interrupt(lambda: say(console, STOPPING_AFTER_BATCH)) as interrupted,
+        WritingProgress(console, count) as progress,
+    ):
+        written = asyncio.run(writing.fill(file, count, most, should_stop=interrupted, progress=progress))
+    counts = file.reached.counts
+    if counts:
+        console.print(fates_table(counts))
+    if interrupted() and written < count:
+        say(console, f"Stopped with {written} of {count} questions in {out}. The same command goes on from there.")
+        return False
+    if not written:
+        raise EvoseekError(_nothing(counts))
+    say(console, f"{written} questions in {out}." if written >= count else _too_few(written, count, counts, out))
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """Plays batches of episodes and writes what came of them. `tasks(batch)` gives those of batch number 1, 2, ...
+
+    `settings` are those that decide all of it, the rules in force included.
+    """
+
+    settings: GameSettings
+    play: SelfPlay
+    tasks: Callable[[int], Sequence[Question]]
+    corpus: PassageStore
+    max_invalid: float
+
+    @classmethod
+    def of(cls, context: Context) -> Writing:
+        """All as the settings have it, with the policies of a run or else one policy in both roles.
+
+        Raises EvoseekError, also for a system without a proposer.
+        """
+        settings = context.settings
+        system = find("system", settings.run.system)
+        if not isinstance(settings, GameSettings) or not hasattr(system, "proposing"):
+            raise ConfigError(
+                f"{settings.run.system} has no proposer. Give --system dr-zero or ssp (or a run of one of them); the "
+                "policy of another run can be exported with `evoseek export` and given as --model."
+            )
+        game, tasks = system.proposing(settings, context)
+        if notice := game.solver.template_notice():
+            context.notify(notice)
+        per_batch = settings.selfplay.proposals_per_step
+        return cls(
+            settings=with_rules(settings, game.proposer.policy),
+            play=replace(game.play, label=None),  # a pass rate is about the answer that is written
+            tasks=lambda batch: tasks((batch - 1) * per_batch, per_batch, f"{batch:06d}"),
+            corpus=context.corpus,
+            max_invalid=settings.run.max_invalid,
+        )
+
+    async def fill(
+        self,
+        file: QuestionFile,
+        count: int,
+        max_proposals: int,
+        *,
+        should_stop: Callable[[], bool],
+        progress: Callable[[int, Mapping[str, int]], None],
+    ) -> int:
+        """Write until the file holds `count` questions or `max_proposals` were made. Returns how many it holds.
+
+        A batch that was not written is made again by whoever goes on, with the same result: nothing else is kept.
+        """
+        earlier, reached = file.questions(), file.reached
+        written = len(earlier)
+        seen = NearDuplicates(self.play.near_duplicates or 1.0)
+        for question in (*earlier, *reached.spare):
+            seen.is_new(question.text)
+        while written < count and not should_stop():
+            if not reached.spare and sum(reached.counts.values()) >= max_proposals:
+                break
+            if len(reached.spare) < count - written and sum(reached.counts.values()) < max_proposals:
+                reached = await self._batch(reached, seen)
+            ready, spare = reached.spare[: count - written], reached.spare[count - written :]
+            reached = replace(reached, spare=spare)
+            file.append(ready, reached)
+            written += len(ready)
+            progress(written, reached.counts)
+        return written
+
+    async def _batch(self, reached: Reached, seen: NearDuplicates) -> Reached:
+        """One batch further, its questions among the spare ones."""
+        number = reached.batches + 1
+        episodes = await self.play(self.tasks(number), f"batch-{number:06d}")
+        self._check_failures(episodes)
+        counts, found = Counter(reached.counts), list[Question]()
+        for episode in episodes:
+            fate = _fate(episode, seen)
+            counts[fate] += 1
+            if fate == VALID:
+                found.append(self._described(episode))
+        return Reached(number, counts, (*reached.spare, *found))
+
+    def _described(self, episode: Episode) -> Question:
+        """The question with its passages in full, and how the solver did."""
+        question = cast(Question, episode.question)
+        outcomes = episode.solvers.outcomes if episode.solvers else ()
+        values = [outcome.parts[self.play.metric] for outcome in outcomes if isinstance(outcome, Scored)]
+        right = [value >= self.play.right_from for value in values]
+        passages = map(self.corpus.get, cast("Sequence[str]", question.metadata["evidence"]))
+        evidence = [{"id": passage.id, "title": passage.title, "text": passage.text} for passage in passages]
+        measured = {"pass_rate": sum(right) / len(right), "attempts": len(right), "evidence": evidence}
+        return replace(question, metadata={**question.metadata, **measured})
+
+    def _check_failures(self, episodes: Sequence[Episode]) -> None:
+        failures = [episode.outcome for episode in episodes if isinstance(episode.outcome, Invalid)]
+        if len(failures) <= self.max_invalid * len(episodes):
+            return
+        reason, many = Counter(failure.reason for failure in failures).most_common(1)[0]
+        detail = next(failure.detail for failure in failures if failure.reason == reason)
+        raise EvoseekError(
+            f"{len(failures)} of {len(episodes)} proposals could not be played to their end. The most frequent reason "
+            f"is {reason} ({many}): {detail.rstrip('.') or 'no detail'}. Nothing of this batch was written. Repair "
+            "what failed and give the same command again."
+        )
+
+
+def _fate(episode: Episode, seen: NearDuplicates) -> str:
+    """What became of a proposal. A valid question is remembered as one that was seen."""
+    if isinstance(episode.outcome, Invalid):
+        return failed(episode.outcome.reason)
+    if episode.question is None:
+        return str(episode.rejected)
+    return VALID if seen.is_new(episode.question.text) else Rejection.DUPLICATE.value
+
+
+def _nothing(counts: Mapping[str, int]) -> str:
+    reason, many = Counter(counts).most_common(1)[0]
+    return (
+        f"Not one question was written: of {sum(counts.values())} proposals none was valid, most of them ({many}) for "
+        f"the reason {reason}. Give a model whose proposals are valid more often, or loosen what rejects most (the "
+        "settings filters.* and verification.*); --max-proposals N allows more of them."
+    )
+
+
+def _too_few(written: int, count: int, counts: Mapping[str, int], out: Path) -> str:
+    return (
+        f"Only {written} of {count} questions are in {out}: the limit of proposals was reached ({sum(counts.values())} "
+        "were made). The same command with a higher --max-proposals goes on from there; the table says what rejects "
+        "most."
+    )

@@ -1,0 +1,80 @@
+"""Answers and scores, as text and as values for JSON."""
+
+from __future__ import annotations
+
+import math
+from typing import cast
+
+from evoseek.eval.evaluate import Evaluation, Score
+from evoseek.types import Passage, Trajectory
+
+
+def answer_text(trajectory: Trajectory) -> str:
+    """The answer, the searches, and of the passages found those that hold the answer (or none, which is said). Without
+    an answer: what the model wrote in every turn."""
+    answer = trajectory.answer
+    ending = trajectory.failure or trajectory.stop_reason
+    lines = [f"Answer: {answer}" if answer else f"No answer ({ending}).", "Searches:"]
+    for number, result in enumerate(trajectory.tool_results, start=1):
+        titles = ", ".join(passage.title for passage in result.passages) or "nothing found"
+        asked = "; ".join(map(_argument, result.call.arguments.values()))
+        lines.append(f"  {number}. {result.call.name}: {asked}  ->  {titles}")
+    lines += [] if trajectory.tool_results else ["  none"]
+    if answer is None:
+        lines.append("What the model wrote:")
+        lines += [f"  {number}. {action.text.strip()}" for number, action in enumerate(trajectory.actions, start=1)]
+        return "\n".join(lines if trajectory.actions else [*lines, "  nothing"])
+    lines.append("Passages that hold the answer:")
+    lines += [f"  [{p.id}] {p.title}: {p.text}" for p in _support(trajectory)] or ["  none"]
+    return "\n".join(lines)
+
+
+def answer_json(trajectory: Trajectory) -> dict[str, object]:
+    """The same as values for JSON; `answer` is null if there is none."""
+    return {
+        "question": trajectory.question.text,
+        "answer": trajectory.answer,
+        "stop_reason": trajectory.stop_reason.value,
+        "failure": trajectory.failure,
+        "searches": [
+            {
+                "tool": result.call.name,
+                "arguments": dict(result.call.arguments),
+                "found": [{"id": passage.id, "title": passage.title} for passage in result.passages],
+            }
+            for result in trajectory.tool_results
+        ],
+        "support": [{"id": p.id, "title": p.title, "text": p.text} for p in _support(trajectory)],
+        "written": [action.text for action in trajectory.actions],
+    }
+
+
+def evaluation_json(evaluation: Evaluation) -> dict[str, object]:
+    """The scores as values for JSON: over all questions, and by number of hops."""
+    return {
+        "metric": evaluation.metric,
+        "temperature": evaluation.temperature,
+        **_score_json(evaluation.score),
+        "by_hops": {str(hops): _score_json(score) for hops, score in evaluation.by_hops().items()},
+    }
+
+
+def _score_json(score: Score) -> dict[str, object]:
+    interval = [score.interval.low, score.interval.high]
+    return {
+        "mean": None if math.isnan(score.mean) else score.mean,
+        "interval_95": interval,
+        "n": score.n,
+        "n_invalid": score.n_invalid,
+    }
+
+
+def _support(trajectory: Trajectory) -> list[Passage]:
+    """The passages found that hold the answer, each once."""
+    answer = (trajectory.answer or "").casefold()
+    passages = {p.id: p for result in trajectory.tool_results for p in result.passages}
+    return [p for p in passages.values() if answer and answer in p.contents.casefold()]
+
+
+def _argument(value: object) -> str:
+    return ", ".join(map(str, cast("list[object]", value))) if isinstance(value, list) else str(value)
