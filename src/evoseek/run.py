@@ -11,10 +11,13 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from rich.console import Console
 
 from evoseek.effect import changed, check_effect
 from evoseek.env.web import Web
@@ -28,6 +31,8 @@ from evoseek.protocols import MetricSink, QuestionEngine, SearchEngine, Tool
 from evoseek.registry import build, find
 from evoseek.report.alarm import AlarmedMetrics
 from evoseek.report.metrics import JsonlMetrics, ManyMetrics, NoMetrics, read_metrics
+from evoseek.report.printable import say
+from evoseek.report.progress import STOPPING, TrainingProgress
 from evoseek.report.signal import SignalMetrics
 from evoseek.rollout.roller import Roller
 from evoseek.rollout.trajectory_json import (
@@ -41,7 +46,8 @@ from evoseek.settings import check_settings, read_settings
 from evoseek.training.context import Context, Objects
 from evoseek.training.given import gather
 from evoseek.training.inputs import inputs_of
-from evoseek.training.loop import Evaluate, Progress, TrainingLoop
+from evoseek.training.interrupt import stop_on_interrupt
+from evoseek.training.loop import Evaluate, TrainingLoop
 from evoseek.training.model_defaults import follow_model
 from evoseek.training.plan import TrainingPlan
 from evoseek.training.probe import WeightsProbe
@@ -58,7 +64,7 @@ class Run:
     system: a name, package.module:Name, or None for what the settings say. directory: where the run is written, and
     resumed from. settings: dotted names with values, over the files and recipes in `config`. The other arguments are
     parts as objects, in the place of those that the settings name; `tools` and `trackers` are added to those.
-    `notify` is told what a user should know.
+    `console` shows progress and what a user should know; a quiet one shows nothing.
 
     Raises ConfigError for settings that are wrong.
     """
@@ -77,7 +83,7 @@ class Run:
         web: Web | None = None,
         tools: Sequence[Tool] = (),
         trackers: Sequence[MetricSink] = (),
-        notify: Callable[[str], None] = print,
+        console: Console | None = None,
     ) -> None:
         files = [Path(file) for file in ([config] if isinstance(config, Path | str) else config)]
         options = {key: str(value) if isinstance(value, Path) else value for key, value in (settings or {}).items()}
@@ -88,29 +94,22 @@ class Run:
         saved = self.directory.read_config() if self.directory and self.directory.config.is_file() else None
         self.settings, self.words = follow_model(given, find_machine, saved)
         self.objects = Objects(search, reward, loss, credit, web, tools, trackers)
-        self._notify = notify
+        self._console = console or Console()
 
-    def train(
-        self,
-        *,
-        progress: Callable[[Progress], None] = lambda _: None,
-        should_stop: Callable[[], bool] = lambda: False,
-        max_seconds: float = math.inf,
-    ) -> int:
-        """Train to the last step, or resume; returns the last step made.
+    def train(self, *, max_seconds: float = math.inf) -> int:
+        """Train to the last step, or resume; returns the last step made. Ctrl-C finishes the step and saves.
 
-        `should_stop` is asked after every step, and `max_seconds` bounds the seconds of steps. Raises EvoseekError.
+        `max_seconds` bounds the seconds of steps. Raises EvoseekError.
         """
         if self.directory is None:
             raise ConfigError("Training needs a directory for the run: Run(system, directory, ...).")
         if self.words:
-            self._notify(self.words)
-        with (
-            self.directory.locked(),
-            training_loop(self.settings, self.directory, notify=self._notify, objects=self.objects) as loop,
-        ):
-            loop.progress, loop.should_stop, loop.max_seconds = progress, should_stop, max_seconds
-            return asyncio.run(loop.run())
+            say(self._console, self.words)
+        with self.directory.locked():
+            ended = train(
+                self.settings, self.directory, console=self._console, max_seconds=max_seconds, objects=self.objects
+            )
+        return ended.step
 
     def evaluate(
         self, questions: str | Path | Sequence[Question] = "", *, temperature: float | None = None, search: bool = True
@@ -140,6 +139,45 @@ class Run:
         checkpoint = latest_checkpoint(self.directory.path) if self.directory else None
         with opened(self.settings, self.directory, checkpoint=checkpoint, objects=self.objects) as context:
             yield context
+
+
+class Ended(NamedTuple):
+    """How training ended: the last step made, and whether Ctrl-C (or SIGTERM) ended it early."""
+
+    step: int
+    interrupted: bool
+
+
+def train(
+    settings: TrainingSettings,
+    run: RunDirectory,
+    *,
+    console: Console,
+    ranks: Ranks = ALONE,
+    max_seconds: float = math.inf,
+    objects: Objects | None = None,
+) -> Ended:
+    """Train, or resume a run whose lock the caller holds, for about `max_seconds` of steps at most; shows progress.
+
+    Ctrl-C finishes the step and saves. Raises whatever training raises.
+    """
+    with (
+        stop_on_interrupt(lambda: say(console, STOPPING)) as interrupted,
+        TrainingProgress(console, max_seconds=max_seconds) as progress,
+        ExitStack() as held,
+    ):
+        with ranks.setting_up():
+            made = training_loop(settings, run, notify=partial(say, console), ranks=ranks, objects=objects)
+            loop = held.enter_context(made)
+        if loop.start:
+            say(console, f"Resuming {run.path} after step {loop.start}.")
+        loop.progress, loop.should_stop, loop.max_seconds = progress, interrupted, max_seconds
+        ended = Ended(asyncio.run(loop.run()), ranks.any(interrupted()))
+    if ended.interrupted:
+        say(console, f"Stopped after step {ended.step}. The same command resumes it.")
+    else:
+        say(console, f"Trained {run.path} to step {ended.step}.")
+    return ended
 
 
 @contextmanager

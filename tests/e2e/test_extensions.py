@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from evoseek.jobs.demo import make_world
 from evoseek.registry import find
@@ -109,7 +110,11 @@ def test_from_python(folder, kind):
     given = objects(kind)
     own = given.pop("settings", {})
     run = Run(
-        given.pop("system", "search-r1"), "run", settings={**settings(kind), **own}, notify=lambda _: None, **given
+        given.pop("system", "search-r1"),
+        "run",
+        settings={**settings(kind), **own},
+        console=Console(quiet=True),
+        **given,
     )
     assert run.train() == 2
     shows(kind, folder / "run")

@@ -22,13 +22,13 @@ from rich.console import Console
 from evoseek.corpus.questions import save_questions
 from evoseek.eval.evaluate import Evaluation, Result, evaluate
 from evoseek.eval.statistics import paired_test
-from evoseek.jobs.train import draw, train
+from evoseek.jobs.train import draw
 from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.report.metrics import read_metrics
 from evoseek.report.printable import say
 from evoseek.report.tables import comparison_table, evaluation_table
 from evoseek.report.trajectories import trajectory_text
-from evoseek.run import opened
+from evoseek.run import opened, train
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
 from evoseek.training.context import Context
@@ -175,7 +175,7 @@ def _train(settings: TrainingSettings, run: RunDirectory, *, seconds: float, con
     if made is not None and (made.step >= settings.run.steps or spent >= seconds):
         say(console, f"{run.path} is trained already ({made.step} steps, {spent:.0f} s): its results are shown again.")
         return True
-    return train(settings, run, max_seconds=seconds - spent, console=console)
+    return not train(settings, run, max_seconds=seconds - spent, console=console).interrupted
 
 
 def _ask_line(directory: Path, question: str) -> str:
