@@ -1,4 +1,4 @@
-"""Settings that were set and do nothing are refused, with what they would need."""
+"""Settings that were changed but have no effect are refused; the error names what they would need."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from evoseek.settings import Needs, Section, lookup, tables
 
 
 def check_effect(settings: Section, keys: Iterable[str], *, ignored: Iterable[str] = ()) -> None:
-    """Raises ConfigError if one of these settings (dotted names) has no effect. Switches in `ignored` are not looked
-    at."""
+    """Raises ConfigError if one of these settings (dotted names) has no effect. Switches in `ignored` are not
+    checked."""
     rows = [row for row in _rows(settings) if row[1] not in ignored]
     for key in keys:
         for pattern, switch, needs in rows:
@@ -20,7 +20,8 @@ def check_effect(settings: Section, keys: Iterable[str], *, ignored: Iterable[st
 
 
 def changed(settings: Section, defaults: Section) -> list[str]:
-    """The settings that are not the defaults. A table that is a single setting, and a list of parts, stay whole."""
+    """The settings that differ from the defaults. A table that is a single setting and a list of parts are kept
+    whole."""
     before, now = dict(_values(defaults)), dict(_values(settings))
     return [key for key, value in now.items() if key not in before or before[key] != value]
 

@@ -7,7 +7,7 @@
     ├── SearchIndexError     an index is missing, damaged or of another version
     ├── PolicyError          a model or tokenizer cannot be loaded or does not fit the format
     ├── ToolError            a tool, engine or judge failed (ends a rollout as Invalid, never as a reward)
-    │   └── ReplyError       a model's reply is cut, empty or not what was asked for; another one may be
+    │   └── ReplyError       a model's reply is cut, empty or not in the requested form; a retry may help
     ├── PageError            a web page cannot be read, whoever asks for it (the model is told so)
     ├── SamplerError         the sampler failed or was given a request it cannot serve
     ├── RunError             a run directory cannot be used
@@ -15,7 +15,7 @@
     ├── CheckpointError      a checkpoint is damaged or could not be written
     │   ├── OtherVersionError   it is whole, but of another version of evoseek
     │   └── AddedFileError      it is whole, but something was added to it
-    └── TrainingError        training cannot go on (for example three non-finite steps in a row)
+    └── TrainingError        training cannot continue (for example three non-finite steps in a row)
         └── EndedElsewhereError   another process of the same run failed, and says why
 
 A message says what was got, what was expected and what to do, in one paragraph. The command line prints it without a
@@ -52,7 +52,7 @@ class ToolError(EvoseekError):
 
 
 class ReplyError(ToolError):
-    """A model's reply is cut, empty or not in the form that was asked for. Another one may be."""
+    """A model's reply is cut, empty or not in the requested form. A retry may help."""
 
 
 class PageError(EvoseekError):
@@ -68,7 +68,7 @@ class RunError(EvoseekError):
 
 
 class RunLockedError(RunError):
-    """Another live process holds the run directory."""
+    """Another running process holds the lock of the run directory."""
 
 
 class CheckpointError(EvoseekError):
@@ -84,8 +84,8 @@ class AddedFileError(CheckpointError):
 
 
 class TrainingError(EvoseekError):
-    """Training cannot go on."""
+    """Training cannot continue."""
 
 
 class EndedElsewhereError(TrainingError):
-    """Another rank failed, or ended without a word."""
+    """Another rank failed, or ended without reporting why."""

@@ -1,7 +1,7 @@
 """Files that are there whole or not at all: written under a temporary name, flushed to disk, then renamed.
 
-A temporary file or folder is locked for as long as its process lives. So what a killed process left behind can be told
-from what a live one is writing, and is removed by whoever next writes the same file.
+A temporary file or folder is locked for as long as its process lives. So the remains of a killed process can be told
+from a file that a live process is writing; the next process that writes the same file removes them.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ def file_digest(path: Path) -> str:
 
 
 def model_digest(directory: Path) -> str:
-    """What tells the model in a directory from others: the contents of its settings, tokenizer and weights.
+    """A digest that identifies the model in a directory: the contents of its settings, tokenizer and weights.
 
-    Of a file above 256 MiB it takes the size and 256 blocks of 64 KiB, evenly spread: another training changes all of
-    the weights, and to hash a hundred gigabytes at every start would take minutes. OSError if a file cannot be read.
+    For a file above 256 MiB only its size and 256 evenly spread blocks of 64 KiB are hashed: another training changes
+    all of the weights, and to hash a hundred gigabytes at every start would take minutes. OSError if a file cannot be
+    read.
     """
     paths = sorted(path for path in directory.iterdir() if path.suffix in _OF_A_MODEL and path.is_file())
     return json_digest({path.name: _sampled_digest(path) for path in paths})
@@ -81,7 +82,7 @@ def write_atomic(path: Path, data: bytes | str) -> None:
 
 
 def nearest(path: Path) -> str:
-    """A hint at what may be meant by a path that is not there: " Did you mean X?", X being spelt almost so, or ""."""
+    """A hint for a path that does not exist: " Did you mean X?", X being spelt almost so, or ""."""
     found = _nearest(path.expanduser())
     return f" Did you mean {found}?" if found is not None and found != path else ""
 
@@ -128,8 +129,8 @@ def check_new(directory: Path) -> None:
 def replace_directory(target: Path) -> Generator[Path]:
     """Give an empty directory to fill; on leaving without an error it becomes `target`, replacing what is there.
 
-    Everything in it is flushed to disk first. On an error (which is passed on) it is removed and `target` is
-    untouched. A crash leaves the old directory, the new one or, in the instant between two renames, none.
+    Everything in it is flushed to disk first. On an error (which is re-raised) it is removed and `target` is untouched.
+    A crash leaves the old directory, the new one or, in the instant between two renames, none.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(target.parent, target.name)
@@ -147,16 +148,16 @@ def replace_directory(target: Path) -> Generator[Path]:
 
 
 def remove_directory(path: Path) -> None:
-    """Remove a directory so that a crash leaves it whole or out of sight."""
+    """Remove a directory so that a crash leaves it either whole or invisible."""
     temporary = _temporary_name(path)
     os.replace(path, temporary)
     shutil.rmtree(temporary, ignore_errors=True)
 
 
 def remove_leftovers(directory: Path, name: str | None = None) -> None:
-    """Remove what killed processes left half-written in `directory`: of the file `name`, or of any.
+    """Remove files that killed processes left half-written in `directory`: those of the file `name`, or all.
 
-    What a live process is writing stays, and so does everything that has no temporary name of ours.
+    Files that a live process is writing stay, and so does everything without one of our temporary names.
     """
     for path in directory.glob(".*.tmp"):
         match = _TEMPORARY.fullmatch(path.name)

@@ -27,7 +27,7 @@ class Sampler(Protocol):
 
     @property
     def policy_version(self) -> int:
-        """The version of the weights that are sampled with: the step that made them."""
+        """The version of the weights used for sampling: the step that produced them."""
         ...
 
     async def sample(self, request: SampleRequest) -> Completion:
@@ -35,20 +35,20 @@ class Sampler(Protocol):
         ...
 
     def release(self, trajectory_id: str) -> None:
-        """Say that a trajectory has ended, so that whatever is kept for it can go. Unknown ids are ignored."""
+        """Report that a trajectory has ended, so that whatever is kept for it can be freed. Unknown ids are ignored."""
         ...
 
     def update_weights(self, version: int, weights: Mapping[str, Any] | None = None) -> None:
-        """Sample with new weights from now on, as the policy of this version, which every completion then names.
+        """Sample with new weights from now on. Every later completion carries this version.
 
         `weights` are tensors by their names in the model; None says that the sampler's model itself was changed in
-        place, or not at all. No completion may be under way. Raises SamplerError if the weights cannot be taken.
+        place, or not at all. No completion may be in progress. Raises SamplerError if the weights cannot be taken.
         """
         ...
 
 
 class Renderer(Protocol):
-    """Messages and text to token ids and back, for one model and one format."""
+    """Converts messages and text to token ids and back, for one model and one format."""
 
     @property
     def stop(self) -> StopConditions:
@@ -60,31 +60,31 @@ class Renderer(Protocol):
         ...
 
     def parse(self, token_ids: Sequence[int]) -> Action:
-        """The action in what the model wrote. Never raises: what cannot be read has `problem` set."""
+        """The action parsed from the model's output. Never raises: if the output cannot be parsed, `problem` is set."""
         ...
 
     def render_observation(self, texts: Sequence[str], after: Sequence[int] = ()) -> tuple[int, ...]:
-        """Ids that follow a completion with tool calls: the calls' result texts, up to where the model goes on.
+        """Ids that follow a completion with tool calls: the calls' result texts, up to where the model continues.
 
         `after` is the completion's ids, for formats that close a turn which was cut before its closing token.
         """
         ...
 
     def render_notice(self, text: str, after: Sequence[int]) -> tuple[int, ...]:
-        """Ids that follow a completion without a call: what the model is told, up to where it writes again.
+        """Ids that follow a completion without a call: a notice to the model, up to where it continues.
 
-        Template text in `text` is marked (`policy.encoding.trusted`). `after` is the completion's ids. Needed only
-        where rollouts go on after malformed turns.
+        Template text in `text` is marked (`policy.encoding.trusted`). `after` is the completion's ids. Needed only if
+        rollouts continue after malformed turns.
         """
         ...
 
 
 class Chat(Protocol):
-    """Messages to text: judges, simulators, reading agents and models that are asked use nothing else."""
+    """Messages to text. Judges, simulators, reading agents and chat models that answer questions use nothing else."""
 
     @property
     def name(self) -> str:
-        """The model's name, as it was given."""
+        """The model's name, as given by the user."""
         ...
 
     @property
@@ -93,10 +93,10 @@ class Chat(Protocol):
         ...
 
     async def chat(self, messages: Sequence[Message], *, key: str, form: Mapping[str, object] | None = None) -> str:
-        """The reply's text, whole. `key` says what it is for: its random numbers follow from that.
+        """The complete text of the reply. `key` identifies the purpose of the call; random numbers are derived from it.
 
-        `form` is a JSON schema that the reply should have, for models that can be held to one; others are sent the
-        messages alone. Raises ToolError if there is no reply, or only the beginning of one.
+        `form` is a JSON schema that the reply should have, for models that support constrained output; others receive
+        only the messages. Raises ToolError if there is no reply or only the beginning of one.
         """
         ...
 
@@ -117,7 +117,7 @@ class SearchEngine(Protocol):
 
 @runtime_checkable
 class PassageStore(Protocol):
-    """A corpus cut into passages, which can be taken by their ids and listed."""
+    """A corpus cut into passages, which can be looked up by id and listed."""
 
     def __len__(self) -> int:
         """Number of passages."""
@@ -138,10 +138,11 @@ class PassageStore(Protocol):
 
 @runtime_checkable
 class QuestionEngine(Protocol):
-    """An engine whose passages depend on what they are searched for: it is bound first, and then is a plain engine."""
+    """An engine whose passages depend on the question: it is bound to a question first, and is then a plain engine."""
 
     def for_question(self, question: Question, trajectory_id: str) -> SearchEngine:
-        """The engine of one rollout of a question. Random numbers follow from the rollout and the query's number."""
+        """The engine of one rollout of a question. Random numbers are derived from the rollout and the number of the
+        query."""
         ...
 
 
@@ -154,21 +155,21 @@ class Fetcher(Protocol):
         ...
 
     async def fetch(self, url: str) -> Page:
-        """The page at an address. Raises PageError for one that nobody could read, ToolError if fetching failed."""
+        """The page at an address. Raises PageError for a page that nobody could read, ToolError if fetching failed."""
         ...
 
 
 class PageReader(Protocol):
-    """Takes from a page what matters."""
+    """Extracts from a page what matters for a task."""
 
     async def read(self, page: Page, *, task: str, key: str) -> str:
-        """What of the page matters for the task; "" if nothing does. `key` says what it is for: random numbers follow
-        from that. Raises ToolError."""
+        """The content of the page that matters for the task; "" if nothing does. `key` identifies the purpose of the
+        call; random numbers are derived from it. Raises ToolError."""
         ...
 
 
 class Tool(Protocol):
-    """Something that a policy can call."""
+    """A tool that a policy can call."""
 
     @property
     def name(self) -> str:
@@ -181,17 +182,18 @@ class Tool(Protocol):
         ...
 
     def for_question(self, question: Question, trajectory_id: str) -> Tool:
-        """The tool as one rollout of a question has it: itself, unless what it does depends on them."""
+        """The tool for one rollout of a question: itself, unless its behaviour depends on the question or the
+        rollout."""
         ...
 
     async def __call__(self, call: ToolCall) -> ToolResult:
-        """Run the call. Raises ToolError when the tool failed (not when the model's arguments are wrong: that is
-        a result whose text says so)."""
+        """Run the call. Raises ToolError when the tool failed. Wrong arguments from the model are no failure: they give
+        a result whose text says so."""
         ...
 
 
 class Environment(Protocol):
-    """A task for one role: how it is asked, which tools it has. The rollout loop is the same for all."""
+    """A task for one role: its prompt and its tools. The rollout loop is the same for all environments."""
 
     @property
     def role(self) -> str:
@@ -208,8 +210,8 @@ class Environment(Protocol):
         ...
 
     def malformed(self, problem: str) -> str:
-        """What the model is told after a turn with neither a call nor an answer: a text in which the template's own
-        words are marked. `problem` says what is wrong with the turn. Needed only where rollouts go on after such turns.
+        """The notice to the model after a turn with neither a call nor an answer: a text in which template text is
+        marked. `problem` says what is wrong with the turn. Needed only if rollouts continue after such turns.
         """
         ...
 
@@ -218,12 +220,13 @@ class RewardFn(Protocol):
     """Scores a finished trajectory."""
 
     async def __call__(self, trajectory: Trajectory) -> Outcome:
-        """Scored, or Invalid if the reward itself could not be had. Failure stop reasons never reach it."""
+        """Scored, or Invalid if the reward could not be computed. It is never called for trajectories that ended with a
+        failure."""
         ...
 
 
 class MetricSink(Protocol):
-    """Takes named numbers of a step."""
+    """Receives the named metrics of every step."""
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         """Record the metrics of a step."""

@@ -71,7 +71,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call parsed from what the model wrote."""
+    """A tool call parsed from the model's output."""
 
     name: str
     arguments: Mapping[str, object]
@@ -88,9 +88,9 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What one completion says, parsed: calls, or an answer, or neither (`problem` then says why, in words).
+    """A parsed completion: tool calls, an answer, or neither (`problem` then says why, in words).
 
-    `question` is set where a proposer states the question that it wrote.
+    `question` is set if a proposer stated the question that it wrote.
     """
 
     text: str
@@ -102,7 +102,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class StopConditions:
-    """Where a completion ends: after a text (kept in the completion) or after a token id (kept too)."""
+    """Where a completion ends: after a string or after a token id. Either is kept in the completion."""
 
     strings: tuple[str, ...] = ()
     token_ids: tuple[int, ...] = ()
@@ -110,9 +110,9 @@ class StopConditions:
 
 @dataclass(frozen=True, slots=True)
 class SampleRequest:
-    """One turn to sample. `token_ids` is the whole context so far; a sampler may reuse what it already holds of
-    `trajectory_id`. The random stream is a function of (`seed`, `trajectory_id`, `turn`) alone. The turn ends after
-    the token with which the sampler has worked on it for `max_seconds`."""
+    """One turn to sample. `token_ids` is the whole context so far; a sampler may reuse the keys and values that it
+    already holds for `trajectory_id`. The random stream is a function of (`seed`, `trajectory_id`, `turn`) alone. The
+    turn ends after the token with which the sampler has worked on it for `max_seconds`."""
 
     trajectory_id: str
     turn: int
@@ -126,12 +126,12 @@ class SampleRequest:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What the sampler gave: ids and their logprobs under the distribution that was sampled from (temperature
+    """The sampler's output: token ids and their logprobs under the distribution that was sampled from (temperature
     applied; for temperature 0 the logprobs are those of temperature 1).
 
-    `seconds` is how long the sampler worked on these tokens. The wait for a slot is no part of it, nor is what a pass
-    of the model takes beyond a few times the usual (`policy.pass_times`): a stall is not the policy's writing. A
-    sampler that knows nothing of that says 0, and all of its time counts as waiting.
+    `seconds` is how long the sampler worked on these tokens. It includes neither the wait for a slot nor the part of a
+    forward pass beyond a few times the usual duration (`policy.pass_times`): a stall is not the policy's own time. A
+    sampler that does not measure it reports 0, and all of its time counts as waiting.
     """
 
     token_ids: tuple[int, ...]
@@ -143,7 +143,7 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A run of tokens of one origin. Only action segments carry logprobs (one per token) and are trained."""
+    """A run of tokens with one origin. Only action segments carry logprobs (one per token) and are trained."""
 
     kind: Literal["prompt", "action", "observation"]
     token_ids: tuple[int, ...]
@@ -157,12 +157,12 @@ class StopReason(StrEnum):
     MALFORMED = "malformed"  # the model wrote neither a call nor an answer
     MAX_TURNS = "max_turns"  # the turn limit came before an answer
     MAX_TOKENS = "max_tokens"  # the token limit of the turn or trajectory came before an answer
-    MAX_TOOL_CALLS = "max_tool_calls"  # the model asked for more tool calls than it may make
-    MAX_TIME = "max_time"  # the model wrote for longer than it may: waiting is not counted
+    MAX_TOOL_CALLS = "max_tool_calls"  # the model asked for more tool calls than allowed
+    MAX_TIME = "max_time"  # the model wrote for longer than allowed; waiting is not counted
 
-    DEADLINE = "deadline"  # the rollout waited for too long: says nothing about the policy
+    DEADLINE = "deadline"  # the rollout waited for too long; this says nothing about the policy
     TOOL_FAILED = "tool_failed"  # a tool or engine failed
-    SAMPLER_FAILED = "sampler_failed"  # the sampler, or the chat in its place, failed
+    SAMPLER_FAILED = "sampler_failed"  # the sampler failed, or the chat model used instead of it
     REWARD_FAILED = "reward_failed"  # the reward function or judge failed
 
     @property
@@ -178,7 +178,7 @@ _FAILURES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool gave for one call: the text shown to the model and the passages behind it."""
+    """The result of one tool call: the text shown to the model and the passages behind it."""
 
     call: ToolCall
     text: str
@@ -189,7 +189,7 @@ class ToolResult:
 @dataclass(frozen=True, slots=True)
 class Trajectory:
     """One rollout as it happened. `segments` begins with the prompt, then alternates action and observation; it is
-    empty where a model was written to in messages."""
+    empty if the model was called with messages."""
 
     id: str
     question: Question
@@ -237,7 +237,8 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Invalid:
-    """No outcome: something outside the policy failed. Leaves loss, baseline and the proposer's reward."""
+    """No outcome: something outside the policy failed. The rollout is left out of the loss, the baseline and the
+    proposer's reward."""
 
     reason: StopReason
     detail: str = ""
@@ -250,7 +251,7 @@ Outcome = Scored | Invalid
 class TrajectoryGroup:
     """Trajectories that share a baseline; `outcomes[i]` belongs to `trajectories[i]`.
 
-    `replaced` holds the failed attempts at members that were then rolled out again; they are no members.
+    `replaced` holds the failed attempts at members that were then rolled out again; they are not members of the group.
     """
 
     key: str
@@ -261,12 +262,12 @@ class TrajectoryGroup:
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """One round of self-play: a proposal and all that came of it.
+    """One round of self-play: a proposal and everything that resulted from it.
 
-    `proposer.question` is the task, that from which a question was to be made. `outcome` is the proposer's: Invalid
-    whenever a failure outside of the policies stands between the proposal and its reward. `question` is what may be
-    asked: None if the proposal was rejected, and `rejected` then names the reason. `checks` are the readings that
-    verified it, each with what it was worth, `solvers` the attempts to answer it, `replaced` failed attempts at the
+    `proposer.question` is the task: the passage or answer from which a question was to be made. `outcome` is the
+    proposer's: Invalid if a failure outside the policies prevented the proposal from being scored. `question` is the
+    accepted question, or None if the proposal was rejected; `rejected` then names the reason. `checks` are the readings
+    that verified it, each with its outcome, `solvers` the attempts to answer it, `replaced` failed attempts at the
     proposal itself.
     """
 
@@ -281,11 +282,11 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class TrainingSample:
-    """All that a learner sees of a trajectory. Every list has length T; `advantages` is 0.0 off the mask.
+    """Everything that a learner sees of a trajectory. Every list has length T; `advantages` is 0.0 off the mask.
 
-    The last four are None where an algorithm does without them; where they are given, they are 0.0 off the mask.
-    `old_logprobs` are the learner's own before the batch's first optimizer step, `ref_logprobs` a frozen reference
-    policy's, `values` a critic's predictions before that step, `returns` what it shall learn to predict.
+    The last four are optional: None if an algorithm does not use them; otherwise 0.0 off the mask. `old_logprobs` are
+    the learner's own before the batch's first optimizer step, `ref_logprobs` a frozen reference policy's, `values` a
+    critic's predictions before that step, `returns` the targets that it learns to predict.
     """
 
     token_ids: tuple[int, ...]

@@ -21,12 +21,12 @@ _BAD_REQUEST = frozenset({400, 422})
 class EndpointChat:
     """Implements `Chat` by POST {base_url}/chat/completions. `name` is the endpoint's name of the model.
 
-    Calls are made, and made again, as `Server` says; a reply that is not JSON is a failure that may pass. Every other
-    failure is one at once: another status, a refusal, a filtered, cut or empty reply.
+    Calls are made and retried as `Server` says; a reply that is not JSON counts as transient. Every other failure is
+    final: another status, a refusal, a filtered, cut or empty reply.
 
     What is sent: the messages, `max_tokens` (by the name `max_tokens_name`), `temperature`, a seed that follows from
-    `seed` and the key, and, if `structured`, a call's form; of temperature and seed not those that `omit` names. The
-    server may read control strings in a message's text, so in outside text they are broken (`encoding.harmless`).
+    `seed` and the key, and, if `structured`, a call's form; without those of temperature and seed that `omit` names.
+    The server may read control strings in a message's text, so in outside text they are broken (`encoding.harmless`).
 
     Raises ConfigError for a base_url that is no URL or holds a query or a password, for an api_key that no header can
     hold, and for limits that allow no call. The api_key is in no error's text, even if the server repeats it.
@@ -68,7 +68,7 @@ class EndpointChat:
         )
 
     async def chat(self, messages: Sequence[Message], *, key: str, form: Mapping[str, object] | None = None) -> str:
-        """The reply's text. Raises ToolError, for one that was cut ReplyError."""
+        """The reply's text. Raises ToolError, or ReplyError for a reply that was cut."""
         payload = self._payload(messages, key, form)
         try:
             return await self._server.call(lambda client: self._attempt(client, payload))
@@ -107,6 +107,6 @@ class EndpointChat:
 
 
 def _sent(content: str) -> str:
-    """A message's text for a reader that knows no marks."""
+    """A message's text without the marks of template text."""
     pieces = (piece if is_template else harmless(piece) for is_template, piece in split_trusted(content))
     return well_formed("".join(pieces))

@@ -1,4 +1,4 @@
-"""A chat with a model in this process."""
+"""A chat with an in-process model."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _END = 16  # tokens of a prompt, which hold the tag and white space after it how
 
 
 class SamplerChat:
-    """Implements `Chat` on any sampler. A reply is one completion, and ends where the model ends its turn.
+    """Implements `Chat` on any sampler. A reply is one completion; it ends where the model ends its turn.
 
     A prompt is encoded as a rollout's is in the tag format: through the chat template, or without one a line for each
     message. Where it ends with <think>, as templates of reasoning models do, the reply is given from there on. A reply
     has up to `max_tokens` tokens, prompt and reply together up to `max_total_tokens`. It follows from seed, key and
-    messages; `form` has no effect. How many replies are sampled at once is the sampler's affair.
+    messages; `form` has no effect. The sampler decides how many replies are sampled at once.
 
-    The sampler must not be one whose rollouts wait for this chat: they keep their slots meanwhile, and once they have
-    all of them, no reply can begin.
+    It must not be the sampler of rollouts that wait for this chat: they keep their slots while they wait, and once they
+    hold all slots, no reply can begin.
     """
 
     is_local = True
@@ -49,7 +49,7 @@ class SamplerChat:
         self._under_way: set[str] = set()
 
     async def chat(self, messages: Sequence[Message], *, key: str, form: Mapping[str, object] | None = None) -> str:
-        """The reply's text, without the token that ends it. Raises ToolError, also for a key that is under way
+        """The reply's text, without the token that ends it. Raises ToolError, also for a key that is in progress
         (ReplyError for a reply that is cut or empty); PolicyError for messages that the chat template refuses."""
         ids = self._renderer.render_prompt(messages)
         room = min(self._max_tokens, self._max_total_tokens - len(ids))

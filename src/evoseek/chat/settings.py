@@ -1,4 +1,4 @@
-"""Settings of models that are written to: judges, simulators, readers, and a model that is asked."""
+"""Settings of chat models: judges, simulators, readers, and a model that answers instead of the policy."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ _IN_PROCESS = "device dtype max_total_tokens"
 
 
 class ChatSettings(Section):
-    """A model that replies to messages: in this process, or behind an endpoint."""
+    """A model that replies to messages, either in-process or behind an endpoint."""
 
     model: str = Field(
-        default="", description="Model, as policy.model, or its name at the endpoint. Default: there is no such model."
+        default="", description="Model as in policy.model, or its name at the endpoint. Default: no model."
     )
-    base_url: str = Field(
-        default="", description="URL of an OpenAI-compatible endpoint. Default: the model runs in this process."
-    )
+    base_url: str = Field(default="", description="URL of an OpenAI-compatible endpoint. Default: an in-process model.")
     api_key_env: str = Field(default="", description="Environment variable that holds the endpoint's key.")
     device: str = Field(default="", description="Device of an in-process model. Default: that of the policy.")
-    dtype: Dtype = Field(default="float32", description="Type of an in-process model's weights.")
-    prompts: str = Field(default="auto", description="Prompt set, as policy.prompts.")
+    dtype: Dtype = Field(default="float32", description="Data type of an in-process model's weights.")
+    prompts: str = Field(default="auto", description="Prompt set, as in policy.prompts.")
     temperature: AnyTemperature = Field(default=0.0, description="Sampling temperature of replies; 0 is greedy.")
     max_tokens: int = Field(
         default=512, ge=1, le=MANY, description="Maximum number of tokens of a reply; a longer one is a failure."
     )
     max_total_tokens: int = Field(
-        default=4096, ge=2, le=MANY, description="Maximum number of tokens of prompt and reply of an in-process model."
+        default=4096,
+        ge=2,
+        le=MANY,
+        description="Maximum number of tokens of prompt and reply together, for an in-process model.",
     )
     timeout_s: float = Field(
         default=60.0, gt=0, le=86_400, description="Seconds that one call of the endpoint may take."
@@ -41,16 +42,19 @@ class ChatSettings(Section):
         default=4, ge=1, le=100, description="Number of times a failing endpoint is called before it counts as failed."
     )
     concurrency: int = Field(
-        default=32, ge=1, le=10_000, description="Number of calls, or of replies sampled in this process, at once."
+        default=32,
+        ge=1,
+        le=10_000,
+        description="Maximum number of concurrent calls, or of replies sampled at once by an in-process model.",
     )
     structured: bool = Field(
-        default=True, description="Whether the endpoint is sent a JSON schema of the reply that is expected."
+        default=True, description="Whether a JSON schema of the expected reply is sent to the endpoint."
     )
     max_tokens_name: Literal["max_tokens", "max_completion_tokens"] = Field(
-        default="max_tokens", description="Name by which the endpoint knows the maximum number of tokens."
+        default="max_tokens", description="Name of the endpoint's parameter for the maximum number of tokens."
     )
     omit: tuple[Literal["temperature", "seed"], ...] = Field(
-        default=(), description="Parameters that the endpoint does not accept, and is not sent."
+        default=(), description="Parameters that are not sent, because the endpoint does not accept them."
     )
 
     def check(self, section: str) -> None:
@@ -63,20 +67,20 @@ class ChatSettings(Section):
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        """What an endpoint needs, and what a model in this process."""
+        """Which settings apply to an endpoint, and which to an in-process model."""
         return Needs(_ENDPOINT, "base_url"), Needs(_IN_PROCESS, "base_url", (False,))
 
 
 class AskedSettings(ChatSettings):
-    """The model that answers `evoseek ask` in the policy's place, where asked.model or asked.base_url is set."""
+    """The model that answers `evoseek ask` instead of the policy, if asked.model or asked.base_url is set."""
 
     model: str = Field(
         default="",
         description="Model, as policy.model, that ends its turns by itself (an instruct model), or its name at the "
-        "endpoint. Default: the policy is asked.",
+        "endpoint. Default: the policy answers.",
     )
     max_tokens: int = Field(
-        default=2048, ge=1, le=MANY, description="Maximum number of tokens of a reply, its thoughts included."
+        default=2048, ge=1, le=MANY, description="Maximum number of tokens of a reply, reasoning included."
     )
 
 
@@ -94,13 +98,13 @@ class SimulatorSettings(ChatSettings):
 
 
 class ReaderSettings(ChatSettings):
-    """The model that reads pages for the policy. Without reader.model the policy is shown the beginning of a page."""
+    """The model that reads pages for the policy. Without reader.model, the policy sees the beginning of a page."""
 
     segment_words: int = Field(
-        default=800, ge=1, le=MANY, description="Number of words of a page that are read at a time."
+        default=800, ge=1, le=MANY, description="Number of words of a page that the reader sees at a time."
     )
     memory_words: int = Field(
-        default=400, ge=1, le=MANY, description="Maximum number of words that are kept of a page."
+        default=400, ge=1, le=MANY, description="Maximum number of words of the reader's notes about a page."
     )
     max_segments: int = Field(
         default=8, ge=1, le=10_000, description="Maximum number of segments that are read of a page."
@@ -114,5 +118,5 @@ class ReaderSettings(ChatSettings):
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        """How pages are read needs a reader."""
+        """Settings of reading need a reader."""
         return *super().effects(), Needs("segment_words memory_words max_segments skip_after", "model")

@@ -1,1 +1,1 @@
-"""Documents of the user's, cut into passages; questions; and the generated world."""
+"""The user's documents, cut into passages; questions; answers."""

@@ -1,4 +1,4 @@
-"""Answer sets: what questions may be made for, mined from a corpus or given as a file.
+"""Answer sets: the answers for which questions are written, mined from a corpus or given as a file.
 
 A file is JSON lines, one answer each; `kind` and `count` may be left out:
 
@@ -32,7 +32,7 @@ _DISAMBIGUATION = re.compile(r"(?<!\s)\s*+\([^()]*+\)\s*+$")  # Mercury (planet)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer, what it looks like (of `KINDS`, or `given`) and how many passages it was found in (0: unknown)."""
+    """An answer, its kind (one of `KINDS`, or `given`) and the number of passages that it was found in (0: unknown)."""
 
     text: str
     kind: str = "given"
@@ -44,14 +44,14 @@ def mine_answers(
 ) -> list[Answer]:
     """Titles, named entities, dates, numbers with units and frequent phrases that can serve as answers.
 
-    The way back from an answer begins with a passage that tells something else's relation to it. So what counts is the
-    text (not the title) of passages that are not titled by the answer, and there has to be at least one. An answer has
-    at most 5 words and 80 characters, and a letter or digit in a word that is no stop word.
+    The way back from an answer begins with a passage that tells something else's relation to it. So only the text (not
+    the title) of passages with another title counts, and there must be at least one such passage. An answer has at most
+    5 words and 80 characters, and a letter or digit in a word that is no stop word.
 
-    The order is that of `KINDS`, and in each the answers that most passages mention come first: there are most ways
+    The order is that of `KINDS`, and in each the answers that most passages mention come first: there are more ways
     back from them. `limit` is how many are kept of each kind. Of answers that differ in letter case and white space
-    alone the first is kept. All passages are held in memory; of each kind, at most `capacity` candidates, beyond which
-    the rarest are forgotten and the counts may be too low.
+    alone the first is kept. All passages are held in memory; for each kind, at most `capacity` candidates are kept;
+    beyond that the rarest are dropped and the counts may be too low.
     """
     kept = list(passages)
     tallies: dict[Kind, _Tally] = {kind: _Tally(capacity) for kind in KINDS if kind in kinds}
@@ -79,7 +79,7 @@ def mine_answers(
 
 
 def normal_form(text: str) -> str:
-    """Without differences of letter case and white space."""
+    """The text without differences of letter case and white space."""
     return " ".join(text.casefold().split())
 
 
@@ -108,8 +108,8 @@ class _Tally:
         self._capacity = capacity
 
     def add(self, texts: Iterable[str], own: str) -> None:
-        """Count what a passage mentions, but for what it is itself about. Sorted, or else which spelling comes first
-        would depend on the order of a set."""
+        """Count what a passage mentions, except its own subject. Sorted, so that the first spelling does not depend on
+        the order of a set."""
         for form, text in {normal_form(text): text for text in sorted(texts, reverse=True)}.items():
             if form != own:
                 first, count = self.found.get(form, (text, 0))
@@ -152,7 +152,8 @@ def _is_usable(form: str) -> bool:
 
 
 def _says_something(form: str) -> bool:
-    """Whether anything would be left of an answer without punctuation and articles: nothing equals everything."""
+    """Whether anything is left of an answer without punctuation and articles. An empty normal form would match any
+    other."""
     return any(character.isalnum() for word in form.split(" ") if word not in _ARTICLES for character in word)
 
 

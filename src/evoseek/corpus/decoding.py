@@ -37,7 +37,7 @@ def read_bytes(path: Path, limit: int) -> bytes:
 
 
 def check_regular(path: Path) -> None:
-    """DataError for what would block, or never end, when read: pipes, devices, broken links."""
+    """Raises DataError for files whose reading would block or never end: pipes, devices, broken links."""
     try:
         mode = os.stat(path).st_mode
     except OSError as error:

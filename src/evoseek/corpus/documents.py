@@ -31,11 +31,11 @@ def read_corpus(
 ) -> Iterator[Document]:
     """Yield the documents under `path`: .txt, .md, .html, .htm, .pdf (an extra) and .jsonl.
 
-    The id is the path inside the folder, or the `id` of a JSON line; of equal ids the first is read. Whatever cannot
-    be read is skipped and noted in `report`. `encoding` is that of text files that are not UTF-8; where it is None it
-    is guessed, which is noted in `report` too. At most one file (or line) of the given size is held at a time, beside
-    the ids read so far. ConfigError for an unknown encoding, DataError if there is nothing at `path`; EmptyCorpusError,
-    at the end, if nothing was read.
+    The id is the path inside the folder, or the `id` of a JSON line; of equal ids the first is read. Whatever cannot be
+    read is skipped and recorded in `report`. `encoding` is that of text files that are not UTF-8; if it is None, the
+    encoding is guessed, which is recorded in `report` too. At most one file (or line) of the given size is held at a
+    time, beside the ids read so far. ConfigError for an unknown encoding, DataError if there is nothing at `path`;
+    EmptyCorpusError, at the end, if nothing was read.
     """
     if encoding is not None:
         check_encoding(encoding)

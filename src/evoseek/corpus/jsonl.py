@@ -20,8 +20,8 @@ _MAX_ID_CHARACTERS = 1_000
 
 
 def read_jsonl(path: Path, report: ReadReport, max_line_bytes: int) -> Iterator[tuple[Document, int]]:
-    """Documents with their line numbers (from 1). Lines that hold none are skipped and noted; empty lines are passed
-    over. Never holds more than `max_line_bytes` of the file."""
+    """Documents with their line numbers (from 1). Lines without a document are skipped and reported; empty lines are
+    ignored. Never holds more than `max_line_bytes` of the file."""
     check_regular(path)
     with path.open("rb", buffering=2**20) as file:
         for number, line in bounded_lines(file, max_line_bytes):
@@ -48,7 +48,7 @@ def bounded_lines(file: BinaryIO, limit: int) -> Iterator[tuple[int, bytes | Non
 
 
 def parse_line(line: bytes) -> Document:
-    """One line to a document. DataError, with the reason alone as its text, if it is none."""
+    """Parse one line to a document. Raises DataError, whose text is only the reason, if it is not one."""
     if b"\0" in line:
         raise DataError("binary: holds NUL bytes")
     try:

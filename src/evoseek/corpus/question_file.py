@@ -16,8 +16,8 @@ from evoseek.types import Question
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """How far a file is: batches that were made, what was counted in them, and questions left over from the last one,
-    which come first when more are asked for."""
+    """The progress of a file: the batches made, what was counted in them, and the questions left over from the last
+    one, which come first when more are requested."""
 
     batches: int = 0
     counts: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -25,7 +25,7 @@ class Reached:
 
 
 class QuestionFile:
-    """An open file, held against other processes; made by `open_question_file`."""
+    """An open file, locked against other processes; made by `open_question_file`."""
 
     def __init__(self, file: ResumableJsonl) -> None:
         self.path, self._file = file.path, file
@@ -45,7 +45,7 @@ class QuestionFile:
 
 @contextmanager
 def open_question_file(path: Path, settings: Mapping[str, object]) -> Generator[QuestionFile]:
-    """A new file, or one that was begun with the same settings, as far as it is. Raises as `open_growing_file`."""
+    """A new file, or one to be resumed with the same settings. Raises the same errors as `open_growing_file`."""
     with open_growing_file(path, settings, {"batches": int, "counts": dict, "spare": list}) as file:
         yield QuestionFile(file)
 

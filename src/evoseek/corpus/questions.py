@@ -2,9 +2,8 @@
 
     {"id": "q1", "question": "who wrote Dune?", "golden_answers": ["Frank Herbert", "Herbert"], "metadata": {"hops": 1}}
 
-`id` may be left out (the line number stands in), `answer` may stand for `golden_answers` (a text or a list), and a
-top-level `hops` is taken into the metadata. Other keys are passed over, but for one that is a known key with a letter
-changed.
+`id` is optional (default: the line number), `answer` may be given instead of `golden_answers` (a text or a list), and a
+top-level `hops` is added to the metadata. Other keys are ignored, except a misspelt known key (one letter changed).
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ _TOLD = 10  # golden answers that a warning tells of one by one
 def load_questions(path: Path, *, check: Callable[[Question], Question] | None = None) -> list[Question]:
     """Every question of a file, in order.
 
-    `check` gives a question as it can be used, with fewer golden answers perhaps, of which a warning tells; or it
-    refuses it by raising DataError (a metric refuses golden answers that it could never match). Raises DataError,
-    naming file and lines, if the file cannot be read, holds no question, or any line cannot be used: a question that
-    silently went missing would change every score.
+    `check` returns a usable question, possibly with fewer golden answers, which a warning reports; or it refuses the
+    question by raising DataError (a metric refuses golden answers that it could never match). Raises DataError, naming
+    file and lines, if the file cannot be read, holds no question, or any line cannot be used: a question that silently
+    went missing would change every score.
     """
     seen: set[str] = set()
     dropped: list[str] = []
@@ -68,7 +67,7 @@ def save_questions(path: Path, questions: Iterable[Question]) -> None:
 
 
 class QuestionRow(TypedDict):
-    """A question as a line of a question file has it."""
+    """A question as a row of a question file."""
 
     id: str
     question: str
@@ -111,7 +110,7 @@ def parse_question(fields: Mapping[str, object], default_id: str) -> Question:
 
 
 def _check_keys(fields: Mapping[str, object]) -> None:
-    """Refuse a key that is a known one but for a single letter, where that one is missing."""
+    """Refuse a key that differs from a missing known key by a single letter."""
     missing = [name for names in _KEYS if not any(name in fields for name in names) for name in names]
     for key in fields:
         for name in missing:

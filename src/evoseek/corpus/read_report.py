@@ -1,4 +1,4 @@
-"""What became of every file and line while a corpus was read."""
+"""What happened to every file and line while a corpus was read."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class ReadReport:
         return self.reasons.total()
 
     def skip(self, path: Path, reason: str, line: int | None = None) -> None:
-        """Note that something was skipped, and why."""
+        """Record that something was skipped, and why."""
         self.reasons[reason.partition(":")[0]] += 1
         if len(self.skipped) < MAX_KEPT:
             self.skipped.append(Skipped(path, line, reason))
 
     def guess(self, path: Path, encoding: str) -> None:
-        """Note that a file was read in an encoding that nothing but its bytes speaks for."""
+        """Record that a file's encoding was guessed from its bytes."""
         self.guesses[encoding] += 1
         if len(self.guessed) < MAX_KEPT:
             self.guessed.append((path, encoding))

@@ -1,7 +1,7 @@
-"""A file of JSON lines that only grows, and that is resumed after whatever ended the process that wrote it.
+"""An append-only file of JSON lines that can be resumed however the process that wrote it ended.
 
-The owner may keep its positions, as a run does in its checkpoints (`ResumableJsonl`, `position`, `cut_back`). Or the
-file keeps its own beside itself (`open_growing_file`, `append_batch`):
+The owner may store its positions, as a run does in its checkpoints (`ResumableJsonl`, `position`, `cut_back`). Or the
+file stores its own position beside itself (`open_growing_file`, `append_batch`):
 
     OUT.jsonl              one row a line
     OUT.jsonl.state.json   the settings, how far it is, the lines of the last batch with the place they belong to, and
@@ -31,7 +31,7 @@ T = TypeVar("T")
 _ASCII, _UNICODE = json.JSONEncoder(), json.JSONEncoder(ensure_ascii=False)
 _KINDS = {"settings": dict, "place": int, "before": str, "lines": str}
 _BLOCK = 2**20
-_REMEDY = "Restore the file from a copy, or begin anew with another run directory or file name."
+_REMEDY = "Restore the file from a copy, or start again with another run directory or file name."
 
 
 class ResumableJsonl:
@@ -54,8 +54,8 @@ class ResumableJsonl:
         return self.path.stat().st_size if self.path.exists() else 0
 
     def append(self, rows: Iterable[Mapping[str, object]]) -> None:
-        """Add rows: all of them, or none. They are in the hands of the system afterwards, so a killed process loses
-        none. What an earlier process left of a line without its end is cut off first.
+        """Add rows: all of them, or none. They are handed to the operating system, so a killed process loses none. An
+        incomplete last line of an earlier process is cut off first.
 
         Raises RunError when the disk does not take them: the same rows can then be added again.
         """
@@ -118,10 +118,11 @@ class ResumableJsonl:
         return found.hexdigest()
 
     def cut_back(self, length: int, digest: str | None = None) -> None:
-        """Remove all but the first `length` bytes, of which `digest` is known perhaps: as if no more had been written.
+        """Truncate the file to its first `length` bytes, as if no more had been written; `digest`, if given, is
+        checked.
 
-        Raises RunError, and cuts nothing, if there are fewer or they are others: rows are then missing or changed,
-        which nothing can bring back.
+        Raises RunError, and cuts nothing, if there are fewer bytes or different ones: rows are then missing or changed,
+        and cannot be recovered.
         """
         self._check_beginning(length, digest)
         if self.size > length:
@@ -129,7 +130,7 @@ class ResumableJsonl:
                 os.truncate(self.path, length)
 
     def resume(self, kinds: Mapping[str, type]) -> None:
-        """Take the file up where its state says that another process left it; `kinds` are the types of what `reached`
+        """Resume the file where its state says that another process left it; `kinds` are the types of what `reached`
         holds.
 
         Raises ConfigError if the settings are others, RunError if file and state do not belong together.
@@ -210,8 +211,8 @@ class ResumableJsonl:
 def open_growing_file(
     path: Path, settings: Mapping[str, object], kinds: Mapping[str, type]
 ) -> Generator[ResumableJsonl]:
-    """A file that keeps its own position, held against other processes: a new one, or one that was begun with the same
-    settings, as far as it is. `kinds` are the types of what `reached` will hold.
+    """A file that stores its own position, locked against other processes: a new one, or one to be resumed with the
+    same settings. `kinds` are the types of what `reached` will hold.
 
     Raises ConfigError or RunError if there is something else at `path`, if it cannot be written, or if another process
     is writing it.
@@ -254,7 +255,7 @@ def _cut_torn_line(file: FileIO) -> int:
 
 
 def _is_begun(path: Path) -> bool:
-    """Whether there is a file to resume. Raises ConfigError if there is anything else but an empty one."""
+    """Whether there is a file to resume. Raises ConfigError if there is anything else except an empty file."""
     if path.exists() and not path.is_file():
         raise ConfigError(f"{path} is no file that could be written to. Give the name of a new file.")
     begun = path.is_file() and _state_path(path).is_file()

@@ -1,4 +1,4 @@
-"""JSON lines of which every one counts: lines that cannot be used are an error that names them."""
+"""Strict JSON lines: lines that cannot be used are an error that names them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def read_rows(path: Path, make: Callable[[Mapping[str, object], int], T], *, noun: str, keys: str) -> list[T]:
-    """What `make` makes of every object and its line number, in order; blank lines are passed over.
+    """What `make` returns for every object and its line number, in order; blank lines are skipped.
 
     `make` may refuse one by raising DataError. `noun` and `keys` (of a line) are for the messages. Raises DataError if
     the file cannot be read or holds no row, or if lines cannot be used: with the reasons for the first ten of them, and

@@ -52,7 +52,7 @@ def _of_word(character: str) -> str:
 
 
 def fold(text: str, *, accents: bool = False) -> str:
-    """What stays of a text when it is compared: words in lower case, with single spaces between them, and without
+    """The form of a text in which it is compared: words in lower case, with single spaces between them, and without
     accents unless these are kept.
 
     Full-width and other compatibility forms are the plain ones, and digits are not grouped: `2,400` is `2400`.

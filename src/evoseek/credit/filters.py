@@ -20,7 +20,7 @@ from enum import StrEnum
 
 
 class Signal(StrEnum):
-    """What a group's valid rewards say about each other. Only `MIXED` teaches anything."""
+    """How a group's valid rewards compare. Only `MIXED` gives a learning signal."""
 
     MIXED = "mixed"  # they differ
     ALL_RIGHT = "all_right"  # all equal, a success
@@ -44,9 +44,10 @@ def group_signal(rewards: Sequence[float | None], *, success: float = 1.0) -> Si
 
 @dataclass(slots=True)
 class GroupSelection:
-    """The books of one batch's refill: `wanted` groups with a signal, out of at most `max_draws` drawn.
+    """The state of one batch's refill: `wanted` groups with a signal, out of at most `max_draws` drawn.
 
-    `kept` are the chosen groups' keys in the order they were added, which alone decides which ones are chosen.
+    `kept` holds the keys of the selected groups in the order in which they were added; only this order decides which
+    groups are selected.
     """
 
     wanted: int
@@ -71,7 +72,7 @@ class GroupSelection:
         return max(0, min(self.missing, self.max_draws - self.drawn))
 
     def add(self, key: str, rewards: Sequence[float | None]) -> bool:
-        """Enter a drawn group and say whether it is kept: it has a signal and the batch is not full.
+        """Add a drawn group and return whether it is kept: it has a signal and the batch is not full.
 
         A key is one group: raises ValueError if it is added twice.
         """

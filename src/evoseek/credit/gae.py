@@ -5,8 +5,8 @@
     return_t    = advantage_t + V_t
 
 The steps are a trajectory's *action* tokens alone, one after the other: the token before an observation is followed by
-the first token after it, so no credit is lost in what a tool wrote, and a critic need not value it. lam = 1 takes the
-rewards as they came (unbiased, noisy), lam = 0 trusts the critic one token ahead, which fails as long as it is wrong.
+the first token after it, so no credit is lost in a tool's output, and a critic need not value it. lam = 1 uses the
+rewards as observed (unbiased, noisy); lam = 0 trusts the critic one token ahead, which fails as long as it is wrong.
 """
 
 from __future__ import annotations

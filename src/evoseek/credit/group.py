@@ -4,8 +4,8 @@
     advantage_i =  r_i - mean of its group                                   scale="none"
 
 The group key is the question for GRPO (arXiv 2402.03300; scale "none" is Dr. GRPO, arXiv 2503.20783) and the requested
-number of hops for HRPO (Dr. Zero). Fails to say anything where all rewards of a group are equal: the advantages are
-then exactly 0. With few members the std is a noisy estimate, which blows up rare rewards.
+number of hops for HRPO (Dr. Zero). It gives no signal if all rewards of a group are equal: the advantages are then
+exactly 0. With few members the std is a noisy estimate, which blows up rare rewards.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _single(reward: float, scale: str, singleton: str, eps: float) -> float | No
 
 
 def _centred(values: list[float], scale: str, eps: float) -> list[float]:
-    if min(values) == max(values):  # rounding of the mean must not make a signal of nothing
+    if min(values) == max(values):  # rounding of the mean must not create a signal
         return [0.0] * len(values)
     mean = math.fsum(values) / len(values)
     deviations = [value - mean for value in values]

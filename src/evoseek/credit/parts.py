@@ -1,8 +1,8 @@
 """The credit functions as parts: each with its settings, called with rewards and group keys that run in parallel.
 
 None among the rewards is an Invalid member: it stays None, and is in no statistic. `is_relative` says that equal
-rewards of a group teach nothing; `needs_critic` that values are needed, token by token, so that it is not called with
-rewards alone.
+rewards in a group give no signal; `needs_critic` says that values are needed for every token, so the part is not called
+with rewards alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Groups = Sequence[Hashable]
 
 @dataclass(frozen=True, slots=True)
 class GroupCredit:
-    """GRPO, Dr. GRPO and HRPO: relative to the group's mean; see `credit.group`."""
+    """GRPO, Dr. GRPO and HRPO: relative to the group mean; see `credit.group`."""
 
     scale: Literal["std", "none"] = "std"
     singleton: Literal["raw", "zero", "drop"] = "zero"
@@ -38,7 +38,9 @@ class GroupCredit:
             default="std", description="Whether advantages are divided by the group's standard deviation."
         )
         singleton: Literal["raw", "zero", "drop"] = Field(
-            default="zero", description="Advantage in a group of one: the reward, 0, or none, so that it is left out."
+            default="zero",
+            description="Advantage in a group of one: the reward (raw), 0 (zero), or no advantage, so "
+            "that the rollout is left out (drop).",
         )
 
     @classmethod
@@ -90,7 +92,7 @@ class CriticCredit:
 
         gamma: float = Field(default=1.0, gt=0, le=1, description="Discount of rewards, per token.")
         lam: float = Field(
-            default=1.0, ge=0, le=1, description="Lambda of GAE: 1 takes the rewards as they came, 0 trusts the critic."
+            default=1.0, ge=0, le=1, description="Lambda of GAE: 1 uses the rewards as observed, 0 trusts the critic."
         )
 
     @classmethod

@@ -4,7 +4,7 @@
 
 So it is Dr. GRPO's advantage times n / (n - 1), which makes the baseline independent of the member it is subtracted
 from, and the gradient unbiased. It does not divide by a standard deviation: rewards of different scale weigh as they
-are. Fails to say anything where all rewards of a group are equal: the advantages are then exactly 0.
+are. It gives no signal if all rewards of a group are equal: the advantages are then exactly 0.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ def whiten(sequences: Sequence[Sequence[float]], *, eps: float = 1e-8) -> list[l
     Numbers that are all equal (or a single one) become exactly 0.
     """
     values = [value for sequence in sequences for value in sequence]
-    if not values or min(values) == max(values):  # rounding of the mean must not make a signal of nothing
+    if not values or min(values) == max(values):  # rounding of the mean must not create a signal
         return [[0.0] * len(sequence) for sequence in sequences]
     mean = math.fsum(values) / len(values)
     variance = math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)

@@ -1,1 +1,1 @@
-"""Making question files fit for training: filter, contamination, mixtures."""
+"""Preparing question files for training: filtering, contamination, mixing."""

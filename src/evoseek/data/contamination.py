@@ -1,4 +1,4 @@
-"""Questions that measure or teach nothing: a model knows their answer already, or they are in an evaluation set.
+"""Questions that are useless for training: a model already knows their answer, or they are in an evaluation set.
 
     closed book   of k answers that a base model draws without searching, one is right: searching could not be learnt
                   from it (DeepResearcher, arXiv 2504.03160, section 4.3: pass@10)
@@ -58,9 +58,9 @@ class Overlap:
 class ClosedBook:
     """A `Check`: is one of `samples` answers right, by a reward of 1? `roller` is a base model that cannot search.
 
-    Who never answers in the form that is asked for seems to know nothing, so `details` says how many samples were
-    `answered`, beside how many were `right`, of how many (`samples`, without those that failed). Where some failed and
-    none of the others is right, nothing is decided.
+    A model that never answers in the requested form seems to know nothing, so `details` reports how many samples were
+    `answered` and how many were `right`, out of how many (`samples`, without those that failed). If some samples failed
+    and none of the others is right, the question stays undecided.
     """
 
     roller: Roller

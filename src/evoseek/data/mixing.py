@@ -20,7 +20,7 @@ from evoseek.types import Question
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """Questions in a drawn order, how many came from each source, and how many each could not give (0: none)."""
+    """Questions in a drawn order, how many came from each source, and how many each source was short of."""
 
     questions: tuple[Question, ...]
     taken: Mapping[str, int]
@@ -30,8 +30,8 @@ class Mixture:
 def mix(sources: Mapping[str, Sequence[Question]], ratio: Mapping[str, float], count: int, *, seed: int) -> Mixture:
     """Draw `count` questions in the ratio, no text twice (whatever its letter case and spaces).
 
-    Shares are rounded by the largest remainder. A source with too few questions gives all that it has, and nothing
-    takes their place: the ratio would be another. A question's id is "source/id", and its metadata names the `source`.
+    Shares are rounded by the largest remainder. A source with too few questions gives all that it has and is not topped
+    up from others, which would change the ratio. A question's id is "source/id", and its metadata names the `source`.
     Raises ConfigError unless `count` is above 0 and every source has a share above 0.
     """
     if count < 1 or not sources or sources.keys() != ratio.keys() or not all(0 < r < math.inf for r in ratio.values()):

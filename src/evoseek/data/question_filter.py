@@ -1,7 +1,8 @@
-"""Which questions of many are fit for training: looked at one by one, the findings written down batch by batch.
+"""Decides which questions are fit for training: each is checked by itself, and the findings are recorded batch by
+batch.
 
 A judge sorts out what DeepResearcher leaves out (arXiv 2504.03160, section 4.3): questions whose answer changes with
-time, is a matter of opinion, or does harm. A question of which a check cannot say anything is neither kept nor dropped.
+time, is a matter of opinion, or does harm. A question that a check cannot decide is neither kept nor dropped.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from evoseek.types import Message, Question
 
 LABELS = ("good", "harmful", "time-sensitive", "subjective")
 FORM = label_form(LABELS)
-BATCH = 128  # questions that are looked at side by side, and written when all of them are
+BATCH = 128  # questions that are checked concurrently and recorded together
 KINDS = {"done": int}
 """What `check_questions` keeps in its file's state, for `open_growing_file`."""
 
@@ -39,7 +40,7 @@ class Finding:
 
 
 Check = Callable[[Question], Awaitable[Finding]]
-"""Looks at one question. Raises ToolError if it cannot say anything."""
+"""Checks one question. Raises ToolError if it cannot decide."""
 
 
 async def check_questions(
@@ -51,7 +52,8 @@ async def check_questions(
     should_stop: Callable[[], bool] = lambda: False,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> int:
-    """Check questions in order and add each batch of findings to the file, from where that is; how many are then done.
+    """Check questions in order and append each batch of findings to the file, which is resumed where it ends. Returns
+    how many are then done.
 
     Raises EvoseekError when of a batch more than the share `max_undecided` stays undecided; nothing of it is then
     written.
@@ -89,7 +91,7 @@ class JudgeCheck:
         self._chat, self._template = chat, prompts["question_filter"]
 
     async def __call__(self, question: Question) -> Finding:
-        """What the model says. Raises ToolError."""
+        """The model's finding. Raises ToolError."""
         messages = [Message("user", self._template.marked(question=on_one_line(question.text)))]
         label = parse_label(await self._chat.chat(messages, key=f"filter/{question.id}", form=FORM), LABELS)
         return Finding(label == "good", label)

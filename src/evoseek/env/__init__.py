@@ -1,1 +1,1 @@
-"""The task of each role: how it is asked and which tools it has."""
+"""The task of each role: its prompt and its tools."""

@@ -1,4 +1,4 @@
-"""Models that are written to, from their settings, and the prompts in which they are spoken to."""
+"""Chat models from their settings, with their prompt sets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evoseek.protocols import Chat
 
 
 def make_chat(settings: ChatSettings, *, section: str, seed: int, device: str = "cpu") -> tuple[Chat, PromptSet]:
-    """The model of the settings, and how it is spoken to. `section` names them in errors; `device` is the policy's.
+    """The chat model of the settings, with its prompt set. `section` names them in errors; `device` is the policy's.
 
     Raises ConfigError, or PolicyError for a model that cannot be loaded.
     """

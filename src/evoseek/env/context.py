@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class ToolContext:
     """What a tool is built from: the engine that is searched, the prompt set, and the settings of the whole run.
 
-    `shared(name, make)` gives what several tools have in common, made once; `web()` opens the web of the settings.
+    `shared(name, make)` returns an object that several tools share, made once; `web()` opens the web of the settings.
     """
 
     settings: Any
@@ -29,7 +29,7 @@ class ToolContext:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentContext:
-    """What an environment is built from: its tools, the prompt set, and the format that the model is spoken to in."""
+    """What an environment is built from: its tools, the prompt set, and the format of the model's prompts."""
 
     tools: Sequence[Tool]
     prompts: PromptSet

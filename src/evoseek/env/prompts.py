@@ -1,12 +1,13 @@
-"""Prompt sets: Jinja files, one for each thing said to a model, to be replaced by a directory with the same names.
+"""Prompt sets: Jinja files, one for each kind of prompt or message. A directory with the same file names replaces a
+set.
 
     solver.jinja             the solver's user message; variables `question`, `format` ("tags" or "tools")
-    solver_web.jinja         the same, for one that searches and browses the web
+    solver_web.jinja         the same, for a solver that searches and browses the web
     proposer_passage.jinja   the user message of a proposer that begins with a passage; `hops`, `searches` (one less),
                              `title` and `text` of the passage ("" if it is not to be shown), `examples`, `format`
     proposer_answer.jinja    that of a proposer that begins with an answer; `answer`, `searches`, `examples`, `format`
-    reader.jinja             that of a reader; `question`, `passages` (none: from what it knows), `format`
-    teacher.jinja            the solver's, with a view of the way; `question`, `passages`, `format`
+    reader.jinja             that of a reader; `question`, `passages` (empty: closed book), `format`
+    teacher.jinja            the solver's, with the evidence shown; `question`, `passages`, `format`
     simulator_useful.jinja   that of a simulated search engine, for documents that help; `question`, `answers`, `query`,
     simulator_noisy.jinja    and for others that do not; `earlier` (the rollout's other queries so far), `documents`
                              (how many), `max_words` (of each)
@@ -17,15 +18,15 @@
     observation.jinja        the text of a search's result; variable `passages`, best first, maybe none
     web_results.jinja        that of a web search; `searches`, each with `query` and `passages` (their `id` is the URL)
     pages.jinja              that of browsing; `pages`, each with `url`, `title`, `text`, `problem` (one is "")
-    final_answer.jinja       what is said instead of a result when no call is left, or too many turns were malformed
-    malformed.jinja          what is said after a turn with neither a call nor an answer; `problem`, `role` ("solver",
+    final_answer.jinja       shown instead of a result when no call is left, or too many turns were malformed
+    malformed.jinja          shown after a turn with neither a call nor an answer; `problem`, `role` ("solver",
                              "proposer", "reader"), `tools` (their names), `format`
 
-`proposer_passage.examples.json` and `proposer_answer.examples.json` hold the `examples`, a list of objects. A set may
-do without them; the keys are between them and the set's templates.
+`proposer_passage.examples.json` and `proposer_answer.examples.json` hold the `examples`, a list of objects. They are
+optional; their keys are used by the set's templates only.
 
-Every `{{ value }}` in a message is text from outside: it can hold neither a control token nor a tag. What the file
-itself says is template text. An observation is outside text as a whole.
+Every `{{ value }}` in a message is text from outside: it can hold neither a control token nor a tag. The file's own
+text is template text. An observation is outside text as a whole.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class PromptTemplate:
             ) from error
 
     def text(self, **values: object) -> str:
-        """The text without marks: all of it is outside text."""
+        """The rendered text without marks: all of it is outside text."""
         return plain(self.marked(**values)).strip()
 
 
@@ -93,7 +94,7 @@ class PromptSet:
             raise ConfigError(f"The prompt file {self.directory / name}.jinja is not valid Jinja: {error}.") from error
 
     def malformed(self, problem: str, *, role: str, tools: Iterable[str], format: str) -> str:
-        """What a model in a role with these tools is told after a malformed turn, marked. Raises ConfigError."""
+        """The notice after a malformed turn to a model in a role with these tools, marked. Raises ConfigError."""
         return self["malformed"].marked(problem=problem, role=role, tools=list(tools), format=format)
 
     def examples(self, name: str) -> list[Mapping[str, object]]:

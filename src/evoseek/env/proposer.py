@@ -1,7 +1,7 @@
 """The proposers' tasks: write a question with its answer, from a passage forwards or from an answer backwards.
 
-A task is a `Question`, so that a proposal is rolled out, scored and written down as everything else. Its metadata says
-how far the way is to be (`requested`: hops or searches) and, for a passage, which one it is and whether the proposer
+A task is a `Question`, so that a proposal is rolled out, scored and recorded like any other rollout. Its metadata
+states the requested length (`requested`: hops or searches) and, for a passage, which one it is and whether the proposer
 is `shown` it.
 """
 
@@ -17,22 +17,22 @@ from evoseek.types import Message, Passage, Question
 
 
 def passage_task(id: str, passage: Passage, hops: int, *, shown: bool = True) -> Question:
-    """From this passage to a question that takes so many hops: the first in the passage, each other by a search.
+    """A task to write a question that takes `hops` hops: the first one in this passage, each other by a search.
 
     If it is not `shown`, the proposer has to choose a subject by itself (an ablation in Dr. Zero), and the passage is
-    none of what it saw.
+    not part of what it saw.
     """
     source = {"title": passage.title, "text": passage.text, "passage_id": passage.id, "shown": shown}
     return Question(id, passage.contents, (), {"requested": hops, **source})
 
 
 def answer_task(id: str, answer: str, searches: int) -> Question:
-    """From this answer, by so many searches, to a question that it answers."""
+    """A task to write, by so many searches, a question that this answer answers."""
     return Question(id, answer, (answer,), {"requested": searches})
 
 
 class _Proposer:
-    """What the two have in common: the tools, a prompt and its examples."""
+    """What the two proposers share: the tools, a prompt and its examples."""
 
     def __init__(self, tools: Sequence[Tool], prompts: PromptSet, name: str, format: Literal["tags", "tools"]) -> None:
         self._tools = {tool.name: tool for tool in tools}
@@ -50,7 +50,7 @@ class _Proposer:
         return self._tools
 
     def malformed(self, problem: str) -> str:
-        """What is said after a malformed turn."""
+        """The notice after a malformed turn."""
         return self._prompts.malformed(problem, role=self.role, tools=self._tools, format=self._format)
 
     def _ask(self, **values: object) -> list[Message]:

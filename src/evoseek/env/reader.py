@@ -11,7 +11,7 @@ from evoseek.types import Message, Passage, Question
 
 
 class ReaderEnv:
-    """An `Environment` without tools, for the questions that go with these passages (none: from what the model knows).
+    """An `Environment` without tools, for questions about these passages (none: a closed-book task).
 
     Its answers verify a proposed question: from the proposer's passages and some unrelated ones it must be found
     (Search Self-play, arXiv 2510.18821), without any it should not.
@@ -39,5 +39,5 @@ class ReaderEnv:
         return [Message("user", self._template.marked(**values))]
 
     def malformed(self, problem: str) -> str:
-        """What is said after a malformed turn."""
+        """The notice after a malformed turn."""
         return self._prompts.malformed(problem, role=self.role, tools=(), format=self._format)

@@ -10,7 +10,7 @@ from evoseek.settings import Chosen, PartSettings
 
 
 class EnvironmentSettings(PartSettings):
-    """How a solver is asked, and with which tools."""
+    """The solver's prompt and tools."""
 
     name: str = Field(
         default="solver", description="Name of the environment, or package.module:Name of one of your own."

@@ -17,7 +17,7 @@ from evoseek.search.settings import SearchSettings
 from evoseek.search.simulated import SimulatedEngine
 
 CARD = "simulator.json"
-"""Beside the weights of a tuned simulator: what its replies are made of."""
+"""The card beside the weights of a tuned simulator: how many documents its replies have, and how long they are."""
 
 
 class Simulating(Protocol):
@@ -30,14 +30,15 @@ class Simulating(Protocol):
 
 
 def write_card(directory: Path, *, top_k: int, max_words: int) -> None:
-    """Say in a tuned simulator's directory how many documents it writes, and how long they are."""
+    """Record in a tuned simulator's directory how many documents it writes and how long they are."""
     write_atomic(directory / CARD, json.dumps(_replies(top_k, max_words)) + "\n")
 
 
 def simulated_engine(config: Simulating) -> SimulatedEngine:
-    """The simulator of the config as an engine, without noise.
+    """The simulator of the settings as an engine, without noise.
 
-    Raises ConfigError, also for one that was tuned to write another number of documents or longer ones; PolicyError.
+    Raises ConfigError, also for a simulator that was tuned to write another number of documents or longer ones, and
+    PolicyError.
     """
     if not config.simulator.base_url:
         _check_card(config)
@@ -51,7 +52,7 @@ def _replies(top_k: int, max_words: int) -> dict[str, int]:
 
 def _check_card(config: Simulating) -> None:
     card = Path(config.simulator.model) / CARD
-    if not card.is_file():  # not one that was tuned here
+    if not card.is_file():  # not tuned by evoseek
         return
     try:
         tuned, wanted = (

@@ -1,4 +1,4 @@
-"""How a simulated search engine is asked, and what it should reply."""
+"""The prompt of a simulated search engine, and the reply that it should give."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ class SimulatorPrompts:
 
 
 def simulator_reply(texts: Sequence[str]) -> str:
-    """The reply that these documents are read from, each in one line (see `search.simulated.parse_documents`)."""
+    """The reply that holds these documents, each in one line (see `search.simulated.parse_documents`)."""
     return "\n".join(f"Document {number}: {' '.join(text.split())}" for number, text in enumerate(texts, start=1))

@@ -15,7 +15,7 @@ from evoseek.types import Message, Question
 
 
 class SolverEnv:
-    """An `Environment`: the question in one user message, in the words of the prompt set for the renderer's format.
+    """An `Environment` that asks the question in one user message, worded by the prompt set for the renderer's format.
 
     `prompt` names the template: `solver`, or `solver_web` for one with the tools of the web.
     """
@@ -24,7 +24,7 @@ class SolverEnv:
         """Settings of the solver's environment."""
 
         prompt: str = Field(
-            default="solver", description="Template of the prompt set that asks; solver_web names the tools of the web."
+            default="solver", description="Name of the prompt template; solver_web is for the tools of the web."
         )
 
     @classmethod
@@ -58,5 +58,5 @@ class SolverEnv:
         return [Message("user", self._template.marked(question=question.text, format=self._format))]
 
     def malformed(self, problem: str) -> str:
-        """What is said after a malformed turn."""
+        """The notice after a malformed turn."""
         return self._prompts.malformed(problem, role=self.role, tools=self._tools, format=self._format)

@@ -34,8 +34,8 @@ class SearchTool:
 
     @classmethod
     def build(cls, settings: ToolSettings, context: ToolContext) -> SearchTool:
-        """The tool that searches with the context's engine. One that fails is called again; a simulated one sees to
-        that itself. Raises ConfigError where there is no engine."""
+        """The tool that searches with the context's engine. A failing engine is retried; a simulated one retries by
+        itself. Raises ConfigError where there is no engine."""
         engine, searching = context.engine, context.settings.search
         if engine is None:
             raise ConfigError("The tool search needs an engine, but there is none here. Leave it out of tools.")
@@ -57,14 +57,14 @@ class SearchTool:
         return _SCHEMA
 
     def for_question(self, question: Question, trajectory_id: str) -> SearchTool:
-        """With the engine bound to the rollout, if that is one that has to be."""
+        """The tool with its engine bound to the rollout, if the engine needs it."""
         if not isinstance(self._engine, QuestionEngine):
             return self
         return SearchTool(self._engine.for_question(question, trajectory_id), self._k, template=self._template)
 
     async def __call__(self, call: ToolCall) -> ToolResult:
-        """Search. An empty query finds nothing; a missing one is told so. Raises ToolError when the engine fails or
-        was never bound."""
+        """Search. An empty query finds nothing; a missing one gives a result that says so. Raises ToolError when the
+        engine fails or was never bound."""
         query = call.arguments.get("query")
         if not isinstance(query, str):
             return ToolResult(call, 'The tool "search" takes one argument, "query", which is a text.')

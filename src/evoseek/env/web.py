@@ -1,4 +1,4 @@
-"""The web as rollouts have it: who searches it, who opens its pages, and who reads them."""
+"""The web as rollouts use it: the search engine, the fetcher of pages and the reader of pages."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Web:
 
 @contextmanager
 def open_web(settings: OnTheWeb) -> Generator[Web]:
-    """The web of the settings, or the record of it that is to be replayed; closed with the context.
+    """The web of the settings, or the recording of it that is replayed; closed with the context.
 
     Raises ConfigError or PolicyError, and RunError for a cache or record that cannot be used.
     """
@@ -80,7 +80,7 @@ def open_web(settings: OnTheWeb) -> Generator[Web]:
 
 
 def _deciding(config: OnTheWeb) -> Mapping[str, object]:
-    """The settings that decide what the web says to the same call."""
+    """The settings that determine the result of a call."""
     sections: dict[str, dict[str, object]] = {
         "web": config.web.model_dump(mode="json", include={"provider", "url", "options", "api"})
     }

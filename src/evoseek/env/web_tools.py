@@ -3,7 +3,7 @@
     web_search(queries)   results with title, URL and snippet for each query
     browse(urls)          what pages say about the question; by default only pages among the rollout's results
 
-What they show is the web's, not ours: the renderer encodes it as text that can be no call and no answer.
+What they show is outside text: the renderer encodes it so that it can be neither a call nor an answer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TITLE, _SNIPPET, _PROBLEM = 30, 100, 100  # words shown at most: their authors 
 
 @dataclass(slots=True)
 class _Rollout:
-    """What the tools of one rollout have in common."""
+    """What the tools of one rollout share."""
 
     question: Question
     trajectory_id: str
@@ -39,9 +39,9 @@ class _Rollout:
 
 
 class WebRollouts:
-    """Gives each rollout's tools what they share: the addresses in its results.
+    """Gives the tools of each rollout their shared state: the addresses in its results.
 
-    Tools are bound to a rollout one after the other, before it begins: the first one bound starts afresh, and the
+    Tools are bound to a rollout one after the other, before it begins: the first one bound creates new state, and the
     others join it.
     """
 
@@ -92,7 +92,8 @@ class WebSearchTool:
         return replace(self, rollout=self.rollouts.join(self.name, question, trajectory_id))
 
     async def __call__(self, call: ToolCall) -> ToolResult:
-        """Search; wrong arguments are told so. Raises ToolError when the engine fails or the tool was never bound."""
+        """Search; wrong arguments give a result that says so. Raises ToolError when the engine fails or the tool was
+        never bound."""
         rollout, queries = _bound(self.rollout), _texts(call, "queries", self.max_queries)
         if not queries:
             return _refused(call, "queries", self.max_queries)
@@ -112,7 +113,7 @@ class WebSearchTool:
 
 @dataclass(frozen=True, slots=True)
 class BrowseTool:
-    """The tool `browse`: opens up to `max_urls` pages side by side, and shows what the reader takes from them.
+    """The tool `browse`: opens up to `max_urls` pages side by side, and shows what the reader extracts from them.
 
     With `only_found`, pages that are not among the rollout's results are not opened. Fragments (#...) do not count, and
     the address of a result may be given without its scheme (http://).
@@ -152,7 +153,7 @@ class BrowseTool:
         return replace(self, rollout=self.rollouts.join(self.name, question, trajectory_id))
 
     async def __call__(self, call: ToolCall) -> ToolResult:
-        """Read pages; wrong arguments, and pages that cannot be read, are told so.
+        """Read pages; wrong arguments and pages that cannot be read give results that say so.
 
         Raises ToolError when fetching or reading failed, after all pages have ended, or if the tool was never bound.
         """
@@ -185,7 +186,7 @@ class BrowseTool:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """A page as it is shown: with what was read in it, or why it was not read."""
+    """A page as it is shown: with the reader's notes, or the reason why it was not read."""
 
     url: str
     title: str = ""

@@ -1,4 +1,4 @@
-"""How well a judge agrees with people: on answers that are labelled, with intervals."""
+"""How well a judge agrees with people on labelled answers, with intervals."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _BOTH = (True, False)
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """`counts[label, verdict]`: so many answers have this label and got that verdict, None if none could be had.
+    """`counts[label, verdict]` is the number of answers with this label and verdict (None: the judge gave no verdict).
 
-    Answers without a verdict count in every n and as invalid, and are in no mean. Means are nan where nothing is left.
+    Answers without a verdict count in every n and as invalid, and are excluded from all means. A mean over nothing is
+    nan.
     """
 
     counts: Mapping[tuple[bool, bool | None], int]
@@ -34,12 +35,12 @@ class Agreement:
 
     @property
     def false_positives(self) -> Score:
-        """Share judged correct, of answers labelled incorrect: what a policy could be paid for nothing."""
+        """Share judged correct among answers labelled incorrect: wrong answers that a policy would be rewarded for."""
         return self._share([(False, True)], (False,))
 
     @property
     def false_negatives(self) -> Score:
-        """Share judged incorrect, of answers labelled correct."""
+        """Share judged incorrect among answers labelled correct."""
         return self._share([(True, False)], (True,))
 
     @property

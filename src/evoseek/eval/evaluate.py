@@ -1,4 +1,4 @@
-"""Score a policy on a declared set of questions: every question exactly once, failures counted, none dropped."""
+"""Scores a policy on a declared set of questions: every question exactly once, failures counted, none dropped."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A mean with all that is needed to read it. `n` counts everything that was to be scored, `n_invalid` what failed
-    for reasons outside of what is scored; the mean is nan if all of it did.
+    """A mean with everything that is needed to interpret it. `n` counts all items, `n_invalid` those that failed for
+    reasons outside what is scored; the mean is nan if all failed.
 
     An evaluation's mean is over all n questions: an invalid one counts as the metric's lowest score. Otherwise a policy
     that fails where it would be wrong anyway would score higher than one that does not.
@@ -40,7 +40,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """A finished evaluation. `metric` names the reward function, `temperature` how answers were drawn."""
+    """A finished evaluation. `metric` names the reward function, `temperature` is the sampling temperature."""
 
     metric: str
     temperature: float
@@ -52,7 +52,7 @@ class Evaluation:
         return _score(self.results, self._lowest)
 
     def by_hops(self) -> dict[int, Score]:
-        """Scores by `metadata["hops"]`, ascending; questions that do not say their hops are left out."""
+        """Scores by `metadata["hops"]`, ascending; questions without hops in their metadata are left out."""
         groups: dict[int, list[Result]] = {}
         for result in self.results:
             hops = result.question.metadata.get("hops")
@@ -66,7 +66,7 @@ class Evaluation:
         return BROKEN if self.metric == "format_f1" else 0.0
 
     def metrics(self) -> dict[str, float]:
-        """Named numbers for a metric sink; `eval/reward` is the mean under `metric`."""
+        """Named metrics for a metric sink; `eval/reward` is the mean under `metric`."""
         score = self.score
         numbers = {"eval/reward": score.mean, "eval/n": score.n, "eval/n_invalid": score.n_invalid}
         numbers |= {f"eval/reward/hops_{hops}": score.mean for hops, score in self.by_hops().items()}
@@ -83,13 +83,13 @@ async def evaluate(questions: Sequence[Question], *, roller: Roller, metric: str
     A question whose rollout stays Invalid after its refills is listed as that, and counts as wrong.
 
     An environment without tools gives the score with search switched off. The random streams depend on the question and
-    the roller's seed alone, so two policies are compared under the same luck.
+    the roller's seed alone, so two policies are compared with the same random numbers.
     Raises DataError if two questions share an id: one of them would be counted twice.
     """
     if len({question.id for question in questions}) != len(questions):
         raise DataError("Two questions of the evaluation set share an id. Give every question an id of its own.")
     sampler = roller.sampler
-    sampler.update_weights(sampler.policy_version)  # whatever is kept of earlier rollouts goes, before and after
+    sampler.update_weights(sampler.policy_version)  # free whatever is kept of earlier rollouts, before and after
     groups = await asyncio.gather(
         *(roller.group(question, size=1, reward=reward, key=f"evaluation/{question.id}") for question in questions)
     )

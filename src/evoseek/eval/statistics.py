@@ -1,4 +1,4 @@
-"""How sure a score is: intervals and paired tests, all by scipy."""
+"""The uncertainty of scores: intervals and paired tests, all by scipy."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def score_interval(
 ) -> Interval:
     """Interval of the mean of graded scores from `low` to `high`, such as F1: that of Agresti and Coull (1998) with
     scores in the place of successes. z^2 / 2 scores of `low` and as many of `high` are added to the sample, and the
-    normal interval of all of them is taken. It holds the sample's mean and always has a width: that n scores were equal
-    does not say that the next one will be. For scores of 0 and 1 it is Agresti and Coull's own.
+    normal interval of all of them is taken. It contains the sample's mean and always has a width: n equal scores do not
+    imply that the next one is equal, too. For scores of 0 and 1 it is Agresti and Coull's own.
     """
     if not values:
         raise ValueError("an interval needs at least one value")
@@ -60,7 +60,7 @@ def score_interval(
 def bootstrap_mean_interval(values: Sequence[float], *, confidence: float = 0.95, seed: int = 0) -> Interval:
     """Percentile bootstrap interval of the mean of numbers without bounds, such as lengths.
 
-    Nothing is known, and it is infinite, if all values are equal: drawing them again cannot say how far others may lie.
+    It is infinite if all values are equal: resampling them cannot tell how far others may lie.
     """
     if not values:
         raise ValueError("an interval needs at least one value")
