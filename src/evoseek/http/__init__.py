@@ -1,1 +1,1 @@
-"""Calling servers over HTTP: retries, breaker, the bound on calls at once."""
+"""Calling servers over HTTP: retries, circuit breaker, bounded concurrency."""

@@ -8,18 +8,18 @@ import zlib
 from collections.abc import AsyncIterable
 
 MAX_RATIO = 100
-"""How many times its length a packed body may have unpacked: HTML packs to about a fifth, seldom to a fiftieth."""
+"""Maximum ratio of a body's unpacked to its packed length: HTML packs to about a fifth, seldom to a fiftieth."""
 
 _FREE = 64 * 1024  # bytes before the ratio counts
 _PIECE = (
-    64  # bytes that a piece counts as at least: a chunk of one byte comes with six of framing, and takes long to read
+    64  # least number of bytes that a piece counts as: a chunk of one byte has six of framing, and takes long to read
 )
 _BATCH = 32  # pieces before others have their turn: reading these takes about a millisecond
 _GZIP, _MEMBER = 16 + zlib.MAX_WBITS, b"\x1f"
 
 
 class BodyError(Exception):
-    """A body that is not read, whoever asks for it and how often; the text goes on from "it" or "the page"."""
+    """A body that is refused, and always will be; the error's text is a predicate that follows "it" or "the page"."""
 
 
 class CutBodyError(Exception):
@@ -31,7 +31,7 @@ async def read_body(pieces: AsyncIterable[bytes], coding: str, max_bytes: int, *
 
     Raises BodyError for another coding, for more than `max_bytes` before or after unpacking (with `cut`, only the first
     `max_bytes` are given instead), where each piece counts as at least 64 bytes, and for a body that unpacks to more
-    than `MAX_RATIO` times its length; CutBodyError. However tiny the pieces are, other tasks have their turn meanwhile.
+    than `MAX_RATIO` times its length; CutBodyError. However tiny the pieces are, other tasks get to run in between.
     """
     if coding not in ("", "identity", "gzip", "x-gzip"):
         raise BodyError(f"is packed as {coding[:40]!r}, which was not asked for")
@@ -54,7 +54,7 @@ async def read_body(pieces: AsyncIterable[bytes], coding: str, max_bytes: int, *
 
 
 class _Members:
-    """Unpacks gzip: members, one after the other (RFC 1952, 2.2). What follows them is left out, as browsers do."""
+    """Unpacks gzip: members, one after the other (RFC 1952, 2.2). Anything after them is ignored, as in browsers."""
 
     def __init__(self) -> None:
         self._member, self._is_over = zlib.decompressobj(_GZIP), False
@@ -65,7 +65,7 @@ class _Members:
         return self._member.eof
 
     def unpacked(self, data: bytes, most: int) -> bytes:
-        """At most `most` bytes (1 or more); what is over is lost. Raises CutBodyError."""
+        """At most `most` bytes (1 or more); the rest is discarded. Raises CutBodyError."""
         found = bytearray()
         while data and len(found) < most and not self._is_over:
             if self._member.eof and data.startswith(_MEMBER):

@@ -1,4 +1,4 @@
-"""A circuit breaker: a server that is down is left alone, and whoever calls it is told so at once."""
+"""A circuit breaker: calls to a server that is down fail at once."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _POLL_S = 0.02
 
 
 class CircuitBreaker:
-    """Opens after `failures` calls in a row have failed; while it is open, every call is refused at once, but for one
-    in `pause_s` seconds, a trial, whose end calls that come meanwhile may wait for (`ready`): if the server is back, a
-    crowd is not turned away. Any call that gets through to the server closes it.
+    """Opens after `failures` calls in a row have failed; while it is open, every call is refused at once, except one
+    trial call every `pause_s` seconds. Calls that arrive during a trial may wait for its end (`ready`), so that they
+    are not refused if the server is back. Any call that reaches the server closes it.
 
     A call fails by TransientError: no connection, no reply in time, 5xx, what cannot be read. A server that is busy
-    (429) or refuses a call (401) is up. Cancelled calls say nothing.
+    (429) or refuses a call (401) is up. Cancelled calls do not count.
 
     Raises ConfigError for less than one failure or no pause.
     """

@@ -1,4 +1,5 @@
-"""The one place where calls wait in line: only so many run at a time, however many thousands of rollouts make them."""
+"""The one place where calls queue: it bounds the number of concurrent calls, however many thousands of rollouts make
+them."""
 
 from __future__ import annotations
 
@@ -14,13 +15,12 @@ T = TypeVar("T")
 
 
 class CallPool:
-    """Runs at most `concurrency` calls at once, while at most `waiting` more (None: any number) wait in line, first
-    come, first served; whoever comes then is held back until one of those has ended, in the same order.
+    """Runs at most `concurrency` calls at once, while at most `waiting` more (None: any number) wait in a queue, first
+    come, first served; further calls are held back, in the same order, until a place in the queue is free.
 
-    `deadline_s` (None: any time) is for a call that was let in, its wait in line included, so that it is answered by
-    then even if nothing else ever is: let in no more than can be served well before. Whoever is held back has the
-    deadline of their own rollout alone. A cancelled caller leaves the line, or ends its call, and frees the place at
-    once.
+    `deadline_s` (None: any time) is for a call that was let in, its wait in the queue included, so let in no more calls
+    than can be served well before it. A call that is held back has only the deadline of its own rollout. A cancelled
+    caller leaves the queue, or ends its call, and frees its place at once.
 
     It can be used in one event loop at a time. Raises ConfigError for limits that allow no call.
     """
@@ -36,7 +36,8 @@ class CallPool:
         self._line: _Line | None = None
 
     async def run(self, call: Callable[[], Awaitable[T]]) -> T:
-        """What a call gives, when it is its turn. Raises what it raises, and ToolError at the deadline."""
+        """Run a call when its turn comes, and return its result. Raises what the call raises, and ToolError at the
+        deadline."""
         line = self._line = self._line or self._opened()
         line.calls += 1
         try:

@@ -1,4 +1,4 @@
-"""How a call is retried when it failed for a reason that may pass."""
+"""Retrying a call after a transient failure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class TransientError(Exception):
-    """A failure that may pass; the server asks to be left alone for `wait_s` seconds."""
+    """A transient failure; the server asks for no request for `wait_s` seconds."""
 
     def __init__(self, what: str, wait_s: float = 0.0) -> None:
         super().__init__(what)
@@ -36,16 +36,16 @@ class TransientError(Exception):
 
 
 class RateLimitError(TransientError):
-    """The server is up, and is asked too often."""
+    """The server is up, but is called too often."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
     """Makes a call up to `attempts` times, while it fails with one of `errors`.
 
-    The wait before the n-th retry is drawn evenly from 0 to wait_s * 2**(n - 1) seconds (full jitter), or is just
-    that long without `jitter`; what the server asks for (`TransientError.wait_s`) is added. Neither part is ever longer
-    than `max_wait_s`. `total_s` are the seconds for all attempts and the waits between them.
+    The wait before the n-th retry is drawn evenly from 0 to wait_s * 2**(n - 1) seconds (full jitter), or is exactly
+    that long without `jitter`; the wait that the server asks for (`TransientError.wait_s`) is added. Neither part
+    exceeds `max_wait_s`. `total_s` bounds the seconds of all attempts and the waits between them.
     """
 
     attempts: int
@@ -56,9 +56,10 @@ class Retry:
     jitter: bool = True
 
     async def run(self, call: Callable[[], Awaitable[T]], *, turn: Callable[[], Awaitable[None]] | None = None) -> T:
-        """What the call gives. `turn` is awaited before each attempt, and takes nothing of `total_s`.
+        """The result of the call. `turn` is awaited before each attempt and does not count in `total_s`.
 
-        Raises the last attempt's error, ToolError when `total_s` is over, and at once whatever is not among `errors`.
+        Raises the last attempt's error, ToolError when `total_s` is over, and at once any error that is not among
+        `errors`.
         """
         timer = asyncio.timeout(self.total_s)
 
@@ -80,7 +81,7 @@ class Retry:
             ) from error
 
     def wait(self) -> wait_base:
-        """What is waited before the n-th retry."""
+        """The wait before the n-th retry, in seconds."""
         growing = wait_random_exponential if self.jitter else wait_exponential
         return wait_exception(self._asked_s) + growing(self.wait_s, self.max_wait_s)
 
@@ -99,7 +100,7 @@ class Retry:
 
 @contextmanager
 def _stopped(timer: asyncio.Timeout) -> Generator[None]:
-    """In the block no time passes for the timer."""
+    """Time in the block does not count for the timer."""
     loop, until = asyncio.get_running_loop(), timer.when()
     if until is None:
         yield
@@ -111,7 +112,7 @@ def _stopped(timer: asyncio.Timeout) -> Generator[None]:
 
 
 def seconds_of(retry_after: str) -> float:
-    """The seconds that a Retry-After header means (RFC 9110, 10.2.3: a number, or a date); 0 if it means nothing."""
+    """The seconds that a Retry-After header means (RFC 9110, 10.2.3: a number, or a date); 0 if it cannot be parsed."""
     if re.fullmatch(r"[0-9]+(\.[0-9]+)?", retry_after.strip()):
         return float(retry_after)
     try:

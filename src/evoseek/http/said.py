@@ -1,4 +1,4 @@
-"""What a server says, read with suspicion."""
+"""Quoting the replies of servers, which are not trusted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WHOLE = 8  # characters of base64 that are no accident
 
 
 def json_of(body: bytes, *, secret: str) -> Any:
-    """The value in a body. Raises TransientError for what is not JSON: a success may have been cut on its way."""
+    """The JSON value of a body. Raises TransientError if it is not JSON: the reply may have been cut on its way."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -26,7 +26,7 @@ def json_of(body: bytes, *, secret: str) -> Any:
 
 
 def error_message(body: bytes) -> object:
-    """A server's own words for an error, where they are in one of the usual places; else all of the body."""
+    """A server's error message, if it is in one of the usual places; else the whole body."""
     try:
         match json.loads(body):
             case {"error": {"message": str(message)}} | {"error": str(message)} | {"message": str(message)}:
@@ -38,8 +38,8 @@ def error_message(body: bytes) -> object:
 
 
 def quoted(said: object, secret: str) -> str:
-    """What a server says, for an error's text: in quotation marks, without the secret in any usual
-    spelling, and the beginning only."""
+    """A server's text for use in an error: its beginning, in quotation marks, without the secret in any usual
+    spelling."""
     text = said[: 4 * _READ].decode(errors="replace") if isinstance(said, bytes) else str(said)
     if secret:
         is_cut, text = len(text) > _READ, _spellings(secret).sub("***", text[:_READ])

@@ -1,4 +1,4 @@
-"""A server that is called over HTTP, and called again where a failure may pass."""
+"""A server that is called over HTTP, with retries after transient failures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _HOST = re.compile(rb"[\w.:-]+")  # a name (international ones are encoded), an 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A response that is no failure which may pass, and no redirect."""
+    """A response that is neither a transient failure nor a redirect."""
 
     status: int
     body: bytes
@@ -45,13 +45,14 @@ class Server:
     """Calls of one server, each made when `pool` has a place for it and retried as `retry` says, an attempt within
     `timeout_s` seconds from connecting to the last byte.
 
-    What may pass is retried: no or a broken connection, no reply in time, the status 408, 409, 429 or 5xx, and whatever
-    else the caller takes for one (TransientError); what the server asks for in Retry-After is waited for. Redirects are
-    not followed, and at most `MAX_BODY` bytes are read.
+    Transient failures are retried: no or a broken connection, no reply in time, the status 408, 409, 429 or 5xx, and
+    whatever else the caller reports as TransientError. Retry-After is respected. Redirects are not followed, and at
+    most `MAX_BODY` bytes are read.
 
-    A call keeps its place while it waits to be retried. Connections are shared by calls that overlap, those in line
-    included, and closed with the last of these: there is nothing to close. It can be used in one event loop at a time.
-    Proxies that the environment names are not used. The api_key is in no error's text, even if the server repeats it.
+    A call keeps its place while it waits to be retried. Connections are shared by overlapping calls, queued ones
+    included, and closed with the last of these, so the object itself needs no closing. It can be used in one event loop
+    at a time. Proxies that the environment names are not used. The api_key is in no error's text, even if the server
+    repeats it.
 
     `setting` is the name of the setting with the server's address, for errors. Raises ConfigError for an api_key that
     no header can hold, and for limits that allow no attempt.
@@ -78,9 +79,10 @@ class Server:
         *,
         turn: Callable[[], Awaitable[None]] | None = None,
     ) -> T:
-        """What an attempt gives, when it is this call's turn; `turn` is awaited before each attempt, as `Retry` has it.
+        """The result of an attempt, made when it is this call's turn; `turn` is awaited before each attempt, as `Retry`
+        has it.
 
-        Raises ToolError, which says why and not of whom.
+        Raises ToolError, whose text says why but does not name the server.
         """
         try:
             async with self._connections() as client:
@@ -97,7 +99,7 @@ class Server:
             raise ToolError(what) from error
 
     async def send(self, client: httpx2.AsyncClient, method: str, url: str, **request: Any) -> Reply:
-        """One request. Raises TransientError for a failure that may pass, RateLimitError among them, and ToolError."""
+        """One request. Raises TransientError (or RateLimitError) for a transient failure, and ToolError."""
         try:
             async with asyncio.timeout(self._timeout_s), client.stream(method, url, **request) as response:
                 coding = response.headers.get("content-encoding", "").strip().lower()
@@ -122,16 +124,16 @@ class Server:
         return reply
 
     def refusal(self, reply: Reply) -> str:
-        """What a reply that is no success says."""
+        """The error text for a reply without success."""
         return f"it replied with status {reply.status} and said {self.shown(error_message(reply.body))}"
 
     def shown(self, said: object) -> str:
-        """What may be shown of what somebody said."""
+        """A text from outside as it may be shown in an error."""
         return quoted(said, self._api_key)
 
     @asynccontextmanager
     async def _connections(self) -> AsyncGenerator[httpx2.AsyncClient]:
-        """The connections of the calls that overlap with this one."""
+        """The connections shared with the calls that overlap with this one."""
         session = self._session = self._session or self._opened()
         session.calls += 1
         try:
@@ -154,7 +156,7 @@ class Server:
 
 @dataclass(slots=True)
 class _Session:
-    """What calls that overlap share, and how many they are."""
+    """The connections that overlapping calls share, and the number of these calls."""
 
     client: httpx2.AsyncClient
     calls: int = 0
@@ -187,7 +189,7 @@ def _named(error: Exception) -> str:
 
 
 def _without_secrets(url: str) -> str:
-    """The part of what should be a URL that may be shown."""
+    """The part of a URL that may be shown in an error."""
     return "***" if "@" in url else re.split(r"[?#]", url)[0]
 
 

@@ -14,7 +14,7 @@ from evoseek.types import TrainingSample
 
 __all__ = ["MicroBatch", "make_batch", "split_by_tokens", "trained_length"]
 
-PADDING = 0  # any valid id: a causal model's real tokens never see what is to their right
+PADDING = 0  # any valid id: in a causal model, real tokens never attend to padding on their right
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class MicroBatch:
 def split_by_tokens(samples: Sequence[TrainingSample], token_budget: int) -> list[list[TrainingSample]]:
     """Samples in lists whose rows have at most `token_budget` tokens, a prompt that several share counted once.
 
-    Samples that share a prompt stay together if one list can hold them. A sample longer than the budget gets a list of
-    its own; one without actions gets none. Longest first, so that a model that needs padded rows pads little. The sort
-    is stable: the same samples in the same order always give the same lists.
+    Samples that share a prompt stay together if one list can hold them. A sample longer than the budget gets its own
+    list; one without actions gets none. Longest first, so that a model that needs padded rows pads little. The sort is
+    stable: the same samples in the same order always give the same lists.
     """
     lengths = [trained_length(sample) for sample in samples]
     families = find_families(samples)

@@ -35,11 +35,11 @@ Result = TypeVar("Result")
 
 
 class Trained(Protocol):
-    """What a checkpoint needs of a Learner."""
+    """What a checkpoint needs from a Learner."""
 
     @property
     def model(self) -> nn.Module:
-        """What is trained."""
+        """The model that is trained."""
         ...
 
     def state_dict(self) -> tuple[dict[str, torch.Tensor], dict[str, object]]:
@@ -69,7 +69,7 @@ class Checkpoint:
     position: Mapping[str, object]
     learner_values: Mapping[str, Mapping[str, object]]
     digest: str
-    """Of all that was saved: what tells it from others, wherever it lies."""
+    """A digest of everything that was saved, independent of its location."""
 
     def part_directory(self, name: str) -> Path:
         """A part's `from_pretrained` directory. Raises CheckpointError if there is no such part."""
@@ -100,13 +100,13 @@ def save_checkpoint(
     keep_last: int = 3,
     ranks: Ranks = ALONE,
 ) -> Path:
-    """Write `checkpoints/step-<step>` and return it; of the earlier ones keep those that make `keep_last` in all.
+    """Write `checkpoints/step-<step>` and return it; of the earlier ones keep as many as make `keep_last` in all.
 
-    `parts` are the models in training by name; `position` is any JSON the caller needs to go on (the first rank's is
-    kept). All ranks call it, and see the run directory on a file system that they share. Checkpoints of later steps
-    are removed: a resume has passed them over as damaged. Only one run may write there. Raises CheckpointError, on all
-    ranks, if it cannot be written on any (a full disk): nothing of it is then visible and earlier checkpoints are
-    untouched. The same holds for a process killed at any moment.
+    `parts` are the models in training by name; `position` is any JSON that the caller needs to resume (the first rank's
+    is kept). All ranks call it, and see the run directory on a file system that they share. Checkpoints of later steps
+    are removed: a resumed run has skipped them as damaged. Only one run may write there. Raises CheckpointError, on all
+    ranks, if it cannot be written on any (a full disk): the checkpoint is then invisible as a whole and earlier
+    checkpoints are untouched. The same holds if a process is killed at any moment.
     """
     target = run_directory / "checkpoints" / f"step-{step:06d}"
     with ExitStack() as unfinished:  # of the first rank; the others write into its directory
@@ -127,8 +127,8 @@ def save_checkpoint(
 
 
 def load_checkpoint(directory: Path) -> Checkpoint:
-    """Read and verify one checkpoint. Raises CheckpointError if anything in it is missing or altered; and, which are
-    such errors too, OtherVersionError if it is of another format and AddedFileError if there are other files in it."""
+    """Read and verify one checkpoint. Raises CheckpointError if anything in it is missing or altered; its subclasses
+    are OtherVersionError, for another format, and AddedFileError, for a checkpoint with additional files."""
     checkpoint, files = _read(directory)
     for name, expected in files.items():
         try:
@@ -157,8 +157,8 @@ def _refuse_added(directory: Path, known: Collection[str]) -> None:
 def latest_checkpoint(run_directory: Path, ranks: Ranks = ALONE) -> Checkpoint | None:
     """The newest checkpoint of a run that is whole, or None if the run has none. The first rank chooses for all.
 
-    A damaged one is passed over with a warning. Raises CheckpointError if there are checkpoints but all are damaged, or
-    one was made by another version or had files added: that is no damage, and to go on would overwrite it.
+    A damaged one is skipped with a warning. Raises CheckpointError if there are checkpoints but all are damaged, or one
+    was made by another version or had files added: these are not damaged, and training on would overwrite them.
     """
     found, failure = None, None
     if ranks.is_first:
@@ -209,7 +209,7 @@ def _read(directory: Path) -> tuple[Checkpoint, Mapping[str, str]]:
 def _together(ranks: Ranks, target: Path, action: Callable[[], Result]) -> Result:
     """Do a part of the writing on every rank. If it fails on one, all raise CheckpointError with that rank's reason.
 
-    What an action does in common with the other ranks it has to do before anything that can fail on one alone.
+    Collective operations of an action must come before anything that can fail on a single rank.
     """
     result: Result | None = None
     failure: Exception | None = None
@@ -266,6 +266,6 @@ def _damaged(directory: Path, why: str) -> CheckpointError:
 
 
 def _own_checksums(directory: Path, ranks: Ranks) -> dict[str, str]:
-    """Of this rank's share of all files; hashing is what takes longest."""
+    """The checksums of this rank's share of all files; hashing takes longest."""
     files = sorted(path for path in directory.rglob("*") if path.is_file())
     return {path.relative_to(directory).as_posix(): file_digest(path) for path in files[ranks.rank :: ranks.size]}

@@ -1,4 +1,4 @@
-"""The processes that train together, and what they tell each other: plain JSON, never a pickle.
+"""The processes that train together, and the messages between them: plain JSON, never a pickle.
 
 A rank is one of the processes that `torchrun --nproc-per-node N -m evoseek train ...` starts. Every rank runs the same
 program; a collective (any method below) has to be called by all of them, in the same order, or they wait for ever.
@@ -48,7 +48,8 @@ class Ranks:
         return self.rank == 0
 
     def gather(self, value: object) -> list[Any]:
-        """Every rank's value, in rank order, on every rank. Any JSON, as it is read back: lists for tuples."""
+        """All-gather: every rank's value, in rank order, on every rank. Any JSON value, as JSON reads it back: lists
+        for tuples."""
         everyone = self._exchange([value])
         if [] in everyone:
             raise EndedElsewhereError(f"Process {everyone.index([])} of this run failed, and says why. Begin there.")
@@ -57,8 +58,8 @@ class Ranks:
     @contextmanager
     def setting_up(self) -> Generator[None]:
         """A block that ends well on all ranks or on none. Where it fails on one, the others raise EndedElsewhereError
-        in their next collective, at the latest at the block's end. It may hold no passes of a sharded model, which
-        communicate past these methods."""
+        in their next collective, at the latest at the block's end. It must not contain passes of a sharded model, which
+        communicate without these methods."""
         try:
             yield
         except EndedElsewhereError:
@@ -72,7 +73,7 @@ class Ranks:
         self.barrier()
 
     def _exchange(self, message: list[object]) -> list[list[Any]]:
-        """Every rank's message: [value], or [] from one that failed."""
+        """Every rank's message: [value], or [] from a rank that failed."""
         data = json.dumps(message).encode()
         if self.size == 1:
             return [json.loads(data)]
@@ -90,7 +91,7 @@ class Ranks:
 
     def deal(self, parts: Sequence[Part]) -> list[tuple[Part, bool]]:
         """This rank's parts of the work, in order, each with True. Ranks that share weights take turns in every pass,
-        so one that has fewer repeats the last part, with False: what comes of that does not count."""
+        so a rank that has fewer parts repeats the last one, with False: its result does not count."""
         own = [(part, True) for part in parts[self.rank :: self.size]]
         passes = -(-len(parts) // self.size)
         return own + [(part, False) for part in parts[-1:]] * (passes - len(own))
@@ -106,11 +107,11 @@ class Ranks:
         return {name: max(other[name] for other in everyone) for name in values}
 
     def any(self, flag: bool) -> bool:
-        """Whether it is true on any rank."""
+        """Whether the flag is true on any rank."""
         return any(self.gather(bool(flag)))
 
     def barrier(self) -> None:
-        """Return when every rank has come here."""
+        """Return when every rank has reached this point."""
         self.gather(None)
 
 
@@ -118,7 +119,8 @@ ALONE = Ranks(0, 1, torch.device("cpu"))
 
 
 def join_ranks(device: str) -> Ranks:
-    """Join the other processes that torchrun has started; alone where it has not, or has started one.
+    """Join the other processes that torchrun has started; a single process if torchrun was not used or has started only
+    one.
 
     `device` is a kind: "cpu" (gloo) or "cuda" (NCCL), where each process of a machine takes the GPU of its local rank.
     Raises ConfigError if only a part of torchrun's variables is set, the machine has too few GPUs, or the others do not
@@ -147,21 +149,21 @@ def join_ranks(device: str) -> Ranks:
 
 
 def leave_ranks() -> None:
-    """End what `join_ranks` began; nothing where this process is alone."""
+    """Undo `join_ranks`; does nothing in a single process."""
     if dist.is_initialized():
         dist.destroy_process_group()
 
 
 @contextmanager
 def joined_ranks(device: str) -> Generator[Ranks]:
-    """`join_ranks` for a block, at whose end all wait for each other before they leave.
+    """`join_ranks` for a block; at its end all ranks wait for each other before they leave.
 
-    Raises EndedElsewhereError, in place of what the network says, if another process ended in the midst of things.
+    Raises EndedElsewhereError, instead of the network's error, if another process ended unexpectedly.
     """
     ranks = join_ranks(device)
     try:
         yield ranks
-        ranks.barrier()  # one that leaves early tears down what others still use
+        ranks.barrier()  # a rank that leaves early would tear down what others still use
     except RuntimeError as error:
         if ranks.size == 1 or not (isinstance(error, dist.DistError) or _LOST.search(str(error))):
             raise
@@ -176,23 +178,23 @@ def joined_ranks(device: str) -> Generator[Ranks]:
 
 @cache
 def fails_first() -> bool:
-    """Whether this is the first process of its run to fail: the one that says why.
+    """Whether this is the first process of its run to fail, which is the one that reports why.
 
-    Others follow it, with the same error or for want of its answer. torchrun ends all when it sees that one has ended;
-    from here on this process does not listen to that, so that it can say its word. Not a collective. Without torchrun,
-    whose store outlives the processes, every process counts as the first.
+    Others follow it, with the same error or for want of its answer. torchrun ends all processes when it sees that one
+    has ended; from here on this process ignores its signal, so that it can report its error. Not a collective. Without
+    torchrun, whose store outlives the processes, every process counts as the first.
     """
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True" or os.environ.get("WORLD_SIZE", "1") == "1":
         return True
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
         return _store().add("evoseek/failures", 1) == 1
-    except (RuntimeError, ValueError):  # the store is gone, and all that knew of each other with it
+    except (RuntimeError, ValueError):  # the store is gone, and the other processes with it
         return True
 
 
 def _meet(rank: int, size: int) -> dist.Store:
-    """Wait until all ranks are there, so that one that never starts is told soon, and not after `PATIENCE`."""
+    """Wait until all ranks have started, so that a missing one is reported soon, and not after `PATIENCE`."""
     names = [f"evoseek/rank-{number}" for number in range(size)]
     try:
         store = _store()

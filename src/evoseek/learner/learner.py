@@ -42,17 +42,17 @@ class Forward(Protocol[Given]):
 
     @property
     def model(self) -> nn.Module:
-        """What is trained."""
+        """The model that is trained."""
         ...
 
     def __call__(self, batch: MicroBatch) -> Given:
-        """What the loss is made of."""
+        """The inputs of the loss."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Batch(Generic[Inputs]):
-    """A term of a step: of its samples with actions those that have a gradient, and the counts of all of them."""
+    """A term of a step: its samples with a gradient, and the counts of all its samples with actions."""
 
     samples: Sequence[TrainingSample]
     totals: Totals
@@ -74,7 +74,7 @@ class _Batch(Generic[Inputs]):
 
 @dataclass(frozen=True, slots=True)
 class LearnerContext(Generic[Inputs]):
-    """What a learner is built from besides its settings: a model's forward pass and a loss.
+    """The context that a learner is built from, besides its settings: a model's forward pass and a loss.
 
     `learning_rate` and `warmup_steps` replace those of the settings; the others are as in `Learner`.
     """
@@ -108,7 +108,7 @@ class Learner(Generic[Inputs]):
 
     @classmethod
     def build(cls, settings: LearnerSettings, context: LearnerContext[Inputs]) -> Learner[Inputs]:
-        """From settings. What is done to a model in place is done first: checkpointing, sharding."""
+        """Build from settings. In-place changes of the model come first: activation checkpointing, sharding."""
         if settings.gradient_checkpointing:
             checkpoint_activations(cast("PreTrainedModel", context.forward.model))
         shard_module(cast(nn.Module, context.forward), context.ranks)
@@ -172,7 +172,7 @@ class Learner(Generic[Inputs]):
 
         A batch without any gradient (no samples, or every group's rewards equal) and a non-finite loss or gradient
         leave weights and optimizer untouched and are counted (`learner/skipped_*`); `loss`, `grad_norm` and `entropy`
-        are then absent. When memory runs out, the micro-batches are halved, for good, and the step is made again with
+        are then absent. When memory runs out, the micro-batches are halved permanently, and the step is repeated with
         the same gradient. Raises TrainingError at the third non-finite step in a row, if a single sample does not fit
         into memory or one of several ranks runs out of it, and if a step leaves weights that are not finite: no later
         step could repair them.
@@ -181,7 +181,7 @@ class Learner(Generic[Inputs]):
         return own | step
 
     def update_together(self, terms: Sequence[Term[Inputs]]) -> tuple[dict[str, float], list[dict[str, float]]]:
-        """Make one optimizer step on the sum of several terms, each a loss of samples of its own.
+        """Make one optimizer step on the sum of several terms, each the loss of its own samples.
 
         Every term is divided by its own counts, as if it were a step by itself, so the gradient is the sum of theirs.
         A term without any gradient is left out, and the step is skipped only if all are; one that is not finite skips
@@ -203,7 +203,7 @@ class Learner(Generic[Inputs]):
         return step, [metrics | batch.metrics for metrics, batch in zip(measured, batches, strict=True)]
 
     def restart(self) -> None:
-        """Go on with the weights as they are, but with the optimizer's state and the schedule of a new learner."""
+        """Keep the weights, but reset the optimizer's state and the schedule to those of a new learner."""
         self.optimizer.state.clear()
         self.step = 0
 
@@ -224,7 +224,7 @@ class Learner(Generic[Inputs]):
 
     def _accumulate_within_memory(self, batches: Sequence[_Batch[Inputs]]) -> list[dict[str, float]]:
         while True:
-            self.optimizer.zero_grad(set_to_none=True)  # of an update that was interrupted, or did not fit
+            self.optimizer.zero_grad(set_to_none=True)  # gradients of an update that was interrupted, or did not fit
             try:
                 return [self.accumulate(b.samples, b.totals, b.loss) if b.samples else {} for b in batches]
             except torch.OutOfMemoryError as error:
@@ -292,7 +292,7 @@ class Learner(Generic[Inputs]):
             )
 
     def state_dict(self) -> tuple[dict[str, torch.Tensor], dict[str, object]]:
-        """All that the next step depends on besides the weights: tensors by name, and plain JSON values."""
+        """Everything that the next step depends on besides the weights: tensors by name, and plain JSON values."""
         names: dict[torch.Tensor, str] = {parameter: name for name, parameter in self.model.named_parameters()}
         tensors = {
             f"{names[parameter]}/{key}": value
@@ -325,12 +325,12 @@ _MAXIMA = (f"{_DIFFERENCE}/max",)  # of numbers that are 0 or more
 
 
 def _as_float(value: torch.Tensor) -> float:
-    """A number; of parameters that are spread over ranks, the whole one."""
+    """A scalar; for parameters that are sharded over ranks, the global one."""
     return float(value.full_tensor() if isinstance(value, DTensor) else value)
 
 
 def _measure(inputs: LossInputs | ValueInputs, result: Loss) -> dict[str, torch.Tensor]:
-    """Metrics of a micro-batch, as sums that add up over micro-batches; of `_MAXIMA` the largest value."""
+    """Metrics of a micro-batch, as sums that add up over micro-batches; for `_MAXIMA`, the largest value."""
     sums = {"loss": result.loss.detach(), "tokens": inputs.loss_mask.sum(), **result.metrics}
     if isinstance(inputs, LossInputs):
         with torch.no_grad():

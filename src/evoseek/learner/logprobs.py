@@ -30,8 +30,8 @@ class LogprobModel(nn.Module):
     price of logits for all tokens; one whose attention cannot be packed (`packing.packing_limit`) gets padded rows.
 
     `temperature` is the one the samples were drawn at. The ratio of samples without `old_logprobs` is taken to the
-    sampler's record, or with `ratio_to_own` to the logprobs computed here, so that it is 1: that is right for a batch's
-    first optimizer step alone, where the policy still is the one that sampled. Entropies carry a gradient only with
+    sampler's record, or with `ratio_to_own` to the logprobs computed here, so that it is 1: that is right only for a
+    batch's first optimizer step, when the policy still is the one that sampled. Entropies carry a gradient only with
     `entropy_gradient`. Body and head both run inside `forward`, so that a wrapper around this module (FSDP) sees all
     uses of the parameters.
     Raises PolicyError if the model is not causal.
@@ -100,7 +100,7 @@ class LogprobModel(nn.Module):
         if self.temperature != 1.0:
             scaled = scaled / self.temperature
         log_p = scaled.log_softmax(dim=-1)
-        del logits, scaled  # the last references: only log_p is needed from here on
+        del logits, scaled  # drop the last references: only log_p is needed from here on
         logprobs = log_p.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
         if self.entropy_gradient:
             return logprobs, -(log_p.exp() * log_p).sum(dim=-1)

@@ -1,4 +1,4 @@
-"""What is done when memory runs out in the passes over micro-batches."""
+"""Recovering when memory runs out in the passes over micro-batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Muon (Jordan 2024, arXiv 2502.16982) for the hidden matrices, AdamW for all else, as one optimizer.
+"""Muon (Jordan 2024, arXiv 2502.16982) for the hidden matrices and AdamW for all other parameters, as one optimizer.
 
 Training a small model from scratch, Muon's orthogonalised updates learn to copy in a fraction of AdamW's steps. For
 fine-tuning and reinforcement learning use AdamW.

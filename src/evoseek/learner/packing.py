@@ -1,9 +1,9 @@
 """A micro-batch through a model's body in one row without padding, where no sample sees another.
 
 All of a model but its attention treats tokens one by one, so the row goes through it as a batch of one. Attention is
-ours, registered with transformers under a name of its own and switched on for the pass alone: each sample attends by
-itself, on torch's causal kernels, and to a prompt that it shares through that prompt's keys and values, whose gradient
-is then the sum over the samples.
+replaced by our own function, registered with transformers under its own name and active only during the pass: each
+sample attends by itself, on torch's causal kernels, and to a prompt that it shares through that prompt's keys and
+values, whose gradient is then the sum over the samples.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Body(Protocol):
 
 @dataclass(slots=True)
 class _Pass:
-    """What attention needs to know of a forward pass, and how often it was called in it."""
+    """The state of a forward pass that attention needs, and how often attention was called in it."""
 
     row: Row
     calls: int = 0
@@ -65,7 +65,7 @@ def at_actions(values: Tensor, loss_mask: Tensor) -> Tensor:
 
 
 def at_least_float32(values: Tensor) -> Tensor:
-    """The values in float32, or in float64 if they are that."""
+    """The values in float32, or unchanged if they are in float64."""
     return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
@@ -84,7 +84,7 @@ def packing_limit(body: Body, config: PreTrainedConfig, device: torch.device) ->
     trial = _Pass(row)
     try:
         packed = _run_packed(body, config, trial)
-    except Exception:  # what a model raises that takes no positions or arguments, or needs what `_attend` lacks
+    except Exception:  # raised by a model that takes no positions or arguments, or needs what `_attend` lacks
         return 0
     if trial.calls != config.num_hidden_layers:
         return 0

@@ -1,7 +1,7 @@
-"""What frozen models say about samples: a reference's logprobs, the learner's own before a step, a critic's values.
+"""Scoring samples with frozen models: a reference's logprobs, the learner's own before a step, a critic's values.
 
-No gradient is recorded and no weight is touched. The reference may be a model of its own, or the very model that is
-trained with its adapters off (`active=base_of(policy).active`).
+No gradient is recorded and no weight is touched. The reference may be a separate model, or the model that is trained
+with its adapters switched off (`active=base_of(policy).active`).
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def score(
     ranks: Ranks = ALONE,
     active: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> list[tuple[float, ...]]:
-    """For each sample, in their order, what the model says at its T tokens: logprobs (of a policy, at the forward
-    pass's temperature) or values (of a critic); 0.0 off the mask. For the options see `Scoring`.
+    """For each sample, in order, the model's values at its T tokens: logprobs (of a policy, at the forward pass's
+    temperature) or values (of a critic); 0.0 off the mask. For the options see `Scoring`.
 
     When memory runs out, the micro-batches are halved and all is scored again. Raises TrainingError if a single sample
     does not fit into memory, or memory runs out on one of several ranks.

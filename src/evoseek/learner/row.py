@@ -54,7 +54,7 @@ class Row:
 
 
 def trained_length(sample: TrainingSample) -> int:
-    """Number of tokens up to the last action token (0 if there is none). What follows cannot matter to the loss.
+    """Number of tokens up to the last action token (0 if there is none). Later tokens cannot affect the loss.
 
     Raises TrainingError if the very first token is an action: nothing precedes it, so it has no logprob.
     """
@@ -72,7 +72,7 @@ def trained_length(sample: TrainingSample) -> int:
 def find_families(samples: Sequence[TrainingSample]) -> list[Family]:
     """The samples by their prompt, the tokens before their first action, in the order in which each is first seen.
 
-    Samples with a prompt that is short, or like no other's, are a family each. A sample without actions has no part.
+    Samples with a prompt that is short, or like no other's, are a family each. A sample without actions is left out.
     """
     prompts: dict[tuple[int, ...], list[int]] = {}
     for number, sample in enumerate(samples):

@@ -19,28 +19,33 @@ class LearnerSettings(PartSettings):
     )
     weight_decay: float = Field(default=0.01, ge=0, le=10, description="Weight decay of AdamW.")
     betas: tuple[Decay, Decay] = Field(default=(0.9, 0.999), description="Decay rates of AdamW's two moments.")
-    max_grad_norm: float = Field(default=1.0, gt=0, le=1e6, description="Norm to which a gradient is clipped.")
+    max_grad_norm: float = Field(
+        default=1.0, gt=0, le=1e6, description="Maximum norm of the gradient, to which it is clipped."
+    )
     token_budget: Count = Field(default=2048, description="Maximum number of tokens of a micro-batch.")
     bf16: bool = Field(
         default=False, description="Whether to compute in bfloat16 (autocast); the weights stay in float32."
     )
     gradient_checkpointing: bool = Field(
-        default=False, description="Whether activations are computed again in the backward pass, to save memory."
+        default=False, description="Whether activations are recomputed in the backward pass, to save memory."
     )
 
 
 class CriticSettings(Section):
-    """The critic of credit.name = "gae". Its weights begin as the policy's, with a head that says 0."""
+    """The critic of credit.name = "gae". It is initialised with the policy's weights and a head that predicts 0."""
 
     learning_rate: float = Field(default=3e-4, gt=0, le=1, description="Learning rate of the critic.")
     warmup_steps: int = Field(
         default=0, ge=0, le=MANY, description="Number of steps over which the critic's learning rate rises from 0."
     )
     clip: float = Field(
-        default=0.2, gt=0, le=1e6, description="Change of a value, either way, beyond which its loss is clipped."
+        default=0.2,
+        gt=0,
+        le=1e6,
+        description="Change of a predicted value, in either direction, beyond which its loss is clipped.",
     )
     critic_warmup_steps: int = Field(
-        default=0, ge=0, le=MANY, description="Number of steps in which only the critic learns."
+        default=0, ge=0, le=MANY, description="Number of steps at the beginning in which only the critic is trained."
     )
 
 

@@ -1,5 +1,5 @@
-"""A model spread over the ranks with FSDP2 (arXiv 2304.11277, torch's `fully_shard`): each holds a part of the rows of
-every parameter, gradient and optimizer tensor, and layers are put together only while they are computed with."""
+"""A model sharded over the ranks with FSDP2 (arXiv 2304.11277, torch's `fully_shard`): each holds some rows of every
+parameter, gradient and optimizer tensor, and a layer is gathered only while it is computed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evoseek.learner.distributed import Ranks
 
 
 def shard_module(module: nn.Module, ranks: Ranks) -> None:
-    """Spread a module's parameters over the ranks, in place; nothing where there is one rank.
+    """Shard a module's parameters over the ranks, in place; does nothing with a single rank.
 
     Call it on what computes the loss's inputs (a LogprobModel or ValueModel with the same weights on every rank),
     before an optimizer is made. Each element of an outermost ModuleList (a decoder layer) is put together for itself;

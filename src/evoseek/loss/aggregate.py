@@ -1,4 +1,4 @@
-"""From per-token values [B, T] to one number: the choice that most separates the GRPO variants.
+"""From per-token values [B, T] to one number: the main difference between the GRPO variants.
 
 token-mean                sum over all tokens / number of tokens (DAPO, arXiv 2503.14476): long answers weigh more
 sequence-mean-token-mean  mean over sequences of each one's token mean (GRPO, arXiv 2402.03300)

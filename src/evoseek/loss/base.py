@@ -1,4 +1,4 @@
-"""What goes into a loss and what comes out: the seam between the learner and the algorithms."""
+"""The inputs and outputs of a loss: the interface between the learner and the algorithms."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class LossInputs:
-    """What a policy's loss is made of: one micro-batch, B samples of T tokens. Off `loss_mask` every float is 0.
+    """The inputs of a policy's loss: one micro-batch, B samples of T tokens. Off `loss_mask` every float is 0.
 
     `logprobs` (and `entropies`, where the learner was asked for it) carry the gradient, under the sampling
     temperature. `rollout_logprobs` are the sampler's record; `old_logprobs` those of the policy that the ratio is
-    taken to: the sampler's record too, unless the learner computes differently and so has its own of before the batch's
-    first optimizer step.
+    taken to: the sampler's record too, unless the learner computes differently; then they are its own logprobs,
+    computed before the batch's first optimizer step.
     `ref_logprobs` are a reference policy's, if there is one. `weights` is [B].
     """
 
@@ -47,8 +47,8 @@ class LossInputs:
 
 @dataclass(frozen=True, slots=True)
 class ValueInputs:
-    """What a critic's loss is made of: `predictions` [B, T] carry the gradient, `values` are those before the batch's
-    first optimizer step, `returns` what is to be predicted. Off `loss_mask` every float is 0; `weights` is [B]."""
+    """The inputs of a critic's loss: `predictions` [B, T] carry the gradient, `values` are the predictions before the
+    batch's first optimizer step, `returns` the targets. Off `loss_mask` every float is 0; `weights` is [B]."""
 
     predictions: torch.Tensor
     values: torch.Tensor
@@ -84,7 +84,7 @@ class LossFn(Protocol[Inputs]):
 
 
 class PolicyLoss:
-    """What a policy's loss has to say besides its value. Derive from it, or bring both yourself.
+    """What a policy's loss declares besides its value. Derive from it, or define both yourself.
 
     `level` is that of the loss's ratios, at which importance weights are taken too. `Settings` are its settings: the
     fields of the table [loss] beside `name`.

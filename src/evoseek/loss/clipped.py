@@ -75,8 +75,8 @@ class ClippedLoss(PolicyLoss):
         )
         aggregate: AggregateSetting = Field(
             default="token-mean",
-            description="How the values of tokens become one number; a number is a constant length to divide sums by "
-            "(Dr. GRPO).",
+            description="How token values are aggregated to one number; a number is a constant length that divides "
+            "the sums (Dr. GRPO).",
         )
 
     @classmethod

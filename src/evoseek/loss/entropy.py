@@ -1,9 +1,9 @@
-"""The entropy bonus (A3C, arXiv 1602.01783, section 4): a reward for not yet having made up one's mind.
+"""The entropy bonus (A3C, arXiv 1602.01783, section 4): a reward for exploration.
 
     loss = another loss - coefficient * aggregate of the entropy of the policy at each action token
 
-It works against a policy that narrows down before it has found what pays. Too large a coefficient makes the policy
-write anything; in long answers it rewards tokens that do not matter.
+It counters a policy that collapses before it has found rewarding actions. Too large a coefficient makes the policy
+random; in long answers it rewards tokens that do not matter.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class WithEntropy:
     """Another LossFn minus `coefficient` times the policy's entropy on the action tokens.
 
     A sample's weight multiplies its entropy. Raises TrainingError if the entropies carry no gradient: the bonus would
-    be shown in the loss and do nothing.
+    appear in the loss but have no effect.
     """
 
     loss: LossFn[LossInputs]

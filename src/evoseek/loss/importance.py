@@ -3,17 +3,17 @@
     w_t = exp(old_logprob_t - rollout_logprob_t)            level "token"
     w   = exp(sum over the action tokens of the same)       level "sequence"
 
-Fast samplers round differently, so that training is off-policy although no step lies between. `old_logprobs` are the
+Fast samplers round differently, so training is off-policy even without a step in between. `old_logprobs` are the
 learner's own before the batch's first step, and the weights multiply the advantages. Unbounded they have no useful
 variance, so what lies outside [low, high] is
 
-    "truncate"  moved to the bound: truncated importance sampling (Yao et al., "Your Efficient RL Framework Secretly
+    "truncate"  clamped to the bound: truncated importance sampling (Yao et al., "Your Efficient RL Framework Secretly
                 Brings You Off-Policy RL Training", https://fengyao.notion.site/off-policy-rl; low = 0, high = 2)
     "mask"      given weight 0: IcePop (arXiv 2510.18855) for tokens, with both bounds; masked importance sampling for
                 sequences
 
-Tokens' weights are biased but calm. A sequence's weight is the exact one; it fails for long sequences, where hardly any
-product of ratios is near 1. Loss terms that are no multiple of an advantage (KL, entropy) are not corrected.
+Token weights are biased but have a low variance. The sequence weight is exact, but fails for long sequences, where
+hardly any product of ratios is near 1. Loss terms that are no multiple of an advantage (KL, entropy) are not corrected.
 """
 
 from __future__ import annotations

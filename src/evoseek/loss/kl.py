@@ -1,4 +1,5 @@
-"""How far the policy is from a reference policy: estimates of KL(policy || reference) from the policy's own tokens.
+"""The distance of the policy from a reference policy: estimates of KL(policy || reference) from the policy's own
+tokens.
 
     k1 = logprob - ref_logprob                   unbiased, noisy, often negative
     k3 = exp(d) - d - 1, d = ref_logprob - logprob    unbiased, less noisy, never negative

@@ -2,10 +2,10 @@
 
     loss = - aggregate of A_t logprob_t
 
-There is no ratio, so its gradient is right for tokens of the current policy alone: one optimizer step a batch (for a
-sampler that differs from the learner, see `importance`). There the clipped loss has the same gradient, but takes a
-ratio to the sampler's record, whose rounding this loss never sees. The default sums over a sequence's tokens, which is
-the gradient of the expected reward. The value of the loss says nothing about progress; look at the reward.
+There is no ratio, so its gradient is right only for tokens of the current policy: one optimizer step per batch (for a
+sampler that differs from the learner, see `importance`). In that case the clipped loss has the same gradient, but uses
+a ratio to the sampler's record, whose rounding does not affect this loss. The default sums over a sequence's tokens,
+which is the gradient of the expected reward. The value of the loss says nothing about progress; look at the reward.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class ReinforceLoss(PolicyLoss):
 
         aggregate: AggregateSetting = Field(
             default="sequence-sum",
-            description="How the values of tokens become one number; a number is a constant length to divide sums by "
-            "(Dr. GRPO).",
+            description="How token values are aggregated to one number; a number is a constant length that divides "
+            "the sums (Dr. GRPO).",
         )
 
     @classmethod

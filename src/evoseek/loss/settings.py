@@ -1,4 +1,4 @@
-"""Settings that every loss has, and those of what is put around it."""
+"""Settings that every loss has, and those of the terms added to any loss."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ AggregateSetting = Literal["token-mean", "sequence-mean-token-mean", "sequence-s
 
 
 class LossSettings(PartSettings):
-    """What the learner differentiates."""
+    """The loss that the learner differentiates."""
 
     name: str = Field(default="clipped", description="Name of the loss, or package.module:Name of one of your own.")
 
 
 class AlgorithmSettings(Section):
-    """How a batch of rollouts is trained on, whatever the loss: optimizer steps, KL, entropy, importance weights."""
+    """How training uses a batch of rollouts, whatever the loss: optimizer steps, KL, entropy, importance weights."""
 
     mini_batches: int = Field(
         default=1, ge=1, le=1000, description="Number of optimizer steps on every batch of rollouts."
@@ -28,28 +28,33 @@ class AlgorithmSettings(Section):
         default=0.0,
         ge=0,
         le=100,
-        description="Coefficient of the KL divergence to the policy that training began with.",
+        description="Coefficient of the KL divergence to the initial policy.",
     )
     kl_estimator: Literal["k1", "k3"] = Field(
-        default="k3", description="Estimator of the KL in the loss; in the reward it is k1."
+        default="k3", description="Estimator of the KL in the loss; the KL in the reward always uses k1."
     )
     kl_in: Literal["loss", "reward"] = Field(
         default="loss", description="Whether the KL is added to the loss or subtracted from the reward."
     )
     entropy_coefficient: float = Field(default=0.0, ge=0, le=100, description="Coefficient of the entropy bonus.")
     importance: Literal["none", "truncate", "mask"] = Field(
-        default="none", description="Correction for differences between sampler and learner: how large weights are cut."
+        default="none",
+        description="How importance weights correct for differences between sampler and learner: not "
+        "at all, truncated, or masked.",
     )
     importance_cap: float = Field(
-        default=2.0, gt=1, le=1e6, description="Importance weight beyond which tokens or sequences are cut."
+        default=2.0,
+        gt=1,
+        le=1e6,
+        description="Importance weight above which tokens or sequences are truncated or masked.",
     )
     mask_observations: bool = Field(
-        default=True, description="Whether tool results are left out of the loss; false is an ablation."
+        default=True, description="Whether tool results are masked in the loss; false is an ablation."
     )
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        """Details need what they are details of."""
+        """Settings that need another setting to have an effect."""
         return (
             Needs("kl_estimator kl_in", "kl_coefficient"),
             Needs("kl_estimator", "kl_in", ("loss",)),
@@ -57,7 +62,7 @@ class AlgorithmSettings(Section):
         )
 
     def problems(self) -> Iterator[str]:
-        """A KL in the reward is taken from the sampler's record."""
+        """A KL in the reward needs the sampler's logprobs."""
         if not self.mask_observations and self.kl_in == "reward" and self.kl_coefficient > 0:
             yield (
                 "algorithm.mask_observations is false and algorithm.kl_in is reward, but the sampler knows no logprobs "

@@ -1,4 +1,4 @@
-"""The critic's loss of PPO: squared error, clipped around the values of before the batch's first step.
+"""The critic's loss of PPO: squared error, clipped around the values before the batch's first step.
 
     clipped_t = V_t + clamp(v_t - V_t, -clip, clip)
     loss      = aggregate of 0.5 max((v_t - R_t)^2, (clipped_t - R_t)^2)

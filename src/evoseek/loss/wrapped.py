@@ -1,4 +1,4 @@
-"""What is put around any loss: importance weights inside, a KL term and an entropy bonus outside."""
+"""Wraps any loss: importance weights inside, a KL term and an entropy bonus outside."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evoseek.loss.settings import AlgorithmSettings
 
 
 def wrapped(loss: LossFn[LossInputs], settings: AlgorithmSettings) -> LossFn[LossInputs]:
-    """The loss with what is switched on around it. KL and entropy are aggregated as the loss aggregates its tokens."""
+    """The loss with the terms that are switched on. KL and entropy are aggregated as the loss aggregates its tokens."""
     level: Level = getattr(loss, "level", "token")
     aggregate: Aggregate = getattr(loss, "aggregate", "token-mean")
     if settings.importance != "none":

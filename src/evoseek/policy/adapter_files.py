@@ -2,7 +2,7 @@
 
 adapter_config.json          rank, alpha, targets, and the name or place of the base
 adapter_model.safetensors    A and B of every layer
-evoseek.json                 the adapter's name, and the base's fingerprint, by which another base is told, with the
+evoseek.json                 the adapter's name, and the base's fingerprint, which detects another base, with the
                              type of number that it was taken of
 """
 
@@ -33,7 +33,7 @@ CONFIG, WEIGHTS, NOTES = "adapter_config.json", "adapter_model.safetensors", "ev
 
 _PREFIX = "base_model.model."  # peft's, in files
 _PLAIN = re.compile(rf"{re.escape(_PREFIX)}.+\.lora_[AB]\.weight")
-_PROBED = 64  # values of each of the base's tensors that its fingerprint looks at
+_PROBED = 64  # number of values of each of the base's tensors that enter its fingerprint
 
 
 def load_adapter(policy: Policy, name: str, directory: Path) -> Policy:
@@ -111,15 +111,15 @@ def base_name(directory: Path) -> str:
 
 
 def adapter_name(directory: Path) -> str:
-    """The name that the adapter of a directory had when it was saved; peft's usual one if that was not noted."""
+    """The name that the adapter of a directory had when it was saved; peft's usual name if none was recorded."""
     return str(_read_notes(directory).get("adapter", "default"))
 
 
 def fingerprint(model: PreTrainedModel, state: Mapping[str, torch.Tensor]) -> str:
-    """A short text that tells bases apart: of every weight tensor of the base, name, shape and some values.
+    """A short text that tells bases apart: the name, shape and some values of every weight tensor.
 
     The values are rounded to bfloat16, so that a base loaded in float32 and in bfloat16 is the same one. A change that
-    spares all of the values looked at, or stays below the rounding, is not seen. `state` holds the model's weights.
+    affects none of these values, or is below the rounding, is not detected. `state` holds the model's weights.
     """
     digest = hashlib.sha256()
     for name in sorted(name for name, _ in model.named_parameters() if ".lora_" not in name):
@@ -150,7 +150,7 @@ def _read(directory: Path) -> tuple[LoraConfig, dict[str, torch.Tensor]]:
             warnings.simplefilter("ignore")
             config = PeftConfig.from_pretrained(str(directory))
         tensors = load_file(directory / WEIGHTS)
-    except Exception as error:  # what damaged files raise is not documented
+    except Exception as error:  # the errors for damaged files are not documented
         raise _unreadable(directory, f"{type(error).__name__}: {error}") from error
     foreign = [key for key in tensors if not _PLAIN.fullmatch(key)]
     if not isinstance(config, LoraConfig) or foreign or not isinstance(config.init_lora_weights, bool):
@@ -160,7 +160,7 @@ def _read(directory: Path) -> tuple[LoraConfig, dict[str, torch.Tensor]]:
 
 
 def _read_notes(directory: Path) -> dict[str, object]:
-    """What was noted besides; nothing of an adapter that another program wrote."""
+    """What was recorded besides; nothing for an adapter that another program wrote."""
     path = directory / NOTES
     try:
         return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}

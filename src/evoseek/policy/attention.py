@@ -1,4 +1,4 @@
-"""Which attention a model computes with, of those registered with transformers, for the length of a block."""
+"""Selects the attention function of a model, among those registered with transformers, for a block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model's chat template, and how text from outside passes through it without becoming part of it.
+"""A model's chat template, and how outside text passes through it without becoming template text.
 
 Messages are rendered with a placeholder for each piece of outside text; the result is cut at the placeholders, and
 only what lies between them, the template's own text, is encoded with control tokens.
@@ -20,7 +20,7 @@ from evoseek.types import Message
 _PLACEHOLDER = re.compile(r"EVOSEEK(\d+)OUTSIDE")
 USER = {"role": "user", "content": "Hello."}
 WRITTEN = "evoseekwritten"
-"""What the model writes in a dummy turn."""
+"""The model's output in a dummy turn."""
 
 Schema = Mapping[str, object]
 """A tool's JSON schema, as templates take it."""
@@ -77,7 +77,7 @@ def render_chat(
 
 
 def encode_rendered(encoder: Encoder, rendered: str, outside: Sequence[str]) -> tuple[int, ...]:
-    """Ids of a rendered conversation, with `outside[i]` in the place of placeholder i."""
+    """Ids of a rendered conversation, with `outside[i]` instead of placeholder i."""
     ids: list[int] = []
     for index, piece in enumerate(_PLACEHOLDER.split(rendered)):
         ids += encoder.outside(outside[int(piece)]) if index % 2 else encoder.template(piece)
@@ -112,7 +112,7 @@ def encode_reply(
     end_of_turn: int,
     tools: Sequence[Schema] = (),
 ) -> tuple[int, ...]:
-    """Ids of a user message, marked, that follows what the model wrote, `after`, up to where it writes again.
+    """Ids of a user message, marked, that follows the model's output, `after`, up to where the model continues.
 
     The token that closes the model's turn comes first if `after` lacks it. Raises PolicyError for a template that
     leaves out part of the message.

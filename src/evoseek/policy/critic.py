@@ -1,4 +1,4 @@
-"""A critic: the body of a policy with a head that gives one number a token, as an ordinary model of transformers."""
+"""A critic: the body of a policy with a head that predicts one number per token, as an ordinary transformers model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HEADS = ("score.", "classifier.")  # what transformers calls the head of a toke
 
 
 def load_critic(name_or_dir: str, *, device: str = "cpu") -> PreTrainedModel:
-    """The critic saved in a directory, or a new one with the body of a policy and a head that says 0 everywhere.
+    """The critic saved in a directory, or a new one with the body of a policy and a head that predicts 0 everywhere.
 
     The body of an adapter is its base's. In float32 and in evaluation mode. Raises PolicyError.
     """

@@ -33,7 +33,7 @@ _SQUARE = re.compile(
 
 
 def trusted(text: str) -> str:
-    """Mark text as template text, but for what `outside` wraps in it. Not for text that others can influence."""
+    """Mark text as template text, except for what `outside` wraps in it. Not for text that others can influence."""
     return f"{_START}{text}{_END}"
 
 
@@ -43,7 +43,7 @@ def outside(value: object) -> str:
 
 
 def plain(text: str) -> str:
-    """The text without marks, for readers that are no tokenizer (a chat endpoint, a log)."""
+    """The text without marks, for a chat endpoint or a log."""
     return text.replace(_START, "").replace(_END, "")
 
 
@@ -75,7 +75,7 @@ class AnyAddedToken(Protocol):
 
 
 def is_control(token: AnyAddedToken) -> bool:
-    """Whether an added token means something to the model that mere text must not be able to say.
+    """Whether an added token has a meaning for the model that plain text must not be able to express.
 
     All special tokens do, and all others but white space and single characters, which only extend a vocabulary.
     """
@@ -87,9 +87,10 @@ class Encoder:
 
     Where outside text yields the id of a control token, it is cut in the middle of it and encoded in pieces, until none
     is left. Since it is the ids that are looked at, this holds whatever the tokenizer normalises (letter case, accents,
-    widths, space around the token) and wherever the id comes from (an added token or the plain vocabulary). What cannot
-    be cut, a single character, is left out. The one special id that may come of outside text is the unknown token's: it
-    says "some text" and nothing else. Raises PolicyError for a tokenizer that does not tell where its tokens lie.
+    widths, space around the token) and wherever the id comes from (an added token or the plain vocabulary). A single
+    character, which cannot be cut, is left out. The one special id that may come of outside text is the unknown
+    token's: it has no meaning for the model. Raises PolicyError for a tokenizer that does not tell where its
+    tokens lie.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, tags: Sequence[str] = ()) -> None:
@@ -152,5 +153,5 @@ class Encoder:
         return [i for i in ids if i not in self.control_ids]
 
     def _shown(self, token_ids: Sequence[int]) -> str:
-        """What ids of outside text say, without the unknown token (which would decode to something with a "<")."""
+        """The text of ids of outside text, without the unknown token (whose text contains "<")."""
         return self.decode([i for i in token_ids if i != self._tokenizer.unk_token_id])

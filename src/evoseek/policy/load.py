@@ -34,21 +34,21 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torc
 
 
 SHIPPED = ("tiny", "tiny-reader", "tiny-weak", "tiny-web")
-"""The policies that the package carries: the tiny one, and ones that read better, propose badly, and browse."""
+"""The policies in the package: the tiny one, and variants that read better, propose badly, and browse."""
 
 
 def tiny_policy_dir(name: str = "tiny") -> Path:
-    """The directory of a policy that the package carries."""
+    """The directory of a policy in the package."""
     return Path(__file__).parents[1] / "tiny" / "weights" / name.replace("-", "_")
 
 
 def find_policy(name_or_dir: str) -> str:
-    """Where a policy is loaded from: the directory of one that the package carries, or else what was given."""
+    """The source of a policy: the directory of one in the package, or else the given name or directory."""
     return str(tiny_policy_dir(name_or_dir)) if name_or_dir in SHIPPED else name_or_dir
 
 
 def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32", adapter: str | None = None) -> Policy:
-    """Load a policy by directory, by Hugging Face name, or by the name of one that the package carries.
+    """Load a policy by directory, by Hugging Face name, or by the name of one in the package.
 
     A directory may hold a model or an adapter (policy.adapter_files), whose base is then loaded too; it is called
     `adapter`, or as when it was saved. Weights are read from safetensors only (nothing is unpickled, no code of the
@@ -70,7 +70,7 @@ def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32"
             tokenizer = _load_tokenizer(source)
             model = _load_model(source, dtype)
         place(model, device)
-    except Exception as error:  # what a damaged directory or a full device raises is not documented
+    except Exception as error:  # the errors for a damaged directory or a full device are not documented
         absent = "" if path.is_dir() else "There is no such directory here, so it was looked for on the hub. "
         raise PolicyError(
             f"the policy '{name_or_dir}' could not be loaded on '{device}': {first_line(error)} {absent}Expected a "
@@ -96,7 +96,7 @@ def check_device(name: str) -> torch.device:
 
 
 def place(model: PreTrainedModel, device: str) -> None:
-    """Put a model that was read from files on a device, in evaluation mode, with each weight in memory of its own.
+    """Put a model that was read from files on a device, in evaluation mode, with each weight in its own memory.
 
     As they are read, weights lie in the mapped file, at addresses that follow from the length of its header; and on a
     CPU the last bits of a matrix product follow from where its operands begin.
@@ -193,7 +193,7 @@ def _load_tokenizer(source: str) -> PreTrainedTokenizerBase:
 
 
 def _check_directory(source: str) -> None:
-    """Say plainly what is wrong with a directory, before the hub is asked for a model of that name."""
+    """Report what is wrong with a directory before the hub is asked for a model of that name."""
     path = Path(source).expanduser()
     looks_like_path = path.is_absolute() or source.startswith((".", "~")) or source.count("/") > 1
     if looks_like_path and not path.is_dir():
@@ -210,7 +210,7 @@ def _check_directory(source: str) -> None:
 
 def _check_hub(source: str) -> None:
     """For a model of which nothing is on this machine, ask the hub once: the libraries would ask for over a minute
-    before they gave up. Any answer of the hub's will do, since loading explains it. Raises what the connection does."""
+    before they gave up. Any answer of the hub is fine, since loading explains it. Raises the connection's errors."""
     if Path(source).expanduser().is_dir() or isinstance(try_to_load_from_cache(source, "config.json"), str):
         return
     try:

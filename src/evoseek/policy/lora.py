@@ -54,7 +54,7 @@ def add_adapter(
 def plain_model(policy: Policy) -> PreTrainedModel:
     """The policy as a model without adapters: its own one merged into the weights, in a copy (twice the memory).
 
-    A model that has no adapters is given back itself. Raises PolicyError if the merged weights are not finite.
+    A model without adapters is returned unchanged. Raises PolicyError if the merged weights are not finite.
     """
     if not has_adapters(policy.model):
         return policy.model
@@ -75,7 +75,7 @@ def plain_model(policy: Policy) -> PreTrainedModel:
 def inject_adapter(model: PreTrainedModel, name: str, config: LoraConfig) -> None:
     """Add an adapter to a model; it is on afterwards, and trained with float32 weights."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # that there is another adapter: here that is meant
+        warnings.simplefilter("ignore", UserWarning)  # a warning that there is another adapter, which is intended here
         model.add_adapter(config, name)
     for parameter in adapter_parameters(model, name).values():
         parameter.data = parameter.data.float()
@@ -83,7 +83,7 @@ def inject_adapter(model: PreTrainedModel, name: str, config: LoraConfig) -> Non
 
 
 def remove_adapter(model: PreTrainedModel, name: str) -> None:
-    """Take away what is there of an adapter whose making failed."""
+    """Remove the remains of an adapter whose creation failed."""
     configs: dict[str, Any] = getattr(model, "peft_config", {})
     configs.pop(name, None)
     with warnings.catch_warnings():
@@ -147,7 +147,7 @@ def _targets(model: PreTrainedModel, targets: str | Sequence[str]) -> list[str]:
 
 
 def _strip(model: PreTrainedModel) -> None:
-    """Put the base's own layers back in the place of those that carry adapters; its weights may be trained again."""
+    """Replace the layers with adapters by the base's own layers, whose weights may be trained again."""
     for path, layer in find_adapter_layers(model).items():
         model.set_submodule(path, layer.get_base_layer())
     model.__dict__.pop("peft_config", None)

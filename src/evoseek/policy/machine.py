@@ -1,4 +1,4 @@
-"""What a machine has to compute with."""
+"""The device and free memory of this machine."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def find_machine(device: str | None = None) -> Machine:
 
 
 def _free_memory() -> int:
-    """Bytes that processes can still have, within the limit of a container."""
+    """Bytes that processes can still allocate, within the limit of a container."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         free = next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))

@@ -2,8 +2,9 @@
 
 Prefill and decoding are the same here: each trajectory adds a span of one or more tokens to what its slot holds. All of
 a model but its attention treats tokens one by one, so the N tokens go through it as a batch of one row. Attention is
-ours, registered with transformers under a name of its own and switched on for the pass alone: the single tokens attend
-together over a view of the slots, without a copy; the longer spans attend in groups of like lengths, padded.
+replaced by our own function, registered with transformers under its own name and active only during the pass: the
+single tokens attend together over a view of the slots, without a copy; the longer spans attend in groups of like
+lengths, padded.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class _Pass:
-    """What attention needs to know of a forward pass."""
+    """The state of a forward pass that attention needs."""
 
     cache: SlotCache
     groups: Sequence[_Group]
@@ -105,7 +106,8 @@ def _groups(spans: Sequence[Span], dtype: torch.dtype, device: torch.device) -> 
 
 
 def _single_tokens(spans: Sequence[Span], dtype: torch.dtype, device: torch.device) -> _Group:
-    """Every slot up to the last one attends, so that keys and values need no copy; what idle slots give is dropped."""
+    """Every slot up to the last one attends, so that keys and values need no copy; the outputs of idle slots are
+    dropped."""
     rows, length = spans[-1].slot + 1, max(span.end for span in spans)
     slots = torch.tensor([span.slot for span in spans])
     queries = torch.zeros(rows, dtype=torch.long).index_copy_(0, slots, torch.arange(len(spans)))
@@ -120,7 +122,7 @@ def _longer_spans(spans: Sequence[Span], first_token: int, dtype: torch.dtype, d
     steps = torch.arange(width)
     is_token = steps < sizes[:, None]  # [R, T]
     queries = torch.where(is_token, (first_token + sizes.cumsum(0) - sizes)[:, None] + steps, 0)
-    positions = torch.tensor([span.start for span in spans])[:, None] + steps  # past the end, more is seen: dropped
+    positions = torch.tensor([span.start for span in spans])[:, None] + steps  # past the end: dropped
     return _Group(
         slots=torch.tensor([span.slot for span in spans], device=device),
         length=length,

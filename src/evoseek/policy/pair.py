@@ -1,4 +1,5 @@
-"""Two policies that begin as the same model, a solver and a proposer: two adapters over one base, or two models."""
+"""Two policies that begin as the same model, a solver and a proposer: two adapters over one base, or two separate
+models."""
 
 from __future__ import annotations
 
@@ -38,11 +39,11 @@ def load_pair(
     dtype: str = "float32",
     lora: NewAdapter | None = None,
 ) -> tuple[Policy, Policy]:
-    """The solver and the proposer, each from its directory (as `save_policy` wrote it) or, where there is none, begun.
+    """The solver and the proposer, each loaded from its directory (written by `save_policy`) or, without one, created.
 
-    A player is begun as `model` with a new adapter, the same for both, if `lora` is given; else as `model` itself,
+    A player is created as `model` with a new adapter, the same for both, if `lora` is given; else as `model` itself,
     which may be an adapter too. Where both are adapters they share one model object, of which the solver's is the
-    adapter "policy" and the proposer's "proposer"; else each has a model of its own. Raises PolicyError.
+    adapter "policy" and the proposer's "proposer"; else each has its own model. Raises PolicyError.
     """
     solver = load_policy(str(solver_directory or model), device=device, dtype=dtype, adapter=SOLVER)
     if lora is not None and solver_directory is None:

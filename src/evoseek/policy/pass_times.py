@@ -1,4 +1,4 @@
-"""How much of a forward pass counts as the policy's own time."""
+"""The share of a forward pass's duration that counts as the policy's own time."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _RECENT = 101
 
 
 class PassTimes:
-    """Takes the seconds of each forward pass, and says how many of them are the policy's.
+    """Takes the seconds of each forward pass and returns how many of them are the policy's own.
 
     A pass counts as `MOST` times the median of the last 101 at most, itself included. The surplus is waiting: the
-    machine swapped, was stopped or computed something else, or a long text of a tool was read. A machine that stays
-    slower is followed after half as many passes. Of the first two passes the shorter one is the usual one.
+    machine swapped, was stopped or computed something else, or a long tool result was prefilled. A machine that stays
+    slower is recognised after half as many passes. Of the first two passes the shorter one is the usual one.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
 """A policy: a causal language model, its tokenizer, and which of the model's adapters is the policy's own.
 
 Several policies may share one model object (a proposer, a solver and their frozen reference: two adapters over one
-base, and the base itself). Which of them the model computes is a state of the model, so whoever runs it does so inside
-`Policy.active()`, without awaiting anything in there.
+base, and the base itself). Which of them the model computes is a state of the model, so run it inside
+`Policy.active()`, and do not await anything in that block.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class SamplerContext:
-    """What a sampler is built from: the policy, the longest trajectory in tokens, and whether trajectories take their
-    turns in lockstep (see TorchSampler)."""
+    """The context that a sampler is built from: the policy, the longest trajectory in tokens, and whether trajectories
+    take their turns in lockstep (see TorchSampler)."""
 
     policy: Policy
     max_length: int
@@ -85,8 +85,8 @@ def base_of(policy: Policy) -> Policy:
 
 
 def prompts_of(policy: Policy, setting: str) -> str:
-    """The prompt set that a policy is spoken to with: the setting, or for "auto" the one that its model was made for,
-    which the model's config names (`default` if it names none)."""
+    """The prompt set of a policy: the setting, or for "auto" the one that the model's config names (`default` if it
+    names none)."""
     return str(getattr(policy.model.config, "evoseek_prompts", "default")) if setting == "auto" else setting
 
 
@@ -123,8 +123,8 @@ def _current(layers: list[BaseTunerLayer]) -> str | None:
 def _switch(layers: list[BaseTunerLayer], before: str | None, after: str | None) -> None:
     """Turn one adapter on and every other off (None: all).
 
-    What peft's own methods do besides, setting requires_grad on each weight, takes as long as a small forward pass:
-    that is left out where no gradient is recorded, as in sampling.
+    peft's own methods also set requires_grad on each weight, which takes as long as a small forward pass; this is
+    skipped if no gradient is recorded, as in sampling.
     """
     if before == after:
         return

@@ -1,4 +1,4 @@
-"""Random numbers that are a function of what they are for, never of when they are drawn."""
+"""Random numbers that are a function of their purpose, never of the time at which they are drawn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The choice of a format for a model."""
+"""The choice of a tool-call format for a model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def make_renderer(
     """The renderer for a tokenizer: `auto` takes tool calls if the chat template has them, else tags.
 
     `tools` are the schemas of the tools: the tool-call format shows them, the tag format has a tag for each that it
-    knows. The renderer's `format` says which was taken. Raises PolicyError if the model does not fit.
+    knows. The renderer's `format` says which one was chosen. Raises PolicyError if the model does not fit.
     """
     if format == "auto":
         format = "tools" if check_template(tokenizer).call_format else "tags"

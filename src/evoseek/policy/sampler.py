@@ -1,10 +1,10 @@
 """Continuous batching of turns over a fixed number of key/value slots, inside the event loop.
 
-A trajectory holds one slot from its first turn until it is released; while it waits for a tool its keys and values
-stay, so that its next turn computes the new observation only. One asyncio task makes one forward pass after the other,
+A trajectory holds one slot from its first turn until it is released; its keys and values stay while it waits for a
+tool, so that its next turn computes the new observation only. One asyncio task makes one forward pass after the other,
 each with the next token of every trajectory that is sampling and the new context of those that are about to, and lets
 other coroutines run in between. No thread and no clock is involved: the same requests in the same order give the same
-bits. Tools that wait for the world outside bring the clock in, by that order; `lockstep` keeps it out again.
+bits. Tools that wait for external events make that order depend on time; `lockstep` removes this dependence.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class _Turn:
     rule: StopRule
     uniforms: list[float]  # one per token that may be sampled
     policy_version: int = 0
-    seconds: float = 0.0  # of the passes that computed something of it, without stalls
+    seconds: float = 0.0  # of the passes that took part in it, without stalls
     ids: list[int] = field(default_factory=list[int])
     logprobs: list[float] = field(default_factory=list[float])
 
@@ -88,8 +88,8 @@ class TorchSampler:
     the longest context plus completion, by default what the model's configuration allows. prefill_tokens: how many
     tokens of new context are computed at most before every trajectory that is sampling gets its next token. lockstep:
     turns begin all together, when every trajectory that has a slot asks for one or was released, in the order of their
-    ids: the bits then do not depend on how long tools take, but all wait for the slowest. clock: seconds, by which
-    passes are timed.
+    ids: the bits then do not depend on how long tools take, but all wait for the slowest. clock: returns seconds; it
+    times the passes.
 
     After a change of the model's weights call `update_weights`. The model is put in evaluation mode.
     """
@@ -136,7 +136,7 @@ class TorchSampler:
 
     @property
     def policy_version(self) -> int:
-        """That of the last `update_weights`; 0 before any."""
+        """The version of the last `update_weights`; 0 before the first."""
         return self._policy_version
 
     async def sample(self, request: SampleRequest) -> Completion:
@@ -184,7 +184,7 @@ class TorchSampler:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all keys and values, as after a change of weights. Turns under way start over from their ids."""
+        """Forget all keys and values, as after a change of weights. Turns in progress start over from their ids."""
         for row in list(self._rows.values()):
             row.cached = 0
             if row.turn is None:
@@ -277,7 +277,7 @@ class TorchSampler:
             torch.tensor([turn.request.temperature for turn in turns], device=logits.device),
             torch.tensor([turn.uniforms[len(turn.ids)] for turn in turns], device=logits.device),
         )
-        drawn = list(zip(ids.tolist(), logprobs.tolist(), strict=True))  # here a GPU is waited for
+        drawn = list(zip(ids.tolist(), logprobs.tolist(), strict=True))  # waits for the GPU
         own = self._pass_times.own(self._clock() - started)
         for turn in turns:
             turn.seconds += own
@@ -352,7 +352,7 @@ class TorchSampler:
             row.slot = slot
 
     def _fail(self, error: Exception) -> None:
-        """Hand an error to everyone who waits, and start from nothing."""
+        """Raise an error in every waiting caller, and reset to an empty state."""
         turns = list(self._turns.values())
         self._abandon()
         for turn in turns:
@@ -370,7 +370,7 @@ class TorchSampler:
 
 
 def _told(error: Exception) -> SamplerError:
-    """What a caller is told of an error in the driver: a new object each time, as each is raised on its own."""
+    """The error that a caller gets for an error in the driver: a new object each time, as each is raised separately."""
     if isinstance(error, SamplerError):
         return SamplerError(str(error))
     told = SamplerError(
@@ -382,7 +382,7 @@ def _told(error: Exception) -> SamplerError:
 
 
 def _begin(row: _Row, turn: _Turn, policy_version: int) -> None:
-    """Let a row serve a turn, keeping what it holds of the turn's context."""
+    """Start a turn in a row, keeping the part of the turn's context that it already holds."""
     context = list(turn.request.token_ids)
     known = row.ids[: row.cached]
     if context[: len(known)] != known:

@@ -1,4 +1,4 @@
-"""A sampler and a chat that say what a script says: public doubles for tests of environments, rewards and rollouts."""
+"""A sampler and a chat that follow a script: public test doubles for environments, rewards and rollouts."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from evoseek.errors import SamplerError, ToolError
 from evoseek.types import Completion, Message, SampleRequest
 
 Script = Callable[[SampleRequest], str | Sequence[int] | Completion]
-"""What to say to a request: text, ids, or a whole completion. It may raise."""
+"""The answer to a request: text, ids, or a whole completion. It may raise."""
 
 ChatScript = Callable[[Sequence[Message], str], str]
-"""What to reply to messages and a key. It may raise."""
+"""The reply to messages and a key. It may raise."""
 
 
 class ScriptedSampler:
@@ -24,8 +24,7 @@ class ScriptedSampler:
 
     Text is encoded as template text (a model can write control tokens). A completion longer than the request's
     `max_tokens` is cut and ends by `length`; one that takes more than its `max_seconds`, at `token_s` seconds a token,
-    by `time` (no clock is looked at: a script takes the time that it says). Everything asked and given is kept in
-    `requests` and `completions`, in order.
+    by `time` (no clock is used). All requests and completions are recorded in `requests` and `completions`, in order.
 
     >>> ScriptedSampler({"q1/0": ["<search> mayor </search>", "<answer> Meri </answer>"]}, tokenizer)  # doctest: +SKIP
     """
@@ -61,7 +60,7 @@ class ScriptedSampler:
         self.released.append(trajectory_id)
 
     def update_weights(self, version: int, weights: Mapping[str, object] | None = None) -> None:
-        """Only the version: what is said is in the script."""
+        """Record the version only: the completions come from the script."""
         self.policy_version = version
 
     def _complete(self, said: str | Sequence[int], request: SampleRequest) -> Completion:
@@ -97,7 +96,7 @@ class Asked:
 class ScriptedChat:
     """Implements `Chat` from a script: a function of messages and key, or by key one reply, or one for each call.
 
-    Everything asked is kept in `asked`, in order, also where it fails. Raises ToolError where a script by key has no
+    All calls are recorded in `asked`, in order, also those that fail. Raises ToolError where a script by key has no
     reply.
 
     >>> ScriptedChat({"q1/0/search-0": "Document 1: Meri is the mayor."})  # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""Settings of the policy: which model it is, whether an adapter is trained, and how it is sampled."""
+"""Settings of the policy: the model, its adapter, and the sampler."""
 
 from __future__ import annotations
 
@@ -12,19 +12,23 @@ Dtype = Literal["float32", "bfloat16", "float16"]
 
 
 class PolicySettings(Section):
-    """The model that is trained or asked."""
+    """The policy's model."""
 
     model: str = Field(
-        default="tiny", description="Model: `tiny` or another one of the package, a directory, or a Hugging Face name."
+        default="tiny",
+        description="Model: the name of a policy in the package (such as `tiny`), a directory, or a Hugging Face name.",
     )
     format: Literal["auto", "tags", "tools"] = Field(
-        default="auto", description="Format of tool calls: tags, or tools as the chat template has them."
+        default="auto",
+        description="Format of tool calls: tags, or the chat template's tools; auto uses tools if the "
+        "template supports them.",
     )
     prompts: str = Field(
-        default="auto", description="Prompt set: a name, a directory, or auto, the set that the model was made for."
+        default="auto",
+        description="Prompt set: a name, a directory, or auto for the set that the model's config names.",
     )
     device: str = Field(default="cpu", description="Device of the model, as torch names it.")
-    dtype: Dtype = Field(default="float32", description="Type of the weights.")
+    dtype: Dtype = Field(default="float32", description="Data type of the weights.")
 
 
 class LoraSettings(Section):
@@ -33,12 +37,12 @@ class LoraSettings(Section):
     rank: int = Field(default=0, ge=0, le=4096, description="Rank of the adapter; 0 trains all weights.")
     alpha: float = Field(default=32.0, gt=0, le=1e6, description="Scale of the adapter: its output times alpha / rank.")
     targets: str | tuple[str, ...] = Field(
-        default="all-linear", description="Modules that get an adapter, by name; or all-linear."
+        default="all-linear", description="Names of the modules that get an adapter, or all-linear."
     )
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        """An adapter's settings need an adapter."""
+        """Settings of the adapter need an adapter."""
         return (Needs("alpha targets", "rank"),)
 
 
@@ -50,7 +54,7 @@ class SamplerSettings(PartSettings):
         default=0,
         ge=0,
         le=MANY,
-        description="Number of steps after which the sampler's logprobs are compared with the learner's, of a short "
+        description="Number of steps between comparisons of the sampler's and the learner's logprobs on a short "
         "sample (sampling/probe_difference); 0: never.",
     )
 

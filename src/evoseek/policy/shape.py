@@ -26,9 +26,9 @@ class ModelShape:
 
 
 def read_config(name_or_dir: str) -> Mapping[str, object]:
-    """The config.json of a policy (for an adapter, of its base); empty where there is none to be had.
+    """The config.json of a policy (for an adapter, of its base); empty if there is none.
 
-    What is wrong with such a policy is said by whoever loads it.
+    Errors in such a policy are reported when it is loaded.
     """
     directory = Path(find_policy(name_or_dir)).expanduser()
     adapter = _read(directory / "adapter_config.json")

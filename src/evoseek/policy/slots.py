@@ -33,7 +33,7 @@ class _Target:
 
 
 class SlotCache(Cache):
-    """A cache of [slots, positions] keys and values per layer, in which every slot has a length of its own.
+    """A cache of [slots, positions] keys and values per layer, in which every slot has its own length.
 
     A forward pass over N packed tokens (a batch of one row) writes the keys and values of each token where `aim` said;
     attention then takes the slots that it needs with `read`. Room along the positions grows up to `max_length`.
@@ -96,7 +96,7 @@ class _SlotLayer(CacheLayerMixin):
         self.is_initialized = True
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Write the states [1, heads, N, head size] where `target` says, and give them back."""
+        """Write the states [1, heads, N, head size] to the positions of `target`, and return them."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         for store, states in zip(self._pair(), (key_states, value_states), strict=True):

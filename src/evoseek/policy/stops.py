@@ -38,7 +38,7 @@ class StopRules:
         self._rules: dict[StopConditions, StopRule] = {}
 
     def rule(self, stop: StopConditions) -> StopRule:
-        """The rule for these conditions; the model's end-of-sequence ids always stop."""
+        """The rule for these conditions; the model's end-of-sequence ids always end a completion."""
         rule = self._rules.get(stop)
         if rule is None:
             token_ids = self._eos_ids | frozenset(stop.token_ids)

@@ -1,4 +1,4 @@
-"""The tag format in messages, for a model that is written to: its calls stand in its replies, results in user messages.
+"""The tag format in messages, for a chat model: its replies contain the calls, user messages the results.
 
 user        the prompt
 assistant   <think> reasoning </think> <search> query </search>
@@ -15,13 +15,13 @@ from evoseek.policy.encoding import trusted
 from evoseek.policy.tags import OBSERVATION, SEARCH, TagCall, read_action, stop_strings
 from evoseek.types import Action, Message
 
-# A reasoning model's block; where its template has opened it already, only the end stands in the reply. It ends before
-# another one is opened: else one that nobody closed would reach into what a model makes up after its call.
+# A reasoning model's block; if its template has opened it already, the reply contains only the end. It ends before
+# another one is opened: otherwise a block that is never closed would extend into what the model invents after its call.
 _THOUGHT = re.compile(r"\A\s*+(?:<think>)?+(?:(?!<think>).)*?</think>", re.DOTALL)
 
 
 class TagMessages:
-    """What `TagRenderer` is to tokens. In its messages only the format's own tags are template text."""
+    """The counterpart of `TagRenderer` for messages, in which only the format's own tags are template text."""
 
     def __init__(self, calls: Mapping[str, TagCall] = SEARCH) -> None:
         self._calls = calls
@@ -39,7 +39,7 @@ class TagMessages:
         return Action(reply[:end], action.tool_calls, action.answer, action.question, action.problem)
 
     def said(self, action: Action) -> Message:
-        """The model's own turn. It may repeat what a page told it, so of its control strings none becomes a token."""
+        """The model's own turn. It may repeat the text of a page, so none of its control strings becomes a token."""
         pieces = self._tag.split(action.text)
         return Message("assistant", "".join(trusted(piece) if i % 2 else piece for i, piece in enumerate(pieces)))
 

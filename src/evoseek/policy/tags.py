@@ -1,4 +1,4 @@
-"""The tag format (Search-R1, arXiv 2503.09516): the model writes tags, and its turn goes on after each observation.
+"""The tag format (Search-R1, arXiv 2503.09516): the model writes tags, and its turn continues after each observation.
 
     <think> reasoning </think> <search> query </search>
     <information> passages </information>
@@ -26,7 +26,7 @@ OBSERVATION = ("\n\n<information>\n", "\n</information>\n\n")
 
 
 class TagCall(NamedTuple):
-    """What a tag calls: a tool, with the tag's content as one argument, whole or as the list of its lines."""
+    """The call that a tag makes: a tool, with the tag's content as one argument, whole or as the list of its lines."""
 
     tool: str
     argument: str
@@ -53,7 +53,7 @@ def stop_strings(calls: Mapping[str, TagCall]) -> tuple[str, ...]:
 
 
 def read_action(text: str, calls: Mapping[str, TagCall]) -> Action:
-    """The action in what a model wrote: the first call or answer to be closed; what follows it is not read."""
+    """The action in a model's output: the first call or answer that is closed; the text after it is ignored."""
     opened: dict[str, int] = {}
     question = None
     for tag in re.finditer(rf"<(/?)({'|'.join(map(re.escape, (*calls, 'answer', 'question')))})>", text):
@@ -104,16 +104,16 @@ class TagRenderer:
         return tuple(ids)
 
     def parse(self, token_ids: Sequence[int]) -> Action:
-        """The first call or answer to be closed ends the turn; what follows it is not read."""
+        """The first call or answer that is closed ends the turn; the text after it is ignored."""
         return read_action(self._encoder.decode(token_ids), self._calls)
 
     def render_observation(self, texts: Sequence[str], after: Sequence[int] = ()) -> tuple[int, ...]:
-        """Ids of <information> with the results' texts; the model goes on in the same turn."""
+        """Ids of <information> with the results' texts; the model continues in the same turn."""
         return (*self._opening, *self._encoder.outside("\n\n".join(texts)), *self._closing)
 
     def render_notice(self, text: str, after: Sequence[int]) -> tuple[int, ...]:
-        """Ids of <information> with the text, and the model goes on in the same turn; if it ended that, of a message of
-        the user's."""
+        """Ids of <information> with the text if the model continues in the same turn; if it ended the turn, ids of a
+        user message."""
         if after and after[-1] in self._stop.token_ids and self._end_of_turn is not None:
             return encode_reply(self._tokenizer, self._encoder, text, after, self._end_of_turn)
         return (*self._opening, *self._encoder.marked(text), *self._closing)

@@ -1,4 +1,4 @@
-"""The start-up check of a chat template: what it can do is found out by rendering dummy conversations."""
+"""The start-up check of a chat template: its capabilities are determined by rendering dummy conversations."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SCHEMA = {
 
 @dataclass(frozen=True)
 class TemplateReport:
-    """What a model's chat template can do.
+    """The capabilities of a model's chat template.
 
     Attributes:
         has_template: False for base models without one.
@@ -55,15 +55,15 @@ class TemplateReport:
             return f"The chat template has {tools}. It keeps its prefix over turns."
         return (
             f"The chat template has {tools}. It rewrites earlier turns (their reasoning, or text beside a call, is "
-            "dropped). The history is kept as it was sampled all the same: after a turn come the ids of the "
-            "observation alone, and nothing before it changes."
+            "dropped). The history is nevertheless kept as it was sampled: only the ids of the observation follow a "
+            "turn, and nothing before it changes."
         )
 
 
 def check_template(
     tokenizer: PreTrainedTokenizerBase, format: Literal["auto", "tags", "tools"] = "auto"
 ) -> TemplateReport:
-    """Find out what the chat template can do. With format `tools`, a model without them is a PolicyError."""
+    """Determine the capabilities of the chat template. With format `tools`, a model without them is a PolicyError."""
     report = _probe(tokenizer) if tokenizer.chat_template else TemplateReport(False, reason="it has no chat template")
     if format == "tools" and report.call_format is None:
         raise PolicyError(

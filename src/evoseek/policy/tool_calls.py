@@ -1,7 +1,7 @@
-"""The tool-call format: tools, calls and results as the model's own chat template has them.
+"""The tool-call format: tools, calls and results in the form of the model's own chat template.
 
-What the model wrote is never rendered again. The ids that follow a turn come from a dummy conversation: everything in
-it after the end of the model's turn, with the results' texts put in.
+The model's output is never rendered again. The ids that follow a turn come from a dummy conversation: everything in it
+after the end of the model's turn, with the results' texts put in.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class ToolCallRenderer:
         return encode_messages(self._tokenizer, self._encoder, messages, self._tools)
 
     def parse(self, token_ids: Sequence[int]) -> Action:
-        """The calls of a turn, or its answer. A call needs not be followed by the end of the turn, an answer does."""
+        """The calls of a turn, or its answer. An answer must be followed by the end of the turn, a call need not be."""
         text = self._encoder.decode(token_ids)
         ended = bool(token_ids) and token_ids[-1] in self._stop.token_ids
         said = self._encoder.decode(token_ids[:-1] if ended else token_ids)
@@ -94,7 +94,7 @@ class ToolCallRenderer:
         return closing + encode_rendered(self._encoder, self._suffix(len(texts)), texts)
 
     def render_notice(self, text: str, after: Sequence[int]) -> tuple[int, ...]:
-        """Ids of a message of the user's after the turn; there was no call that a tool could answer."""
+        """Ids of a user message after the turn, which had no call that a tool could answer."""
         return encode_reply(self._tokenizer, self._encoder, text, after, self._end_of_turn, self._tools)
 
     def _suffix(self, results: int) -> str:
@@ -107,10 +107,10 @@ class ToolCallRenderer:
 
 
 def _closed(tag: re.Pattern[str], text: str) -> list[str]:
-    """What stands between a tag and its closing one."""
+    """The text between a tag and its closing tag."""
     return [found[1] for found in tag.finditer(text) if found[2]]
 
 
 def _without_reasoning(text: str) -> str:
-    """What stands after the reasoning; nothing if the reasoning is not closed."""
+    """The text after the reasoning; empty if the reasoning is not closed."""
     return text.rpartition("</think>")[2] if "</think>" in text else text.partition("<think>")[0]

@@ -1,4 +1,4 @@
-"""Whether a tiny policy knows the words that it is going to read."""
+"""Whether a tiny policy knows the words of its input."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def spelled_share(policy: Policy, texts: Iterable[str]) -> float:
 
 
 def vocabulary_notice(policy: Policy, texts: Iterable[str], *, what: str) -> str | None:
-    """What to tell the user about a tiny policy that cannot read these texts; None about any other policy."""
+    """The warning about a tiny policy that cannot read these texts; None for any other policy."""
     if prompts_of(policy, "auto") != "tiny" or spelled_share(policy, texts) <= _MOST_SPELLED:
         return None
     return (
