@@ -185,7 +185,7 @@ def test_a_file_that_lost_or_changed_rows_is_not_cut_back(tmp_path: Path, now: b
     file.path.write_bytes(b'{"step": 1}\n{"n":2}\n')
     position, digest = file.position(), file.digest()
     file.path.write_bytes(now)
-    with pytest.raises(RunError, match=why + r".*Restore the file from a copy, or begin anew"):
+    with pytest.raises(RunError, match=why + r".*Restore the file from a copy, or start again"):
         file.cut_back(position, digest)
     assert file.path.read_bytes() == now
 
