@@ -18,9 +18,14 @@ export GOMP_SPINCOUNT ?= 0
 demo: $(INSTALLED)
 	$(BIN)/evoseek demo
 
+# Two processes, of one thread each, unless PROCESSES says how many.
+PROCESSES ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal
+
+test: export OMP_NUM_THREADS ?= 1
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -m "not slow"
-	$(BIN)/python -m pytest -m slow
+	$(PYTEST) -m "not slow"
+	$(PYTEST) -m slow
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
