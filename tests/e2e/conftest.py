@@ -117,10 +117,11 @@ index = "{setting.index}"
 path = "{setting.questions}"
 per_step = 3
 [reward]
-metric = "f1"
+name = "f1"
+[sampler]
+slots = 8
 [rollout]
 group_size = 4
-slots = 8
 max_turns = 3
 max_tokens_per_turn = 12
 max_total_tokens = 160

@@ -15,14 +15,14 @@ SETTINGS = {
     **{path.stem: flatten(tomllib.loads(path.read_text())) for path in RECIPES},
     "adapter with its base as reference": {"lora.rank": 2, "algorithm.kl_coefficient": 0.01},
     "ppo with all it has": {
-        "algorithm.advantage": "gae",
+        "credit.name": "gae",
         "algorithm.kl_coefficient": 0.01,
         "algorithm.kl_in": "reward",
-        "critic.lam": 0.9,
-        "critic.policy_after": 1,
+        "credit.lam": 0.9,
+        "critic.critic_warmup_steps": 1,
     },
     "the rest": {
-        "algorithm.advantage": "leave-one-out",
+        "credit.name": "leave-one-out",
         "algorithm.kl_coefficient": 0.01,
         "algorithm.entropy_coefficient": 0.01,
         "algorithm.importance": "truncate",
@@ -87,7 +87,7 @@ def test_another_system_is_refused_by_name(setting, tmp_path, cli):
     command[1] = "grpo2"
     status, _, error = cli(*command)
     assert status == 2
-    assert "The systems are: search-r1, dspo" in error
+    assert "There is no system 'grpo2'. There are search-r1, dspo" in error
 
 
 def test_dspo_is_a_system_with_settings_of_its_own(setting, tmp_path, cli):
@@ -96,6 +96,6 @@ def test_dspo_is_a_system_with_settings_of_its_own(setting, tmp_path, cli):
     status, _, error = cli(*command)
     assert status == 0, error
     config = json.loads((tmp_path / "run/config.json").read_text())
-    assert (config["algorithm"]["loss"], config["algorithm"]["filter_limit"]) == ("sequence", 4)
-    assert config["reward"]["metric"] == "f1"  # the file's word goes before the system's
+    assert (config["loss"]["name"], config["dspo"]["limit"]) == ("sequence", 4)
+    assert config["reward"]["name"] == "f1"  # the file's word goes before the system's
     assert "rollout/filter/kept" in rows(tmp_path / "run/metrics.jsonl")[-1]

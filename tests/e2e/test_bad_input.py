@@ -173,7 +173,7 @@ def test_an_unforeseen_error_is_a_paragraph(setting, cli, monkeypatch):
     def fail(*_, **__):
         raise ZeroDivisionError("first line\n\nsecond line")
 
-    monkeypatch.setattr("evoseek.cli.settings.load_config", fail)
+    monkeypatch.setattr("evoseek.cli.settings.gather", fail)
     words = ("train", "--run-dir", "run", "--config", setting.config)
     refused(cli(*words), "ZeroDivisionError: first line second line", "EVOSEEK_TRACEBACK=1")
     monkeypatch.setenv("EVOSEEK_TRACEBACK", "1")
@@ -184,7 +184,7 @@ def test_ctrl_c_anywhere_is_130(setting, cli, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("evoseek.cli.settings.load_config", interrupted)
+    monkeypatch.setattr("evoseek.cli.settings.gather", interrupted)
     assert cli("train", "--run-dir", "run", "--config", setting.config)[0] == 130
 
 

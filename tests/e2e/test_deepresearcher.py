@@ -11,11 +11,11 @@ from functools import partial
 from threading import Event, Thread
 
 import pytest
-from evoseek.assemble import agent, web_calls
 
 from evoseek.corpus.questions import load_questions, save_questions
 from evoseek.policy.load import load_policy, save_policy
 from evoseek.policy.more_tags import add_tags
+from evoseek.policy.sampler import TorchSampler
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.reward.web_format import WebFormatReward
 from evoseek.rollout.record import read_trajectories
@@ -83,8 +83,10 @@ def served(slow_s=1.0):
 @pytest.fixture
 def train(places, cli, monkeypatch, extractor, tmp_path):
     """`train(url, name, **settings)` trains on the site at an address: status, what was said, the run's directory."""
-    monkeypatch.setattr(web_calls, "Extractor", lambda workers: extractor)
-    monkeypatch.setattr(web_calls, "CallLimits", partial(CallLimits, wait_s=0.02, max_wait_s=0.2, pause_s=0.3))
+    monkeypatch.setattr("evoseek.search.web.calls.Extractor", lambda workers: extractor)
+    monkeypatch.setattr(
+        "evoseek.search.web.calls.CallLimits", partial(CallLimits, wait_s=0.02, max_wait_s=0.2, pause_s=0.3)
+    )
 
     def run(url, name="run", **settings):
         given = {
@@ -123,13 +125,10 @@ class Scripted(ScriptedSampler):
     """Searches for what a question is about, opens its article and answers: every second rollout rightly. `times` has
     how long each rollout took; `before` is called with every request."""
 
-    def __init__(self, places, before, policy, **_):
+    def __init__(self, places, before, policy):
         self._questions = {question.id: question for question in load_questions(places / "questions.jsonl")}
         self._before, self.max_length, self.times, self._begun = before, 1600, [], {}
         super().__init__(self._say, policy.tokenizer, logprob=-1.0)
-
-    def reset(self):
-        """Nothing is kept."""
 
     def _say(self, request):
         _, name, number = request.trajectory_id.split("/")
@@ -152,13 +151,13 @@ def scripted(places, monkeypatch):
     made = []
 
     def put(url, before=lambda request: None):
-        def make(policy, **settings):
-            sampler = Scripted(places, before, policy, **settings)
+        def make(policy):
+            sampler = Scripted(places, before, policy)
             sampler.url = url.removeprefix("http://")
             made.append(sampler)
             return sampler
 
-        monkeypatch.setattr(agent, "TorchSampler", make)
+        monkeypatch.setattr(TorchSampler, "build", lambda settings, context: make(context.policy))
         return made
 
     return put

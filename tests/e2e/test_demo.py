@@ -2,7 +2,7 @@
 
 import pytest
 
-from evoseek.cli import demo
+from evoseek.jobs import demo
 from evoseek.policy import load
 from evoseek.tiny.model import tiny_config, tiny_model
 from evoseek.tiny.tokenizer import tiny_tokenizer

@@ -10,14 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from evoseek.config import load_config
 from rich.console import Console
 
-from evoseek.cli import propose as command
 from evoseek.corpus.questions import load_questions
+from evoseek.jobs.propose import propose
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.reward.answer import usable_question
+from evoseek.rollout.agent import Agent
+from evoseek.run import opened
 from evoseek.search.lexical import LexicalIndex
+from evoseek.training.given import load_settings
 from evoseek.world.world import World
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +29,7 @@ SHORT = {
     "proposer.attempts": 2,
     "proposer.max_turns": 2,
     "proposer.max_tokens_per_turn": 16,
-    "rollout.slots": 8,
+    "sampler.slots": 8,
     "rollout.max_tokens_per_turn": 16,
     "rollout.max_total_tokens": 8000,
 }
@@ -136,7 +138,7 @@ def test_a_model_that_proposes_well_gives_verified_questions_of_real_documents(
     form, documents, random_model, tmp_path, monkeypatch
 ):
     """What the model would say comes from a script; all else, also its tokenizer and its template, is real."""
-    config = load_config(
+    config = load_settings(
         system="ssp",
         options={
             "search.index": str(documents),
@@ -148,8 +150,9 @@ def test_a_model_that_proposes_well_gives_verified_questions_of_real_documents(
             "rollout.max_tokens_per_turn": 200,
         },
     )
-    players = command._players(config, None)
-    decode, tokenizer = players[0].decode, players[0].policy.tokenizer
+    with opened(config) as context:
+        player = context.agent
+    decode, tokenizer = player.decode, player.policy.tokenizer
     end = tokenizer.eos_token if form == "tools" else ""
 
     def script(request):
@@ -165,10 +168,10 @@ def test_a_model_that_proposes_well_gives_verified_questions_of_real_documents(
         question = f"Which of the things that are described there is spelt {spelt} in code points?"
         return f"<question> {question} </question> <answer> {answer} </answer>{end}"
 
-    scripted = replace(players[0], sampler=ScriptedSampler(script, tokenizer))
-    monkeypatch.setattr(command, "_players", lambda *_: (scripted, scripted))
+    scripted = replace(player, sampler=ScriptedSampler(script, tokenizer))
+    monkeypatch.setattr(Agent, "of", lambda *_, **__: scripted)
     out = tmp_path / "q.jsonl"
-    assert command.propose(config, None, out, count=6, max_proposals=None, console=Console(quiet=True))
+    assert propose(config, None, out, count=6, max_proposals=None, console=Console(quiet=True))
     questions = load_questions(out, check=usable_question)
     assert len(questions) == 6
     index = LexicalIndex.open(documents)

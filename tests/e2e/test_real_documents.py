@@ -76,7 +76,7 @@ def test_index_search_train_kill_and_resume(real, random_model):
             f"policy.format={form}",
             "questions.per_step=2",
             "rollout.group_size=2",
-            "rollout.slots=4",
+            "sampler.slots=4",
             "rollout.max_total_tokens=3000",
             "run.checkpoint_every=1",
         ):

@@ -8,10 +8,6 @@ from statistics import fmean
 
 import pytest
 import torch
-from evoseek.assemble.algorithm import make_credit, make_loss, make_proposer_credit, make_proposer_loss
-from evoseek.assemble.selfplay import selfplay_loop
-from evoseek.assemble.sources import open_index
-from evoseek.config import Config, load_config
 from safetensors.torch import load_file
 
 from evoseek.corpus.questions import save_questions
@@ -20,13 +16,19 @@ from evoseek.eval.statistics import bootstrap_mean_interval
 from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
+from evoseek.loss.wrapped import wrapped
 from evoseek.policy.load import load_policy
+from evoseek.registry import build
 from evoseek.reward.answer import normalise
 from evoseek.reward.proposer import DIFFICULTIES
 from evoseek.rollout.record import TrajectoryRecord, read_trajectories
+from evoseek.run import training_loop
 from evoseek.runs import RunDirectory
 from evoseek.search.failing import FailingEngine
-from evoseek.search.lexical import LexicalIndex
+from evoseek.search.lexical import LexicalIndex, open_index
+from evoseek.selfplay.settings import GameSettings
+from evoseek.training.context import Objects
+from evoseek.training.given import load_settings
 from evoseek.training.update import GroupUpdate
 from evoseek.types import Invalid, Scored, TrajectoryGroup
 from evoseek.world.oracle import save_world_card
@@ -71,11 +73,11 @@ def corpus(tmp_path_factory) -> Path:
 def config(corpus):
     """`config(system, {"section.key": value})`"""
 
-    def make(system: str, settings: dict[str, object] | None = None) -> Config:
+    def make(system: str, settings: dict[str, object] | None = None) -> GameSettings:
         files = {"search.index": str(corpus / "index"), "selfplay.world": str(corpus / "world.json")}
         options = {**files, **SMALL, **(settings or {})}
         without_effect = "dr_zero." if system == "ssp" else "ssp."
-        return load_config(
+        return load_settings(
             system=system,
             options={key: value for key, value in options.items() if not key.startswith(without_effect)},
         )
@@ -84,7 +86,7 @@ def config(corpus):
 
 
 def train(
-    config: Config, directory: Path, *, die_in: int | None = None, engine=None, said: list[str] | None = None
+    config: GameSettings, directory: Path, *, die_in: int | None = None, engine=None, said: list[str] | None = None
 ) -> None:
     """Train in this process, or go on; it dies in the middle of the step `die_in`."""
 
@@ -93,13 +95,13 @@ def train(
             raise KilledError
 
     run = RunDirectory(directory)
-    with run.locked():
-        loop = selfplay_loop(config, run, notify=[].append if said is None else said.append, engine=engine)
+    notify = [].append if said is None else said.append
+    with run.locked(), training_loop(config, run, notify=notify, objects=Objects(search=engine)) as loop:
         loop.progress = progress
         asyncio.run(loop.run())
 
 
-def train_killed_in_every_step(config: Config, directory: Path, steps: int) -> None:
+def train_killed_in_every_step(config: GameSettings, directory: Path, steps: int) -> None:
     for step in range(1, steps + 1):
         with pytest.raises(KilledError):
             train(config, directory, die_in=step)
@@ -204,20 +206,18 @@ def test_a_frozen_proposer_stays_as_it_is_to_the_bit(config, tmp_path):
     assert {r.trajectory.policy_version for r in records(tmp_path / "run") if r.trajectory.role == "proposer"} == {0}
 
 
-def trained_on(config: Config, directory: Path, role: str) -> dict[str, torch.Tensor]:
+def trained_on(config: GameSettings, directory: Path, role: str) -> dict[str, torch.Tensor]:
     """The weights after one step of the config's optimizer on a role's rollouts in the log of a run's first step."""
     groups: dict[str, list[TrajectoryRecord]] = defaultdict(list)
     for record in records(directory):
         if record.step == 1 and record.trajectory.role == role:
             groups[record.group].append(record)
     policy, settings = load_policy(config.policy.model), config.learner
-    loss, credit = {
-        "proposer": (make_proposer_loss(config), make_proposer_credit(config)),
-        "solver": (make_loss(config), make_credit(config)),
-    }[role]
+    own = {"proposer": config.proposer, "solver": config}[role]
+    loss, credit = build("loss", own.loss, config), build("credit", own.credit, config)
     learner = Learner(
         LogprobModel(policy.model, temperature=1.0),
-        loss=loss,
+        loss=wrapped(loss, config.algorithm) if role == "solver" else loss,
         learning_rate=settings.learning_rate,
         weight_decay=settings.weight_decay,
         betas=settings.betas,
@@ -254,8 +254,7 @@ def test_questions_are_read_closed_book_and_by_several_readers(config, tmp_path)
     checks = {"verification.closed_book": True, "verification.ambiguity": 3, "verification.noise_passages": 2}
     settings = {**checks, "verification.temperature": 1.0, "selfplay.proposals_per_step": 24, "run.steps": 1}
     ssp, run = config("ssp", settings), RunDirectory(tmp_path / "run")
-    with run.locked():
-        loop = selfplay_loop(ssp, run, notify=print)
+    with run.locked(), training_loop(ssp, run, notify=print) as loop:
         asyncio.run(loop.run())
         episodes = asyncio.run(loop.system.play(loop.system.tasks(50, 24, "more"), "more"))
     (row,) = rows(tmp_path / "run")
@@ -343,7 +342,7 @@ class TestTrap1AnOutagePaysNobody:
         assert all(isinstance(record.outcome, Invalid) for record in records(tmp_path / "run"))
 
 
-def check_rewards(config: Config, directory: Path) -> None:
+def check_rewards(config: GameSettings, directory: Path) -> None:
     """From the log: no failure is scored, every proposer's reward is worked out from valid attempts alone, and the
     optimizer saw as many rollouts as were scored."""
     attempts: dict[str, list[Scored]] = defaultdict(list)

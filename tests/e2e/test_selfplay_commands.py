@@ -146,7 +146,7 @@ def test_ssp_on_documents_goes_on_where_no_proposal_is_valid(form, documents, ra
         "proposer.max_tokens_per_turn": 16,
         "rollout.max_tokens_per_turn": 16,
         "rollout.max_total_tokens": 4000,
-        "rollout.slots": 8,
+        "sampler.slots": 8,
     }
     words = ("train", "ssp", "--corpus", documents, "--model", model, "--run-dir", run, "--steps", 2)
     status, said, err = cli(*words, *sets(SMALL | short))

@@ -4,7 +4,6 @@ import json
 import re
 
 import pytest
-from evoseek.assemble import training
 
 from evoseek.corpus.questions import save_questions
 from evoseek.env.prompts import load_prompts
@@ -53,12 +52,12 @@ def test_search_is_learnt_from_a_simulator_and_then_works_on_a_real_index(places
     root, world = places
     chat = ScriptedChat(knows(world, LexicalIndex.build(tmp_path / "known", world.passages())))
     engine = SimulatedEngine(chat, SimulatorPrompts(load_prompts("tiny")), max_words=100, seed=0)
-    monkeypatch.setattr(training, "simulated_engine", lambda config: engine)
+    monkeypatch.setattr("evoseek.training.context.simulated_engine", lambda *_, **__: engine)
     settings = {
-        "reward.metric": "exact_match",
-        "algorithm.advantage": "group",
-        "algorithm.loss": "clipped",
-        "algorithm.aggregate": "token-mean",
+        "reward.name": "exact_match",
+        "credit.name": "group",
+        "loss.name": "clipped",
+        "loss.aggregate": "token-mean",
         "zerosearch.noise_end": 0.2,
         "evaluation.index": root / "index",
         "evaluation.path": root / "evaluation.jsonl",
