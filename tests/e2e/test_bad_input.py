@@ -44,7 +44,7 @@ def test_unknown_key_on_the_command_line(setting, tmp_path, cli):
 
 def test_a_setting_without_its_table_is_found(setting, tmp_path, cli):
     result = cli(*setting.train(tmp_path / "run", "--set", "temperature=1"))
-    refused(result, "did you mean rollout.temperature or ", " or evaluation.temperature?")
+    refused(result, "did you mean rollout.temperature or ", " or evaluation.temperature or")
 
 
 def test_wrong_type_and_out_of_range(setting, tmp_path, cli):

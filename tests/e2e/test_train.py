@@ -127,7 +127,7 @@ def test_ctrl_c_finishes_the_step_saves_and_says_how_to_go_on(setting, tmp_path,
             break
     rest = process.stdout.read()
     assert process.wait(timeout=30) == 130
-    assert "The same command goes on" in rest
+    assert "The same command resumes it." in rest
     last = rows(tmp_path / "run/metrics.jsonl")[-1]["step"]
     assert (tmp_path / f"run/checkpoints/step-{last:06d}/state.json").exists()
 
