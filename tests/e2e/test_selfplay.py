@@ -76,10 +76,9 @@ def config(corpus):
     def make(system: str, settings: dict[str, object] | None = None) -> GameSettings:
         files = {"search.index": str(corpus / "index"), "selfplay.world": str(corpus / "world.json")}
         options = {**files, **SMALL, **(settings or {})}
-        without_effect = "dr_zero." if system == "ssp" else "ssp."
+        foreign = ("dr_zero.", "rollout.group_size", "questions.") if system == "ssp" else ("ssp.",)
         return load_settings(
-            system=system,
-            options={key: value for key, value in options.items() if not key.startswith(without_effect)},
+            system=system, options={key: value for key, value in options.items() if not key.startswith(foreign)}
         )
 
     return make

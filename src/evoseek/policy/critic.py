@@ -43,7 +43,7 @@ def load_critic(name_or_dir: str, *, device: str = "cpu") -> PreTrainedModel:
         raise PolicyError(
             f"a critic could not be made of '{name_or_dir}': {first_line(error)} Expected a model that "
             "transformers can load for token classification, such as Llama, Qwen2 or Qwen3. Choose another model, or "
-            "an algorithm without a critic (algorithm.advantage other than gae)."
+            "an algorithm without a critic (credit.name other than gae)."
         ) from error
     with torch.no_grad():
         for name in missing:
