@@ -349,7 +349,7 @@ def test_a_web_that_cannot_be_reached(here, cli, settings, phrase):
 
 def test_settings_of_the_web_in_another_system(setting, tmp_path, cli):
     result = cli(*setting.train(tmp_path / "run", "--set", "web.provider=searxng"))
-    refused(result, "web.provider is set, but it has no effect here", "train deepresearcher")
+    refused(result, "unknown setting web (it is for deepresearcher)")
 
 
 def test_an_index_for_a_system_that_searches_the_web(here, setting, cli):

@@ -28,15 +28,14 @@ class Given:
 
         Raises ConfigError.
         """
-        model: type[TrainingSettings] = find("system", self.system).Settings
-        settings = read_settings(model, {"run": {"system": self.system}}, *self.trees, light=light, source=self.source)
         stated = _stated(self.trees[-1])
         if stated not in (None, self.system):
             raise ConfigError(
                 f"run.system is set to {stated!r}, but the other settings are those of {self.system!r}: each system "
                 "has settings of its own. Name the system as the command's argument, or in the config file."
             )
-        return settings
+        model: type[TrainingSettings] = find("system", self.system).Settings
+        return read_settings(model, {"run": {"system": self.system}}, *self.trees, light=light, source=self.source)
 
 
 def gather(
