@@ -29,7 +29,7 @@ class Given:
         Raises ConfigError.
         """
         stated = _stated(self.trees[-1])
-        if stated not in (None, self.system):
+        if isinstance(stated, str) and stated != self.system:
             raise ConfigError(
                 f"run.system is set to {stated!r}, but the other settings are those of {self.system!r}: each system "
                 "has settings of its own. Name the system as the command's argument, or in the config file."
