@@ -133,7 +133,9 @@ def make_simulator(directory: Path, console: Console) -> Path:
         settings = load_settings(RECIPES / "tiny.toml", options={"simulator.model": model})
         try:
             world, searches = held_out / "world.json", held_out / "searches.jsonl"
-            check(settings, searches, world=world, count=CHECKED, output=output, console=console)
+            with opened(settings) as context:
+                engine = context.simulated()
+                check(settings, engine, searches, world=world, count=CHECKED, output=output, console=console)
         except EvoseekError as error:  # a model that was never tuned may write nothing that can be read
             write_atomic(output, json.dumps({"problem": str(error)}))
             console.print(f"{name}: {error}")
@@ -164,8 +166,8 @@ def collect(world: Path, run: RunDirectory | None, pages: int, console: Console)
         paths = {"search.index": str(world / "index"), "questions.path": str(world / "questions.jsonl")}
         config = load_settings(RECIPES / "tiny.toml", options={**paths, "rollout.temperature": 1.0})
         checkpoint = None if run is None else latest_checkpoint(run.path)
-        with Cost(world / "cost.json"):
-            collect_searches(config, checkpoint, searches, pages=pages, limit=None, console=console)
+        with Cost(world / "cost.json"), opened(config, checkpoint=checkpoint) as context:
+            collect_searches(context, searches, pages=pages, limit=None, console=console)
     return searches
 
 
@@ -174,7 +176,8 @@ def label(world: Path, seed: int, run: RunDirectory | None, console: Console) ->
     make_world(world, "pretrain", seed, COLLECTED, EVALUATION_HOPS, entities=ENTITIES)
     searches, labelled = collect(world, run, 2, console), world / "labelled.jsonl"
     if not labelled.exists():
-        label_searches(TUNED, searches, labelled, world=world / "world.json", console=console)
+        with opened(TUNED) as context:
+            label_searches(context, searches, labelled, world=world / "world.json", console=console)
     return labelled
 
 
