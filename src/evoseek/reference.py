@@ -1,4 +1,5 @@
-"""What can be chosen and set, read from the parts themselves: for `evoseek parts` and the page docs/settings.md."""
+"""The reference of parts and settings, generated from the parts themselves, for `evoseek parts` and
+docs/settings.md."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ _FAR = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting by its dotted name: what it may be, its default as TOML has it, and a sentence about it."""
+    """A setting: its dotted name, its possible values, its default in TOML, and its description."""
 
     name: str
     allowed: str
@@ -30,7 +31,7 @@ class Setting:
 
     @property
     def table(self) -> str:
-        """The table that it belongs to."""
+        """The table that the setting belongs to."""
         return self.name.rpartition(".")[0]
 
 
@@ -40,7 +41,7 @@ def sentence_of(part: Any) -> str:
 
 
 def parts_of(kind: str) -> dict[str, str]:
-    """The built-in parts of a kind, each with a sentence: that of its module, where it has one to itself."""
+    """The built-in parts of a kind, each with its summary (that of its module, if it has its own)."""
     paths = KINDS[kind].parts
     modules = [path.partition(":")[0] for path in paths.values()]
     return {
@@ -77,7 +78,7 @@ def _sentence_of_list(info: FieldInfo) -> str:
 
 
 def _toml(value: object) -> str:
-    """A value as TOML has it; nothing for None, which TOML does not have."""
+    """A value in TOML; empty for None, which TOML does not have."""
     if value is None:
         return ""
     if isinstance(value, tuple):
@@ -86,14 +87,14 @@ def _toml(value: object) -> str:
 
 
 def _allowed(info: FieldInfo) -> str:
-    """What a value may be, in a few words."""
+    """A short description of the possible values."""
     words = _type(info.annotation)
     bounds = [_bound(mark) for mark in info.metadata]
     return " ".join(filter(None, (words, *bounds)))
 
 
 def _bound(mark: object) -> str:
-    """A bound in words; nothing for one that nobody comes near."""
+    """A bound in words; empty for a bound far beyond any sensible value."""
     for kind, key, word in ((Ge, "ge", "from"), (Gt, "gt", "above"), (Le, "le", "to"), (Lt, "lt", "below")):
         if isinstance(mark, kind) and abs(bound := getattr(mark, key)) < _FAR:
             return f"{word} {bound:g}"

@@ -1,7 +1,7 @@
-"""What can be chosen by name: kinds of parts, and the class or function behind each name.
+"""The registry of parts that can be chosen by name: the kinds of parts, and the class or function behind each name.
 
 A part that comes with evoseek has one line here. Wherever a name is accepted, `package.module:Name` is accepted too, so
-a part of your own needs no line. Nothing is imported before it is asked for.
+a part of your own needs no line. Nothing is imported before it is needed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from evoseek.errors import ConfigError
 class Kind:
     """A kind of part: what it is, the built-in ones by name, and the methods that a class of this kind must have.
 
-    A function will do where `methods` is just `__call__`, and for any kind a class whose `build` makes the part.
-    `is_heavy` says that the built-in ones import torch.
+    If `methods` is just `__call__`, a function is enough; for any kind, a class whose `build` makes the part is.
+    `is_heavy` means that the built-in parts import torch.
     """
 
     what: str
@@ -99,8 +99,8 @@ KINDS: Mapping[str, Kind] = {
 
 
 def find(kind: str, name: str) -> Any:
-    """The class or function of a name, or of `package.module:Name`. Raises ConfigError for one that is not there, or
-    is of another kind."""
+    """The class or function of a name, or of `package.module:Name`. Raises ConfigError if it does not exist or is of
+    another kind."""
     check_name(kind, name)
     path = KINDS[kind].parts.get(name, name)
     part = _load(kind, path)
@@ -110,8 +110,8 @@ def find(kind: str, name: str) -> Any:
 
 
 def build(kind: str, settings: Any, context: object) -> Any:
-    """The object of a part: what its `build(settings, context)` makes; else the class, called with its settings if it
-    has a `Settings` of its own; else the function itself. `settings.name` names it."""
+    """Make a part: the result of its `build(settings, context)`; else an instance of the class, made from its settings
+    if it has its own `Settings`; else the function itself. `settings.name` names it."""
     part = find(kind, settings.name)
     if hasattr(part, "build"):
         return part.build(settings, context)
@@ -141,7 +141,7 @@ def _load(kind: str, path: str) -> Any:
             f"The {kind} {path!r} is no import path. Expected package.module:Name, as in mine.loss:CISPO."
         )
     if (folder := os.getcwd()) not in sys.path:
-        sys.path.append(folder)  # a file beside the recipe is found, as with `python -m`
+        sys.path.append(folder)  # finds a file beside the recipe, as with `python -m`
     try:
         found: Any = import_module(module)
         for part in name.split("."):
@@ -175,5 +175,5 @@ def _check_kind(kind: str, name: str, part: Any) -> None:
 
 
 def _is_class_without_call(part: Any) -> bool:
-    """A class can be called to make an object, whatever that object can do."""
+    """A class is callable even if its instances are not, so `__call__` is looked up in another way."""
     return isinstance(part, type) and not any("__call__" in vars(base) for base in part.__mro__ if base is not object)

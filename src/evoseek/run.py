@@ -1,4 +1,4 @@
-"""A training run, or an agent at work: settings and objects in, training, evaluation and answers out.
+"""A training run, or an agent: settings and objects in, training, evaluation and answers out.
 
 run = Run("search-r1", "runs/first", settings={"search.index": "index", "questions.path": "questions.jsonl"})
 run.train()
@@ -59,12 +59,12 @@ from evoseek.types import Question, Trajectory
 
 
 class Run:
-    """A system with its settings, in a directory.
+    """A system with its settings and a run directory.
 
-    system: a name, package.module:Name, or None for what the settings say. directory: where the run is written, and
-    resumed from. settings: dotted names with values, over the files and recipes in `config`. The other arguments are
-    parts as objects, in the place of those that the settings name; `tools` and `trackers` are added to those.
-    `console` shows progress and what a user should know; a quiet one shows nothing.
+    system: a name, package.module:Name, or None for the system that the settings name. directory: where the run is
+    written, and resumed from. settings: dotted names with values, over the files and recipes in `config`. The other
+    arguments are parts as objects, which replace those that the settings name; `tools` and `trackers` are added to
+    those of the settings. `console` shows progress and what a user should know; a quiet one shows nothing.
 
     Raises ConfigError for settings that are wrong.
     """
@@ -190,7 +190,7 @@ def opened(
     notify: Callable[[str], None] = lambda _: None,
     objects: Objects | None = None,
 ) -> Generator[Context]:
-    """A context; what it opens is closed with the block."""
+    """A context; everything that it opens is closed with the block."""
     context = Context(settings, run, checkpoint=checkpoint, ranks=ranks, notify=notify, objects=objects)
     with context.closing:
         yield context
@@ -208,10 +208,10 @@ def training_loop(
     """A training loop ready to run; it continues from the run's last checkpoint if it has one.
 
     Everything is opened and checked before the settings are claimed for the directory, so a mistake leaves no trace.
-    The caller holds the run's lock. Every one of `ranks` makes its own loop of the same settings; they work as one.
-    Raises EvoseekError.
+    The caller holds the run's lock. Every rank makes its own loop from the same settings; together they train one
+    policy. Raises EvoseekError.
     """
-    if not run.config.is_file():  # what a run was begun with can only be kept
+    if not run.config.is_file():  # a resumed run has to keep the settings that it was begun with
         check_settings_of_run(settings)
     check_settings(settings)
     checkpoint = latest_checkpoint(run.path, ranks=ranks)
@@ -249,17 +249,17 @@ def check_settings_of_run(settings: TrainingSettings) -> None:
 
 
 def examined_by(context: Context) -> Roller:
-    """Who answers held-out questions: the policy, with the held-out engine, or on the web."""
+    """The roller for held-out questions: the policy, with the held-out engine or on the web."""
     return context.solver(context.held_out_engine if context.settings.examines_index else None)
 
 
 def asked_engine(context: Context) -> SearchEngine | QuestionEngine | None:
-    """What is searched for a user's question."""
+    """The engine that is searched for a user's question."""
     return context.engine if context.settings.examines_index else None
 
 
 def _evaluation(context: Context, plan: TrainingPlan) -> Evaluate | None:
-    """The held-out score of the policy as it is, each rank taking a share; None if there are no questions for it."""
+    """The held-out score of the current policy, each rank taking a share; None if there are no held-out questions."""
     settings, ranks = context.settings, context.ranks
     if not settings.evaluation.path:
         return None
@@ -285,7 +285,7 @@ def _together(evaluation: Evaluation, ranks: Ranks) -> Evaluation:
 
 
 def _metrics(context: Context, plan: TrainingPlan) -> MetricSink:
-    """The run's metrics and the trackers beside them, with warnings where nothing is learnt or a number alarms."""
+    """The run's metrics and the trackers beside them, with warnings if nothing is learnt or an alarm is raised."""
     settings, path, notify = context.settings, context.run.metrics, context.notify
     own = [build("tracker", tracker, context) for tracker in settings.trackers]
     sink = ManyMetrics((JsonlMetrics(path), *own, *context.objects.trackers))

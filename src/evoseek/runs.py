@@ -1,15 +1,15 @@
-"""A run directory: where everything of one training run lies, and who may write there.
+"""A run directory: the files of one training run, and the lock that protects them.
 
     run/
       config.json         the resolved config, as it was when the run began
-      inputs.json         the files that it reads, and the digest of what they held then
-      metrics.jsonl       a row a step: numbers that follow from the config alone
+      inputs.json         the files that it reads, and the digests of their contents then
+      metrics.jsonl       a row a step: numbers that are determined by the config alone
       timings.jsonl       a row a step: seconds and rates
       trajectories.jsonl  every rollout
       questions.jsonl     the questions that self-play wrote
       checkpoints/        step-000010/, ...: complete or absent
       curves.png          the picture
-      non_finite.json     the last batch of a run that ended for losses or gradients that were not finite
+      non_finite.json     the last batch of a run that ended because of non-finite losses or gradients
       lock                held by the process that writes here
 
 The .jsonl files, `RunDirectory.logs`, only ever grow. A checkpoint records their lengths; going back to it cuts them
@@ -33,14 +33,14 @@ from evoseek.files import json_digest, remove_leftovers, write_atomic
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A file or folder that a run reads, and the digest of what it holds: what it is, wherever it lies."""
+    """A file or folder that a run reads, and the digest of its contents, which identifies it wherever it is."""
 
     path: str
     sha256: str
 
 
 class RunDirectory:
-    """The layout of one run. Nothing is made or written before the directory is locked."""
+    """The layout of one run. Nothing is created or written before the directory is locked."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -89,7 +89,8 @@ class RunDirectory:
             os.close(descriptor)
 
     def check(self) -> None:
-        """Before it is made or locked: raises RunError if a folder of this name holds something else than a run."""
+        """Raises RunError if the folder contains anything other than a run. To be called before it is made or
+        locked."""
         if self.path.is_dir():
             self._refuse_foreign()
         elif self.path.exists():
@@ -117,8 +118,8 @@ class RunDirectory:
         """Save the resolved config of a new run and what it reads, or check that an old run had the same.
 
         `may_differ` names dotted keys, or patterns of them, that a resumed run may change. `inputs` are the files and
-        folders by the dotted keys that name them: these may be spelt in any way, as long as the contents are the same.
-        Raises ConfigError naming every other key that differs, and every input.
+        folders by the dotted keys that name them: their paths may differ, as long as the contents are the same. Raises
+        ConfigError naming every other key that differs, and every input.
         """
         inputs = inputs or {}
         if self.config.exists():
@@ -149,7 +150,7 @@ class RunDirectory:
             )
 
     def _read_inputs(self) -> dict[str, Input]:
-        """What was recorded; nothing for a run of an earlier version. Raises RunError if that is damaged."""
+        """The recorded inputs; empty for a run of an earlier version. Raises RunError if the record is damaged."""
         if not self.inputs.exists():
             return {}
         try:
@@ -180,7 +181,7 @@ class RunDirectory:
 
 
 def with_digests(config: Mapping[str, object], inputs: Mapping[str, Input]) -> dict[str, object]:
-    """Settings in which what the inputs hold stands in the place of their names, to be compared with others."""
+    """Settings in which the names of inputs are replaced by the digests of their contents, for comparisons."""
     tree = {key: dict(value) if isinstance(value, Mapping) else value for key, value in config.items()}
     for dotted, found in inputs.items():
         section, _, key = dotted.partition(".")
@@ -195,8 +196,8 @@ def _sealed(inputs: Mapping[str, object]) -> str:
 
 
 def changes(before: Mapping[str, object], now: Mapping[str, object], may_differ: Collection[str] = ()) -> str:
-    """What differs between two configs, in words; "" if nothing does but for the dotted keys in `may_differ`, which may
-    be patterns."""
+    """The differences between two configs, in words; "" if there are none except in the dotted keys of `may_differ`,
+    which may be patterns."""
     saved, given = flatten(before), flatten(now)
     differing = (key for key in sorted(saved.keys() | given.keys()) if saved.get(key) != given.get(key))
     keys = [key for key in differing if not any(fnmatchcase(key, pattern) for pattern in may_differ)]

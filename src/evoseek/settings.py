@@ -46,11 +46,12 @@ AnyTemperature = Annotated[float, AfterValidator(_greedy_or_drawn)]
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Settings (names of this table, or patterns) that do something only where another one, the `switch`, is so.
+    """Settings (names of this table, or patterns) that have an effect only if another one, the `switch`, has certain
+    values.
 
-    `switch` is a name of the same table or, with a dot, of the whole settings. `wanted` are the values that it may
-    have; (True,) stands for any that is not empty, 0 or false, (False,) for any that is. `instead` may say what does
-    the work otherwise.
+    `switch` is a name of the same table or, with a dot, of the whole settings. `wanted` are these values; (True,)
+    stands for any value that is not empty, 0 or false, (False,) for any that is. `instead` may name what is used
+    otherwise.
     """
 
     keys: str
@@ -59,12 +60,12 @@ class Needs:
     instead: str = ""
 
     def holds(self, value: object) -> bool:
-        """Whether the switch is so."""
+        """Whether the switch has one of the wanted values."""
         return bool(value) is self.wanted[0] if self.wanted in ((True,), (False,)) else value in self.wanted
 
     @property
     def words(self) -> str:
-        """What the switch has to be."""
+        """The wanted values in words."""
         if self.wanted in ((True,), (False,)):
             return "set" if self.wanted[0] else "left out"
         return " or ".join(map(str, self.wanted))
@@ -73,7 +74,7 @@ class Needs:
 class Section(BaseModel):
     """A table of settings. Unknown keys and numbers that are not finite are errors.
 
-    `effects` says which of them need others; `problems` what does not go together, with the remedy. `absent` has words
+    `effects` declares which of them need others; `problems` reports contradictions, with the remedy. `absent` has words
     about settings that somebody may look for here, by their names.
     """
 
@@ -82,11 +83,11 @@ class Section(BaseModel):
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        """Which settings do something only where another one is set."""
+        """The settings that have an effect only if another one is set."""
         return ()
 
     def problems(self) -> Iterator[str]:
-        """What does not go together in this table, in words, with the remedy."""
+        """Contradictions within this table, in words, with the remedy."""
         yield from ()
 
     def resolved(self) -> dict[str, object]:
@@ -112,7 +113,7 @@ class Chosen:
     complete: bool = False
 
     def of(self, name: str, *, light: bool) -> type[PartSettings] | None:
-        """The settings of a part; None where torch would have to be imported for them, and must not be."""
+        """The settings of a part; None if they need torch, which must not be imported."""
         check_name(self.kind, name)
         if light and (KINDS[self.kind].is_heavy or ":" in name):
             return self.base if self.complete and ":" not in name else None
@@ -139,17 +140,17 @@ class Chosen:
 
 
 def part(name: str, **settings: object) -> Any:
-    """The default of a part's table: that part, with some of its settings."""
+    """A field whose default is this part, with some of its settings."""
     return Field(default={"name": name, **settings}, validate_default=True)
 
 
 def parts(*names: str) -> Any:
-    """The default of a list of parts, by their names."""
+    """A field whose default is a list of parts, given by name."""
     return Field(default=tuple({"name": name} for name in names), validate_default=True)
 
 
 def table(**settings: object) -> Any:
-    """The default of another table in which some settings differ from that table's own defaults."""
+    """A field whose default is another table, in which some settings differ from that table's own defaults."""
     return Field(default=settings, validate_default=True)
 
 
@@ -157,8 +158,8 @@ def read_settings(model: type[_Model], *trees: Mapping[str, Any], light: bool = 
     """Settings of the model: its defaults, and over these the trees of given values, the later before the earlier.
 
     A part's table that names another part than the default starts from that part's own defaults. With `light`, the
-    table of a part that imports torch has only what all parts of its kind have: the rest is neither checked nor there.
-    `source` names the files in errors. Raises ConfigError with all mistakes.
+    table of a part that imports torch has only the settings common to its kind: the others are neither checked nor
+    present. `source` names the files in errors. Raises ConfigError with all mistakes.
     """
     given: Tree = {}
     for tree in trees:
@@ -175,7 +176,7 @@ def read_settings(model: type[_Model], *trees: Mapping[str, Any], light: bool = 
 
 
 def check_settings(settings: Section) -> None:
-    """Raises ConfigError for settings that are each possible, but not together."""
+    """Raises ConfigError for settings that are valid by themselves, but not together."""
     for _, table in tables(settings):
         for problem in table.problems():
             raise ConfigError(problem)
@@ -216,7 +217,7 @@ def with_setting(settings: _Model, dotted: str, value: object) -> _Model:
 
 @dataclass(slots=True)
 class _Reader:
-    """Makes tables out of given values, and notes what is wrong with them."""
+    """Makes tables from given values, and collects the problems."""
 
     root: type[Section]
     light: bool = False
@@ -233,7 +234,7 @@ class _Reader:
             if _is_table(info):
                 below = explicit.get(key, info.get_default(call_default_factory=True))
                 values[key] = self._table(info, below, own.get(key), f"{at}.{key}" if at else key)
-                if values[key] is None:  # what is wrong with it is noted; its default may take torch to be made
+                if values[key] is None:  # its problem has been recorded; its default may take torch to be made
                     values[key] = _stand_in(info)
         return self._validated(model, values, at)
 
@@ -294,8 +295,8 @@ class _Reader:
         return f"{key} is {problem['input']!r}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
 
     def _hints(self, model: type[Section], values: Tree, at: str, key: str) -> Iterator[str]:
-        """What was meant: the new name of a setting, the systems that have it, the same name in other tables, or one
-        that is spelt almost so; or what the part has instead."""
+        """Suggestions for an unknown setting: its new name, the systems that have it, the same name in other tables, a
+        similar name, or the settings that the part has."""
         if key in RENAMED:
             yield f"it is {RENAMED[key]} now"
             return
@@ -314,7 +315,7 @@ class _Reader:
 
 
 def _nearest(name: str, settings: Sequence[str]) -> list[str]:
-    """Those of the settings whose name is spelt most like this one."""
+    """The settings with the most similar names."""
     close = get_close_matches(name, {_last(setting) for setting in settings}, 1, 0.75)
     return [setting for setting in settings if _last(setting) in close]
 
@@ -335,7 +336,7 @@ def _as_table(value: object) -> Tree:
 
 
 def _explicit(default: object) -> Tree:
-    """What of a table was given."""
+    """The given values of a table."""
     if isinstance(default, Section):
         return {key: getattr(default, key) for key in default.model_fields_set}
     return dict(cast("Mapping[str, Any]", default or {}))

@@ -1,4 +1,4 @@
-"""Settings as nested mappings: TOML files, `--set key=value`, one laid over another."""
+"""Settings as nested mappings: TOML files and `--set key=value`, merged one over another."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evoseek.errors import ConfigError
 Tree = dict[str, Any]
 
 
-# Settings of version 0.1, and what they are called now.
+# Settings of version 0.1, and their current names.
 RENAMED: Mapping[str, str] = {
     "algorithm.loss": "loss.name",
     "algorithm.clip_low": "loss.clip_low",
@@ -84,7 +84,7 @@ def tree_of(options: Mapping[str, object], sets: Iterable[str] = ()) -> Tree:
 
 
 def _parse_value(text: str) -> object:
-    """A TOML value; what is no TOML value is a text, so that paths need no quotes."""
+    """A TOML value; anything else is a text, so that paths need no quotes."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):

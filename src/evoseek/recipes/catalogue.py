@@ -28,11 +28,11 @@ def find_recipe(name: str) -> Path:
 
 
 def find_config(file: Path) -> Path:
-    """A config file as it is; a name that is no file is a recipe's. Raises ConfigError."""
+    """The path of a config file, or of the recipe with this name if there is no such file. Raises ConfigError."""
     return file if file.exists() and not file.is_dir() else find_recipe(file.as_posix())
 
 
 def purpose(recipe: Path) -> str:
-    """What a recipe is for: its first line, which is a comment."""
+    """The purpose of a recipe: its first line, which is a comment."""
     with recipe.open(encoding="utf-8") as lines:
         return lines.readline().strip("# \n")

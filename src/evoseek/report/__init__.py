@@ -1,1 +1,1 @@
-"""What a run looks like from outside: metric files, progress, tables, plots."""
+"""Reporting on a run: metric files, progress, tables, plots."""

@@ -1,4 +1,4 @@
-"""An alarm for self-play that fools itself: the reward of the game rises while the held-out score falls.
+"""An alarm for self-deception in self-play: the reward of the game rises while the held-out score falls.
 
 Compared are the last few probes of the held-out questions with as many before them, and the in-game reward over the
 same two stretches of steps. The alarm is raised when both hold:
@@ -31,11 +31,11 @@ Row = Mapping[str, float | None]
 
 
 def hacking_alarm(rows: Sequence[Row], *, in_game: str = "solver/reward", window: int = 3) -> str | None:
-    """What to tell the user, or None. `rows` are metric rows in the order of their steps; `in_game` names the reward of
-    the game, `window` is the number of probes on each side of the comparison.
+    """The warning for the user, or None. `rows` are metric rows in the order of their steps; `in_game` names the reward
+    of the game, `window` is the number of probes on each side of the comparison.
 
-    None as well while there is too little to compare: fewer than 2 `window` probes, or fewer than two in-game rewards
-    on a side.
+    Also None while there is too little to compare: fewer than 2 `window` probes, or fewer than two in-game rewards on a
+    side.
     """
     probed = [index for index, row in enumerate(rows) if _value(row, _PROBE) is not None]
     if len(probed) < 2 * window:
@@ -62,10 +62,11 @@ def hacking_alarm(rows: Sequence[Row], *, in_game: str = "solver/reward", window
 
 
 class AlarmedMetrics:
-    """A MetricSink that watches the rows on their way to `sink`.
+    """A MetricSink that watches the rows and passes them on to `sink`.
 
-    A row with a probe gets `selfplay/alarm`, 1.0 while the alarm lasts and else 0.0. `notify` is told the words when
-    the alarm begins, and again only after it has ended. `earlier` are the rows of a run that goes on (`read_metrics`).
+    A row with a probe gets `selfplay/alarm`, 1.0 while the alarm lasts and else 0.0. `notify` is called with the
+    warning when the alarm begins, and again only after it has ended. `earlier` are the rows of a resumed run
+    (`read_metrics`).
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class _Mean:
 
 
 def _games(rows: Sequence[Row], name: str) -> list[float | None]:
-    """The reward of the game in each row, None where it is of another kind than elsewhere."""
+    """The reward of the game in each row; None in rows where it is not comparable."""
     games = [_value(row, name) for row in rows]
     kept = [None if _value(row, _PROPOSALS) is not None else game for row, game in zip(rows, games, strict=True)]
     return games if all(game is None for game in kept) else kept

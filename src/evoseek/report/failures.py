@@ -1,4 +1,4 @@
-"""Why some of many failed, in a sentence."""
+"""Summaries of failures, in one sentence."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from rich.console import Console
 from evoseek.report.printable import say
 
 Reasons = Sequence[str] | Mapping[str, int]
-"""One for each that failed, or each with how often it occurred."""
+"""One reason for each failure, or each reason with its count."""
 
 
 def say_left_out(console: Console, what: str, reasons: Reasons) -> None:
-    """How many of what, and why; nothing if there are none."""
+    """How many failed, and why; None if there are no failures."""
     if reasons:
         say(console, f"{Counter(reasons).total()} {what}. {for_example(reasons)}")
 

@@ -14,7 +14,7 @@ from evoseek.protocols import MetricSink
 class JsonlMetrics:
     """A MetricSink that appends {"step": ..., name: number, ...} to a file.
 
-    Numbers that are not finite become null: JSON has no other word for them.
+    Numbers that are not finite become null, since JSON cannot represent them.
     """
 
     def __init__(self, path: Path) -> None:
@@ -39,7 +39,7 @@ class ManyMetrics:
 
 
 class NoMetrics:
-    """A MetricSink for processes whose numbers another one writes."""
+    """A MetricSink that discards everything, for processes whose metrics another one writes."""
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         """Nothing."""

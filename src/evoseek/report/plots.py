@@ -87,8 +87,8 @@ def plot_curves(run: RunDirectory) -> Path:
 
 
 def panels(rows: Rows) -> list[Panel]:
-    """What is drawn of a run: always the same panels and those of browsing, if it browses; or for self-play those of
-    which something was measured."""
+    """The panels of a run: always the same ones, plus those of browsing if it browses; for self-play, those with any
+    values."""
     measured = {name: None for row in rows for name, value in row.items() if value is not None}
     if not any(name.startswith(_SELFPLAY) for name in measured):
         return [*_PANELS, *_browsing_panels(measured)]

@@ -1,4 +1,4 @@
-"""How training goes, step by step: a live bar on a terminal, plain lines anywhere else."""
+"""The progress of training, step by step: a live bar on a terminal, plain lines anywhere else."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class LiveProgress:
             self._bar.stop()
 
     def show(self, done: int, total: int, text: str) -> None:
-        """So many are done; a line on what there is to say about it."""
+        """Report how many are done, with a line of details."""
         if self._console.is_terminal:
             self._bar.update(self._task, completed=done, total=total, description=text)
         else:
@@ -64,7 +64,7 @@ class TrainingProgress(LiveProgress):
         self.show(progress.step, progress.steps, self.describe(progress))
 
     def describe(self, progress: Progress) -> str:
-        """The numbers to watch, in one line; what a step did not measure is left out."""
+        """The numbers to watch, in one line; numbers that a step did not measure are left out."""
         metrics, timings = progress.metrics, progress.timings
         solver = "" if "rollout/stop/answered" in metrics else "solver/"
         parts = [
@@ -95,7 +95,7 @@ class TrainingProgress(LiveProgress):
 
 
 class CountProgress(LiveProgress):
-    """To be called after each of many of something; off a terminal it says a line for each tenth of them."""
+    """To be called after each of many items; without a terminal it prints a line for each tenth of them."""
 
     def __call__(self, done: int, of: int) -> None:
         """Show how many are done."""

@@ -1,4 +1,4 @@
-"""How the writing of questions goes, and what became of the proposals."""
+"""The progress of writing questions, and the outcomes of the proposals."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ _MEANINGS: Mapping[str, str] = {
 
 
 def failed(reason: str) -> str:
-    """What a proposal counts as that failed for reasons outside of the policies."""
+    """The outcome of a proposal that failed for reasons outside the policies."""
     return _FAILED + reason
 
 
 def fates_table(counts: Mapping[str, int]) -> Table:
-    """What became of all proposals, the most frequent first."""
+    """The outcomes of all proposals, the most frequent first."""
     table = Table("proposals", "", "share", "what it means", title="What became of the proposals")
     total = sum(counts.values())
     for fate, count in sorted(counts.items(), key=lambda item: (item[0] != VALID, -item[1], item[0])):
@@ -57,7 +57,7 @@ def fates_table(counts: Mapping[str, int]) -> Table:
 
 
 class WritingProgress(LiveProgress):
-    """To be called after every batch, with how many questions are written and what became of all proposals."""
+    """To be called after every batch, with the number of written questions and the outcomes of all proposals."""
 
     def __init__(self, console: Console, count: int) -> None:
         super().__init__(console, "questions")

@@ -1,4 +1,5 @@
-"""A warning for a run that learns nothing: for several steps no rollout did better than the others of its group."""
+"""A warning for a run without a learning signal: for several steps no rollout did better than the others of its
+group."""
 
 from __future__ import annotations
 
@@ -7,15 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from evoseek.protocols import MetricSink
 
 STEPS = 3
-"""So many steps in a row without any signal are worth a warning."""
+"""Number of steps in a row without any signal that raises the warning."""
 
 Row = Mapping[str, float | None]
 
 
 def no_signal(rows: Sequence[Row], *, relative: bool = True) -> str | None:
-    """What to tell the user, or None. `rows` are metric rows in the order of their steps; those of steps without a
-    solver's groups (a proposer's, of Dr. Zero) are passed over. Where rewards are not `relative` to the group's, equal
-    ones are a signal too, unless they are 0."""
+    """The warning for the user, or None. `rows` are metric rows in the order of their steps; steps without a solver's
+    groups (a proposer's step of Dr. Zero) are skipped. If rewards are not `relative` to the group mean, equal ones are
+    a signal too, unless they are 0."""
     prefix = "solver/" if any("solver/frac_reward_zero_std" in row for row in rows) else ""
     own = [row for row in rows if row.get(f"{prefix}frac_reward_zero_std") is not None][-STEPS:]
     if len(own) < STEPS or any(row[f"{prefix}frac_reward_zero_std"] != 1.0 for row in own):
@@ -49,9 +50,9 @@ def no_signal(rows: Sequence[Row], *, relative: bool = True) -> str | None:
 
 
 class SignalMetrics:
-    """A MetricSink that watches the rows on their way to `sink`.
+    """A MetricSink that watches the rows and passes them on to `sink`.
 
-    `notify` is told the words when steps without a signal have come together, and again only after there was one.
+    `notify` is called with the warning after `STEPS` steps without a signal, and again only after there was one.
     `earlier` are the rows of a run that is resumed (`read_metrics`); `relative` is as in `no_signal`.
     """
 

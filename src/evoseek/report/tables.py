@@ -20,7 +20,7 @@ def score_text(score: Score) -> str:
 
 
 def evaluation_table(title: str, evaluations: Mapping[str, Evaluation]) -> Table:
-    """One row a number of hops and one for all; one column an evaluation."""
+    """One row per number of hops and one for all; one column per evaluation."""
     table = Table(title=title)
     table.add_column("hops")
     for name in evaluations:
@@ -35,7 +35,7 @@ def evaluation_table(title: str, evaluations: Mapping[str, Evaluation]) -> Table
 
 
 def comparison_table(title: str, before: Mapping[str, Evaluation], after: Mapping[str, Evaluation]) -> Table:
-    """One row for each way of asking, over all hops; columns before and after."""
+    """One row per way of asking, over all hops; columns before and after."""
     table = Table("", "before", "after", title=title)
     for name, evaluation in before.items():
         table.add_row(name, score_text(evaluation.score), score_text(after[name].score))
@@ -44,7 +44,7 @@ def comparison_table(title: str, before: Mapping[str, Evaluation], after: Mappin
 
 
 def _caption(evaluations: Iterable[Evaluation]) -> str | None:
-    """What a reader must know of invalid rollouts; None if there are none."""
+    """A note on invalid rollouts; None if there are none."""
     if not any(evaluation.score.n_invalid for evaluation in evaluations):
         return None
     return "Invalid rollouts failed for reasons outside the policy. They are in n, and count as wrong."

@@ -6,7 +6,7 @@ from evoseek.types import Outcome, Scored, Trajectory
 
 
 def trajectory_text(trajectory: Trajectory, outcome: Outcome) -> str:
-    """The question, then each turn: what the policy wrote and what the tools gave it, then the outcome."""
+    """The question, then each turn: the policy's text and the tools' results, then the outcome."""
     lines = [f"question: {trajectory.question.text}"]
     results = iter(trajectory.tool_results)
     for action in trajectory.actions:

@@ -24,13 +24,12 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 SPARE_WORDS = 10  # how many words more than the golden answer a guarded match may have
 
 RIGHT_FROM = 0.7
-"""The value of a graded metric from which a solver's answer counts as right, unless told otherwise: an answer of three
-words with two more (0.75), not a name of two words with another first name (0.5), nor a date of three with another day
-(0.67).
+"""The default value of a graded metric from which a solver's answer counts as right: an answer of three words with two
+more (0.75), not a name of two words with another first name (0.5), nor a date of three with another day (0.67).
 
 That holds for two or three words only. Of longer answers wrong ones pass by F1: University of South Carolina for
 University of North Carolina (0.75), Treaty of Paris 1783 for 1763 (0.75), King George IV of England for George III
-(0.8); so does "not Meri Tolu" for Meri Tolu (0.8). What must not be wrong asks for an exact match."""
+(0.8); so does "not Meri Tolu" for Meri Tolu (0.8). Where a wrong answer must not pass, an exact match is required."""
 
 AnswerMetric = Callable[[str, Sequence[str]], float]
 

@@ -1,10 +1,10 @@
-"""Evidence reward: a solver is also paid for finding the passages from which the question was made.
+"""Evidence reward: a solver is also rewarded for finding the passages from which the question was made.
 
     reward = base + weight * |evidence found| / |evidence|
 
-In self-play the proposer's path is known for nothing. A reward for it says which search of a failed rollout was right,
-where the answer alone says only that something was wrong. It fails where the evidence is wide of the question: then
-searching for it is paid, and answering is not.
+In self-play the proposer's path is known at no cost. A reward for following it tells which search of a failed rollout
+was right, while the answer alone tells only that something was wrong. It fails if the evidence does not fit the
+question: it then rewards searching for it instead of answering.
 """
 
 from __future__ import annotations

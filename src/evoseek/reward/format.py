@@ -1,4 +1,4 @@
-"""Dr. Zero's format reward (arXiv 2601.07055, appendix A): how well a proposal is made, before anybody answers it.
+"""Dr. Zero's format reward (arXiv 2601.07055, appendix A): the quality of a proposal before anybody answers it.
 
     f = (1 + think + tool + answer) / 4, or 0 if the gate fails.        The paper's r_f is f / 2, in [0, 0.5].
 
@@ -59,7 +59,7 @@ def format_reward(proposal: Trajectory) -> float:
 
 
 def stated(proposal: Trajectory) -> tuple[str, str]:
-    """The question and the answer in a proposer's last turn; "" for one that it did not state.
+    """The question and the answer in a proposer's last turn; "" if it was not stated.
 
     In the tool-call format a turn without <answer> is read as the answer, whole: with a <question> in it it is none.
     """

@@ -38,9 +38,9 @@ class AnswerReward:
 
 
 class NamedReward:
-    """A RewardFn of somebody's own, as a function or an object: its value is also the part `name` of the outcome.
+    """A RewardFn from a user's function or object: its value is also the part `name` of the outcome.
 
-    It may give an Outcome or a plain number, and be a coroutine function or not.
+    It may return an Outcome or a plain number, and may be a coroutine function.
     """
 
     def __init__(self, reward: Callable[[Trajectory], Any], name: str) -> None:

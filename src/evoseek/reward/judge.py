@@ -1,9 +1,9 @@
 """A judge: a language model that says whether an answer is right.
 
-What it reads is in part written by the policy that it pays, so nothing of that may act on it. The answer (and the
+It reads text by the policy that it rewards, so this text must not be able to give it instructions. The answer (and the
 question, which a proposer may have written) is put on one line, in which nothing can close or open a tag or a turn,
-whatever becomes of the prompt on its way to the model; and what it replies is read strictly (`evoseek.reward.verdict`).
-A prompt cannot do more: an answer that talks a judge into a verdict is found by measuring (`evoseek judge check`).
+whatever becomes of the prompt on its way to the model; and its reply is parsed strictly (`evoseek.reward.verdict`). A
+prompt cannot do more: whether answers can persuade a judge has to be measured (`evoseek judge check`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NO_NAME = frozenset(
 
 
 class Judging(Protocol):
-    """What a judge is built from."""
+    """The context that a judge is built from."""
 
     def chat(self, section: str) -> tuple[Chat, PromptSet]:
         """The model of a table of settings, and its prompts."""
@@ -43,8 +43,8 @@ class Judging(Protocol):
 class Judge:
     """A RewardFn: 1 if a model says that the trajectory's answer is right, else 0; the part `judge` is the same.
 
-    An answer that is missing or blank is wrong, and nobody is asked. The model is asked once. If it does not reply, or
-    not with one verdict, the outcome is Invalid. Raises ConfigError if the prompt set has no judge.jinja.
+    An answer that is missing or blank is wrong, and the model is not called. Otherwise it is called once. If it does
+    not reply with exactly one verdict, the outcome is Invalid. Raises ConfigError if the prompt set has no judge.jinja.
     """
 
     @classmethod

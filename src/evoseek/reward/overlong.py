@@ -4,9 +4,9 @@
     up to L_max                 ((L_max - L_cache) - |y|) / L_cache
     beyond                      -1
 
-|y| is the number of tokens that the policy wrote in all turns; what tools wrote is not its doing. So the policy learns
-that a rollout comes near its end before it is cut off there, and rollouts that are cut off in a sound thought are told
-from wrong ones. It fails where longer rollouts are better ones and L_max is low.
+|y| is the number of tokens that the policy wrote in all turns; tool results do not count. So the policy learns that
+a rollout approaches the limit before it is cut off there, and sound but truncated rollouts are distinguished from wrong
+ones. It fails if longer rollouts are better and L_max is low.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def overlong_penalty(length: int, *, longest: int, cache: int) -> float:
 
 
 def unshaped(outcome: Scored) -> float:
-    """The reward before the penalty: by that, and not by their lengths, a group's rollouts are all right or wrong."""
+    """The reward before the penalty: filters judge a group's rollouts by it, and not by their lengths."""
     return outcome.parts.get(UNSHAPED, outcome.reward)
 
 
@@ -38,7 +38,7 @@ class OverlongReward:
     cache: int
 
     async def __call__(self, trajectory: Trajectory) -> Outcome:
-        """Score one trajectory. What the other cannot score stays Invalid."""
+        """Score one trajectory. What the other reward cannot score stays Invalid."""
         outcome = await self.reward(trajectory)
         if not isinstance(outcome, Scored):
             return outcome

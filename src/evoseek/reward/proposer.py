@@ -1,7 +1,7 @@
-"""What a proposal is worth: how hard the solver found its question, and how well it is made.
+"""The proposer's reward: the difficulty of its question for the solver, and the quality of its format.
 
 With k of n attempts right, p = k / n. Where answers are graded (by F1), k counts those that are nearly right, from a
-threshold on, and the mean of the solver's reward takes the place of p in `failure`:
+threshold on, and `failure` uses the mean of the solver's reward instead of p:
 
     linear        (n - k) / (n - 1) if 0 < k < n, else 0      Dr. Zero (arXiv 2601.07055), eq. 4
     parabolic     4 p (1 - p)                                 its ablation
@@ -10,15 +10,14 @@ threshold on, and the mean of the solver's reward takes the place of p in `failu
     failure       1 - p                                       Search Self-play (arXiv 2510.18821)
 
 Of Dr. Zero's parabola it is only said that it peaks near p = 1/2; 4 p (1 - p) is ours, with the same greatest value as
-the linear reward. `failure` alone pays most for what nobody can answer: it needs verified questions.
+the linear reward. Only `failure` rewards most what nobody can answer: it needs verified questions.
 
-Attempts that failed for reasons outside the solver are no attempts: leave them out of both numbers, or an outage pays.
-Of fewer attempts the mean of `failure` is the same, but not that of the others: with p = 0.1, `linear` is worth 0.39 on
-average for five attempts and 0.18 for two.
+Attempts that failed for reasons outside the solver are no attempts: leave them out of both numbers, or an outage is
+rewarded. Of fewer attempts the mean of `failure` is the same, but not that of the others: with p = 0.1, `linear` is
+worth 0.39 on average for five attempts and 0.18 for two.
 
-An outage pays all the same where many fail: attempts that search less survive more often, and are wrong more often. So
-a question of which too large a share of the attempts failed, those that were then rolled out again among them, has no
-reward at all.
+An outage is rewarded all the same if many attempts fail: attempts that search less survive more often, and are wrong
+more often. So a question gets no reward at all if too large a share of its attempts failed, retried ones included.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from evoseek.types import Invalid, Outcome, Scored, Trajectory, TrajectoryGroup
 
 
 def difficulty(correct: float, attempts: int) -> float:
-    """Dr. Zero's difficulty reward, in [0, 1]; 0 for fewer than two attempts, of which none can be between.
+    """Dr. Zero's difficulty reward, in [0, 1]; 0 for fewer than two attempts, for which 0 < k < n is impossible.
 
     The hardest question that the solver can still answer is worth 1; one that it always or never answers, nothing.
     Raises ValueError if `correct` is not from 0 to `attempts`; so do the others.

@@ -11,7 +11,7 @@ from evoseek.settings import Chosen, Count, PartSettings
 
 
 class RewardSettings(PartSettings):
-    """What an answer is worth."""
+    """The reward of an answer."""
 
     name: str = Field(
         default="exact_match", description="Name of the reward, or package.module:Name of one of your own."

@@ -1,16 +1,16 @@
 """Reading a judge's verdict: strictly, or not at all.
 
 A verdict that is looked for in a longer text is found in "Incorrect", in "not correct", in a quotation, and in whatever
-an answer has talked its judge into repeating. So the reply must be the verdict and nothing else, in one of two forms:
+an answer has persuaded its judge to repeat. So the reply must be the verdict and nothing else, in one of two forms:
 
     {"correct": true}    a JSON object; beside that key at most texts named reason, reasoning, rationale or explanation
     Verdict: correct     "correct" or "incorrect" in any letter case, alone or after "verdict" or "judgment" (also as a
                          heading), with a full stop, exclamation marks, emphasis or quotation marks
 
-It may stand in a ``` fence and after one leading <think> ... </think>. Neither that nor a reason is read: reasoning
-weighs both sides, and the verdict is what it comes to. Everything else is no verdict, and so no reward: neither right
-nor wrong. The two words may be others, such as "useful" and "noisy"; the key is the first of them. Where there are more
-than two to choose from, the object is {"verdict": "good"}.
+It may be in a ``` fence and after one leading <think> ... </think>. Neither the reasoning nor a reason is interpreted:
+reasoning weighs both sides, and only the verdict states its result. Everything else is no verdict, and so no reward:
+neither right nor wrong. The two words may be others, such as "useful" and "noisy"; the key is the first of them. Where
+there are more than two to choose from, the object is {"verdict": "good"}.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _of_words(text: str, words: Sequence[str]) -> str:
-    """Which of the words it is; "" for none."""
+    """The word that the reply is; "" for none."""
     if len(text) > _LONGEST:
         return ""
     while (bare := _EMPHASIS.sub(r"\2", text)) != text:

@@ -1,8 +1,8 @@
 """DeepResearcher's reward (arXiv 2504.03160, section 3.4): -1 if the format is broken, else word-level F1.
 
-The format is kept by a rollout that ended with an answer of at least one word, in the only <answer> of its last turn,
-of which every turn could be read, and of which in every turn each tag is closed before another one is opened. A call
-that cannot be read is -1, also where the rollout goes on after it (rollout.max_malformed), and so are the limits. F1 is
+The format is correct if the rollout ended with an answer of at least one word, in the only <answer> of its last turn,
+every turn could be parsed, and in every turn each tag is closed before another one is opened. A call that cannot be
+parsed is worth -1, even if the rollout continues after it (rollout.max_malformed), and so is reaching a limit. F1 is
 `set_f1`: answers are compared as sets of words, in lower case and without punctuation. Unlike SQuAD's F1 it keeps
 articles.
 """
@@ -15,13 +15,13 @@ from evoseek.reward.answer import set_f1, word_set
 from evoseek.types import Outcome, Scored, Trajectory
 
 BROKEN = -1.0
-"""What a broken format is worth: the lowest score there is."""
+"""The reward of a broken format: the lowest possible score."""
 
 _TAG = re.compile(r"<(/?)(think|search|browse|information|tool_call|tool_response|answer)>")
 
 
 class WebFormatReward:
-    """A RewardFn; its parts are `format`, 1 if it is kept, and `set_f1`, 0 if it is not."""
+    """A RewardFn; its parts are `format`, 1 if the format is correct, and `set_f1`, 0 if it is not."""
 
     async def __call__(self, trajectory: Trajectory) -> Outcome:
         """Score one trajectory."""

@@ -1,1 +1,1 @@
-"""One rollout as a coroutine, groups of them, and what becomes of them: training samples and a record on disk."""
+"""One rollout as a coroutine, groups of rollouts, and their conversion to training samples and records on disk."""

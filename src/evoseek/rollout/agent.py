@@ -26,7 +26,7 @@ from evoseek.rollout.settings import RolloutSettings
 
 
 class AgentSettings(Protocol):
-    """The settings of a run, as far as an agent is made of them."""
+    """The part of a run's settings that an agent is made from."""
 
     @property
     def run(self) -> Seeded:
@@ -56,7 +56,7 @@ class AgentSettings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """A policy with its sampler, and what it is told."""
+    """A policy with its sampler and its prompts."""
 
     settings: AgentSettings
     policy: Policy
@@ -66,7 +66,7 @@ class Agent:
 
     @classmethod
     def of(cls, settings: AgentSettings, policy: Policy, *, lockstep: bool = False) -> Agent:
-        """A policy that is loaded, with a sampler of its own, which is in lockstep or not. Raises ConfigError."""
+        """An agent from a loaded policy, with its own sampler, in lockstep or not. Raises ConfigError."""
         limit_threads(policy)
         longest = settings.rollout.max_total_tokens
         _check_length(policy, longest)
@@ -75,26 +75,26 @@ class Agent:
         return cls(settings, policy, sampler, prompts, limits_of(settings.rollout, prompts))
 
     def renderer(self, tools: Sequence[Tool]) -> TagRenderer | ToolCallRenderer:
-        """How the model is spoken to, in the format of the settings."""
+        """The renderer for the model, in the format of the settings."""
         schemas = [tool.schema for tool in tools]
         return make_renderer(self.policy.tokenizer, self.settings.policy.format, schemas)
 
     def roller(
         self, env: Environment, renderer: Renderer, *, limits: Limits | None = None, temperature: float | None = None
     ) -> Roller:
-        """The agent in a role: with its own limits and temperature unless others are given."""
+        """The agent in a role, with its own limits and temperature unless others are given."""
         own, seed = self.settings.rollout.temperature, self.settings.run.seed
         drawn = own if temperature is None else temperature
         return Roller(env, renderer, self.sampler, limits or self.limits, drawn, seed)
 
     def solver(self, tools: Sequence[Tool]) -> Roller:
-        """The agent as a solver with these tools; without any it must answer by itself."""
+        """The agent as a solver with these tools; without tools it must answer from its own knowledge."""
         renderer = self.renderer(tools)
         context = EnvironmentContext(tools, self.prompts, renderer.format)
         return self.roller(build("environment", self.settings.environment, context), renderer)
 
     def template_notice(self) -> str | None:
-        """What the model's chat template can do, in words; None if it has none."""
+        """The capabilities of the model's chat template, in words; None if it has none."""
         tokenizer = self.policy.tokenizer
         return str(check_template(tokenizer)) if tokenizer.chat_template else None
 
@@ -104,7 +104,7 @@ class Agent:
 
 
 def limits_of(rollout: RolloutSettings, prompts: PromptSet) -> Limits:
-    """How far rollouts may go. Raises ConfigError if the prompt set has no words that they need."""
+    """The limits of rollouts. Raises ConfigError if the prompt set lacks a notice that they need."""
     if rollout.max_malformed:
         prompts["malformed"]
     return Limits(

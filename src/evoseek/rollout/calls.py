@@ -1,4 +1,4 @@
-"""What one rollout's model is told after a turn: its calls' results, or that there was no call, within the limits."""
+"""The model's observation after a turn: its calls' results, or a notice that there was no call, within the limits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ToolCalls:
         self.results: list[ToolResult] = []
 
     async def texts(self, calls: Sequence[ToolCall]) -> list[str] | None:
-        """What the model is shown for the calls of a turn, in their order; None if no call is left, which ends it.
+        """The results for the calls of a turn, in their order; None if no call is left, which ends the rollout.
 
         Raises ToolFailedError.
         """
@@ -37,7 +37,7 @@ class ToolCalls:
         return None if told is None else [told] * len(calls)
 
     def notice(self, problem: str) -> str | None:
-        """What the model is told, marked, after a turn that held neither a call nor an answer; None if that ends it."""
+        """The notice, marked, after a turn with neither a call nor an answer; None if this ends the rollout."""
         self._malformed += 1
         if not self._may_call or not self._limits.max_malformed:
             return None
@@ -47,13 +47,13 @@ class ToolCalls:
         return None if told is None else trusted(told)
 
     def _final_answer(self) -> str | None:
-        """The last words, which are said once; None if there are none."""
+        """The final notice, which is given once; None if there is none."""
         told = self._limits.final_answer if self._may_call else None
         self._may_call = self._may_call and told is None
         return told
 
     async def _make(self, calls: Sequence[ToolCall]) -> list[str]:
-        """Run calls side by side. Results that came are always kept."""
+        """Run calls concurrently. Results that have arrived are always kept."""
         results = await asyncio.gather(*(_call(self._tools, call) for call in calls))
         came = [result for result in results if not isinstance(result, ToolFailedError)]
         self.results += came
@@ -63,7 +63,8 @@ class ToolCalls:
 
 
 async def _call(tools: Mapping[str, Tool], call: ToolCall) -> ToolResult | ToolFailedError:
-    """The result of a call, or its failure. A tool that does not exist is the policy's fault: it is told."""
+    """The result of a call, or its failure. If the tool does not exist, the result says so: it is the policy's
+    mistake."""
     tool = tools.get(call.name)
     if tool is None:
         return ToolResult(call, f'There is no tool "{call.name}". The tools are: {", ".join(tools) or "none"}.')
@@ -71,10 +72,10 @@ async def _call(tools: Mapping[str, Tool], call: ToolCall) -> ToolResult | ToolF
         return await tool(call)
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
-        if task is not None and task.cancelling():  # somebody ends the rollout: this is not the tool's own
+        if task is not None and task.cancelling():  # the rollout is being cancelled, which is no failure of the tool
             raise
         return _tool_failed(call, error)
-    except Exception as error:  # whatever a tool raises, its rollout ends Invalid and the others go on
+    except Exception as error:  # whatever a tool raises, its rollout ends Invalid and the others continue
         return _tool_failed(call, error)
 
 

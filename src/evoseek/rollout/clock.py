@@ -1,4 +1,4 @@
-"""Whose time it is: a rollout's own, in which the policy writes, or that in which it waits."""
+"""The two times of a rollout: its own, in which the policy writes, and the time in which it waits."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from evoseek.types import Completion, SampleRequest
 
 
 class Clock:
-    """The two times of a rollout, each with its limit; without limits no clock is looked at.
+    """The two times of a rollout, each with its limit; without limits no clock is used.
 
-    `waiting` is entered around the whole rollout and raises TimeoutError when that has waited for too long. What the
-    policy writes moves its end: the sampler says how long it worked, and ends a turn that would take more than is left.
-    Without `deadline_s` nothing tells a sampler that writes from one that hangs, so there a single turn may take no
-    longer than is left to wait; what it wrote for is given back when it ends.
+    `waiting` is entered around the whole rollout and raises TimeoutError when it has waited for too long. The policy's
+    own time moves this deadline: the sampler reports how long it worked, and ends a turn that would take more than the
+    time left. Without `deadline_s` nothing tells a sampler that writes from one that hangs, so there a single turn may
+    take no longer than is left to wait; its own time is credited when it ends.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -30,7 +30,7 @@ class Clock:
         return self._left_s <= 0
 
     async def sample(self, sampler: Sampler, request: SampleRequest) -> Completion:
-        """Sample one turn within the time that is left. Where it was waited for too long, `waiting` ends."""
+        """Sample one turn within the time that is left. If the turn took too long, `waiting` ends."""
         request, end = replace(request, max_seconds=self._left_s), self.waiting.when()
         if end is None:
             completion = await sampler.sample(request)

@@ -1,4 +1,4 @@
-"""A rollout in messages, with a model that is written to: the same turns as in `run.py`, but nothing to train on."""
+"""A rollout in messages, with a chat model: the same turns as in `run.py`, but nothing to train on."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from evoseek.types import Action, Message, Question, StopReason, Trajectory
 async def converse(
     question: Question, *, env: Environment, chat: Chat, limits: Limits, trajectory_id: str
 ) -> Trajectory:
-    """Let a model answer in the tag format. The trajectory has no segments, since nobody has seen a token.
+    """Let a model answer in the tag format. The trajectory has no segments, since its tokens are unknown.
 
-    It ends as `run_trajectory` does, a chat that failed as a sampler that failed; of `limits` those in tokens do not
-    hold, and all time is waiting: nobody knows for how long the model wrote. Errors of the chat other than ToolError
-    are raised.
+    It ends as `run_trajectory` does, and a failed chat counts as a failed sampler. Limits in tokens do not apply, and
+    all time is waiting, since the model's own time is unknown. Errors of the chat other than ToolError are raised.
     """
     actions: list[Action] = []
     calls, failure = ToolCalls(env, question, trajectory_id, limits), None

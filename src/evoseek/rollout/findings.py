@@ -1,8 +1,8 @@
-"""What the searches of rollouts found: an engine that finds nothing for anybody has failed, whatever it says.
+"""The results of a step's searches: an engine that finds nothing for any rollout has failed, whatever it reports.
 
-An engine that is down says so, and the rollout ends Invalid. One that has lost its index answers every query with an
-empty list: each rollout is then scored, mostly as wrong, and would be trained on; in self-play it would even pay the
-proposer. A single rollout cannot tell this from a query that nothing matches; those of a whole step can.
+An engine that is down raises an error, and the rollout ends Invalid. One that has lost its index answers every query
+with an empty list: each rollout is then scored, mostly as wrong, and would be trained on; in self-play it would even
+pay the proposer. A single rollout cannot distinguish this from a query that matches nothing; those of a whole step can.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import cast
 
 from evoseek.types import Invalid, StopReason, ToolCall, ToolResult, Trajectory, TrajectoryGroup
 
-_ENOUGH = 10  # searches that tell an engine without anything from queries that nothing matches
+_ENOUGH = 10  # number of searches that distinguishes a broken engine from queries that match nothing
 _SHOWN = 80  # characters of a query
 
 
@@ -48,7 +48,7 @@ def failed_if_nothing_found(groups: Sequence[TrajectoryGroup]) -> list[Trajector
 
 
 def _query(call: ToolCall) -> str:
-    """What a call searches for; "" if it is no search, or has no query."""
+    """The query of a call; "" if it is no search, or has no query."""
     if call.name == "search":
         queries: object = [call.arguments.get("query")]
     else:

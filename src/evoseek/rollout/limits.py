@@ -1,4 +1,4 @@
-"""How far a rollout may go."""
+"""The limits of a rollout."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class Limits:
     Attributes:
         max_turns: completions sampled. The last may only answer: its calls are not run.
         max_tool_calls: calls run in all turns together.
-        max_malformed: turns without a call and without an answer, also because they were cut off, after which the model
-            is told so and goes on. 0 ends the rollout with the first of them.
-        final_answer: what the model is told, once, when it asks for more calls than are left, or (with `max_malformed`
-            above 0) when a turn is malformed once more than allowed: none of the turn's calls is made, these words
-            stand in the place of each result, and in one more turn (if `max_turns` leaves one) it can only answer.
-            None ends the rollout instead.
+        max_malformed: turns with neither a call nor an answer (possibly because they were cut off) after which the
+            model gets a notice and continues. 0 ends the rollout with the first of them.
+        final_answer: a notice that the model gets once, when it asks for more calls than are left, or (with
+            `max_malformed` above 0) when a turn is malformed once more than allowed: none of the turn's calls is made,
+            the notice replaces each result, and in one more turn (if `max_turns` leaves one) it can only answer. None
+            ends the rollout instead.
         max_tokens_per_turn: length of a completion.
         max_total_tokens: length of the trajectory, with prompt and observations; no more than the sampler's length.
         deadline_s: seconds that the sampler may work on the policy's own tokens; a policy that takes longer is scored.
@@ -27,7 +27,7 @@ class Limits:
             longer is Invalid. None: as many as `deadline_s`. Without `deadline_s` no single turn may take longer
             than is left of these seconds, written or waited for: only a turn that ended shows what was writing.
 
-    Without both no clock is used, so that runs can be repeated exactly. A rollout with both has ended after their sum,
+    Without both no clock is used, so that runs are reproducible. A rollout with both has ended after their sum,
     whatever hangs.
     """
 

@@ -35,7 +35,7 @@ class TrajectoryRecord:
 
 
 class TrajectoryWriter:
-    """Appends to a record. What was written is in the hands of the system after each `write`.
+    """Appends to a record. After each `write` the data has been handed to the operating system.
 
     `decode` turns ids into text (a tokenizer's `decode`).
     """

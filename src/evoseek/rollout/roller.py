@@ -1,4 +1,5 @@
-"""Rolls questions out: who acts in which environment, how far, and with which luck. Every rollout comes from here."""
+"""Rolls questions out: the policy, its environment, its limits and its random numbers. Every rollout comes from
+here."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ REFILLS = 2
 
 @dataclass(frozen=True, slots=True)
 class Roller:
-    """An environment, who acts in it, and how far. `temperature` 0 is greedy; random streams follow from `seed`, the
-    trajectory's id and the turn."""
+    """An environment, the policy that acts in it, and its limits. `temperature` 0 is greedy; random streams follow from
+    `seed`, the trajectory's id and the turn."""
 
     env: Environment
     renderer: Renderer
@@ -28,7 +29,7 @@ class Roller:
     seed: int = 0
 
     def at(self, temperature: float | None) -> Roller:
-        """The same at another temperature, unless that is None."""
+        """The same roller at another temperature, unless that is None."""
         return self if temperature is None else replace(self, temperature=temperature)
 
     def prompt_length(self, question: Question) -> int:
@@ -56,11 +57,11 @@ class Roller:
     async def group(
         self, question: Question, *, size: int, reward: RewardFn, key: str, refills: int = REFILLS
     ) -> TrajectoryGroup:
-        """Roll out `size` trajectories side by side, with ids `<key>/0`, `<key>/1`, ..., and score each as it ends.
+        """Roll out `size` trajectories concurrently, with ids `<key>/0`, `<key>/1`, ..., and score each as it ends.
 
-        An Invalid member is rolled out again, at most `refills` times, as `<key>/<i>r1`, `<key>/<i>r2`, ...: an id of
-        its own has luck of its own. The attempts that it replaces are in `replaced`; the last one stays, whatever came
-        of it.
+        An Invalid member is rolled out again, at most `refills` times, as `<key>/<i>r1`, `<key>/<i>r2`, ...: a new id
+        gives new random numbers. The attempts that it replaces are in `replaced`; the last one stays, whatever its
+        outcome.
         """
 
         async def attempt(trajectory_id: str) -> tuple[Trajectory, Outcome]:
@@ -85,7 +86,8 @@ class Roller:
 
 
 async def score(trajectory: Trajectory, reward: RewardFn) -> Outcome:
-    """The outcome of a trajectory. A failed one is Invalid and not scored; so is one whose reward cannot be had."""
+    """The outcome of a trajectory. A failed trajectory is Invalid and not scored; so is one whose reward cannot be
+    computed."""
     if trajectory.stop_reason.is_failure:
         return Invalid(trajectory.stop_reason, trajectory.failure or "")
     try:

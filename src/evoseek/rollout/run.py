@@ -1,6 +1,6 @@
 """The rollout loop: one coroutine that awaits the sampler and the tools until the policy answers or a limit is met.
 
-Token ids go in and come out. What the sampler gave is kept as it is, and only ids are appended to it.
+Token ids go in and come out. The sampler's ids are kept unchanged, and only ids are appended to them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from evoseek.types import (
 
 @dataclass
 class _Log:
-    """What has happened so far. It outlives whatever ends the rollout, so nothing that was sampled is lost."""
+    """The log of a rollout. It outlives whatever ends the rollout, so nothing that was sampled is lost."""
 
     segments: list[Segment] = field(default_factory=list[Segment])
     actions: list[Action] = field(default_factory=list[Action])
@@ -63,9 +63,9 @@ async def run_trajectory(
 ) -> Trajectory:
     """Roll out one trajectory. It ends with a StopReason whatever the policy, a tool or the sampler does.
 
-    A failure (a tool's, the sampler's, too long a wait) is a stop reason as well, with what failed in `failure`. Errors
-    in rendering the prompt, and other errors of the sampler than SamplerError, are raised; so is ConfigError for a
-    prompt that leaves no room for a single token: a policy that could not write is not to be scored.
+    A failure (of a tool or the sampler, or too long a wait) is a stop reason as well, with its cause in `failure`.
+    Errors in rendering the prompt, and other errors of the sampler than SamplerError, are raised; so is ConfigError for
+    a prompt that leaves no room for a single token: a policy that could not write is not to be scored.
     """
     log, calls, failure = _Log(), ToolCalls(env, question, trajectory_id, limits), None
     log.append(Segment("prompt", renderer.render_prompt(env.messages(question))))
@@ -134,7 +134,7 @@ async def _take_turns(
                 return _ending(action, completion)
             observation = renderer.render_notice(told, completion.token_ids)
         if len(log.token_ids) + len(observation) >= limits.max_total_tokens:
-            return StopReason.MAX_TOKENS  # left out: nothing could be sampled after it
+            return StopReason.MAX_TOKENS  # not appended: nothing could be sampled after it
         log.append(Segment("observation", observation))
     return StopReason.MAX_TURNS
 

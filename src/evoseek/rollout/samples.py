@@ -1,4 +1,4 @@
-"""Trajectories to what a learner sees of them."""
+"""Conversion of trajectories to training samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of rollouts: how many, and where they end."""
+"""Settings of rollouts: their number and their limits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from evoseek.settings import MANY, Count, Section, Temperature
 
 
 class RolloutSettings(Section):
-    """How a policy is rolled out, and where a rollout ends."""
+    """How a policy is rolled out, and the limits of a rollout."""
 
     temperature: Temperature = Field(default=1.0, description="Sampling temperature of rollouts in training.")
     max_turns: int = Field(default=5, ge=1, le=10_000, description="Maximum number of completions of a rollout.")
@@ -17,7 +17,8 @@ class RolloutSettings(Section):
         default=0,
         ge=0,
         le=10_000,
-        description="Number of turns with neither a call nor an answer after which the model is told so and continues.",
+        description="Number of turns with neither a call nor an answer after which the model gets a notice and "
+        "continues.",
     )
     final_answer: bool = Field(
         default=False,
@@ -32,19 +33,19 @@ class RolloutSettings(Section):
         default=None,
         gt=0,
         le=1e6,
-        description="Seconds that the sampler may work on a rollout's own tokens; one that takes longer ends as it is, "
-        "and is scored. Waiting is not counted. Default: no limit.",
+        description="Seconds that the sampler may work on a rollout's own tokens; one that takes longer is cut off "
+        "and scored. Waiting is not counted. Default: no limit.",
     )
     wait_s: float | None = Field(
         default=None,
         gt=0,
         le=1e6,
         description="Seconds that a rollout may wait in all for a slot, for tools and for engines; one that waits "
-        "longer is Invalid. Default: as rollout.deadline_s.",
+        "longer is Invalid. Default: the value of rollout.deadline_s.",
     )
 
 
 class GroupRolloutSettings(RolloutSettings):
-    """The same for systems that roll every question out several times."""
+    """Settings of rollouts for systems that roll every question out several times."""
 
     group_size: int = Field(default=8, ge=2, le=10_000, description="Number of rollouts of a question.")

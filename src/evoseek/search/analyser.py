@@ -9,7 +9,7 @@ from typing import Literal
 
 import tantivy
 
-# To be raised whenever the same text would give other tokens: an index of another version does not open.
+# To be incremented whenever the same text would give other tokens: an index of another version cannot be opened.
 ANALYSER_VERSION = 1
 MAX_TOKEN_CHARACTERS = 64  # longer ones (keys, encoded data) are cut: nobody searches for the rest
 
@@ -57,7 +57,7 @@ def _unicode_words(text: str) -> list[str]:
 
 
 def fold(text: str) -> str:
-    """Without differences of width, case and accent: `Ｃafé`, `CAFÉ` and `cafe` become one."""
+    """The text without differences of width, case and accent: `Ｃafé`, `CAFÉ` and `cafe` become one."""
     text = text.replace("\uff9e", "\u3099").replace("\uff9f", "\u309a")  # half-width marks, which count as letters
     text = _FOLDED_AWAY.sub("", _normalised("NFD", _normalised("NFKC", text).casefold()))
     return _normalised("NFKC", text).translate(_LETTERS)

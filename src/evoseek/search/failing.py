@@ -1,4 +1,4 @@
-"""A search engine that fails: a public double for tests of what an outage does."""
+"""A search engine that fails: a public test double for outages."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from evoseek.types import Passage
 class FailingEngine:
     """Implements `SearchEngine` over `engine`, and raises ToolError in the share `failing` of its calls (1: always).
 
-    Which calls fail follows from the seed, the queries, and how often these were asked before: asked again, they may
-    be answered. `calls` and `failures` are counted.
+    Which calls fail is determined by the seed, the queries, and how often these were made before: a retry may succeed.
+    `calls` and `failures` are counted.
     """
 
     def __init__(self, engine: SearchEngine, failing: float, seed: int = 0) -> None:
@@ -25,11 +25,11 @@ class FailingEngine:
 
     @property
     def is_local(self) -> bool:
-        """As the engine is."""
+        """As for the engine."""
         return self._engine.is_local
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """What the engine finds. Raises ToolError."""
+        """The engine's results. Raises ToolError."""
         key = tuple(queries)
         self._asked[key] += 1
         self.calls += 1

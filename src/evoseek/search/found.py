@@ -1,4 +1,5 @@
-"""What a search engine found, checked: anybody may bring an engine, and a template shows nearly everything as text."""
+"""Checks the results of a search engine: users may provide their own engine, and a template renders nearly any object
+as text."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from evoseek.types import Passage
 
 
 async def search(engine: SearchEngine, queries: Sequence[str], k: int) -> list[list[Passage]]:
-    """What the engine finds. Raises ToolError, also for an engine that keeps to another shape than `SearchEngine`'s."""
+    """The engine's results. Raises ToolError, also if their shape is not that of `SearchEngine`."""
     found: Any = await engine.search(queries, k)
     if not isinstance(found, list | tuple) or len(found) != len(queries):
         got = f"{len(found)} results" if isinstance(found, list | tuple) else repr(found)[:80]

@@ -139,8 +139,8 @@ class LexicalIndex:
                 yield from_stored(searcher.doc(address))
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """For each query at most k passages, best first, each with its score. Any text is a query; one without a
-        single term gives nothing."""
+        """For each query at most k passages, best first, each with its score. Any text is a query; a text without terms
+        finds nothing."""
         return [self.find(query, k) for query in queries]
 
     def find(self, query: str, k: int) -> list[Passage]:
@@ -182,7 +182,7 @@ class LexicalIndex:
             manifest.content = content_after(manifest.content, "add", digest.hexdigest())
 
     def delete(self, document_ids: Iterable[str]) -> int:
-        """Delete all passages of these documents, passing over ids that are not there. Returns how many went."""
+        """Delete all passages of these documents; unknown ids are ignored. Returns the number of deleted passages."""
         before = len(self)
         with self._changed() as (writer, manifest):
             found = sorted(id for id in set(document_ids) if self._has("document_id", id))
@@ -194,8 +194,8 @@ class LexicalIndex:
 
     @contextmanager
     def _changed(self) -> Generator[tuple[tantivy.IndexWriter, Manifest]]:
-        """A writer on a copy of the index, and a copy of the manifest, in which the block counts documents and the
-        next place."""
+        """A writer on a copy of the index, and a copy of the manifest, in which the block updates the number of
+        documents and the next place."""
         with change(self.directory) as data:
             manifest = Manifest.read(self.directory)
             if manifest != self.manifest:
@@ -276,7 +276,7 @@ def open_index(directory: str, *, setting: str) -> LexicalIndex:
 
 
 def check_index(directory: str, *, setting: str) -> None:
-    """Is there an index? Its contents are not looked at yet. Raises as `open_index` does."""
+    """Check that there is an index, without reading its contents. Raises the same errors as `open_index`."""
     Manifest.read(_directory(directory, setting))
 
 

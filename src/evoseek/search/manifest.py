@@ -1,4 +1,4 @@
-"""The manifest of an index: what it was built with, what it holds, and the checksum of every file and of itself."""
+"""The manifest of an index: how it was built, its contents, and the checksum of every file and of itself."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class Manifest(_Record):
 
     @property
     def identity(self) -> str:
-        """What tells this index from others that find something else: the same wherever it lies, and for the same
-        passages built again in the same way."""
+        """A digest that identifies the contents of the index: the same wherever it is stored, and for the same passages
+        indexed again in the same way."""
         return json_digest([self.content, self.analyser.model_dump(), self.title_boost])
 
     def write(self, directory: Path) -> None:
@@ -145,7 +145,7 @@ class ContentDigest:
             yield passage
 
     def hexdigest(self) -> str:
-        """Of all that have passed."""
+        """The digest of all passages so far."""
         return self._hash.hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""A search engine whose later pages of results are kept."""
+"""A search engine that keeps later pages of results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PagingEngine:
 
     @property
     def is_local(self) -> bool:
-        """As the engine is."""
+        """As for the engine."""
         return self._engine.is_local
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:

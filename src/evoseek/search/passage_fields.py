@@ -1,4 +1,4 @@
-"""How a passage lies in tantivy: which fields it has, and the way in and out of them."""
+"""The fields of a passage in tantivy, and the conversion to and from them."""
 
 from __future__ import annotations
 

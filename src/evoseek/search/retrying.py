@@ -1,4 +1,4 @@
-"""A search engine that is asked again when it fails."""
+"""A search engine with retries."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class RetryingEngine:
     """Calls `engine` up to `attempts` times, `wait_s` seconds after the first failure and twice as long after each
     further one.
 
-    Without it a failing engine changes what is learnt, although no failed rollout is ever scored: a rollout that
-    searches often fails more often, so the ones that are left to learn from are those with few searches.
+    Without retries a failing engine changes what is learnt, although no failed rollout is ever scored: a rollout that
+    searches often fails more often, so mostly rollouts with few searches would be left to learn from.
 
-    Only ToolError counts as a failure; all else, cancelling too, passes through at once. Raises ConfigError for fewer
-    than one attempt or a negative wait.
+    Only ToolError is retried; any other exception, cancellation included, passes through at once. Raises ConfigError
+    for fewer than one attempt or a negative wait.
     """
 
     def __init__(self, engine: SearchEngine, attempts: int, wait_s: float) -> None:
@@ -31,11 +31,11 @@ class RetryingEngine:
 
     @property
     def is_local(self) -> bool:
-        """As the engine is."""
+        """As for the engine."""
         return self._engine.is_local
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """What the engine finds. Raises ToolError, with the last cause, when no attempt succeeded."""
+        """The engine's results. Raises ToolError, with the last cause, when no attempt succeeded."""
         try:
             return await self._retry.run(lambda: self._engine.search(queries, k))
         except ToolError as error:

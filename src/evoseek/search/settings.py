@@ -10,18 +10,24 @@ from evoseek.settings import Chosen, PartSettings
 
 
 class SearchSettings(PartSettings):
-    """What the search tool searches."""
+    """The engine that the search tool uses."""
 
     name: str = Field(default="lexical", description="Name of the engine, or package.module:Name of one of your own.")
     index: str = Field(
-        default="", description="Directory of an index that `evoseek index` made: the corpus, and what is searched."
+        default="", description="Directory of an index made by `evoseek index`. In self-play it is also the corpus."
     )
-    top_k: int = Field(default=3, ge=1, le=1000, description="Number of passages that a search shows.")
+    top_k: int = Field(default=3, ge=1, le=1000, description="Number of passages that a search returns.")
     attempts: int = Field(
-        default=4, ge=1, le=100, description="Number of times a failing engine is called before the rollout is Invalid."
+        default=4,
+        ge=1,
+        le=100,
+        description="Number of times a failing engine is called before the rollout becomes Invalid.",
     )
     wait_s: float = Field(
-        default=0.5, ge=0, le=3600, description="Seconds before the second call of a failing engine; doubles each time."
+        default=0.5,
+        ge=0,
+        le=3600,
+        description="Seconds before the first retry of a failing engine; doubled for each further retry.",
     )
 
 

@@ -1,7 +1,7 @@
 """A language model that plays the search engine (ZeroSearch, arXiv 2505.04588, section 3).
 
-It is told the question, its golden answer, the query, the rollout's queries before, and whether the documents are to be
-useful or noisy, and writes them. What it is told reaches the solver in no other way than through these documents.
+It is given the question, its golden answer, the query, the rollout's earlier queries, and whether the documents are to
+be useful or noisy, and writes them. This information reaches the solver only through these documents.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from evoseek.protocols import Chat, SearchEngine
 from evoseek.types import Message, Passage, Question
 
 _NUMBERED = r"document\s+(\d+)[*_]*\s*:[*_]*"
-# Marks that no document follows match too, without a number: else each of them would be a start to search from anew.
+# Marks without a document after them match too, without a number: otherwise the search would restart at each of them.
 _MARKER = re.compile(rf"(?<!\S)[-*_#> ]*+(?:{_NUMBERED})?", re.IGNORECASE)
 _MARKER_OF_LINE = re.compile(rf"^[-*_#> \t]*{_NUMBERED}", re.IGNORECASE | re.MULTILINE)
 DRESS = re.compile(r"\A\s*<think>.*?</think>|^```\w*[ \t]*$", re.DOTALL | re.MULTILINE)
@@ -27,7 +27,7 @@ _CHARACTERS = 12  # of a word with its space, at most, on average
 
 
 class SimulatorPrompt(Protocol):
-    """How a simulator is asked for documents."""
+    """The prompt of a simulator."""
 
     def __call__(
         self,
@@ -48,9 +48,9 @@ class SimulatorPrompt(Protocol):
 class SimulatedEngine:
     """A `QuestionEngine`: `for_question` binds it to a rollout, so that no rollout is given another one's documents.
 
-    `noise` is the probability that a query's documents are noisy; it may be changed between rollouts. A query's own
-    draw follows from `seed`, the rollout's id and the number of the query in it. A reply that is cut or cannot
-    be read is asked for once more. `counts` has `queries`, `noisy`, `repeated` (second replies) and `failed`.
+    `noise` is the probability that a query's documents are noisy; it may be changed between rollouts. The draw for a
+    query is determined by `seed`, the rollout's id and the number of the query in it. If a reply is cut or cannot be
+    parsed, the model is called once more. `counts` has `queries`, `noisy`, `repeated` (second replies) and `failed`.
     """
 
     chat: Chat
@@ -120,9 +120,9 @@ def parse_documents(reply: str, count: int, max_words: int) -> list[str]:
     """The documents of a reply: `Document 1: ...`, `Document 2: ...`, to `count`, a line each (or all in one), each of
     1 to `max_words` words.
 
-    Emphasis, a list's or a heading's marks around "Document 1", a fence around all, and a block of thought before it
-    are passed over. Raises ReplyError for any other reply: fewer documents or more, another order, words before,
-    between or after them, an empty one, one that is too long.
+    Emphasis, a list's or a heading's marks around "Document 1", a fence around all, and a block of reasoning before it
+    are ignored. Raises ReplyError for any other reply: fewer documents or more, another order, words before, between or
+    after them, an empty one, one that is too long.
     """
     text = DRESS.sub("", reply).strip()
     markers = [found for found in (_MARKER_OF_LINE if "\n" in text else _MARKER).finditer(text) if found[1]]
@@ -141,5 +141,5 @@ def parse_documents(reply: str, count: int, max_words: int) -> list[str]:
 
 
 def _is_document(text: str, max_words: int) -> bool:
-    """A line of words: not none, not too many, nor too many characters where no spaces part the words."""
+    """Whether a line has a valid number of words, and not too many characters in scripts without spaces."""
     return len(text) <= _CHARACTERS * max_words and "\n" not in text and 0 < len(text.split()) <= max_words

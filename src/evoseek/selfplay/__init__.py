@@ -1,1 +1,1 @@
-"""Self-play: where questions and their difficulty come from."""
+"""Self-play: proposing, filtering, verifying and solving questions."""

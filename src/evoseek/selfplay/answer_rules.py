@@ -1,4 +1,4 @@
-"""Rules about a proposed answer: its length, its kind, and where it stands."""
+"""Rules about a proposed answer: its length, its kind, and where it occurs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evoseek.selfplay.wording import YES_NO, wordings_of, words_of
 
 MAX_WORDS, MAX_CHARACTERS = 12, 200
 _SENTENCE_WORDS, _RESTATED_WORDS, _RESTATED_CHARACTERS = 4, 6, 8
-_RESTATED = 0.5  # share of a long answer that its question says already
+_RESTATED = 0.5  # share of a long answer that its question contains already
 _FULL_STOP = re.compile(r"[^\W\d_]{4}[.!।。]$|[a-zß-öø-ÿа-яё]{2}[.!]$|\d[.।。]$")
 _FINITE = frozenset(
     [
@@ -111,7 +111,8 @@ _NUMBERS = {
 
 
 def is_long(answer: str) -> bool:
-    """More words, or characters, than a name or a date has. It bounds what the other rules read."""
+    """Whether an answer has more words or characters than a name or a date. This bounds the input of the other
+    rules."""
     return len(answer) > MAX_CHARACTERS or length(answer)[0] > MAX_WORDS
 
 
@@ -152,8 +153,8 @@ def _restates(answer: str, question: str) -> bool:
 
 
 def stands_in_question(answer: str, question: str) -> bool:
-    """Whether a question says its own answer, as whole words (`Tunis` is not in `Tunisia`), or as characters where no
-    spaces separate words. What a question offers to choose from it may say, and yes and no."""
+    """Whether a question contains its own answer, as whole words (`Tunis` is not in `Tunisia`), or as characters where
+    no spaces separate words. The alternatives that a question offers, and yes and no, are allowed."""
     folded, asked = (fold(_HYPHEN.sub("", text)) for text in (answer, question))
     if not folded or folded in YES_NO or offers_alternatives(question):
         return False
@@ -172,8 +173,8 @@ def _is_form_of(answer: str, word: str) -> bool:
 
 
 def misfits(answer: str, question: str) -> bool:
-    """Whether an answer is of another kind than is asked for: yes or no where more is asked, something else where only
-    they are, or none of the alternatives."""
+    """Whether an answer is of another kind than the question asks for: yes or no to an open question, anything else to
+    a yes-or-no question, or none of the alternatives."""
     folded, asked = fold(answer), fold(question)
     if folded in YES_NO:
         return not may_be_polar(question)
@@ -198,9 +199,9 @@ def _is_offered(answer: str, question: str, joined: bool) -> bool:
 
 
 def is_supported(answer: str, question: str, passages: Sequence[str]) -> bool:
-    """Whether a passage says the answer: its words in a row, or all that tell something in any order and form (dates,
-    inflected names; `6 000` is also `6000`). Yes, no and what the question offers need no passage, nor does any answer
-    where there is none."""
+    """Whether a passage contains the answer: its words in a row, or all its significant words in any order and form
+    (dates, inflected names; `6 000` is also `6000`). Yes, no and the question's alternatives need no passage, nor does
+    any answer if there are no passages."""
     folded, joined = fold(answer), is_unspaced(answer)
     if not passages or folded in YES_NO or offers_alternatives(question):
         return True
@@ -211,7 +212,7 @@ def is_supported(answer: str, question: str, passages: Sequence[str]) -> bool:
 
 
 def _closed(text: str) -> str:
-    """A folded text without the spaces that may group digits. May, as `on May 12 200 people` has two numbers."""
+    """A folded text without the spaces that may group digits. They need not: `on May 12 200 people` has two."""
     return _SPACED_DIGITS.sub(lambda number: number.group().replace(" ", ""), text)
 
 

@@ -2,8 +2,8 @@
 
     p_i = p_s + (b^(i/m) - 1) / (b - 1) * (p_e - p_s)        for step i of m, and p_e from step m on
 
-With b > 1 the probability rises slowly at first and fast at the end. What noise is, the simulated engine says; it is
-drawn anew for every query.
+With b > 1 the probability rises slowly at first and fast at the end. The simulated engine defines noise; whether a
+query is noisy is drawn for each query.
 """
 
 from __future__ import annotations

@@ -17,13 +17,13 @@ from evoseek.types import TrainingSample
 def self_distillation(
     coefficient: float, trainer: Trainer, agent: Agent, corpus: PassageStore, questions: QuestionLog
 ) -> SelfDistillation | None:
-    """None if it is switched off."""
+    """The self-distillation of the settings; None if it is switched off."""
     if coefficient == 0:
         return None
     renderer = agent.renderer(())
 
     def prompt(sample: TrainingSample) -> Sequence[int] | None:
-        """What the teacher is shown. A group's key ends with its question's id."""
+        """The teacher's prompt. A group's key ends with its question's id."""
         question = questions.find(sample.group.rsplit("/", 1)[-1])
         evidence = cast("Sequence[str]", question.metadata["evidence"])
         env = TeacherEnv([corpus.get(passage) for passage in evidence], agent.prompts, renderer.format)

@@ -25,7 +25,7 @@ _RECALL = 0.99  # of texts exactly at the threshold
 
 
 class NearDuplicates:
-    """Tells new texts from those whose likeness to an earlier one is estimated to be at least `threshold`.
+    """Distinguishes new texts from those whose estimated likeness to an earlier one is at least `threshold`.
 
     With threshold 1 only texts of the same words in the same order are duplicates, exactly. Raises ConfigError for a
     threshold that is not above 0 and at most 1.
@@ -44,8 +44,7 @@ class NearDuplicates:
         self._bands: dict[bytes, list[int]] = {}
 
     def is_new(self, text: str, *, remember: bool = True) -> bool:
-        """Whether no remembered text is like this one. A new text is remembered unless told otherwise, a duplicate is
-        not."""
+        """Whether no remembered text is like this one. By default a new text is remembered; a duplicate never is."""
         words = normalise(text)
         if words in self._texts:
             return False

@@ -1,8 +1,8 @@
-"""Episodes of self-play: propose -> filter -> verify -> solve n times -> score, each a coroutine of its own.
+"""Episodes of self-play: propose -> filter -> verify -> solve n times -> score, each episode a separate coroutine.
 
-An episode waits for others only where it must: duplicates are told, and noise for verification is taken, from the
-proposals of the whole batch. A failure outside of the policies (a tool, the sampler, a reader) makes an episode
-Invalid, for the proposer as for the solver; it is never a reward of 0, nor the reward of a question nobody could solve.
+An episode waits for others only where it must: duplicates are detected, and noise for verification is drawn, among the
+proposals of the whole batch. A failure outside the policies (a tool, the sampler, a reader) makes an episode Invalid,
+for the proposer as for the solver; it is never a reward of 0, nor the reward of a question nobody could solve.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Failed = tuple[tuple[Trajectory, Invalid], ...]
 
 @dataclass(slots=True)
 class Stages:
-    """Seconds until the last episode of a batch was through a stage, since the last was through the stage before; added
-    up over batches."""
+    """Seconds per stage: from the end of the previous stage to the time when the last episode of a batch finished this
+    one, summed over batches."""
 
     propose: float = 0.0
     verify: float = 0.0
@@ -44,12 +44,12 @@ class Stages:
 
 @dataclass(frozen=True, slots=True)
 class SelfPlay:
-    """Plays batches of episodes. `reward` is the solver's, `worth` the proposer's.
+    """Plays batches of episodes. `reward` is the solver's reward, `worth` the proposer's.
 
-    `metric` names the part of `reward` that says how right an answer is; from `right_from` on it counts as right.
-    `label` may score a solver's group anew, when all of it is there. `evidence` is what a reader is shown of a
-    proposal; `near_duplicates` is the likeness beyond which a question is a duplicate of an earlier one of its batch,
-    of another task (0 accepts all).
+    `metric` names the part of `reward` that measures how right an answer is; from `right_from` on it counts as right.
+    `label` may rescore a complete group of the solver. `evidence` selects the passages of a proposal that a reader is
+    shown; `near_duplicates` is the likeness beyond which a question is a duplicate of an earlier one of its batch, of
+    another task (0 accepts all).
     """
 
     proposer: Roller
@@ -69,7 +69,7 @@ class SelfPlay:
     async def __call__(
         self, tasks: Sequence[Question], key: str, *, solve: bool = True, stages: Stages | None = None
     ) -> list[Episode]:
-        """One episode a task, in the tasks' order. Ids and random streams follow from `key` and the tasks' ids.
+        """One episode per task, in the tasks' order. Ids and random streams are determined by `key` and the tasks' ids.
 
         Without `solve` the questions are only proposed, filtered and verified.
         """
@@ -111,7 +111,7 @@ class SelfPlay:
         return self.label(group) if self.label else group
 
     async def _propose(self, task: Question, trajectory_id: str) -> tuple[Trajectory, Failed]:
-        """A proposal; after a failure another attempt with luck of its own, at most `refills` times."""
+        """A proposal; after a failure another attempt with new random numbers, at most `refills` times."""
         failed: list[tuple[Trajectory, Invalid]] = []
         proposal = await self.proposer.one(task, trajectory_id)
         while proposal.stop_reason.is_failure and len(failed) < self.refills:
@@ -131,8 +131,8 @@ class SelfPlay:
 
 
 def _failed_if_nothing_found(episodes: list[Episode]) -> list[Episode]:
-    """The episodes as they are; all Invalid where the engine found nothing for any proposer, or for anybody. Where it
-    found nothing for any solver alone, it was lost after the questions were written: these stay, unsolved."""
+    """The episodes unchanged; or all Invalid if the engine found nothing for any proposer, or for any rollout. If it
+    found nothing only for solvers, it was lost after the questions were written: these stay, unsolved."""
     proposers = [episode.proposer for episode in episodes]
     solvers = [rollout for episode in episodes if episode.solvers for rollout in episode.solvers.trajectories]
     if failure := nothing_found(proposers) or nothing_found(proposers + solvers):
@@ -162,7 +162,7 @@ def _all_failed(episodes: list[Episode], failure: Invalid) -> list[Episode]:
 
 @dataclass(slots=True)
 class _Batch:
-    """What the episodes of a batch must know of each other."""
+    """The state that the episodes of a batch share."""
 
     play: SelfPlay
     size: int
@@ -179,7 +179,7 @@ class _Batch:
             self._complete.set()
 
     def passed(self, stage: str) -> None:
-        """An episode is through a stage; the later ones end no earlier."""
+        """Record that an episode has finished a stage; later stages end no earlier."""
         stages = ("propose", "verify", "solve")
         self.ended |= dict.fromkeys(stages[stages.index(stage) :], perf_counter())
 
@@ -204,8 +204,8 @@ class _Batch:
         return found
 
     async def passages_of_others(self, index: int) -> list[tuple[Passage, ...]]:
-        """What each proposer of the batch's other tasks found, in the tasks' order: one of the same task may well have
-        found what this question is about."""
+        """The passages found by each proposer of the batch's other tasks, in the tasks' order. Proposers of the same
+        task are excluded: they may have found the passages that this question is about."""
         await self._complete.wait()
         return [
             retrieved_passages(proposal)
@@ -214,12 +214,12 @@ class _Batch:
         ]
 
     def _task(self, index: int) -> object:
-        """What a proposal shares with the others of nested sampling."""
+        """The id of the task that the proposals of nested sampling share."""
         return self._proposals[index].question.metadata.get("task", index)
 
 
 async def _all(episodes: Any) -> list[Episode]:
-    """The results of all; when one raises, the others are ended first, since they may be waiting for it."""
+    """The results of all; if one raises, the others are cancelled first, since they may be waiting for it."""
     coroutines: list[Coroutine[Any, Any, Episode]] = list(episodes)
     tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
     try:

@@ -1,4 +1,4 @@
-"""The passages behind a proposal: what its proposer was given, found and used."""
+"""The passages behind a proposal: those that its proposer was given, found and used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TAG = re.compile(r"<[^<>]*>")
 
 
 def retrieved_passages(proposal: Trajectory) -> tuple[Passage, ...]:
-    """All that the proposer's searches found, each passage once, in the order of finding."""
+    """All passages that the proposer's searches found, each once, in the order of finding."""
     found: dict[str, Passage] = {}
     for result in proposal.tool_results:
         for passage in result.passages:
@@ -50,7 +50,7 @@ def _source(proposal: Trajectory) -> Iterator[Passage]:
 
 
 def _searches(proposal: Trajectory) -> Iterator[tuple[tuple[Passage, ...], str]]:
-    """What each call found, and all that was written after it, without tags. Calls of one turn are made together."""
+    """The passages of each call, and all text written after it, without tags. Calls of one turn are made together."""
     results = iter(proposal.tool_results)
     for turn, action in enumerate(proposal.actions, start=1):
         later = _TAG.sub(" ", "\n".join(action.text for action in proposal.actions[turn:]))

@@ -26,32 +26,32 @@ class Rejection(StrEnum):
     """Why a proposal gives no question. Those up to OTHER_ANSWER are the basic rules, those up to UNSUPPORTED the full
     ones, in the order of their checking."""
 
-    UNFINISHED = "unfinished"  # the proposer did not come to an answer
+    UNFINISHED = "unfinished"  # the proposer did not reach an answer
     NO_QUESTION = "no_question"  # none was stated, or an empty one
     NO_ANSWER = "no_answer"  # none was stated, or nothing but punctuation and articles
     TOO_SHORT = "too_short"  # fewer words or characters than asked for
     TOO_LONG = "too_long"  # more characters than allowed
-    ANSWER_IN_QUESTION = "answer_in_question"  # the question says its own answer
+    ANSWER_IN_QUESTION = "answer_in_question"  # the question contains its own answer
     NO_SEARCH = "no_search"  # fewer searches were made than asked for
     REPEATED_QUERY = "repeated_query"  # the same search was made twice
-    OTHER_ANSWER = "other_answer"  # it is not the answer that the task gave
+    OTHER_ANSWER = "other_answer"  # it differs from the answer that the task gave
 
     ANSWER_TOO_LONG = "answer_too_long"  # more words than a name, a date or a title has
-    INSTRUCTIONS = "instructions"  # it speaks to a model: orders, tags of roles or tools, addresses
+    INSTRUCTIONS = "instructions"  # it addresses a model: instructions, tags of roles or tools, addresses
     TEMPLATE = "template"  # fields, blanks or labels that should have been filled in or left out
-    REFERS = "refers_to_passage"  # it speaks of a text that who answers it cannot see
+    REFERS = "refers_to_passage"  # it refers to a text that the solver cannot see
     NOISE = "noise"  # symbols, repetition, letters without a word
     MIXED = "mixed_languages"  # it changes its language or script, or has another one than the passages
     NOT_A_QUESTION = "not_a_question"  # it asks nothing
     TWO_QUESTIONS = "two_questions"  # it asks more than one thing
     SENTENCE = "answer_is_sentence"  # the answer is a statement
     MISFIT = "answer_misfits"  # yes or no to more than that, or none of the alternatives
-    UNSUPPORTED = "unsupported"  # no passage that the proposer saw says the answer
+    UNSUPPORTED = "unsupported"  # no passage that the proposer saw contains the answer
 
     DUPLICATE = "duplicate"  # another question is (nearly) the same
-    UNVERIFIED = "unverified"  # a reader of the proposer's passages does not come to the answer
+    UNVERIFIED = "unverified"  # a reader of the proposer's passages does not find the answer
     CLOSED_BOOK = "closed_book"  # a reader without any passage does
-    AMBIGUOUS = "ambiguous"  # readers come to another answer as often
+    AMBIGUOUS = "ambiguous"  # readers give another answer as often
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class RuleFilter:
 
 
 def _reasons_of_wording(question: str, right: Sequence[str], passages: Sequence[str]) -> Iterator[Rejection]:
-    """What the full rules ask of the wording. The first rule bounds the answers' length for the others."""
+    """The full rules about the wording. The first rule bounds the answers' length for the others."""
     if any(map(is_long, right)):
         yield Rejection.ANSWER_TOO_LONG
     if instructs(question) or any(map(instructs, right)):
@@ -153,6 +153,6 @@ def _right_answers(proposal: Trajectory) -> tuple[str, ...]:
 
 
 def _queries(proposal: Trajectory) -> list[str]:
-    """What was searched for, in normal form."""
+    """The queries of a proposal, in normal form."""
     calls = (result.call for result in proposal.tool_results)
     return [normalise(str(call.arguments["query"])) for call in calls if is_valid_search(call)]

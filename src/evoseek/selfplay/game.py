@@ -1,4 +1,4 @@
-"""What a self-play system is built from: who plays, what they are asked, and how each role is trained."""
+"""The pieces of a self-play system: the players, their tasks, and how each role is trained."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _Game:
 
     @property
     def oracle(self) -> Oracle | None:
-        """The truth about questions, where the corpus is a generated world."""
+        """The oracle for questions, if the corpus is a generated world."""
         world = self.settings.selfplay.world
         return world_oracle(load_world(Path(world))) if world else None
 
@@ -108,7 +108,7 @@ class AnswerGame(_Game):
 
 
 class _PassageSettings(Protocol):
-    """What a proposer is shown of a passage, and how fast it learns."""
+    """How a passage is shown to the proposer, and how fast the proposer learns."""
 
     show_source: bool
     max_source_tokens: int
@@ -128,7 +128,7 @@ class PassageGame(_Game):
 
     @classmethod
     def between(cls, settings: GameSettings, context: Context, proposer: Agent, solver: Agent) -> PassageGame:
-        """The same between two agents that are loaded."""
+        """The game between two loaded agents."""
         play = make_play(settings, context, proposer, solver, PassageProposerEnv)
         return cls(settings, context, proposer, solver, play)
 
@@ -151,13 +151,13 @@ class PassageGame(_Game):
         )
 
     def solver_update(self, questions: QuestionLog) -> GroupUpdate:
-        """What trains the solver on written questions."""
+        """The step that trains the solver on written questions."""
         trainer, corpus = self.context.trainer, self.context.corpus
         distillation = self.settings.selfplay.distillation
         return trainer.group_update(self_distillation(distillation, trainer, self.solver, corpus, questions))
 
     def proposer_update(self) -> GroupUpdate:
-        """What trains the proposer."""
+        """The update that trains the proposer."""
         credit = build("credit", self.settings.proposer.credit, self.context)
         return GroupUpdate(self.proposer_learner, credit, self.settings.run.seed)
 
@@ -178,7 +178,7 @@ class PassageGame(_Game):
 
     @property
     def parts(self) -> dict[str, Part]:
-        """What a checkpoint is made of."""
+        """The parts of a checkpoint."""
         proposer = Part(partial(save_policy, self.proposer.policy), self.proposer_learner)
         return {**self.context.trainer.parts, "proposer": proposer}
 

@@ -1,9 +1,9 @@
-"""How far one can work back from an answer in a corpus.
+"""How far a corpus can be searched backwards from an answer.
 
     search for the answer -> a passage about something else that mentions it -> search for that passage's title -> ...
 
-A proposer that is asked for more searches than there are such steps could only make something up (Search Self-play
-leaves open how answers and numbers of searches are matched).
+A proposer that has to make more searches than there are such steps could only invent something (Search Self-play leaves
+open how answers and numbers of searches are matched).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from evoseek.types import Passage
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """An answer, and by how many searches in a row one gets away from it."""
+    """An answer, and the number of successive searches that lead away from it."""
 
     answer: str
     searches: int

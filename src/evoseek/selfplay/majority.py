@@ -1,5 +1,5 @@
 """The solver's most frequent answer as the label: the control without the proposer's answer (as in R-Zero, arXiv
-2508.05004, and SQLM, arXiv 2508.03682). Where the solver is wrong more often than right, it learns to stay so.
+2508.05004, and SQLM, arXiv 2508.03682). If the solver is wrong more often than right, its errors are reinforced.
 """
 
 from __future__ import annotations

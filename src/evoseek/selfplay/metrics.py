@@ -1,4 +1,4 @@
-"""Numbers that describe a batch of self-play: what the proposer asks, what becomes of it, how the solver fares."""
+"""Metrics of a batch of self-play: the proposals, their outcomes, and the solver's performance."""
 
 from __future__ import annotations
 

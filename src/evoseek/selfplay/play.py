@@ -1,4 +1,4 @@
-"""Who plays with whom, and by which rules, from settings."""
+"""The players and the rules of self-play, from settings."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def make_play(
 
 
 def with_rules(settings: _Settings, proposer: Policy) -> _Settings:
-    """The settings with filters.rules decided where it is `auto`: basic for a policy that is spoken to as the tiny ones
-    are, whose grammar is the generated world's, else full."""
+    """The settings with filters.rules decided where it is `auto`: basic for a policy with the tiny prompts, which are
+    in the generated world's grammar, else full."""
     if settings.filters.rules != "auto":
         return settings
     rules = "basic" if prompts_of(proposer, settings.policy.prompts) == "tiny" else "full"

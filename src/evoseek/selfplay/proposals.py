@@ -1,4 +1,4 @@
-"""What is proposed from, and with which other proposals one is compared."""
+"""The tasks of proposers, and the groups within which proposals are compared."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def proposal_groups(episodes: Sequence[Episode], by: Literal["requested", "task"
 
 
 def solver_groups(episodes: Sequence[Episode]) -> list[TrajectoryGroup]:
-    """The solver's attempts, a group a question."""
+    """The solver's attempts, one group per question."""
     return [episode.solvers for episode in episodes if episode.solvers is not None]
 
 
 def check_groups(episodes: Sequence[Episode]) -> list[TrajectoryGroup]:
-    """The readings that verified each question, for the record alone: nobody is trained on them. A group a proposal,
+    """The readings that verified each question, only for the record: they are not trained on. One group per proposal,
     under the key `<the solvers' key>/checks`."""
     groups: list[TrajectoryGroup] = []
     for episode in episodes:

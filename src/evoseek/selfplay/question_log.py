@@ -19,9 +19,9 @@ from evoseek.types import Question
 
 @dataclass(slots=True)
 class QuestionLog:
-    """The file at `path`. Whoever goes back to a checkpoint cuts it to the length that it had then.
+    """The file at `path`. Resuming from a checkpoint cuts it to the length that it had then.
 
-    What it says is remembered and read anew only when its length is not the one that was left.
+    Its contents are cached, and read again only when its length has changed.
     """
 
     path: Path

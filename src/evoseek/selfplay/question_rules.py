@@ -1,4 +1,4 @@
-"""Rules about a question by itself: whether it asks, and only once."""
+"""Rules about a question by itself: whether it asks exactly one thing."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def opens_with_interrogative(folded: str, wording: Wording) -> bool:
 
 
 def is_polar_form(question: str, folded: str, wording: Wording) -> bool:
-    """Whether a question begins as those do that are answered by yes or no."""
+    """Whether a question begins like one that is answered by yes or no."""
     if wording.code == "fr" and _INVERTED.search(question):
         return True
     if wording.code == "ru":

@@ -1,4 +1,4 @@
-"""Valid questions of earlier steps, for the places of rejected ones (Search Self-play, arXiv 2510.18821, table 5)."""
+"""Valid questions of earlier steps, which replace rejected ones (Search Self-play, arXiv 2510.18821, table 5)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from evoseek.types import Question
 
 
 def draw_again(questions: Iterable[Question], count: int, seed: str) -> list[Question]:
-    """So many of the questions in random order, none twice before all were drawn once; none if there are none.
+    """`count` of the questions in random order, none twice before all were drawn once; empty if there are none.
 
-    What is drawn follows from them and the seed, not from their order.
+    The draw is determined by the questions and the seed, not by their order.
     """
     rng = random.Random(f"{seed}/replay")
     pool = sorted(questions, key=lambda question: question.id)

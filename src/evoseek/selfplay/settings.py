@@ -1,4 +1,4 @@
-"""Settings of self-play, which Dr. Zero and Search Self-play have in common."""
+"""Settings of self-play that Dr. Zero and Search Self-play share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evoseek.reward.answer import GRADED, RIGHT_FROM
 from evoseek.settings import MANY, AnyTemperature, Count, Needs, Section, Share, Temperature, part, table
 from evoseek.training.settings import SELF_WRITTEN, TrainingSettings
 
-_NEEDS_TWO = ("linear", "parabolic", "uncertainty", "between")  # attempts, to tell a hard question from an easy one
+_NEEDS_TWO = ("linear", "parabolic", "uncertainty", "between")  # difficulties that need several attempts
 
 
 def _above_zero(shares: tuple[float, ...]) -> tuple[float, ...]:
@@ -24,10 +24,12 @@ def _above_zero(shares: tuple[float, ...]) -> tuple[float, ...]:
 
 
 class ProposerSettings(Section):
-    """How questions are proposed, what a proposal is worth, and how the proposer learns from that."""
+    """How questions are proposed, the reward of a proposal, and how the proposer learns from it."""
 
     ratio: Annotated[tuple[Share, ...], AfterValidator(_above_zero)] = Field(
-        default=(4.0, 3.0, 2.0, 1.0), min_length=1, description="Shares of 1, 2, ... requested hops or searches."
+        default=(4.0, 3.0, 2.0, 1.0),
+        min_length=1,
+        description="Relative shares of tasks that request 1, 2, ... hops or searches.",
     )
     temperature: Temperature = Field(default=1.0, description="Sampling temperature of proposals.")
     attempts: int = Field(default=5, ge=1, le=10_000, description="Number of the solver's attempts at every question.")
@@ -35,35 +37,38 @@ class ProposerSettings(Section):
         default=0.2,
         ge=0,
         le=1,
-        description="Share of the attempts at a question that may fail outside the solver, those that were rolled out "
-        "again included. Above it the proposal is Invalid: attempts that search less fail less, and would pay it.",
+        description="Maximum share of the attempts at a question that may fail for reasons outside the solver, "
+        "retried ones included. Above it the proposal is Invalid, since an outage would otherwise be rewarded: "
+        "attempts that search less fail less.",
     )
     max_turns: int = Field(default=6, ge=1, le=10_000, description="Maximum number of completions of a proposal.")
     max_tokens_per_turn: Count = Field(default=160, description="Maximum number of tokens of a proposal's completion.")
     difficulty: Literal["linear", "parabolic", "uncertainty", "between", "failure"] = Field(
         default="linear",
-        description="What a pass rate is worth to the proposer: as in Dr. Zero, its ablation, R-Zero*, SQLM*, or SSP.",
+        description="How the solver's pass rate becomes the proposer's reward: as in Dr. Zero, its ablation, R-Zero*, "
+        "SQLM*, or SSP.",
     )
     format_weight: float = Field(default=0.5, ge=0, le=100, description="Weight of Dr. Zero's format reward.")
     rejected_reward: float = Field(
-        default=0.0, ge=-100, le=100, description="Reward of a rejected proposal; below 0 it is punished."
+        default=0.0, ge=-100, le=100, description="Reward of a rejected proposal; a negative value is a penalty."
     )
-    per_task: int = Field(default=1, ge=1, le=1000, description="Number of proposals from the same passage or answer.")
+    per_task: int = Field(default=1, ge=1, le=1000, description="Number of proposals for each passage or answer.")
     group_by: Literal["requested", "task"] = Field(
         default="requested",
-        description="Group that a reward is relative to: proposals of equal hops (HRPO), or of the same task.",
+        description="Group to whose mean a reward is relative: proposals with the same requested number (HRPO), or of "
+        "the same task.",
     )
     credit: CreditPart = part("group")
     loss: LossPart = part("reinforce", aggregate="token-mean")
 
 
 class FilterSettings(Section):
-    """Which proposals are rejected by rule. One whose answer is in its question always is."""
+    """Rules by which proposals are rejected. A proposal whose question contains its answer always is."""
 
     rules: Literal["auto", "basic", "full"] = Field(
         default="auto",
-        description="Whether wording is judged too (full), in any language, or not (basic); auto is basic for policies "
-        "with the tiny prompts, else full. A run saves which.",
+        description="Set of rules: full also judges the wording, in any language; basic does not; auto is basic for "
+        "policies with the tiny prompts, else full. A run saves the choice.",
     )
     min_words: int = Field(default=3, ge=1, le=MANY, description="Minimum number of words of a question.")
     min_characters: int = Field(default=10, ge=1, le=MANY, description="Minimum number of characters of a question.")
@@ -72,68 +77,73 @@ class FilterSettings(Section):
         default=0,
         ge=0,
         le=MANY,
-        description="Number of searches below which a proposal is rejected. Search Self-play: 1, as in the paper; its "
-        "published code has 2.",
+        description="Minimum number of searches of a proposal. Search Self-play: 1, as in the paper; its published "
+        "code has 2.",
     )
-    repeated_queries: bool = Field(default=False, description="Whether a proposal with a repeated query is rejected.")
+    repeated_queries: bool = Field(default=False, description="Whether proposals with a repeated query are rejected.")
     near_duplicates: float = Field(
         default=1.0,
         ge=0,
         le=1,
-        description="Likeness to another question (Jaccard, MinHash) beyond which one is rejected; 0: none is.",
+        description="Likeness to another question (Jaccard, MinHash) from which a question is rejected as a "
+        "duplicate; 0 accepts all.",
     )
 
 
 class VerificationSettings(Section):
-    """Which questions are rejected because of a reader's answers."""
+    """Verification: which questions are rejected because of a reader's answers."""
 
     from_passages: bool = Field(
-        default=False, description="Whether a question is rejected that the proposer's passages do not answer."
+        default=False,
+        description="Whether a question is rejected if the reader does not find its answer in the proposer's passages.",
     )
     passages: Literal["retrieved", "supporting"] = Field(
         default="retrieved",
-        description="Passages that the reader is shown: all that the proposer found, or those that it wrote about.",
+        description="Passages that the reader is shown: all that the proposer found (all), or those that it wrote "
+        "about (supporting).",
     )
     noise_passages: int = Field(
-        default=4, ge=0, le=1000, description="Number of passages of other proposals that are mixed in."
+        default=4, ge=0, le=1000, description="Number of noise passages, from other proposals, that are mixed in."
     )
     noise: Literal["passages", "trajectories"] = Field(
         default="passages",
-        description="What noise_passages counts: single passages that other proposals found, or other proposals, with "
-        "all that each of them found (as in Search Self-play's published code).",
+        description="Unit of noise_passages: single passages that other proposals found, or trajectories: other "
+        "proposals with all passages that each of them found (as in Search Self-play's published code).",
     )
     closed_book: bool = Field(
-        default=False, description="Whether a question is rejected that is answered without any passage."
+        default=False,
+        description="Whether a question is rejected if the reader answers it correctly without any passage.",
     )
     ambiguity: int = Field(
         default=0,
         ge=0,
         le=1000,
-        description="Number of readings; a question is rejected if another answer is as frequent as the right one. "
-        "0: it is not read.",
+        description="Number of readings; a question is rejected if another answer is as frequent as the right one. 0: "
+        "no such check.",
     )
-    temperature: AnyTemperature = Field(default=0.0, description="Sampling temperature of readers; 0 is greedy.")
+    temperature: AnyTemperature = Field(default=0.0, description="Sampling temperature of the reader; 0 is greedy.")
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        """Noise is mixed into passages."""
+        """Noise needs verification from passages."""
         return (Needs("noise*", "from_passages"),)
 
 
 class SelfPlaySettings(Section):
-    """What the two self-play systems have in common."""
+    """Settings that both self-play systems share."""
 
-    proposals_per_step: int = Field(default=32, ge=1, le=100_000, description="Number of proposals of a step.")
+    proposals_per_step: int = Field(default=32, ge=1, le=100_000, description="Number of proposals in a step.")
     label: Literal["proposer", "majority"] = Field(
-        default="proposer", description="Right answer: the proposer's, or the solver's most frequent one."
+        default="proposer",
+        description="Answer that counts as right: the proposer's, or the solver's most frequent one (majority).",
     )
     right_from: float = Field(
         default=RIGHT_FROM,
         gt=0,
         le=1,
-        description="Value of a graded reward (f1, set_f1) from which an answer counts as right, for pass rates, for a "
-        "reader without passages (one with passages must match exactly) and for every proposer.difficulty but "
-        "failure, which is 1 - the mean.",
+        description="Value of a graded reward (f1, set_f1) from which an answer counts as right, for pass rates, for "
+        "a reader without passages (with passages an exact match is required) and for every proposer.difficulty "
+        "except failure, which is 1 - the mean.",
     )
     evidence_weight: float = Field(
         default=0.0,
@@ -145,15 +155,16 @@ class SelfPlaySettings(Section):
         default=0.0,
         ge=0,
         le=100,
-        description="Weight of the pull towards the policy that sees the proposer's path (reverse KL).",
+        description="Weight of the self-distillation (reverse KL) towards the policy that sees the proposer's path.",
     )
     world: str = Field(
-        default="", description="File world.json of a generated world, whose oracle then judges the questions."
+        default="",
+        description="File world.json of a generated world, whose oracle then judges the questions for the metrics.",
     )
 
 
 class GameSettings(TrainingSettings, ABC):
-    """What every self-play system has."""
+    """Settings of every self-play system."""
 
     absent: ClassVar[Mapping[str, str]] = {"questions": SELF_WRITTEN}
     proposer: ProposerSettings = table()
@@ -168,7 +179,7 @@ class GameSettings(TrainingSettings, ABC):
         return *super().effects(), Needs("reward.overlong_*", "", (), why)
 
     def problems(self) -> Iterator[str]:
-        """What self-play cannot do."""
+        """Combinations that self-play does not support."""
         yield from super().problems()
         yield from self._judged()
         yield from self._estimators()
@@ -177,7 +188,7 @@ class GameSettings(TrainingSettings, ABC):
     @property
     @abstractmethod
     def searches(self) -> tuple[int, str]:
-        """How many searches the longest requested question takes, and what is counted in words."""
+        """The number of searches that the longest requested question takes, and the name of the counted unit."""
         ...
 
     @property

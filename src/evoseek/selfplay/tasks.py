@@ -1,4 +1,4 @@
-"""What is proposed from: the passages or the answers of a corpus."""
+"""Tasks for proposers, from the passages or the answers of a corpus."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from evoseek.selfplay.proposals import TaskSource
 from evoseek.selfplay.settings import GameSettings
 from evoseek.types import Passage, Question
 
-POOL = 200_000  # passages that proposals are made from, at most: a random sample of a larger corpus
+POOL = 200_000  # maximum number of passages for proposals; of a larger corpus, a random sample
 
 
 def passage_tasks(
@@ -43,7 +43,7 @@ def passage_tasks(
 
 
 def answer_tasks(settings: GameSettings, corpus: PassageStore, path: str) -> TaskSource[Lead]:
-    """Tasks from an answer set: a file, or what can be mined from the corpus; of either, what leads anywhere."""
+    """Tasks from an answer set: a file, or answers mined from the corpus; only answers from which a search leads on."""
     ratio, seed = settings.proposer.ratio, settings.run.seed
     answers = load_answers(Path(path)) if path else mine_answers(corpus.passages())
     find = partial(corpus.find, k=settings.search.top_k)
@@ -58,7 +58,7 @@ def answer_tasks(settings: GameSettings, corpus: PassageStore, path: str) -> Tas
     far = [[lead for lead in leads if lead.searches >= searches] for searches in range(len(ratio) + 1)]
 
     def make(id: str, lead: Lead, searches: int) -> Question:
-        """Where this answer leads less far, one that leads far enough, if there is any."""
+        """This answer, or, if it does not lead far enough, another one that does, if there is any."""
         if lead.searches < searches and far[searches]:
             lead = random.Random(f"{seed}/lead/{id}").choice(far[searches])
         return answer_task(id, lead.answer, min(searches, lead.searches))

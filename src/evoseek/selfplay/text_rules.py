@@ -1,4 +1,4 @@
-"""Rules about what else a question's text holds: instructions, leftovers, references, other languages, noise."""
+"""Rules about unwanted content of a question: instructions, leftovers, references, other languages, noise."""
 
 from __future__ import annotations
 
@@ -103,26 +103,25 @@ _MOJIBAKE = re.compile("Ã[\u0080-\u00bf]|â€|Ð[\u0080-\u00bf]|\ufffd")
 _VOWELS = re.compile("[aeiouyàáâãäåæèéêëìíîïòóôõöøùúûüýœıāēīōūăąęőűůěı]", re.IGNORECASE)
 _ODD_SHARE, _UNIQUE_SHARE, _MANY_WORDS = 0.12, 0.55, 8
 _SURE_HITS = 3
-_NEAR = 0.67  # of the most words of grammar: a language that may be meant as well
+_NEAR = 0.67  # share of the highest count of function words from which another language is possible, too
 _NAMELIKE = re.compile(r"[A-Z][\w.&'-]*|[a-z]{1,3}|[a-z]?[A-Z]\w*|\w*\d\w*")
 _LATIN_WORD = re.compile(r"[A-Za-z\u00c0-\u024f][\w.&'’-]*")
 
 
 def instructs(text: str) -> bool:
-    """Whether a text speaks to a model instead of asking: orders, tags of roles or tools, addresses to call."""
+    """Whether a text addresses a model instead of asking: instructions, tags of roles or tools, addresses to open."""
     if _TAG.search(text) or _ADDRESS.search(text) or _ORDER.search(text):
         return True
     return any(verb.search(text) and noun.search(text) for verb, noun in (*_OVERRIDES, *_JOINED_OVERRIDES))
 
 
 def is_template(question: str, answer: str) -> bool:
-    """Whether what should have been filled in or left out still stands there: fields, blanks, labels, small talk, or an
-    answer that gives none."""
+    """Whether a text contains leftovers: unfilled fields, blanks, labels, small talk, or an answer that states none."""
     return bool(_TEMPLATE.search(question) or _TEMPLATE.search(answer)) or fold(answer) in _NO_ANSWERS
 
 
 def refers_to_passage(question: str) -> bool:
-    """Whether a question speaks of a text that who answers it cannot see."""
+    """Whether a question refers to a text that the solver cannot see."""
     return bool(_REFERS.search(unicodedata.normalize("NFKC", question)))
 
 

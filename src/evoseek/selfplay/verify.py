@@ -1,4 +1,4 @@
-"""Verification: would a reader, who does not search, say that this question has this answer, and only this one?
+"""Verification: does a reader that does not search find that this question has this answer, and only this one?
 
     closed book     answered right without any passage: searching could not be learnt from it    -> CLOSED_BOOK
     from passages   not answered right from the proposer's own passages, mixed with passages of other proposals
@@ -8,8 +8,8 @@
 
 The noise stops questions whose answer is only the best of the few candidates that the proposer happened to see. It is
 so many single passages, as the paper says, or all that so many other proposals found, as in its published code. A
-question that was not shown to be right is rejected: a reader that gives no answer does not verify. But a reading that
-failed for reasons outside of the policies says nothing, and makes the whole episode invalid.
+question that is not shown to be right is rejected: a reader that gives no answer does not verify it. But a reading that
+failed for reasons outside the policies decides nothing, and makes the whole episode Invalid.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Reading = tuple[Trajectory, Outcome]
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """Why a question is rejected (None: it is not), or the failure that left it undecided; and the readings, each with
-    what it was worth."""
+    its outcome."""
 
     rejected: Rejection | None = None
     failure: Invalid | None = None
@@ -42,9 +42,9 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Verifier:
-    """Puts the checks that are switched on to a question. `reader` gives one who sees these passages; an answer
-    is right if its reward by `correct` is at least `right_from`. With `exact`, for a graded `correct`, an answer from
-    passages is right only if it matches exactly: nearly right is enough to reject a question, not to verify one.
+    """Verifies a question by the checks that are switched on. `reader` returns a reader that sees these passages; an
+    answer is right if its reward by `correct` is at least `right_from`. With `exact`, for a graded `correct`, an answer
+    from passages is right only if it matches exactly: nearly right is enough to reject a question, not to verify one.
     `noise_passages` counts what `noise` names: single passages of others, or others with all their passages."""
 
     reader: Callable[[Sequence[Passage]], Roller]
@@ -85,7 +85,7 @@ class Verifier:
         return None
 
     def _is_right(self, reading: Reading) -> bool:
-        """Of a reading from passages."""
+        """The reward function for a reading from passages."""
         if not self.exact:
             return self._is_near(reading)
         read, _ = reading
@@ -98,8 +98,8 @@ class Verifier:
     async def _read_mixed(
         self, question: Question, evidence: Sequence[Passage], others: Sequence[Sequence[Passage]], reading_id: str
     ) -> Reading:
-        """A reading of the evidence among noise, in an order that follows from the reading's id. What the reader has no
-        room for is left out, noise first."""
+        """A reading of the evidence among noise, in an order that follows from the reading's id. Passages beyond the
+        reader's room are left out, noise first."""
         rng = random.Random(f"{self.seed}/{reading_id}")
         units = self._units_of_noise({passage.id for passage in evidence}, others)
         drawn = rng.sample(units, min(self.noise_passages, len(units)))
@@ -112,7 +112,8 @@ class Verifier:
         return await self._read(reader, question, reading_id)
 
     def _units_of_noise(self, own: Set[str], others: Sequence[Sequence[Passage]]) -> list[Sequence[Passage]]:
-        """What noise is drawn from: each time one passage, or all of one other proposal, without the question's own."""
+        """The units from which noise is drawn: single passages, or all passages of one other proposal, without the
+        question's own."""
         unrelated = [[passage for passage in found if passage.id not in own] for found in others]
         if self.noise == "trajectories":
             return [found for found in unrelated if found]

@@ -36,7 +36,8 @@ from evoseek.training.trainer import check_dtype, load_trainable
 def begin_tuning(
     settings: ZeroSearch.Settings, records: Path, work: Path, *, steps: int, tokens_per_step: int
 ) -> SupervisedRun:
-    """The policy of the settings on its way to a simulator, from the last checkpoint in `work` if there is one.
+    """The policy of the settings while it is tuned to a simulator, resumed from the last checkpoint in `work` if there
+    is one.
 
     Raises ConfigError, also if `work` was begun with other settings or records.
     """

@@ -1,6 +1,6 @@
-"""How good a simulated search engine is: does it do as it is told, and does it read like the real one?
+"""The quality of a simulated search engine: whether it obeys, and whether its results resemble the real engine's.
 
-Held-out queries, of searches in a real engine that the simulator was not tuned on, are each put to it twice: once for
+Held-out queries, of searches in a real engine that the simulator was not tuned on, are each given to it twice: once for
 useful documents, once for noisy ones.
 """
 
@@ -30,7 +30,7 @@ class SimulatorCheck:
     """A finished check. `readable`: replies that came and could be read. `stating`: replies whose documents state an
     answer, by what is stated (see `evoseek.simulator.truth`); unreadable ones count as invalid. `style` has
     `real`, `useful` and `noisy`. `unasked` queries were left out since nothing can be said of their answers; `problems`
-    says of replies why they were not read."""
+    are the reasons why replies were unreadable."""
 
     readable: Mapping[Kind, Score]
     stating: Mapping[Kind, Mapping[str, Score]]

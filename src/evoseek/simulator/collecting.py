@@ -1,5 +1,5 @@
-"""What a search engine gives for the queries that a policy makes: the first step to a simulated one (ZeroSearch,
-arXiv 2505.04588, section 3.2)."""
+"""Collecting a search engine's results for a policy's queries: the first step to a simulated engine (ZeroSearch, arXiv
+2505.04588, section 3.2)."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from evoseek.training.interrupt import stop_on_interrupt
 from evoseek.training.sources import read_questions
 from evoseek.types import Question, Trajectory
 
-BATCH = 64  # rollouts that are made side by side, and written when all of them are
+BATCH = 64  # rollouts that are made concurrently and recorded together
 
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """How far a file of searches is: questions that were rolled out, queries that they made of the engine, records by
-    page (as a text, for JSON), and why rollouts failed, which give no record (each reason, how often)."""
+    """The progress of a file of searches: questions that were rolled out, queries that they made of the engine, records
+    by page (as a text, for JSON), and why rollouts failed, which give no record (each reason, how often)."""
 
     done: int = 0
     queries: int = 0
@@ -55,11 +55,11 @@ async def collect(
     should_stop: Callable[[], bool] = lambda: False,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Collected:
-    """Roll a policy out once on every question, those of a batch side by side, and add what its searches found to the
-    file, from where that is.
+    """Roll a policy out once on every question, those of a batch concurrently, and append the results of its searches
+    to the file, which is resumed where it ends.
 
     `engine` is the one that the roller searches with. A record for each query and page; the same query of the same
-    question once. `progress` is told how many rollouts are done.
+    question once. `progress` is called with the number of finished rollouts.
     """
     collected = Collected(**file.reached)
     done = collected.done

@@ -1,4 +1,4 @@
-"""Is what an engine found for a query useful, or noise? By a judge, or in a generated world by truth.
+"""Labelling an engine's results for a query as useful or noisy: by a judge, or in a generated world by truth.
 
 Useful means: whoever reads the passages can answer the query (ZeroSearch, arXiv 2505.04588, section 3.2; there for each
 document, here for those that were shown together, as a simulator will write them).
@@ -34,15 +34,16 @@ from evoseek.world.statements import states
 from evoseek.world.world import World
 
 FORM = verdict_form("useful")
-BATCH = 128  # searches that are labelled at once, and written when all of them are
+BATCH = 128  # searches that are labelled concurrently and recorded together
 
 Label = Callable[[SearchRecord, str], Awaitable[bool]]
-"""Whether a record's passages are useful. The text is a key of its own. Raises ToolError if that cannot be had."""
+"""Whether a record's passages are useful. The text is a unique key for the call. Raises ToolError if there is no
+label."""
 
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """How far a file of labels is: records that were looked at, how many of them are useful and noisy, and why the
+    """The progress of a file of labels: records that were examined, how many of them are useful and noisy, and why the
     others have no label (each reason, how often). These are left out of the file, never guessed."""
 
     done: int = 0
@@ -64,10 +65,11 @@ async def label_records(
     should_stop: Callable[[], bool] = lambda: False,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Labelled:
-    """Label records in order, those of a batch side by side, and add each batch to the file, from where that is.
+    """Label records in order, those of a batch concurrently, and append each batch to the file, which is resumed where
+    it ends.
 
-    `progress` is told how many are done. Raises EvoseekError when of a batch more than the share `max_failed` gets no
-    label; nothing of it is then written.
+    `progress` is called with the number of finished records. Raises EvoseekError when of a batch more than the share
+    `max_failed` gets no label; nothing of it is then written.
     """
     labelled = Labelled(**file.reached)
     done = labelled.done
@@ -157,7 +159,7 @@ class JudgeLabel:
         self._chat, self._template = chat, prompts["simulator_label"]
 
     async def __call__(self, record: SearchRecord, key: str) -> bool:
-        """What the model says. Raises ToolError."""
+        """The model's label. Raises ToolError."""
         values = {"question": record.question.text, "query": record.query, "passages": record.passages}
         messages = [Message("user", self._template.marked(**values))]
         return parse_verdict(await self._chat.chat(messages, key=key, form=FORM), ("useful", "noisy"))
@@ -167,9 +169,9 @@ class TrueLabel:
     """A `Label` by the world that the records come from: useful if every fact that the query asks for is stated.
 
     Of a query that has no answer there (a relation that its subject has not, an unknown name) the first page is useful:
-    it is the best there is. From such examples a simulator learns that it leads nowhere from there. Without them it
-    tells the golden answer whoever's it is asked for, and a policy soon asks for it at once, skipping the links before,
-    which no real engine answers.
+    it is the best there is. From such examples a simulator learns that such queries lead nowhere. Without them it
+    states the golden answer whatever subject a query names, and a policy soon queries for it at once, skipping the
+    earlier links, which no real engine would answer.
     """
 
     def __init__(self, world: World) -> None:
@@ -186,7 +188,7 @@ class TrueLabel:
             )
 
     async def __call__(self, record: SearchRecord, key: str) -> bool:
-        """What is true."""
+        """The true label."""
         verdicts = [self._world.oracle(text) for text in (record.query, f"What is {record.query}?")]
         chain = next((verdict.chain for verdict in verdicts if verdict.answerable), ())
         if not chain:

@@ -27,8 +27,8 @@ from evoseek.types import Passage, Question
 class SearchRecord:
     """A query that came up in working on a question, and what an engine found for it, best first.
 
-    Page 1 is what the policy saw; later pages go on from there, and nobody saw them. `useful`: the passages suffice to
-    answer the query; None if that is not known yet. `trajectory` is the id of the rollout, `earlier` the other
+    The policy saw page 1; later pages continue the results, and were not shown to it. `useful`: whether the passages
+    suffice to answer the query; None if not labelled yet. `trajectory` is the id of the rollout, `earlier` the other
     queries that it had made before.
     """
 
@@ -59,7 +59,7 @@ def save_records(path: Path, records: Iterable[SearchRecord]) -> None:
 
 
 def load_records(path: Path, *, notify: Callable[[str], None] = lambda text: None) -> list[SearchRecord]:
-    """The records of a file, in order, each once: `notify` is told of repetitions, as files put together have them.
+    """The records of a file, in order, each once: repetitions, as in concatenated files, are reported to `notify`.
 
     Raises DataError, naming file and line, if the file cannot be read, holds none, or for a line that is no record.
     """

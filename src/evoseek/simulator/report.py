@@ -1,4 +1,4 @@
-"""What a check of a simulated search engine found, as tables."""
+"""The results of a check of a simulated search engine, as tables."""
 
 from __future__ import annotations
 

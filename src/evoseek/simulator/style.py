@@ -1,4 +1,4 @@
-"""Does a simulated search engine read like the real one: the length of its documents, and their words."""
+"""The style of a simulated search engine, compared with the real one: the length of its documents, and their words."""
 
 from __future__ import annotations
 

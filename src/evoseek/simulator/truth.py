@@ -1,4 +1,4 @@
-"""What it means that documents hold the answer to a query."""
+"""Whether documents state the answer to a query."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from evoseek.world.statements import asked_fact, states
 from evoseek.world.world import Fact, World
 
 Claims = Mapping[str, Callable[[Sequence[str]], bool]]
-"""What documents may say in answer to a query, by name, and whether these texts say it."""
+"""The statements that may answer a query, by name, each with a function that tells whether texts make it."""
 
 
 class Truth(Protocol):
-    """Knows what would be an answer."""
+    """Knows which statements would answer a query."""
 
     def claims(self, record: SearchRecord) -> Claims:
         """Those of a record's query; {} if nothing can be said of its answers."""
@@ -39,9 +39,9 @@ class WorldTruth:
     """The same for questions about a generated world, where a query asks for one fact: some sentence states it.
 
     The last link of the question's chain has to be the golden answer. Of an earlier link it is told apart whether some
-    object is stated, the true one, or the golden answer. A simulator that knows the golden answer alone can only invent
-    it, and so is told by the first whether it answers when it should, and hides an answer when it should not; by the
-    last whether it gives the golden answer away. It does, too, where the last relation is asked of another subject, for
+    object is stated, the true one, or the golden answer. A simulator knows only the golden answer and can only invent
+    an object. So the first measures whether it answers when it should and hides an answer when it should not; the last
+    measures whether it leaks the golden answer. It does, too, where the last relation is asked of another subject, for
     which a real engine finds nothing (unless a simulator has invented that subject on the way).
     """
 

@@ -32,7 +32,7 @@ from evoseek.types import TrainingSample
 
 
 class ExampleMaker:
-    """Records to what is trained on: a prompt as `SamplerChat` has it, and a reply of `documents` documents.
+    """Makes training examples from records: a prompt as in `SamplerChat`, and a reply of `documents` documents.
 
     `max_length` is the longest example in tokens that the model can take. Raises ConfigError for a tokenizer without an
     end token, with which no reply would ever end.
@@ -57,7 +57,7 @@ class ExampleMaker:
         self._documents, self._max_words, self._max_length = documents, max_words, max_length
 
     def problem(self, record: SearchRecord) -> str | None:
-        """What keeps a record from being an example, in words ("that have ..."); None if nothing does."""
+        """Why a record cannot be an example, in words ("that have ..."); None if it can."""
         if len(record.passages) < self._documents:
             return f"that have fewer than {self._documents} passages"
         if len(self.make(record).token_ids) > self._max_length:

@@ -1,1 +1,1 @@
-"""Systems: one file each, reading like the paper's algorithm box, and the loop that all of them share."""
+"""Systems: one file each, which reads like the paper's algorithm box."""

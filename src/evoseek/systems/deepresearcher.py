@@ -5,8 +5,8 @@
         reward = -1 if the format is broken, else F1 over sets of words (`reward.web_format`)
         one update: GRPO, on the tokens that the policy wrote; what the web gave is masked
 
-That is a step of Search-R1 with other tools and another reward. What the web does to it is dealt with elsewhere: a page
-that nobody can read is told to the policy, and whatever fails for other reasons ends the rollout as Invalid.
+That is a step of Search-R1 with other tools and another reward. Failures of the web are handled elsewhere: if nobody
+can read a page, the policy sees a note; whatever fails for other reasons ends the rollout as Invalid.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class DeepResearcher(SearchR1):
         rollout: GroupRolloutSettings = GroupRolloutSettings(
             group_size=16,
             max_tool_calls=10,
-            max_malformed=0,  # such a turn breaks the format, which is worth -1
+            max_malformed=0,  # such a turn breaks the format, whose reward is -1
             max_turns=12,  # ten with calls, the one that asks for another, and the answer
             final_answer=True,
             deadline_s=600.0,
@@ -76,7 +76,7 @@ class DeepResearcher(SearchR1):
             return False
 
         def may_differ(self) -> frozenset[str]:
-            """How the web is reached, but not what it is asked and what of it is shown."""
+            """How the web is reached may change, but not its queries and what is shown of its results."""
             web = {f"web.{key}" for key in WebSettings.model_fields} - {"web.options", "web.api", "web.max_queries"}
             shown = {"browse.max_urls", "browse.only_found", "browse.page_words"}
             return super().may_differ() | web | ({f"browse.{key}" for key in BrowseSettings.model_fields} - shown)
@@ -87,15 +87,15 @@ class DeepResearcher(SearchR1):
         return cls.plan(settings, context, None)
 
     async def collect(self, step: int) -> Rollouts:
-        """The step's rollouts: all of them are trained on."""
+        """The step's rollouts; all of them are trained on."""
         rollouts = await SearchR1.collect(self, step)
         return replace(rollouts, metrics={**rollouts.metrics, **browsing_metrics(rollouts.groups)})
 
 
 def browsing_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
-    """How rollouts use the web; `/hops_<n>` of questions that say their number of hops.
+    """How rollouts use the web; `/hops_<n>` for questions whose metadata state their number of hops.
 
-    browsing/share            share of rollouts that asked for a page, whatever came of it
+    browsing/share            share of rollouts that requested a page, whatever the result
     browsing/turns            completions a rollout
     """
     every = [trajectory for group in groups for trajectory in group.trajectories]
@@ -118,5 +118,5 @@ def _of(trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
 
 
 def browsed(trajectory: Trajectory) -> bool:
-    """Whether a rollout asked for a page, whatever came of it."""
+    """Whether a rollout requested a page, whatever the result."""
     return any(result.call.name == "browse" for result in trajectory.tool_results)

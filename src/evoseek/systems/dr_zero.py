@@ -12,7 +12,7 @@
             GRPO on the written questions, each once before any comes again, with a fresh optimizer
 
 The proposer keeps weights and optimizer over the iterations and meets new passages; the solver keeps its weights. It
-fails when most answers of the proposer are wrong: the solver learns them, or learns to stop after the first hop.
+fails if most of the proposer's answers are wrong: the solver learns them, or learns to stop after the first hop.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ if TYPE_CHECKING:
 
 Phase = Literal["propose", "write", "solve"]
 
-_OUTAGE = 0.5  # share of a writing step's proposals; where more failed, its questions are no fair choice
+_OUTAGE = 0.5  # share of a writing step's proposals; if more failed, its questions are a biased selection
 _WRITING_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What a step does: the `number`-th step (from 1) of a phase of an iteration (from 1)."""
+    """The place of a step in the schedule: the `number`-th step (from 1) of a phase of an iteration (from 1)."""
 
     iteration: int
     phase: Phase
@@ -83,7 +83,7 @@ class Schedule:
         return self.iterations * self.iteration_steps
 
     def turn(self, step: int) -> Turn:
-        """What step number `step` (from 1) does."""
+        """The place of step number `step` (from 1) in the schedule."""
         iteration, place = divmod(step - 1, self.iteration_steps)
         if place < self.proposer_steps:
             return Turn(iteration + 1, "propose", place + 1)
@@ -103,8 +103,10 @@ class PassageProposerSettings(ProposerSettings):
     show_source: bool = Field(
         default=True, description="Whether the proposer is shown the source passage; false is an ablation."
     )
-    max_source_tokens: Count = Field(default=256, description="Number of tokens at which the source passage is cut.")
-    frozen: bool = Field(default=False, description="Whether the proposer is kept from learning.")
+    max_source_tokens: Count = Field(
+        default=256, description="Maximum number of tokens of the source passage; a longer one is cut."
+    )
+    frozen: bool = Field(default=False, description="Whether the proposer's weights are frozen.")
     learning_rate: float | None = Field(
         default=None, gt=0, le=1, description="Learning rate of the proposer. Default: learner.learning_rate."
     )
@@ -125,9 +127,9 @@ class PhaseSettings(Section):
     fresh_optimizer: bool = Field(
         default=True, description="Whether the solver gets a new optimizer in every iteration."
     )
-    passages_per_writing_step: Count = Field(default=60, description="Number of passages that a writing step uses.")
+    passages_per_writing_step: Count = Field(default=60, description="Number of passages in a writing step.")
     questions_per_passage: int = Field(
-        default=5, ge=1, le=1000, description="Number of questions written from a passage; the best one is kept."
+        default=5, ge=1, le=1000, description="Number of questions written per passage; the best one is kept."
     )
     writing_temperature: AnyTemperature | None = Field(
         default=None, description="Sampling temperature of written questions; 0 is greedy. Default: the proposer's."
@@ -138,10 +140,10 @@ class PhaseSettings(Section):
 class DrZero:
     """One step of Dr. Zero; `training.loop.TrainingLoop` repeats it.
 
-    `play` trains the proposer, `writing` is how it then writes, and `solving` trains the solver on given questions.
+    `play` trains the proposer, `writing` makes it write questions, and `solving` trains the solver on them.
     `proposer_update` is None where the proposer is frozen: its phase then only measures. `publish_proposer` hands the
     proposer's new weights to its sampler; `restart_solver` gives the solver a fresh optimizer in every iteration (None:
-    it keeps its own).
+    the optimizer is kept).
     """
 
     schedule: Schedule
@@ -182,7 +184,7 @@ class DrZero:
     @classmethod
     def build(cls, settings: Settings, context: Context) -> TrainingPlan:
         """From settings: two policies that begin as the same model."""
-        from evoseek.selfplay.game import PassageGame  # with torch, which the settings do without
+        from evoseek.selfplay.game import PassageGame  # imports torch, which the settings do not need
 
         game = PassageGame.load(settings, context)
         own, solver = settings.dr_zero, game.solver
@@ -215,7 +217,8 @@ class DrZero:
             game.proposer.sampler.update_weights(0 if frozen else schedule.last("propose", step))
 
         def is_due(step: int) -> bool:
-            """Before anything, and while the solver learns: every so many steps, and at the end of its phase."""
+            """An evaluation is due before training, and while the solver learns: at the given interval and at the end
+            of its phase."""
             turn, every = schedule.turn(max(1, step)), settings.evaluation.every
             last = turn.number == schedule.solver_steps
             return step == 0 or (turn.phase == "solve" and (last or (every > 0 and turn.number % every == 0)))
@@ -224,7 +227,8 @@ class DrZero:
 
     @classmethod
     def proposing(cls, settings: Settings, context: Context) -> tuple[PassageGame, TaskSource[Passage]]:
-        """Who writes questions, and from what, without training: the two policies of a run, or one in both roles."""
+        """The game for writing questions without training: with the two policies of a run, or with one in both
+        roles."""
         from evoseek.selfplay.game import PassageGame
 
         if context.checkpoint is not None:
@@ -260,7 +264,7 @@ class DrZero:
         return _report(episodes, metrics, stages, played - started, perf_counter() - played)
 
     def _drawn(self, turn: Turn) -> int:
-        """Steps of the same phase before this one: passages are never met twice before all were."""
+        """Number of earlier steps of the same phase: no passage is used twice before all were used."""
         phase_steps = self.schedule.proposer_steps if turn.phase == "propose" else self.schedule.writing_steps
         return (turn.iteration - 1) * phase_steps + turn.number - 1
 
@@ -279,8 +283,8 @@ class DrZero:
         return _report(episodes, metrics, stages, perf_counter() - started, 0.0)
 
     async def _written(self, step: int, tasks: Sequence[Question], stages: Stages) -> list[Episode]:
-        """A writing step's proposals; all are made anew when most failed outside of the policies, since a solver that
-        is trained on the rest would learn from an outage. Raises TrainingError when that does not help."""
+        """A writing step's proposals; all are repeated if too many failed for reasons outside the policies, since a
+        solver that is trained on the rest would learn from an outage. Raises TrainingError if that does not help."""
         failures: list[Invalid] = []
         for attempt in range(_WRITING_TRIES):
             key = f"step-{step:06d}/again-{attempt}" if attempt else f"step-{step:06d}"

@@ -1,4 +1,4 @@
-"""DSPO (arXiv 2510.09255): sequence-level policy optimisation on groups that were filtered for a signal.
+"""DSPO (arXiv 2510.09255): sequence-level policy optimisation on groups that are filtered for a signal.
 
     for step = 1 .. steps:
         until `questions_per_step` groups are kept, or `limit` times as many were rolled out:
@@ -12,8 +12,9 @@ Without the filter it is GSPO (Search-R1 with this loss), without the sequence r
 When the policy gets nearly everything right or wrong, a step costs up to `limit` times the rollouts and still trains on
 few groups (`rollout/filter/kept` counts them); it never waits for more.
 
-The order of the questions is not "each once before any comes again": a step begins behind all that the steps before it
-might have drawn, so those that they had no need of are skipped, some for a long time, and others come twice before.
+The order of the questions is not "each once before any comes again": a step begins after all questions that the earlier
+steps might have drawn, so questions that they did not need are skipped, some for a long time, and others come twice
+before them.
 """
 
 from __future__ import annotations
@@ -39,10 +40,13 @@ if TYPE_CHECKING:
 
 
 class FilterSettings(Section):
-    """How long a step looks for groups with a signal."""
+    """How many groups a step may draw to find those with a signal."""
 
     limit: int = Field(
-        default=4, ge=1, le=100, description="Number of times questions.per_step that a step draws at most."
+        default=4,
+        ge=1,
+        le=100,
+        description="Maximum number of questions that a step draws, as a multiple of questions.per_step.",
     )
 
 
@@ -79,8 +83,8 @@ class DSPO(SearchR1):
         return cls.plan(settings, context, context.engine, limit=settings.dspo.limit)
 
     async def collect(self, step: int) -> Rollouts:
-        """Rounds of rollouts until enough groups carry a signal. Which questions may be drawn, and in which order,
-        follows from the step alone."""
+        """Rounds of rollouts until enough groups carry a signal. The questions that may be drawn, and their order, are
+        determined by the step alone."""
         size = min(self.limit * self.questions_per_step, len(self.questions))
         pool = self.draw(step, size)
         selection = GroupSelection(wanted=self.questions_per_step, max_draws=size)

@@ -1,4 +1,4 @@
-"""Search-R1 (arXiv 2503.09516): a policy learns to search from questions with answers.
+"""Search-R1 (arXiv 2503.09516): a policy learns to search, from questions with answers.
 
     for step = 1 .. steps:
         draw a batch of questions
@@ -7,7 +7,7 @@
         advantages and optimizer steps: the update (GRPO by default; REINFORCE, PPO, ... are others), on the tokens
         that the policy wrote: passages are masked
 
-It fails when no rollout of a question ever succeeds, or all do: for a group-relative update such a group has no signal
+It fails if no rollout of a question ever succeeds, or all do: for a group-relative update such a group has no signal
 (`frac_reward_zero_std` counts them).
 """
 
@@ -46,8 +46,8 @@ class Rollouts:
 class SearchR1:
     """One training step of Search-R1; `training.loop.TrainingLoop` repeats it.
 
-    `publish` hands the new weights to the sampler, as the policy of that step. `first_step` is the step that begins to
-    go through the questions: where these are written during a run, that is a later one than its first.
+    `publish` hands the new weights to the sampler, as the policy of that step. `first_step` is the step at which the
+    pass over the questions begins: later than the run's first step if the questions are written during the run.
     """
 
     questions: Sequence[Question]
@@ -105,7 +105,7 @@ class SearchR1:
         )
 
     async def collect(self, step: int) -> Rollouts:
-        """The step's rollouts: all of them are trained on."""
+        """The step's rollouts; all of them are trained on."""
         groups = await self.rollouts(self.draw(step, self.questions_per_step), step)
         return Rollouts(groups, groups, {})
 

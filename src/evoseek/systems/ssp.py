@@ -5,7 +5,7 @@
         rule filter;  verification: answered right from the proposer's passages among noise
         the solver's attempts at every valid question
         reward: 1 - mean of the solver's for a valid question, 0 for another
-        what takes the place of rejected questions: `fill`
+        what replaces rejected questions: `fill`
         one update of both roles: REINFORCE for the proposer, GRPO for the solver
 
 Filling:  dummy          nothing: the batch is smaller
@@ -13,8 +13,8 @@ Filling:  dummy          nothing: the batch is smaller
           replay         valid questions of earlier steps, solved again by the policy as it is now
           replay-reset   the same, of the steps since the last multiple of `reset_every`
 
-A negative reward for rejected questions makes proposing itself unlikely; without verification the proposer is paid for
-questions that nobody can answer.
+A negative reward for rejected questions makes proposing itself unlikely; without verification the proposer is rewarded
+for questions that nobody can answer.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Role = Literal["proposer", "solver"]
 
 
 class RolesUpdate(Protocol):
-    """What is done with the groups of both roles."""
+    """The update from the groups of both roles."""
 
     def __call__(self, step: int, groups: Mapping[str, Sequence[TrajectoryGroup]]) -> dict[str, float]:
         """Make the step's optimizer steps; returns their metrics, prefixed by role."""
@@ -61,23 +61,26 @@ class RolesUpdate(Protocol):
 
 
 class FillSettings(Section):
-    """What is special in Search Self-play."""
+    """Settings specific to Search Self-play."""
 
     answers: str = Field(
         default="", description="File of answers: JSON lines. Default: they are mined from the corpus."
     )
     train: Literal["both", "solver", "proposer"] = Field(default="both", description="Roles that learn.")
-    fill: Fill = Field(default="replay-reset", description="What takes the place of rejected questions.")
+    fill: Fill = Field(default="replay-reset", description="What replaces rejected questions.")
     reset_every: Count = Field(
         default=10, description="Number of steps after which replay-reset forgets its questions."
     )
     resample_limit: int = Field(
-        default=4, ge=1, le=100, description="Number of times proposals_per_step that resample proposes at most."
+        default=4,
+        ge=1,
+        le=100,
+        description="Maximum number of proposals with resample, as a multiple of proposals_per_step.",
     )
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        """Details need what they are details of."""
+        """Settings that need another setting to have an effect."""
         return Needs("reset_every", "fill", ("replay-reset",)), Needs("resample_limit", "fill", ("resample",))
 
 
@@ -123,7 +126,7 @@ class SSP:
 
         @property
         def searches(self) -> tuple[int, str]:
-            """Every one of them is asked for."""
+            """All requested searches are needed."""
             return self.longest, "searches"
 
         @property
@@ -144,7 +147,7 @@ class SSP:
     @classmethod
     def build(cls, settings: Settings, context: Context) -> TrainingPlan:
         """From settings: one policy in both roles."""
-        from evoseek.selfplay.game import AnswerGame  # with torch, which the settings do without
+        from evoseek.selfplay.game import AnswerGame  # imports torch, which the settings do not need
 
         game, own = AnswerGame.load(settings, context), settings.ssp
         questions = QuestionLog(context.run.questions)
@@ -168,7 +171,7 @@ class SSP:
 
     @classmethod
     def proposing(cls, settings: Settings, context: Context) -> tuple[AnswerGame, TaskSource[Lead]]:
-        """Who writes questions, and from what, without training."""
+        """The game for writing questions without training."""
         from evoseek.selfplay.game import AnswerGame
 
         game = AnswerGame.load(settings, context)
@@ -225,8 +228,8 @@ class SSP:
         return episodes
 
     async def _replay(self, step: int, missing: int) -> list[TrajectoryGroup]:
-        """Earlier valid questions in the place of `missing` ones, solved anew. They are the solver's to learn from: the
-        proposer's rollouts of them are over."""
+        """Earlier valid questions instead of the `missing` ones, solved again. Only the solver learns from them: the
+        proposer's rollouts are too old."""
         if missing <= 0 or "solver" not in self.trained or self.fill not in ("replay", "replay-reset"):
             return []
         first = 1 if self.fill == "replay" else (step - 1) // self.reset_every * self.reset_every + 1

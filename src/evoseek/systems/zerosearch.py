@@ -1,4 +1,5 @@
-"""ZeroSearch (arXiv 2505.04588): search is learnt without a search engine, from a language model that plays one.
+"""ZeroSearch (arXiv 2505.04588): a policy learns to search without a search engine, from a language model that plays
+one.
 
     for step = 1 .. steps:
         p = the noise curriculum at this step
@@ -6,8 +7,8 @@
             documents with probability p, else with useful ones
         reward = F1 of the answer; one update: REINFORCE, GRPO or PPO, on the tokens that the policy wrote
 
-The simulator is frozen. It is given the golden answer, so it can lead a policy there that could not find it: a policy
-that has learnt only this has to be examined on a real engine.
+The simulator is frozen. It is given the golden answer, so it can lead a policy to an answer that the policy could not
+find: a policy trained like this has to be evaluated on a real engine.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class NoiseSettings(Section):
     noise_start: float = Field(default=0.0, ge=0, le=1, description="Share of noisy searches at the first step.")
     noise_end: float = Field(default=0.75, ge=0, le=1, description="Share of noisy searches at the last step.")
     noise_base: float = Field(
-        default=4.0, gt=1, le=1e6, description="Base of the curriculum; the higher, the later the noise comes."
+        default=4.0, gt=1, le=1e6, description="Base of the curriculum; a higher base adds the noise later."
     )
 
 
@@ -59,7 +60,7 @@ class ZeroSearch(SearchR1):
 
         run: RunSettings = RunSettings(system="zerosearch")
         search: SearchPart = part("lexical", top_k=5)
-        reward: RewardPart = part("f1")  # a policy is examined by exact match; here long answers must not pay
+        reward: RewardPart = part("f1")  # a policy is evaluated by exact match; here long answers must not be rewarded
         credit: CreditPart = part("raw")
         loss: LossPart = part("reinforce", aggregate="sequence-sum")
         zerosearch: NoiseSettings = NoiseSettings()

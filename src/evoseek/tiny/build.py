@@ -9,7 +9,7 @@
 The variant that browses is trained in the same way, but gently and from a policy that can read and copy already, on
 demonstrations about the worlds' sites (`evoseek.tiny.web_demonstrations`).
 
-Everything follows from the recipe. A build that was interrupted goes on from its last checkpoint.
+Everything follows from the recipe. An interrupted build resumes from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ FLAWLESS = WebMixture(no_browse=0.0, early_stop=0.0)
 
 @dataclass(frozen=True, slots=True)
 class TinyRecipe:
-    """All that a build depends on. `tokens_per_step` counts prompts and observations too."""
+    """Everything that a build depends on. `tokens_per_step` counts prompts and observations too."""
 
     seed: int = 0
     steps: int = 700
@@ -69,8 +69,8 @@ class TinyRecipe:
 
 @dataclass(frozen=True, slots=True)
 class WebRecipe:
-    """All that a build of the variant `web` depends on. It begins with the policy `start`; the demonstrations of the
-    first `flawless_steps` steps leave nothing out, so that there is enough of browsing to learn it from."""
+    """Everything that a build of the variant `web` depends on. It begins with the policy `start`; the demonstrations of
+    the first `flawless_steps` steps leave nothing out, so that there is enough of browsing to learn it from."""
 
     start: str = "tiny"
     seed: int = 0
@@ -118,7 +118,7 @@ def build(
 ) -> bool:
     """Train the policy and write it to `directory`; checkpoints and `losses.jsonl` go to `work`.
 
-    True when the build is finished, False when `should_stop` ended it early: the same call then goes on. Raises
+    True when the build is finished, False when `should_stop` ended it early: the same call then resumes it. Raises
     ConfigError if `work` holds a build of another recipe.
     """
     run = SupervisedRun.begin(work, recipe.fingerprint(), partial(_load, recipe), partial(_learner, recipe))
@@ -132,7 +132,8 @@ def build(
 
 
 def sample(demonstration: Demonstration, renderer: TagRenderer, policy: Policy) -> TrainingSample:
-    """A demonstration as the rollout loop would have it: the same prompt and observation ids, the actions masked in."""
+    """A demonstration in the form of a rollout: the same prompt and observation ids, with the actions in the loss
+    mask."""
     ids: list[int] = []
     mask: list[bool] = []
     for piece in demonstration:
@@ -198,7 +199,7 @@ def _batches(recipe: Recipe, policy: Policy, first: int) -> Iterator[list[Traini
 def _demonstrators(
     recipe: Recipe, world: World, folder: Path
 ) -> Callable[[int, random.Random], Demonstrator | WebDemonstrator]:
-    """Who writes a step's demonstrations about a world, by the step's number and random numbers."""
+    """The writer of a step's demonstrations about a world, from the step's number and random numbers."""
     if isinstance(recipe, WebRecipe):
         site = Site(world, world.seed)
         index = LexicalIndex.build(folder, site.passages())

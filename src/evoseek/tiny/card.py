@@ -1,4 +1,4 @@
-"""The README that lies beside a tiny policy: what it can do, from which recipe, by which command."""
+"""The README of a tiny policy: its skills, its recipe, and the command that built it."""
 
 from __future__ import annotations
 

@@ -80,8 +80,8 @@ class Demonstrator:
     def draw(self, kind: Kind | None = None) -> Demonstration:
         """A demonstration of this kind, or of a kind drawn by the mixture's shares.
 
-        The number of hops is drawn before anything else and kept over many tries: longer demonstrations fail more often
-        (retrieval must find every link), and would otherwise be rare. In a few small worlds some are impossible.
+        The number of hops is drawn first and kept over many tries: longer demonstrations fail more often (retrieval
+        must find every link), and would otherwise be rare. In a few small worlds some kinds are impossible.
         """
         shares = self.mixture.shares
         chosen = kind or self.rng.choices(list(shares), list(shares.values()))[0]
@@ -103,7 +103,7 @@ class Demonstrator:
         return draw_phrasing(self.rng, self.mixture.other_phrasing)
 
     def solve(self, hops: int) -> Demonstration | None:
-        """Search, read, go on; or stop too early."""
+        """Search, read, continue; or stop too early."""
         drawn = draw_chain(self.world, self.rng, hops)
         if drawn is None:
             return None

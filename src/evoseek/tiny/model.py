@@ -1,8 +1,9 @@
 """The embedded tiny policy's model: an ordinary small Llama configuration, and an initialisation that can copy.
 
-What such a model is slowest to learn is to copy a name that it has never seen. Copying needs two attention layers (an
-induction head, arXiv 2209.11895): heads that bring each position the tokens before it, and heads that look for a place
-whose preceding token is the current one. `initialise` writes both into the weights and leaves the rest to training.
+The slowest skill for such a model to learn is copying a name that it has never seen. Copying needs two attention layers
+(an induction head, arXiv 2209.11895): heads that bring each position the tokens before it, and heads that look for a
+place whose preceding token is the current one. `initialise` writes both into the weights and leaves the rest to
+training.
 """
 
 from __future__ import annotations

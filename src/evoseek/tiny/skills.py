@@ -1,4 +1,4 @@
-"""What a tiny policy can do, measured on a world it has not seen and judged by the world's oracle."""
+"""The skills of a tiny policy, measured on a world that it has not seen and judged by the world's oracle."""
 
 from __future__ import annotations
 

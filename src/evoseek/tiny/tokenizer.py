@@ -1,4 +1,4 @@
-"""The tokenizer of the embedded tiny policy: a few hundred pieces, and it copes with names never seen.
+"""The tokenizer of the embedded tiny policy: a few hundred pieces, which can also spell names never seen.
 
 Words of the prompts, the generated world and the formats are one token each. Every other word falls into syllables
 (consonant, vowel) and, where it has none, into letters and digits, in a word-initial and a continuing form, so that a

@@ -2,7 +2,8 @@
 
 For each hop one search, and where the snippets do not tell the fact, the page that does. Prompts and observations are
 those of the tools themselves, with the tiny prompt set. Most demonstrations give up: they answer without a look at the
-page, or after the first hop. That browsing pays, and going on to the end, is left to reinforcement learning.
+page, or after the first hop. That browsing is rewarded, and that all hops are needed, is left to reinforcement
+learning.
 """
 
 from __future__ import annotations

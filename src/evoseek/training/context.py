@@ -1,4 +1,5 @@
-"""What a run shares, made once and when it is first asked for: the policy, the engine, the reward, the trainer."""
+"""The objects that a run shares, each made once, when it is first needed: the policy, the engine, the reward, the
+trainer."""
 
 from __future__ import annotations
 
@@ -50,12 +51,12 @@ from evoseek.training.trainer import Trainer, load_trainable
 from evoseek.training.update import Credit
 from evoseek.types import Question, TrajectoryGroup
 
-transformers_logging.disable_progress_bar()  # bars about a few files of weights; downloads keep theirs
+transformers_logging.disable_progress_bar()  # progress bars for a few files of weights; downloads keep theirs
 
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """Parts that a caller made, in the place of those that the settings name; None: the settings'.
+    """Parts made by the caller, which replace those that the settings name; None: as in the settings.
 
     `tools` are added to the settings' own, and `trackers` too.
     """
@@ -70,10 +71,10 @@ class Objects:
 
 
 class Context:
-    """What the parts of a run are built from. `closing` closes what was opened, in the end.
+    """The context that the parts of a run are built from. `closing` closes at the end everything that was opened.
 
-    `run` is the run's directory (None: nothing is written), `checkpoint` what it is resumed from. `notify` is told
-    what a user should know.
+    `run` is the run's directory (None: nothing is written), `checkpoint` the one that it resumes from. `notify`
+    receives messages for the user.
     """
 
     def __init__(
@@ -99,34 +100,34 @@ class Context:
         return self._run
 
     def shared(self, name: str, make: Callable[[], Any]) -> Any:
-        """What several parts have in common, made by the first that asks."""
+        """An object that several parts share, made by the first part that needs it."""
         if name not in self._shared:
             self._shared[name] = make()
         return self._shared[name]
 
     @cached_property
     def agent(self) -> Agent:
-        """The policy that is trained or asked: of the checkpoint, or the model of the settings."""
+        """The run's policy: from the checkpoint, or the model of the settings."""
         return self.agent_of(load_trainable(self.settings, self.checkpoint, device=self.device))
 
     def agent_of(self, policy: Policy) -> Agent:
-        """A policy that is loaded, as an agent."""
+        """An agent from a loaded policy."""
         web = getattr(self.settings, "web", None)
         return Agent.of(self.settings, policy, lockstep=web is not None and bool(web.record or web.replay))
 
     @property
     def device(self) -> str:
-        """Where the policy is: in each of several processes a device of its own."""
+        """The policy's device: each of several processes has its own."""
         return str(self.ranks.device) if self.ranks.size > 1 else self.settings.policy.device
 
     @cached_property
     def engine(self) -> SearchEngine | QuestionEngine:
-        """What the search tool searches."""
+        """The engine of the search tool."""
         return self.objects.search or build("search", self.settings.search, self)
 
     @cached_property
     def held_out_engine(self) -> SearchEngine | QuestionEngine:
-        """What is searched for held-out questions: the same, unless evaluation.index is another index."""
+        """The engine for held-out questions: the same, unless evaluation.index names another index."""
         index = self.settings.evaluation.index
         if not index:
             return build("search", self.settings.search, self) if self.objects.search is None else self.objects.search
@@ -164,7 +165,7 @@ class Context:
         return agent.solver(self.tools(agent.prompts, engine))
 
     def chat(self, section: str) -> tuple[Chat, PromptSet]:
-        """The model of a table such as [judge], and the prompts in which it is spoken to."""
+        """The chat model of a table such as [judge], with its prompts."""
 
         def make() -> tuple[Chat, PromptSet]:
             settings: ChatSettings = getattr(self.settings, section)
@@ -175,7 +176,7 @@ class Context:
 
     @cached_property
     def reward(self) -> RewardFn:
-        """What an answer is worth."""
+        """The reward function."""
         settings = self.settings.reward
         given = self.objects.reward or build("reward", settings, self)
         own = self.objects.reward is not None or ":" in settings.name
@@ -188,13 +189,13 @@ class Context:
 
     @property
     def training_reward(self) -> RewardFn:
-        """The reward that a solver learns by: DAPO's penalty for overlong rollouts on top, if it is set."""
+        """The solver's reward in training: with DAPO's penalty for overlong rollouts, if it is set."""
         longest, cache = self.settings.reward.overlong_max, self.settings.reward.overlong_cache
         return self.reward if longest is None or cache is None else OverlongReward(self.reward, longest, cache)
 
     @cached_property
     def trainer(self) -> Trainer:
-        """What trains the run's own policy."""
+        """The trainer of the run's own policy."""
         return Trainer.load(
             self.settings,
             self.agent.policy,
@@ -206,7 +207,7 @@ class Context:
         )
 
     def publish(self, step: int) -> None:
-        """Let the sampler continue with the weights of a step."""
+        """Hand the weights of a step to the sampler."""
         self.trainer.sync()
         self.agent.sampler.update_weights(step)
 
@@ -218,30 +219,31 @@ class Context:
         reward: RewardFn | None = None,
         label: Callable[[TrajectoryGroup], TrajectoryGroup] | None = None,
     ) -> QuestionRollouts:
-        """The rollouts of a step, recorded in the run's directory; by the training reward unless another is given."""
+        """The rollouts of a step, recorded in the run's directory; scored by the training reward unless another one is
+        given."""
         trajectories = TrajectoryWriter(self.run.trajectories, self.agent.decode)
         return QuestionRollouts(solver, reward or self.training_reward, trajectories, group_size, self.ranks, label)
 
     def questions(self, path: str) -> list[Question]:
-        """The training questions. The user is told if the policy cannot read them."""
+        """The training questions. Warns if the policy cannot read them."""
         questions = read_questions(path, setting="questions.path")
         self.tell_unreadable((question.text for question in questions), what="the questions")
         return questions
 
     def tell_unreadable(self, texts: Iterable[str], *, what: str) -> None:
-        """Tell the user about a tiny policy that does not know the words of these texts."""
+        """Warn about a tiny policy that does not know the words of these texts."""
         if notice := vocabulary_notice(self.agent.policy, texts, what=what):
             self.notify(notice)
 
     def tell_about_models(self) -> None:
-        """Tell the user what the policy's chat template can do, and if the judge is a relative of the policy."""
+        """Report the capabilities of the policy's chat template, and warn if the judge is of the policy's family."""
         for notice in (self.agent.template_notice(), self._judge_notice()):
             if notice:
                 self.notify(notice)
 
     def plan(self, system: System, solver: Roller, *, examined: Roller | None = None) -> TrainingPlan:
         """The plan of a system that trains the run's own policy. Held-out questions are answered with the held-out
-        engine unless somebody else is to be examined."""
+        engine unless another roller is given."""
 
         def resumed(step: int) -> None:
             self.agent.sampler.update_weights(step)

@@ -1,20 +1,21 @@
-"""Privileged self-distillation: who is told the way teaches who has to find it (the idea of pi-Play, arXiv 2604.14054).
+"""Privileged self-distillation: the policy with privileged information teaches the policy without (the idea of pi-Play,
+arXiv 2604.14054).
 
 The teacher is the same policy with a prompt that shows more: in self-play the passages on which the proposer built its
 question. The student is pulled towards it on its own tokens by the reverse KL, token by token. Of
 
     KL(student, teacher) = E over tokens drawn from the student of [logprob - teacher's logprob]
 
-the gradient is E[(logprob - teacher's logprob) x gradient of logprob], the teacher held still: what a policy gradient
-makes of the advantage
+the gradient is E[(logprob - teacher's logprob) x gradient of logprob], with the teacher held constant. This is the
+policy gradient for the advantage
 
     A_t = coefficient x (teacher's logprob_t - logprob_t)
 
-on a token that was drawn from the student. It is added to what the rollout's reward gives. One token tells it without
-bias, as long as the policy is the one that drew it and nothing is clipped.
+on a token that was drawn from the student. It is added to the advantage from the rollout's reward. A single token gives
+an unbiased estimate, as long as the current policy drew it and nothing is clipped.
 
-It fails where the teacher knows no better: a policy that cannot use the passages in its prompt passes on its own noise;
-and a teacher that answers from its prompt, without a search, teaches its student not to search.
+It fails if the teacher is no better: a policy that cannot use the passages in its prompt passes on its own noise; and a
+teacher that answers from its prompt, without a search, teaches its student not to search.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ class SelfDistillation:
     """Advantages that pull samples of the current policy towards what it writes under a privileged prompt.
 
     `score` fills in `ref_logprobs` by the current policy's weights, before the batch's first optimizer step.
-    `privileged_prompt` gives the token ids of the whole prompt that takes the place of a sample's own, or None where
-    there is nothing more to show, or no room for it (the prompt plus what was written must fit the model): then there
-    is no pull. A token's difference of logprobs is cut to [-clip, clip], so that a token which the teacher would never
-    write, or the student hardly ever, does not outweigh all others.
+    `privileged_prompt` returns the token ids of the complete prompt that replaces a sample's own, or None if there is
+    nothing more to show, or no room for it (the prompt plus the rest of the sample must fit the model): then there is
+    no distillation. A token's difference of logprobs is cut to [-clip, clip], so that a token which the teacher would
+    never write, or the student hardly ever, does not outweigh all others.
     """
 
     score: SampleTransform
@@ -43,7 +44,7 @@ class SelfDistillation:
     clip: float = 5.0
 
     def tokens(self, samples: Sequence[TrainingSample]) -> list[list[float]]:
-        """The advantages of each sample's tokens: [T], 0.0 off the mask and in samples without a pull."""
+        """The advantages of each sample's tokens: [T], 0.0 off the mask and in samples without distillation."""
         prompts = [self.privileged_prompt(sample) for sample in samples]
         pairs = [(sample, prompt) for sample, prompt in zip(samples, prompts, strict=True) if prompt is not None]
         scored = iter(self.score([_under(prompt, sample) for sample, prompt in pairs]))
@@ -61,7 +62,7 @@ class SelfDistillation:
 
 
 def _under(prompt: Sequence[int], sample: TrainingSample) -> TrainingSample:
-    """What was written and read in a sample, after another prompt."""
+    """The turns and observations of a sample after another prompt."""
     first = sample.loss_mask.index(True)
     before = (0.0,) * len(prompt)
     return replace(

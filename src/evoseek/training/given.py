@@ -24,7 +24,7 @@ class Given:
     source: str
 
     def read(self, *, light: bool = False) -> TrainingSettings:
-        """The settings. With `light` torch is not loaded, and what only a part that needs it can check is left.
+        """The settings. With `light` torch is not loaded, and checks that need it are skipped.
 
         Raises ConfigError.
         """
@@ -99,6 +99,6 @@ def _choose(named: str | None, trees: Iterable[Tree], source: str) -> str | None
 
 
 def _stated(tree: Tree) -> object:
-    """What run.system says; None if it says nothing."""
+    """The value of run.system; None if it is not set."""
     run = cast("object", tree.get("run"))
     return cast(Tree, run).get("system") if isinstance(run, dict) else None

@@ -1,4 +1,4 @@
-"""What is read on behalf of a run: which settings name files and folders, and what those hold."""
+"""The inputs of a run: the files and folders that its settings name, and the digests of their contents."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ _INDEXES = ("search.index", "evaluation.index")
 def inputs_of(settings: TrainingSettings) -> dict[str, Input]:
     """Every file and folder that the settings name, by the dotted key of the setting, with its digest.
 
-    Left out is what has no place here: a model on the Hugging Face hub or behind an endpoint, whose name is all that
-    there is to compare, and the web. Raises ConfigError for what cannot be read, SearchIndexError for a damaged index.
+    Inputs that are not on this machine are left out: a model on the Hugging Face hub or behind an endpoint, for which
+    only the name can be compared, and the web. Raises ConfigError for what cannot be read, SearchIndexError for a
+    damaged index.
     """
     models, prompts = {"policy.model": settings.policy.model}, {"policy.prompts": settings.policy.prompts}
     for name, chat in tables(settings):
@@ -43,8 +44,8 @@ def inputs_of(settings: TrainingSettings) -> dict[str, Input]:
 
 
 def identity(settings: TrainingSettings, checkpoint: Checkpoint | None = None) -> dict[str, object]:
-    """The resolved settings with what files hold in the place of their names, and the checkpoint that is worked with: a
-    file that was begun with the same is continued. Raises as `inputs_of`."""
+    """The resolved settings with the digests of files instead of their names, and the checkpoint in use: a file that
+    was begun with the same values is resumed. Raises as `inputs_of`."""
     origin = {"sha256": checkpoint.digest, "step": checkpoint.step} if checkpoint else {}
     return {**with_digests(settings.resolved(), inputs_of(settings)), "checkpoint": origin}
 

@@ -1,5 +1,5 @@
-"""Ctrl-C or SIGTERM asks a run to stop after the current step; a second Ctrl-C aborts it. Earlier, Ctrl-C ends the
-process."""
+"""Ctrl-C or SIGTERM stops a run after the current step; a second Ctrl-C aborts it. Before the first step, Ctrl-C ends
+the process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
 
-INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
+INTERRUPTED = 130  # the status that a shell reports for a program that Ctrl-C ended
 
 
 @contextmanager

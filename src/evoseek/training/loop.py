@@ -14,13 +14,13 @@ from evoseek.errors import TrainingError
 from evoseek.protocols import MetricSink
 from evoseek.types import Invalid
 
-_INVALID_STEPS = 3  # so many steps in a row with too many invalid rollouts end a run
-_SLICE_S = 0.1  # of a pause: how long a wish to stop may go unnoticed
+_INVALID_STEPS = 3  # number of successive steps with too many invalid rollouts that ends a run
+_SLICE_S = 0.1  # seconds of a pause between checks whether to stop
 
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """What a step did. `metrics` follow from the config alone, `timings` from the machine too."""
+    """The report of a step. `metrics` are determined by the config alone, `timings` depend on the machine too."""
 
     metrics: Mapping[str, float]
     timings: Mapping[str, float]
@@ -37,16 +37,17 @@ class System(Protocol):
 
 
 class Checkpoints(Protocol):
-    """Where a run's state is kept for the next process."""
+    """Saves a run's state for a later process."""
 
     def save(self, step: int) -> None:
-        """Keep everything that the next step depends on."""
+        """Save everything that the next step depends on."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a watcher sees after a step. The numbers of `metrics` and `timings` are those written to the sinks."""
+    """The progress after a step, for a watcher. The numbers of `metrics` and `timings` are those written to the
+    sinks."""
 
     step: int
     steps: int
@@ -67,12 +68,12 @@ class TrainingLoop:
     kept every `checkpoint_every` steps, after the last, and when it stops early: because `should_stop` says so, or
     because its steps have taken `max_seconds` (their evaluations included, as in `step/seconds`).
 
-    A step in which more than `max_invalid` of the rollouts are Invalid is no state to come back to, so it is not kept:
-    what failed may be the policy itself, with weights that cannot be sampled from. After three such steps in a row, or
-    one at the end, training stops with TrainingError. Before the next step it waits for `pause_s` seconds, twice as
-    long after the second one, so that what failed may come back; `notify` is told why. A wish to stop ends the pause.
+    After a step in which more than `max_invalid` of the rollouts are Invalid, no checkpoint is saved: what failed may
+    be the policy itself, with weights that cannot be sampled from. After three such steps in a row, or one at the end,
+    training stops with TrainingError. Before the next step it waits for `pause_s` seconds, twice as long after the
+    second one, so that the failed service may recover; `notify` is told why. A request to stop ends the pause.
 
-    `agree` turns one process's wish to stop into the decision of all processes of the run.
+    `agree` turns one process's request to stop into the decision of all processes of the run.
     """
 
     system: System
@@ -95,7 +96,7 @@ class TrainingLoop:
     notify: Callable[[str], None] = lambda _: None
 
     async def run(self) -> int:
-        """Train to the last step, or until told to stop. Returns the last step made."""
+        """Train to the last step, or until stopped. Returns the last step made."""
         step = self.start
         if step == 0 and self.evaluate is not None:
             self._log(0, await self.evaluate(0), {})

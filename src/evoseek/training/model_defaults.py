@@ -1,6 +1,6 @@
-"""Settings that follow the model: defaults for every other one than the policies that the package carries.
+"""Settings that depend on the model: defaults for every model except the policies in the package.
 
-What the user, a config file or the system has set stays. Of the rest, those of the settings suit a policy of under a
+Values set by the user, a config file or the system stay. Of the rest, those of the settings suit a policy of under a
 million parameters; a larger model gets these:
 
     policy.device                 the CUDA device, if there is one, or else the CPU
@@ -15,8 +15,8 @@ million parameters; a larger model gets these:
     rollout.max_tokens_per_turn   500, as in Search-R1; on a CPU, which writes some hundred tokens a second, 128
     rollout.max_total_tokens      4096, as in Search-R1; on a CPU 2048; never more than the model was made for
     rollout.max_tool_calls        4, as in Search-R1
-    rollout.max_malformed         2: Search-R1 tells the model and goes on, too
-    rollout.final_answer          one turn to answer in the end, as in Search-R1
+    rollout.max_malformed         2: Search-R1 gives a notice and continues, too
+    rollout.final_answer          one last turn to answer, as in Search-R1
     rollout.max_turns             as many as calls and malformed turns, the one too many, and the last
     proposer.max_...              in self-play, as those of rollout
     questions.per_step            (Search Self-play: selfplay.proposals_per_step) 64 on an accelerator, 4 on a
@@ -53,7 +53,7 @@ def follow_model(
     """The settings with those that were not given chosen for the model, and in words what was chosen.
 
     `saved` is the resolved settings of a run that is resumed: what it holds is chosen again. For a policy of the
-    package, or another one that is spoken to in the same words, all stays as it was, and there are no words.
+    package, or another one with the same prompts, nothing changes, and the text is empty.
     """
     description = read_config(settings.policy.model)
     if not description or description.get("evoseek_prompts") == "tiny":
@@ -66,7 +66,7 @@ def follow_model(
 
 
 def follow_endpoint(settings: TrainingSettings) -> TrainingSettings:
-    """The same for a model that is written to: how far a rollout goes follows, since nothing is known of its size."""
+    """The same for a chat model: only the limits of rollouts are chosen, since its size is unknown."""
     choice = _Choice(settings, {})
     _choose_bounds(choice)
     return choice.settings

@@ -1,4 +1,4 @@
-"""What a system builds for the loop around it."""
+"""The plan that a system builds for the training loop."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """A system with all that the loop needs.
+    """A system with everything that the loop needs.
 
-    `settings` are those that were built from, with what was decided while building. `parts` are what a checkpoint is
-    made of, `resumed` is told the step at which training begins, and `examined` answers held-out questions. A system
-    with phases says after how many `steps` it ends, and which steps an evaluation `is_due` after (step 0: before any);
-    without these the settings say it. `is_game` says that the policy is rewarded by a game of its own making, whose
-    reward may rise while the policy gets worse: the held-out score is then watched for that.
+    `settings` are those that it was built from, with the choices made while building. `parts` are the parts of a
+    checkpoint, `resumed` is called with the step at which training begins, and `examined` answers held-out questions. A
+    system with phases defines after how many `steps` it ends, and after which steps an evaluation `is_due` (step 0:
+    before training); otherwise the settings do. `is_game` says that the policy is rewarded by a game of its own making,
+    whose reward may rise while the policy gets worse: the held-out score is then watched for that.
     """
 
     system: System

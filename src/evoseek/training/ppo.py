@@ -1,13 +1,14 @@
-"""PPO (arXiv 1707.06347) for rollouts of many turns: a critic says of every action token what is still to be won.
+"""PPO (arXiv 1707.06347) for rollouts of many turns: a critic, the value function, predicts the expected return at
+every action token.
 
     values      V(s_t) of the critic, before the first optimizer step
     rewards     the outcome's reward on the last action token; minus the KL penalty on each, if there is one
     advantages  generalised advantage estimation over the action tokens, whitened over the batch
     updates     in every mini-batch one step of the critic on the clipped value loss, one of the policy on its own loss
 
-What a tool wrote is not the policy's doing: it is left out of the sequence, so the token before a result is followed
-by the first token after it. Fails as its critic does: until that predicts something, the advantages are noise
-(`critic_warmup_steps` lets it learn alone for some steps).
+Tool results are not the policy's actions: they are left out of the sequence, so the token before a result is followed
+by the first token after it. It fails if its critic does: until the critic is trained, the advantages are noise
+(`critic_warmup_steps` trains only the critic for some steps).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _GAE = CriticCredit()
 
 @dataclass(frozen=True, slots=True)
 class PPOUpdate:
-    """A step of PPO. `predict` fills in the samples' `values`; the policy stands still for the first
+    """A step of PPO. `predict` fills in the samples' `values`; the policy is not updated in the first
     `critic_warmup_steps` steps. Metrics of the critic are named critic/..."""
 
     learner: Learner[LossInputs]
@@ -68,7 +69,7 @@ class PPOUpdate:
         return metrics
 
     def _estimate(self, samples: Sequence[TrainingSample], rewards: Sequence[float]) -> list[TrainingSample]:
-        """The samples with whitened advantages and the returns that the critic learns."""
+        """The samples with whitened advantages and with the returns, which are the critic's targets."""
         estimates = [self._credit(sample, reward) for sample, reward in zip(samples, rewards, strict=True)]
         advantages = whiten([advantages for advantages, _ in estimates])
         return [
@@ -86,6 +87,6 @@ class PPOUpdate:
 
 
 def _on_actions(sample: TrainingSample, values: Sequence[float]) -> tuple[float, ...]:
-    """One value for each action token, put where they are; 0.0 elsewhere."""
+    """Values of the action tokens at their positions in the sequence; 0.0 elsewhere."""
     given = iter(values)
     return tuple(next(given) if acts else 0.0 for acts in sample.loss_mask)

@@ -1,9 +1,10 @@
-"""Does the sampler compute what the learner computes? A short sample after new weights were handed over says it.
+"""A probe that compares sampler and learner on a short sample, after new weights were handed over.
 
     difference = max over the sample's tokens of |sampler's logprob - learner's logprob|
 
 In one process and float32 it is rounding, some 1e-6; another precision or another engine gives some hundredths. A
-sampler that missed new weights, or mixed them up, shows as far more, before a step is trained on what it writes.
+sampler that missed new weights, or mixed them up, shows as a far larger difference, before a step is trained on its
+output.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which questions a step trains on: a function of seed and step alone, so a resumed run draws the same ones."""
+"""The questions of a step: a function of seed and step alone, so a resumed run draws the same ones."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from evoseek.types import Question
 def questions_of_step(questions: Sequence[Question], *, seed: int, step: int, size: int) -> list[Question]:
     """The `size` different questions of a step (steps count from 1): every question once, then every one once more, ...
 
-    Every such epoch has an order of its own. Where `size` does not divide the number of questions, a step takes the
-    last ones of an epoch and the first of the next. Raises ConfigError if there are fewer questions than a step needs.
+    Every such epoch has its own order. Where `size` does not divide the number of questions, a step takes the last ones
+    of an epoch and the first of the next. Raises ConfigError if there are fewer questions than a step needs.
     """
     if len(questions) < size:
         raise ConfigError(

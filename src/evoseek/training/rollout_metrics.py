@@ -1,4 +1,4 @@
-"""Numbers that describe a step's rollouts, named as TRL's GRPOTrainer names them where it has the same number."""
+"""Metrics of a step's rollouts, named as in TRL's GRPOTrainer where it has the same number."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
 
     reward                    mean over scored rollouts
     reward_std                mean over groups of the standard deviation within the group (n - 1)
-    frac_reward_zero_std      share of groups whose rewards are all equal: they teach nothing
+    frac_reward_zero_std      share of groups whose rewards are all equal: they give no signal
     completions/mean_length   action tokens a rollout
     tools/call_frequency      tool calls a rollout
     tools/empty_frac          share of searches that found nothing; where all do, the engine has failed
     rollout/num               rollouts
     rollout/invalid_frac      share of rollouts that failed outside the policy
     completions/malformed     turns a rollout with neither a call nor an answer after which it went on; left out if none
-    rollout/stop/<reason>     share of rollouts that ended so; for an invalid one, why it is invalid
+    rollout/stop/<reason>     share of rollouts with this stop reason; for an invalid one, why it is invalid
     rollout/refilled          failed attempts that were rolled out again, per rollout
     rollout/refilled/<reason> the same for one reason
 
@@ -68,7 +68,7 @@ def prefixed(role: str, metrics: Mapping[str, float]) -> dict[str, float]:
 
 
 def tool_latency_s(groups: Sequence[TrajectoryGroup]) -> float:
-    """Mean seconds a tool call took; 0.0 if none was made."""
+    """Mean seconds per tool call; 0.0 if there was none."""
     latencies = [
         result.latency_s for group in groups for trajectory in group.trajectories for result in trajectory.tool_results
     ]

@@ -17,11 +17,11 @@ from evoseek.types import Question, TrajectoryGroup
 
 @dataclass(frozen=True, slots=True)
 class QuestionRollouts:
-    """Rolls questions out: `group_size` times each, all at once.
+    """Rolls questions out: `group_size` times each, all concurrently.
 
-    `label` may score a group anew, when all of its rollouts are there. With several `ranks` each takes a share of the
-    questions, and all have all groups in the end (their tool latencies aside). The groups are written to `trajectories`
-    by the first. Where the engine finds nothing for any of them, all are Invalid.
+    `label` may rescore a complete group. With several `ranks` each takes a share of the questions, and all have all
+    groups in the end (their tool latencies aside). The groups are written to `trajectories` by the first. If the engine
+    finds nothing for any of them, all are Invalid.
     """
 
     roller: Roller
@@ -32,7 +32,7 @@ class QuestionRollouts:
     label: Callable[[TrajectoryGroup], TrajectoryGroup] | None = None
 
     async def __call__(self, questions: Sequence[Question], step: int) -> list[TrajectoryGroup]:
-        """One group a question, in the questions' order. No question is rolled out twice in a step."""
+        """One group per question, in the questions' order. No question is rolled out twice in a step."""
         own = questions[self.ranks.rank :: self.ranks.size]
         groups = await asyncio.gather(*(self._group(question, step) for question in own))
         if self.ranks.size > 1:

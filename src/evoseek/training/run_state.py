@@ -1,4 +1,4 @@
-"""What a run keeps on disk between processes, and how it is taken up again."""
+"""The state of a run on disk, and how it is resumed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evoseek.runs import RunDirectory
 
 
 def resume(run: RunDirectory, checkpoint: Checkpoint | None, parts: Mapping[str, Part], ranks: Ranks = ALONE) -> int:
-    """Take a run up where `checkpoint` left it, or begin it (None); returns the step it stands at.
+    """Resume a run from `checkpoint`, or begin it (None); returns the number of finished steps.
 
     `parts` were made for the checkpoint's weights. Optimizers and counters are restored and the logs cut back to where
     they were; everything random is a function of the seed and the step, so nothing else has a state. Raises RunError
@@ -29,8 +29,8 @@ def resume(run: RunDirectory, checkpoint: Checkpoint | None, parts: Mapping[str,
 
 
 def log_positions(run: RunDirectory) -> dict[str, Mapping[str, object]]:
-    """Where a run's logs stand, for a checkpoint: `logs`, their lengths in bytes, and `digests`, SHA-256 of those that
-    a resumed run reads. What they hold is on the disk afterwards."""
+    """The positions of a run's logs, for a checkpoint: `logs`, their lengths in bytes, and `digests`, SHA-256 of those
+    that a resumed run reads. Their contents are flushed to the disk first."""
     return {
         "logs": {path.name: ResumableJsonl(path).position() for path in run.logs},
         "digests": {path.name: ResumableJsonl(path).digest() for path in (run.metrics, run.questions) if path.exists()},
@@ -38,7 +38,7 @@ def log_positions(run: RunDirectory) -> dict[str, Mapping[str, object]]:
 
 
 def cut_logs(run: RunDirectory, position: Mapping[str, object]) -> None:
-    """Cut a run's logs back to `log_positions` of then: to nothing where it tells of none. Raises RunError."""
+    """Cut a run's logs back to earlier `log_positions`; logs without a position become empty. Raises RunError."""
     lengths, digests = (cast("dict[str, Any]", position.get(key) or {}) for key in ("logs", "digests"))
     for path in run.logs:
         ResumableJsonl(path).cut_back(lengths.get(path.name, 0), digests.get(path.name))

@@ -1,4 +1,4 @@
-"""The settings that every system has. A system's own `Settings` adds its tables to these, and changes defaults."""
+"""Settings of every system. A system's own `Settings` adds its tables to these and changes defaults."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from evoseek.settings import MANY, AnyTemperature, Chosen, Count, Needs, PartSet
 
 
 class TrackerSettings(PartSettings):
-    """Something that takes the numbers of every step, beside metrics.jsonl."""
+    """A tracker that receives the metrics of every step, in addition to metrics.jsonl."""
 
 
 TrackerPart = Annotated[SerializeAsAny[TrackerSettings], Chosen("tracker", TrackerSettings)]
@@ -30,34 +30,39 @@ SELF_WRITTEN = "self-play writes its questions itself; those to measure with are
 
 
 class StepQuestionSettings(Section):
-    """How many questions a step asks."""
+    """How many questions a step trains on."""
 
     absent: ClassVar[Mapping[str, str]] = {"path": SELF_WRITTEN}
-    per_step: int = Field(default=20, ge=1, le=100_000, description="Number of questions that a step asks.")
+    per_step: int = Field(default=20, ge=1, le=100_000, description="Number of questions in a step.")
 
 
 class QuestionSettings(StepQuestionSettings):
-    """What is asked in training."""
+    """The training questions."""
 
     path: str = Field(default="", description="File of questions: JSON lines with question and golden_answers.")
 
 
 class EvaluationSettings(Section):
-    """Held-out questions while training."""
+    """Evaluation on held-out questions during training."""
 
-    path: str = Field(default="", description="File of held-out questions. Default: there is no evaluation.")
-    index: str = Field(default="", description="Index that they are answered from. Default: search.index.")
+    path: str = Field(default="", description="File of held-out questions. Default: no evaluation.")
+    index: str = Field(default="", description="Index that is searched for held-out questions. Default: search.index.")
     every: int = Field(
-        default=10, ge=0, le=MANY, description="Number of steps between evaluations; 0: first and last step only."
+        default=10,
+        ge=0,
+        le=MANY,
+        description="Number of steps between evaluations; 0: only before the first and after the last step.",
     )
-    limit: Count | None = Field(default=None, description="Number of questions, from the first. Default: all.")
+    limit: Count | None = Field(
+        default=None, description="Maximum number of held-out questions, from the beginning of the file. Default: all."
+    )
     temperature: AnyTemperature | None = Field(
-        default=None, description="Sampling temperature; 0 is greedy. Default: rollout.temperature."
+        default=None, description="Sampling temperature of evaluations; 0 is greedy. Default: rollout.temperature."
     )
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        """How is of no matter without what."""
+        """The details of evaluation need held-out questions."""
         return (Needs("index every limit temperature", "path"),)
 
 
@@ -65,9 +70,10 @@ class RunSettings(Section):
     """The run as a whole."""
 
     system: str = Field(
-        default="search-r1", description="Training algorithm by name, or package.module:Name of one of your own."
+        default="search-r1",
+        description="Training algorithm: the name of a system, or package.module:Name of one of your own.",
     )
-    seed: int = Field(default=0, ge=-(2**63), lt=2**63, description="Seed that everything random follows from.")
+    seed: int = Field(default=0, ge=-(2**63), lt=2**63, description="Seed of all random numbers.")
     steps: Count = Field(default=120, description="Number of training steps.")
     checkpoint_every: Count = Field(default=10, description="Number of steps between checkpoints.")
     keep_checkpoints: Count = Field(default=2, description="Number of checkpoints that are kept.")
@@ -81,12 +87,13 @@ class RunSettings(Section):
         default=0.5,
         ge=0,
         le=1,
-        description="Share of invalid rollouts above which a step has failed; three failed steps in a row end the run.",
+        description="Share of invalid rollouts above which a step counts as failed; three failed steps in a row end "
+        "the run.",
     )
 
 
 class TrainingSettings(Section):
-    """What every system has. The defaults suit the tiny policy."""
+    """Settings that every system has. The defaults suit the tiny policy."""
 
     run: RunSettings = RunSettings()
     policy: PolicySettings = PolicySettings()
@@ -109,11 +116,11 @@ class TrainingSettings(Section):
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        """A judge is asked where it is the reward, and a critic trained where credit needs one."""
+        """The judge is used only as the reward, and the critic only if the credit needs one."""
         return Needs("judge.*", "reward.name", ("judge",)), Needs("critic.*", "credit.name", ("gae",))
 
     def problems(self) -> Iterator[str]:
-        """A plain policy gradient is right for one step on a batch."""
+        """A plain policy gradient is right only for one step per batch."""
         if self.loss.name == "reinforce" and self.algorithm.mini_batches > 1:
             yield (
                 "loss.name is reinforce, whose gradient is right for tokens of the current policy alone, but "
@@ -137,6 +144,7 @@ class TrainingSettings(Section):
         return self.rollout.temperature if chosen is None else chosen
 
     def may_differ(self) -> frozenset[str]:
-        """What a resumed run may change: nothing of it reaches the weights of a given step. Patterns of names."""
+        """Settings that a resumed run may change, since they do not affect the weights of a given step. Patterns of
+        names."""
         run = ("steps", "checkpoint_every", "keep_checkpoints", "max_invalid", "pause_s")
         return frozenset({*(f"run.{key}" for key in run), "asked.*", "trackers*"})

@@ -1,4 +1,4 @@
-"""What a run reads: checked before anything heavy is loaded, and read."""
+"""Reading a run's sources, and checking them before anything heavy is loaded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def evaluation_path(settings: TrainingSettings) -> str:
 
 
 def check_training_sources(settings: TrainingSettings) -> None:
-    """Is all there that a training run reads? Raises as opening and reading do."""
+    """Check that all sources of a training run exist. Raises the same errors as opening and reading them."""
     if settings.searches_index:
         check_index(settings.search.index, setting="search.index")
     if (path := lookup(settings, "questions.path")) is not None:

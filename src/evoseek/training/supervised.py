@@ -1,4 +1,4 @@
-"""Supervised learning that can be interrupted: steps on batches that follow from the step's number alone.
+"""Supervised learning that can be interrupted: the batch of a step is determined by the step's number alone.
 
 The work folder holds `recipe.json`, `checkpoints/` and in the end `losses.jsonl`. What is trained, and on what, is the
 caller's: a policy with its learner, and the batches from any step on.
@@ -27,7 +27,8 @@ RECIPE = "recipe.json"
 
 @dataclass(frozen=True, slots=True)
 class SupervisedProgress:
-    """What a watcher sees after each step. `loss` is nan for a step that was skipped since it was not finite."""
+    """The progress after a step, for a watcher. `loss` is nan for a step that was skipped because its loss was not
+    finite."""
 
     step: int
     steps: int
@@ -36,9 +37,9 @@ class SupervisedProgress:
 
 @dataclass(slots=True)
 class SupervisedRun:
-    """A policy in training, as far as it is: `losses` has one entry for each of the `step` steps made.
+    """The state of a policy in training: `losses` has one entry for each of the `step` steps made.
 
-    `recipe` is a text of all that it depends on. Nothing is written before the first step.
+    `recipe` is a text of everything that it depends on. Nothing is written before the first step.
     """
 
     work: Path

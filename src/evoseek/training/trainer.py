@@ -1,4 +1,4 @@
-"""What a run trains: a policy, for PPO its critic, and what is done with a step's rollouts."""
+"""The trainer of a run: a policy, for PPO its critic, and the update from a step's rollouts."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ class Trainer:
         loss: LossFn[LossInputs] | None = None,
         credit: Credit | None = None,
     ) -> Trainer:
-        """Learners as the settings have them; `loss` and `credit` replace theirs. Raises PolicyError or ConfigError."""
+        """Make the learners of the settings; `loss` and `credit` replace those of the settings. Raises PolicyError or
+        ConfigError."""
         check_dtype(settings, sampled, ranks)
         policy = sampled if ranks.size == 1 else load_trainable(settings, checkpoint, device=str(ranks.device))
         surrogate = loss or build("loss", settings.loss, settings)
@@ -79,17 +80,17 @@ class Trainer:
 
     @property
     def parts(self) -> dict[str, Part]:
-        """What a checkpoint is made of."""
+        """The parts of a checkpoint."""
         parts = {"policy": Part(self._save_policy, self.learner)}
         return parts | ({"critic": Part(self._save_critic, self.critic)} if self.critic else {})
 
     def sync(self) -> None:
-        """Give the sampler's copy of the policy the trained weights, where it is a copy."""
+        """Copy the trained weights to the sampler's policy, if that is a separate copy."""
         if self.policy.model is not self.sampled.model:
             copy_weights(self.policy.model, self.sampled.model)
 
     def update(self) -> Update:
-        """What is done with the groups of a step."""
+        """The update from the groups of a step."""
         if self.critic is None:
             return self.group_update()
         algorithm = self.settings.algorithm
@@ -107,7 +108,7 @@ class Trainer:
         )
 
     def group_update(self, distillation: TokenAdvantages | None = None) -> GroupUpdate:
-        """The same for an algorithm without a critic, as self-play has it."""
+        """The update of an algorithm without a critic, as in self-play."""
         algorithm = self.settings.algorithm
         return GroupUpdate(
             learner=self.learner,
@@ -121,11 +122,11 @@ class Trainer:
         )
 
     def own_logprobs(self) -> SampleTransform:
-        """Puts the logprobs of the policy as it is now into `ref_logprobs`."""
+        """Sets `ref_logprobs` to the logprobs of the current policy."""
         return partial(with_ref_logprobs, forward=self.learner.forward, **self._scoring(self.policy.active))
 
     def old_logprobs(self) -> SampleTransform:
-        """Puts the logprobs of the policy as it is now into `old_logprobs`."""
+        """Sets `old_logprobs` to the logprobs of the current policy."""
         return partial(with_old_logprobs, forward=self.learner.forward, **self._scoring(self.policy.active))
 
     def _penalty(self) -> KLPenalty | None:
@@ -134,10 +135,10 @@ class Trainer:
         return KLPenalty(algorithm.kl_coefficient) if in_reward else None
 
     def _transforms(self, *, distilled: bool = False) -> list[SampleTransform]:
-        """What loss and advantages need besides the sampler's logprobs.
+        """The logprobs that loss and advantages need besides the sampler's.
 
-        Where the sampler computes otherwise than the learner, these are the learner's own; but a batch that is trained
-        on in one step is its own record (`LogprobModel.ratio_to_own`).
+        If the sampler computes differently from the learner, `old_logprobs` are the learner's own; for a batch with a
+        single optimizer step they are taken from that step (`LogprobModel.ratio_to_own`).
         """
         algorithm = self.settings.algorithm
         transforms: list[SampleTransform] = []
@@ -150,7 +151,7 @@ class Trainer:
         return transforms
 
     def _reference(self) -> SampleTransform:
-        """Logprobs of the policy that training began with: under a new adapter its base, else a frozen copy."""
+        """Logprobs of the initial policy: the base of a new adapter, else a frozen copy."""
         if self.settings.lora.rank > 0:
             base = base_of(self.policy)
             return partial(with_ref_logprobs, forward=self.learner.forward, **self._scoring(base.active))
@@ -194,7 +195,8 @@ def load_trainable(settings: TrainingSettings, checkpoint: Checkpoint | None, *,
 
 def computes_alike(settings: TrainingSettings, ranks: Ranks) -> bool:
     """Whether sampler and learner give a token the same logprob up to float32's rounding: both compute in float32, in
-    one process. Else a ratio between the two would hold their rounding, which a clip takes for a change of policy."""
+    one process. Otherwise a ratio between the two would contain rounding errors, which a clip would treat as a change
+    of policy."""
     in_process = settings.sampler.name == "torch" and ranks.size == 1
     return in_process and settings.policy.dtype == "float32" and not settings.learner.bf16
 
@@ -218,7 +220,7 @@ def check_dtype(settings: TrainingSettings, policy: Policy, ranks: Ranks = ALONE
 def _load_critic(
     settings: TrainingSettings, run: RunDirectory, checkpoint: Checkpoint | None, ranks: Ranks
 ) -> Learner[ValueInputs]:
-    """The learner of PPO's critic. It has a learning rate of its own; all else is as the policy's."""
+    """The learner of PPO's critic. It has its own learning rate; everything else is as for the policy."""
     source = str(checkpoint.part_directory("critic")) if checkpoint else settings.policy.model
     forward = ValueModel(load_critic(source, device=str(ranks.device)))
     critic = settings.critic

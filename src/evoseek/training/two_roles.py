@@ -4,9 +4,9 @@
         gradient = the gradient of each role's loss over its part, added up
         one optimizer step
 
-Each role has a credit and a loss of its own, divided by its own counts. In Search Self-play the solver learns by GRPO,
-a mean over tokens, and the proposer by REINFORCE, a sum over a rollout's tokens: the gradients differ in size by about
-the length of a rollout, so that the proposer's outweighs the solver's, and clipping the norm of the sum scales both.
+Each role has its own credit and loss, divided by its own counts. In Search Self-play the solver learns by GRPO, a mean
+over tokens, and the proposer by REINFORCE, a sum over a rollout's tokens: the gradients differ in size by about the
+length of a rollout, so that the proposer's outweighs the solver's, and clipping the norm of the sum scales both.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class RoleUpdate:
 
 @dataclass(frozen=True, slots=True)
 class TwoRoleUpdate:
-    """A step on the groups of several roles by name. A role that has nothing to learn from is left out of it.
+    """A step on the groups of several roles by name. A role without samples is left out of it.
 
     There are no more mini-batches than any role that is in it has groups, so that all of them are in each. A role's
     metrics are named <role>/...

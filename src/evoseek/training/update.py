@@ -26,7 +26,7 @@ SampleTransform = Callable[[Sequence[TrainingSample]], list[TrainingSample]]
 
 
 class Update(Protocol):
-    """What a system does with the groups of a step."""
+    """The update that a system makes from the groups of a step."""
 
     def __call__(self, step: int, groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
         """Make the step's optimizer steps; returns their metrics."""
@@ -44,17 +44,17 @@ class KLPenalty:
     coefficient: float
 
     def tokens(self, sample: TrainingSample) -> list[float]:
-        """What each token of a sample with `ref_logprobs` costs: [T], 0.0 off the mask."""
+        """The penalty of each token of a sample with `ref_logprobs`: [T], 0.0 off the mask."""
         reference = sample.ref_logprobs or ()
         pairs = zip(sample.old_logprobs or sample.rollout_logprobs, reference, strict=True)
         return [self.coefficient * (logprob - ref_logprob) for logprob, ref_logprob in pairs]
 
 
 class TokenAdvantages(Protocol):
-    """What single tokens are worth, whatever their rollout earned."""
+    """Advantages of single tokens, independent of the rollout's reward."""
 
     def tokens(self, samples: Sequence[TrainingSample]) -> list[list[float]]:
-        """What is added to each token's advantage: a row of [T] for each sample, in their order."""
+        """The amount added to each token's advantage: a row of [T] for each sample, in order."""
         ...
 
 
@@ -63,10 +63,10 @@ class GroupUpdate:
     """One advantage for each rollout, the same on all of its tokens.
 
     `transforms` put into the samples what the loss needs besides the sampler's logprobs, in their order: the logprobs
-    of a reference policy, or the learner's own before the first optimizer step. `penalty` is taken off the rewards,
-    `distillation` added to the advantages of the action tokens.
-    Without `mask_observations` the tokens of tool results are trained on as if the policy had written them: only there
-    to show what that does.
+    of a reference policy, or the learner's own before the first optimizer step. `penalty` is subtracted from the
+    rewards, `distillation` added to the advantages of the action tokens.
+    Without `mask_observations` the tokens of tool results are trained on as if the policy had written them; this is an
+    ablation.
     """
 
     learner: Learner[LossInputs]
@@ -173,7 +173,7 @@ def _unmask(sample: TrainingSample) -> TrainingSample:
 
 
 def _record_own(sample: TrainingSample, written: Sequence[bool]) -> TrainingSample:
-    """Where the sampler wrote nothing, its record is the learner's own: there the two do not differ."""
+    """Where the sampler wrote nothing, use the learner's own logprobs, so that the two do not differ there."""
     own = sample.old_logprobs or sample.rollout_logprobs
     rows = zip(sample.rollout_logprobs, own, written, strict=True)
     return replace(sample, rollout_logprobs=tuple(record if acts else mine for record, mine, acts in rows))

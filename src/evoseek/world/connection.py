@@ -12,7 +12,7 @@ import h11
 from evoseek.world.faults import Fault
 from evoseek.world.response import Response
 
-IDLE_S = 60.0  # how long a client may say nothing, or not take what it is sent
+IDLE_S = 60.0  # how long a client may be silent, or not accept what it is sent
 MAX_BODY = 16 * 1024  # of a request
 _MISSING = 1000  # bytes that a body of wrong length is short of
 _PIECES = 10  # of a slow body
@@ -21,7 +21,7 @@ _NO_LINGER = struct.pack("ii", 1, 0)  # closing then resets the connection
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a client asks for. Names of headers are in lower case."""
+    """A client's request. Names of headers are in lower case."""
 
     method: str
     target: str
@@ -38,7 +38,7 @@ class Connection:
         self._method = b""
 
     async def request(self) -> Request | None:
-        """The next one; None if there is none to come. Raises h11.RemoteProtocolError for what is no request."""
+        """The next request; None if there is no further one. Raises h11.RemoteProtocolError for what is no request."""
         if self._h11.our_state is h11.DONE and self._h11.their_state is h11.DONE:
             self._h11.start_next_cycle()
         head, body = h11.Request(method="GET", target="/", headers=[("host", "-")]), bytearray()

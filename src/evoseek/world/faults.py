@@ -1,4 +1,4 @@
-"""What can go wrong with a web server, as switches."""
+"""Faults of a web server, as switches."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CAPTCHA = b"""<!doctype html>
 
 
 class Fault(StrEnum):
-    """What is done instead of answering."""
+    """A fault: what happens instead of a correct answer."""
 
     TOO_MANY = "too_many"  # 429 with Retry-After
     UNAVAILABLE = "unavailable"  # 503
@@ -47,10 +47,10 @@ class Fault(StrEnum):
 
 
 class Faults:
-    """Switches: a share of the requests for each fault.
+    """Switches for faults: a share of the requests for each.
 
-    What befalls a request is drawn by (`seed`, what is asked for, how many times that was asked before): repeating it
-    can succeed, and the order in which different requests arrive does not matter.
+    The fault of a request is drawn by (`seed`, the request, how often it was made before): a retry can succeed, and the
+    order in which different requests arrive does not matter.
     """
 
     def __init__(self, seed: str) -> None:
@@ -69,7 +69,7 @@ class Faults:
         self.shares = {Fault(name): share for name, share in shares.items()}
 
     def draw(self, asked: str) -> Fault | None:
-        """What befalls this request; None: nothing."""
+        """The fault of this request; None: no fault."""
         number = self._asked[asked]
         self._asked[asked] += 1
         left = random.Random(f"{self._seed}/fault/{asked}/{number}").random()
@@ -81,7 +81,7 @@ class Faults:
 
 
 def false_response(fault: Fault, asked: str, retry_after_s: int) -> Response | None:
-    """What is answered instead; None for faults that lie in how the right response is sent."""
+    """The response to send instead; None for faults in how the right response is sent."""
     match fault:
         case Fault.TOO_MANY:
             return Response(429, b"Too many requests.", headers=(("retry-after", str(retry_after_s)),))

@@ -1,4 +1,4 @@
-"""The generated world's grammar: how facts and questions are put into words, and how question texts are read back.
+"""The generated world's grammar: how facts and questions are worded, and how question texts are parsed.
 
 Every wording exists in several phrasings. Phrasing 0 is the plainest (subject, relation, object in that order), which a
 policy of less than a million parameters can learn to read; the others are for larger models and for evaluation.

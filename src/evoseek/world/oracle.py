@@ -15,14 +15,15 @@ from evoseek.world.world import Split, Style, World
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """Of a question that can be answered: the right answer, and on how many facts it really rests."""
+    """The truth about a question that can be answered: the right answer, and the number of facts that it really rests
+    on."""
 
     answer: str
     hops: int
 
 
 Oracle = Callable[[str], Truth | None]
-"""What is true of a question text; None if it has no answer, or more than one."""
+"""The truth about a question text; None if it has no answer, or more than one."""
 
 
 class _Card(BaseModel):

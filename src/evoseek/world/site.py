@@ -4,7 +4,7 @@
     /<slug>              the article of an entity; /<slug>/2 its second page, which some have
     /list/<type>/<n>     tables of all entities of a type
     /wiki/<slug>         a redirect to the article; /archive/<slug> one to that redirect
-    /edit/<slug>         what robots are asked to leave alone
+    /edit/<slug>         pages that robots.txt forbids
     anything else        404; the articles link to some of it, and a few search results lead there (/old/<slug>)
 
 An article has a lead, sections, an infobox, and much around them that is no part of it. Each of the entity's facts
@@ -78,7 +78,7 @@ _ADVERTISEMENTS = (
 
 @dataclass(frozen=True, slots=True)
 class SitePage:
-    """What a path gives: HTML, or for a redirect (301, 302) the path that it leads to."""
+    """The response for a path: HTML, or for a redirect (301, 302) the path that it leads to."""
 
     status: int
     html: str = ""
@@ -143,7 +143,7 @@ class Site:
     # -- searching --------------------------------------------------------------------------------------------------
 
     def passages(self) -> Iterator[Passage]:
-        """What a search engine indexes: a passage for every page of an article.
+        """The passages that a search engine indexes: one for every page of an article.
 
         Its id is the path under which the engine knows the page, its document the number of the entity.
         """
@@ -157,7 +157,7 @@ class Site:
                     yield Passage(f"/old/{self._slugs[entity]}", str(entity), name, text, 0, len(text))
 
     def snippet(self, entity: int, query: str) -> str:
-        """What a search result says of an entity: what kind of thing it is, and sometimes the fact searched for."""
+        """The snippet of a search result about an entity: its type, and sometimes the fact that is searched for."""
         words = set(query.casefold().replace("'s", " ").replace("?", " ").split())
         asked = next((fact for fact in self.world.facts(entity) if fact.relation in words), None)
         if asked is None or self._draw("snippet", f"{entity}/{asked.relation}").random() >= self._told:
@@ -170,7 +170,7 @@ class Site:
     # -- pages ------------------------------------------------------------------------------------------------------
 
     def page(self, path: str) -> SitePage:
-        """What the site answers to a request for a path."""
+        """The site's answer to a request for a path."""
         match path.strip("/").split("/"):
             case [""]:
                 return self._front()

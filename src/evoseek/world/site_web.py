@@ -1,4 +1,4 @@
-"""A generated site as the whole web, in this process: what a server of it would give, without a network."""
+"""A generated site as an in-process web: the same answers as from a server, without a network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sentences of the generated world's grammar state, in any text, whoever wrote it.
+"""The facts that sentences of the generated world's grammar state, in any text.
 
 Letter case and white space do not matter, so that what a tokenizer has taken apart ("koto feno ' s employer is balo .")
 is still read. A fact is stated by a whole sentence only: "Koto Feno's employer is Balo" says nothing about a Feno.

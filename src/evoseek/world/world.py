@@ -66,7 +66,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the oracle says of a question text. `hops` is the number of facts that the answer really rests on."""
+    """The oracle's judgement of a question text. `hops` is the number of facts that the answer really rests on."""
 
     answerable: bool
     answer: str | None = None

@@ -1,1 +1,1 @@
-"""Opening web pages: safely, politely, and what of them matters for a task."""
+"""Opening web pages safely and politely, and extracting what matters for a task."""

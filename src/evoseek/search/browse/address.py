@@ -40,11 +40,11 @@ _CARRIES_V4 = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))  # IPv
 
 @dataclass(frozen=True, slots=True)
 class AddressRules:
-    """What may be opened, apart from what is never opened.
+    """The addresses that may be opened, in addition to the built-in restrictions.
 
-    `allow` and `deny` are host names, each with all names below it; an empty `allow` allows every host, and `deny` goes
-    first. An IP address in `deny` stands for every name too that turns out to be there (not through a proxy, which
-    looks names up itself). `allow_private` holds host:port pairs that may be at an address that is not public (a server
+    `allow` and `deny` are host names, each with all names below it; an empty `allow` allows every host, and `deny`
+    takes precedence. An IP address in `deny` also denies every name that resolves to it (not through a proxy, which
+    resolves names itself). `allow_private` holds host:port pairs that may be at an address that is not public (a server
     on this machine): exactly these, on this port, which then need not be among `ports`. An IPv6 host stands in
     brackets.
     Raises ConfigError for an entry of another form.
@@ -130,7 +130,7 @@ def origin_of(url: httpx2.URL) -> str:
 def is_public(address: str) -> bool:
     """True for an IP address that anyone on the Internet can reach, and nobody else is reached by.
 
-    An address that carries an IPv4 one is as public as that. Of 6to4 and Teredo none is.
+    An address that embeds an IPv4 address is as public as that one. 6to4 and Teredo addresses are never public.
     """
     parsed = as_address(address)
     if isinstance(parsed, IPv4Address):

@@ -1,4 +1,4 @@
-"""A page's first words, for policies that are too small for a reading agent."""
+"""The beginning of a page, for policies that are too small for a reading agent."""
 
 from __future__ import annotations
 

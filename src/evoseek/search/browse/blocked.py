@@ -1,4 +1,4 @@
-"""Pages that a site shows to visitors whom it takes for robots, in place of what was asked for."""
+"""Pages that a site shows to presumed robots instead of the requested page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 MAX_WORDS = 120
-"""Words that such a page shows at most: a page with more is about such pages."""
+"""Maximum number of words of such a page: a longer page is about such pages."""
 
 _HEAD = 64 * 1024
 _STATUSES = frozenset({401, 403, 405, 406, 429, 503})  # what such pages come with, 200 apart
@@ -40,12 +40,12 @@ _REASONS = {
 
 
 def blocked_reason(status: int, headers: Mapping[str, str], body: bytes, text: str | None = None) -> str | None:
-    """Why a response is no page but a challenge; None if it is none.
+    """Why a response is a challenge instead of a page; None if it is not.
 
     `headers` have names in small letters. `text` is what the page shows, where it was extracted; without it only a
     response whose status refuses the page is judged. What decides: a header by which a service says so; in the first
     64 KiB of a short page, a mark of such a service or the words of a challenge. An application that shows nothing
-    without JavaScript ("You need to enable JavaScript to run this app") is none: it says so to everybody.
+    without JavaScript ("You need to enable JavaScript to run this app") is no challenge: every visitor sees this text.
     """
     if text is None and status not in _STATUSES:
         return None

@@ -1,4 +1,5 @@
-"""Web pages to text, in processes that may be lost: a page that kills, fills or holds its reader harms nobody else."""
+"""Web pages to text, in disposable processes: a page that crashes, exhausts or blocks its process harms nothing
+else."""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ class Extractor:
     """Keeps `workers` processes, each started when it is first needed and replaced when it is lost.
 
     A page may take `cpu_s` seconds of processor time, `wall_s` seconds in all and the process `memory_bytes` of address
-    space. A process that dies is replaced, and the page is tried once more: by then it is the page's fault. The
-    processes are given no environment, so they know no keys, and they end when this process ends, however that does.
+    space. A process that dies is replaced, and the page is retried once; if it dies again, the page is to blame. The
+    processes get an empty environment, so they know no keys, and they end with this process, however it ends.
     """
 
     def __init__(self, workers: int = 2, *, cpu_s: int = 8, wall_s: float = 20.0, memory_bytes: int = 2**30) -> None:
@@ -103,7 +104,7 @@ class Extractor:
         if worker is None:
             worker = self._own.worker = _Worker.start(self._cpu_s, self._memory_bytes)
             self._workers.add(worker)
-            if not self._end.alive:  # closed while it started: nobody else would end it
+            if not self._end.alive:  # closed while it started: nothing else would end it
                 worker.end()
                 self._check_open()
         return worker

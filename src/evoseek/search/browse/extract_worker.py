@@ -1,4 +1,4 @@
-"""Reads pages that may have been written to harm who reads them. Run as a process of its own, by extract.py:
+"""Reads pages that may be malicious. Run as a separate process, by extract.py:
 
     python -m evoseek.search.browse.extract_worker CPU_SECONDS MEMORY_BYTES
 
@@ -38,7 +38,7 @@ _PARSERS: Mapping[str, Callable[[bytes], Parsed]] = {
 def page(header: Mapping[str, str], body: bytes) -> dict[str, object]:
     """Title and text of a page of the type `kind`, in the `charset` that its server named, if that fits."""
     if charset := header.get("charset"):
-        with suppress(LookupError, ValueError):  # no such encoding, or not in it: it is guessed
+        with suppress(LookupError, ValueError):  # unknown or wrong encoding: it is guessed
             body = body.decode(charset).encode()
     title, text = _PARSERS[header["kind"]](body)[:2]
     return {"title": _clean(" ".join(title.split())[:_MAX_TITLE]), "text": _clean(text[:MAX_TEXT].strip())}
@@ -70,7 +70,7 @@ def _answer(header: Mapping[str, str], body: bytes) -> dict[str, object]:
 def main(cpu_s: int, memory: int) -> None:
     """Answer until there are no more requests."""
     requests, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a parser prints is no answer
+    os.dup2(2, 1)  # the output of a parser is no answer
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))

@@ -1,4 +1,4 @@
-"""Opens web pages that may be hostile, on hosts that may be too, and is polite to them."""
+"""Opens web pages safely, although pages and hosts may be hostile, and politely."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MAX_HEADERS = 32 * 1024
 """Bytes of a response's header fields at most."""
 
 _ERROR_BODY = 64 * 1024
-_MAX_PAUSE_S = 3600.0  # however long a server asks to be left alone
+_MAX_PAUSE_S = 3600.0  # however long a wait a server asks for
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _PASSING = frozenset({408, 425, 429})  # and every 5xx
 _BROKEN = (
@@ -41,7 +41,7 @@ _BROKEN = (
 
 
 class SafeFetcher:
-    """Implements `Fetcher`. What it will not do, whatever a URL, a name server, a redirect or a page says:
+    """Implements `Fetcher`. What it never does, whatever a URL, a name server, a redirect or a page says:
 
     - connect to an address that is not public, or to a port or host that `rules` do not allow. The address is checked
       where the connection is made, and is the one that is connected to (pinned.py); every redirect is checked anew,
@@ -56,9 +56,9 @@ class SafeFetcher:
       once, or sooner than `interval_s` seconds (or its Crawl-delay, or what it says in Retry-After) after the last
       time. All requests count, those for robots.txt too.
 
-    What may pass (no or a broken connection, the status 408, 425, 429 or 5xx) is retried (`Retry`, with its `attempts`
-    and `wait_s`), and then is a ToolError; so is a challenge in place of a page (blocked.py), at once, and every page
-    if `offline`. What is so for everybody is a PageError.
+    Transient failures (no or a broken connection, the status 408, 425, 429 or 5xx) are retried (`Retry`, with its
+    `attempts` and `wait_s`), and then raise ToolError; so does a challenge instead of a page (blocked.py), at once, and
+    every page if `offline`. A failure that everybody would see is a PageError.
 
     Proxies that the environment names are not used. With `proxy` every connection goes there, and the proxy looks up
     the names: then it must keep from addresses that are not public, as only those written as numbers are seen here.
@@ -171,7 +171,7 @@ class SafeFetcher:
         return reply.status, reply.body
 
     async def _request(self, visit: _Visit, url: httpx2.URL, delay_s: float, is_page: bool) -> _Reply:
-        """One request, when it is its turn. Raises TransientError for what may pass."""
+        """One request, when it is its turn. Raises TransientError for transient failures."""
         host = url.raw_host.decode()
         async with self._throttle.turn(host, delay_s=delay_s, until=visit.until):
             try:
@@ -228,7 +228,7 @@ class SafeFetcher:
 
 @dataclass(frozen=True, slots=True)
 class _Visit:
-    """What belongs to one page: its connections, and when it has to be open (on time.monotonic())."""
+    """The state of opening one page: its connections and its deadline (on time.monotonic())."""
 
     pool: httpcore2.AsyncConnectionPool
     until: float

@@ -1,7 +1,8 @@
-"""Connections to addresses that were checked: a name is resolved once, and what was checked is what is connected to.
+"""Connections to checked addresses: a name is resolved once, and the connection goes to exactly the address that was
+checked.
 
 Between a check and a later resolution by the HTTP library a name server could change its answer (DNS rebinding). So
-both are done here, below that library, which goes on to know the host by its name: for the Host header and for TLS.
+both are done here, below that library, which still knows the host by its name, for the Host header and for TLS.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ async def resolve(host: str, port: int) -> list[str]:
 
 
 class PinnedBackend(httpcore2.AsyncNetworkBackend):
-    """What httpcore2 connects by. PageError for a host of which any address is not public, or denied."""
+    """The network backend of httpcore2. Raises PageError for a host if any of its addresses is not public, or is
+    denied."""
 
     def __init__(
         self, rules: AddressRules, resolver: Resolver = resolve, inner: httpcore2.AsyncNetworkBackend | None = None
@@ -57,7 +59,7 @@ class PinnedBackend(httpcore2.AsyncNetworkBackend):
         raise failure
 
     async def sleep(self, seconds: float) -> None:
-        """As the inner one does."""
+        """As the inner backend does."""
         await self._inner.sleep(seconds)
 
     async def _checked(self, host: str, port: int) -> Sequence[str]:

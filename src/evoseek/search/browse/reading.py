@@ -1,8 +1,8 @@
-"""A reading agent: a language model that goes through a page for somebody else (DeepResearcher, arXiv 2504.03160,
+"""A reading agent: a language model that reads a page on behalf of the policy (DeepResearcher, arXiv 2504.03160,
 section 3.2).
 
 It is shown the page segment by segment, and with each the task and its own notes so far. It adds to the notes what
-matters, and says whether to read on. The notes are all that the policy is told of the page.
+matters, and says whether to read on. The notes are all that the policy sees of the page.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TITLE_WORDS = 30
 
 
 class ReadingPrompt(Protocol):
-    """How a reading agent is asked about a segment."""
+    """The prompt of a reading agent for a segment."""
 
     def __call__(self, *, task: str, title: str, memory: str, segment: str) -> list[Message]:
         """The messages."""
@@ -39,12 +39,12 @@ class ReadingPrompt(Protocol):
 
 @dataclass(slots=True)
 class ReadingAgent:
-    """A `PageReader`. What it gives is its memory: the notes of all segments, of at most `memory_words` words.
+    """A `PageReader`. It returns its memory: the notes on all segments, of at most `memory_words` words.
 
     Each of the first `max_segments` segments of `segment_words` words is read once, in order; the published loop can
     read the last one for ever. Reading ends earlier when the model says so, when the memory is full, and when the first
-    `skip_after` segments gave nothing: the page is then skipped. A reply that is cut or cannot be read is asked for
-    once more. `counts` has `pages`, `segments`, `skipped` and `repeated` (second replies).
+    `skip_after` segments gave nothing: the page is then skipped. If a reply is cut or cannot be parsed, the model is
+    called once more. `counts` has `pages`, `segments`, `skipped` and `repeated` (second replies).
     """
 
     chat: Chat
@@ -84,8 +84,8 @@ class ReadingAgent:
 def parse_note(reply: str) -> tuple[str, bool]:
     """What a segment adds to the memory, in one line, and whether to read on.
 
-    The reply has to be {"relevant": "...", "read_on": true} (or false); a fence around it and a block of thought
-    before it are passed over. Raises ReplyError for any other: another key, one twice, words around the object.
+    The reply has to be {"relevant": "...", "read_on": true} (or false); a fence around it and a block of reasoning
+    before it are ignored. Raises ReplyError for any other: another key, one twice, words around the object.
     """
     try:
         pairs: Any = json.loads(DRESS.sub("", reply), object_pairs_hook=tuple)

@@ -1,4 +1,4 @@
-"""What sites ask of robots (RFC 9309)."""
+"""The rules of sites for robots (RFC 9309)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MAX_ROBOTS = 500 * 1024
 """Bytes of a robots.txt that are read (RFC 9309, 2.5)."""
 
 MAX_DELAY_S = 60.0
-"""Seconds between requests that a site may ask for (Crawl-delay). One that asks for more is not read at all: whoever
-wants its pages could not wait for them."""
+"""Seconds between requests that a site may ask for (Crawl-delay). A site that asks for more is not read at all: no
+rollout could wait that long."""
 
 _PERIOD_S = 24 * 3600.0  # section 2.4
 _REMEMBERED = 512
@@ -31,9 +31,9 @@ Reader = Callable[[httpx2.URL], Awaitable[tuple[int, bytes]]]
 class Robots:
     """The robots.txt of each site, read once in 24 hours.
 
-    As RFC 9309, 2.3.1, has it: a file that there is not (400 to 499, redirects that lead nowhere) forbids nothing. One
-    that cannot be had for the moment (500 to 599, no connection, also 429) forbids everything; that says nothing of
-    the page, so it is a ToolError, and is not remembered. The text is parsed where pages are, for the same reasons.
+    As RFC 9309, 2.3.1, has it: a missing file (400 to 499, redirects that lead nowhere) forbids nothing. A file that is
+    temporarily unavailable (500 to 599, no connection, also 429) forbids everything; this is no property of the page,
+    so it is a ToolError, and is not cached. The text is parsed in the same processes as pages, for the same reasons.
     """
 
     def __init__(self, extractor: Extractor, agent: str) -> None:
@@ -60,7 +60,7 @@ class Robots:
     async def _body(self, url: httpx2.URL, read: Reader) -> bytes:
         origin = origin_of(url)
         lock = self._reading.setdefault(origin, asyncio.Lock())
-        async with lock:  # those who want to know it at the same time read it once
+        async with lock:  # concurrent callers read it only once
             until, body = self._bodies.pop(origin, (0.0, b""))
             if until < time.monotonic():
                 until, body = time.monotonic() + _PERIOD_S, await _robots_txt(url, read)

@@ -1,4 +1,4 @@
-"""Politeness: whose turn it is to ask a host."""
+"""Politeness: when the next request to a host may be made."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 from evoseek.errors import ToolError
 
-_REMEMBERED = 4096  # hosts, before those that may be asked again are forgotten
+_REMEMBERED = 4096  # number of hosts above which those without a pending wait are forgotten
 
 
 class HostThrottle:
@@ -26,7 +26,7 @@ class HostThrottle:
     async def turn(self, host: str, *, delay_s: float = 0.0, until: float) -> AsyncGenerator[None]:
         """A turn; the next one may begin `delay_s` seconds after it, if that is longer than the usual interval.
 
-        Raises ToolError at once where the host is to be left alone for longer than `until` (on time.monotonic()).
+        Raises ToolError at once if the host must not be called before `until` (on time.monotonic()).
         """
         async with self._places.setdefault(host, asyncio.Semaphore(self._concurrency)):
             await self._wait(host, until)
@@ -34,14 +34,15 @@ class HostThrottle:
             yield
 
     def pause(self, host: str, seconds: float) -> None:
-        """Leave the host alone for so long."""
+        """Make no request to the host for so many seconds."""
         now = time.monotonic()
         if len(self._next) > _REMEMBERED:
             self._next = {name: when for name, when in self._next.items() if when > now}
         self._next[host] = max(self._next.get(host, 0.0), now + seconds)
 
     async def _wait(self, host: str, until: float) -> None:
-        """Until nobody has begun too recently. A turn is taken by who is there, so none is lost on one who gave up."""
+        """Wait until the last request is long enough ago. A turn is taken only by a caller that is still waiting, so
+        none is lost."""
         while (left := self._next.get(host, 0.0) - time.monotonic()) > 0:
             if time.monotonic() + left > until:
                 raise ToolError(

@@ -1,1 +1,1 @@
-"""The web as a search engine: providers and what lets thousands of rollouts use them."""
+"""The web as a search engine: providers, and the layers that let thousands of rollouts use them."""

@@ -1,4 +1,4 @@
-"""A cache of search results: what was asked once is not paid for again."""
+"""A cache of search results, so that no query is paid for twice."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from evoseek.types import Passage
 
 WEEK_S = 7 * 24 * 3600.0
 LEASE_S = 60.0
-"""Seconds for which a process that asks keeps others from asking the same; it renews this for as long as it waits for
-the answer, and they ask if it was killed meanwhile. A lease for over twice as long was taken before the clock was set
-back, and does not count: at most that long one waits."""
+"""Seconds of the lease by which a calling process keeps others from making the same call; it renews the lease while it
+waits for the answer, and others take over if it was killed. A lease for over twice as long was taken before the clock
+was set back, and does not count: at most that long one waits."""
 
 _POLL_S = 0.05
 _RENEW_S = LEASE_S / 2
@@ -28,13 +28,13 @@ _SCHEMA = "CREATE TABLE IF NOT EXISTS results (key TEXT PRIMARY KEY, until REAL 
 
 class CachedEngine:
     """Implements `SearchEngine` over `engine`: each query's results are kept for `period_s` seconds in an SQLite file,
-    which several processes may share. Errors are not kept, and a damaged result is as none.
+    which several processes may share. Errors are not cached, and a damaged result counts as missing.
 
-    What is asked for while it is being found is not asked again, in this process or another: who asks waits, and gets
-    what the first one gets (an error too, within a process). A call ends when nobody waits for it any more.
+    Concurrent requests for the same result, from this process or another, make a single call and share its result
+    (within a process, also its error). A call is cancelled when nobody waits for it any more.
 
-    The key is (provider, query, k, options): whatever changes an answer belongs into one of these. No secret does.
-    `counts` has the queries that were `hits` and those that were asked (`misses`).
+    The key is (provider, query, k, options): whatever changes an answer must be in one of these, except secrets.
+    `counts` has the queries that were `hits` and `misses`.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class CachedEngine:
 
     @property
     def is_local(self) -> bool:
-        """As the engine is."""
+        """As for the engine."""
         return self._engine.is_local
 
     def close(self) -> None:
@@ -66,7 +66,7 @@ class CachedEngine:
         self._store.close()
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """What is kept, or what the engine finds. Raises ToolError."""
+        """The cached results, or those of the engine. Raises ToolError."""
         return await for_each(queries, lambda query: self._search(query, k))
 
     async def _search(self, query: str, k: int) -> list[Passage]:
@@ -92,7 +92,7 @@ class CachedEngine:
         self.counts["misses"] += 1
         asked = asyncio.ensure_future(self._engine.search([query], k))
         try:
-            while not (await asyncio.wait([asked], timeout=_RENEW_S))[0]:  # it may wait in line for long
+            while not (await asyncio.wait([asked], timeout=_RENEW_S))[0]:  # it may have to queue for long
                 until = self._renewed(key, until)
             (found,) = asked.result()
         except BaseException:
@@ -116,17 +116,17 @@ class CachedEngine:
         return None
 
     def _lease(self, key: str) -> float | None:
-        """Until when this process may ask; None if there is a result, or another process asks."""
+        """When the lease of this process ends; None if there is a result, or another process holds the lease."""
         now = self._clock()
         taken = self._store.change(
             "INSERT INTO results VALUES (?1, ?2, NULL) ON CONFLICT DO UPDATE SET until = ?2, found = NULL "
             "WHERE coalesce(until, 0) <= ?3 OR (found IS NULL AND until > ?4)",
-            *(key, now + LEASE_S, now, now + 2 * LEASE_S),  # others may look at the clock earlier and come later
+            *(key, now + LEASE_S, now, now + 2 * LEASE_S),  # another process may read the clock earlier and write later
         )
         return now + LEASE_S if taken else None
 
     def _renewed(self, key: str, until: float) -> float:
-        """Until when this process may ask now; as before if another one has taken over."""
+        """When the renewed lease ends; unchanged if another process has taken over."""
         later = self._clock() + LEASE_S
         row = "UPDATE results SET until = ? WHERE key = ? AND until = ? AND found IS NULL"
         return later if self._store.change(row, later, key, until) else until
@@ -134,7 +134,7 @@ class CachedEngine:
 
 @dataclass(slots=True)
 class _Call:
-    """A query that is being found, and how many wait for it."""
+    """A query in progress, and the number of its waiting callers."""
 
     task: asyncio.Task[list[Passage]]
     waiting: int = 0

@@ -1,4 +1,4 @@
-"""Who calls the web: a provider and a fetcher by their settings, in this process or in those of a Ray pool."""
+"""The search provider and the fetcher from their settings, in this process or in the workers of a Ray pool."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ DAY_S = 24 * 3600.0
 
 
 Closing = Callable[[Callable[[], None]], object]
-"""Takes what is to be called in the end."""
+"""Registers a function to be called at the end."""
 
 
 def web_calls(web: WebSettings, browse: BrowseSettings, closing: Closing) -> tuple[SearchEngine, Fetcher]:
-    """Search results and pages from outside. `closing` is given what has to be closed. Raises ConfigError."""
+    """The engine and the fetcher for the real web. `closing` registers what has to be closed. Raises ConfigError."""
     if web.ray_workers:
         pool = RayPool(
             f"{__name__}:web_worker",
@@ -50,13 +50,13 @@ def web_calls(web: WebSettings, browse: BrowseSettings, closing: Closing) -> tup
 
 @dataclass(frozen=True, slots=True)
 class WebWorker:
-    """What a process of a Ray pool does."""
+    """A worker of a Ray pool."""
 
     engine: SearchEngine
     fetcher: Fetcher
 
     async def search(self, queries: list[str], k: int) -> list[list[Passage]]:
-        """What the engine finds. Raises ToolError."""
+        """The engine's results. Raises ToolError."""
         return await self.engine.search(queries, k)
 
     async def fetch(self, url: str) -> Page:
@@ -65,10 +65,10 @@ class WebWorker:
 
 
 def web_worker(web: Mapping[str, Any], browse: Mapping[str, Any]) -> WebWorker:
-    """What a process of a Ray pool does, by settings as values for JSON. It is closed by the end of the process."""
+    """Make a worker of a Ray pool from settings as JSON values. It is closed by the end of the process."""
 
     def left_open(_: Callable[[], None]) -> None:
-        """Not even noted."""
+        """Closing is left to the end of the process."""
 
     settings = WebSettings.model_validate(web)
     fetcher = _fetcher(settings, BrowseSettings.model_validate(browse), left_open)
@@ -76,7 +76,7 @@ def web_worker(web: Mapping[str, Any], browse: Mapping[str, Any]) -> WebWorker:
 
 
 def _share(web: WebSettings) -> WebSettings:
-    """The settings of one worker: what may be asked of the provider is shared by all."""
+    """The settings of one worker: the provider's rate and budget are divided among all workers."""
     budget = None if web.budget is None else max(web.budget // web.ray_workers, 1)
     return web.model_copy(update={"rate_per_s": web.rate_per_s / web.ray_workers, "budget": budget})
 
@@ -136,7 +136,7 @@ def _described(web: WebSettings) -> JsonApi:
 
 def _fetcher(web: WebSettings, browse: BrowseSettings, closing: Closing) -> SafeFetcher:
     if browse.proxy:
-        check_url(browse.proxy, setting="proxy", example="http://localhost:3128")  # it stands in the run's directory
+        check_url(browse.proxy, setting="proxy", example="http://localhost:3128")  # it is saved with the run
     rules = AddressRules(frozenset(browse.ports), browse.allow, browse.deny, browse.allow_private)
     extractor = Extractor(browse.extractors)
     closing(extractor.close)

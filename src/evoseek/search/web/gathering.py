@@ -1,4 +1,4 @@
-"""One call for each of several queries that differ, side by side."""
+"""Concurrent calls, one for each distinct query."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from evoseek.types import Passage
 
 
 async def for_each(queries: Sequence[str], call: Callable[[str], Awaitable[list[Passage]]]) -> list[list[Passage]]:
-    """What `call` finds for each query, in their order; the same query is called for once. If one fails, its error is
+    """The results of `call` for each query, in their order; equal queries share one call. If one fails, its error is
     raised when all have ended."""
     distinct = list(dict.fromkeys(queries))
     results = await asyncio.gather(*map(call, distinct), return_exceptions=True)
     if failed := next((result for result in results if isinstance(result, BaseException)), None):
         raise failed
     found = {query: result for query, result in zip(distinct, results, strict=True) if isinstance(result, list)}
-    return [list(found[query]) for query in queries]  # nobody's list is another one's
+    return [list(found[query]) for query in queries]  # callers do not share lists

@@ -1,4 +1,4 @@
-"""The HTTP base of search providers: as many calls as they allow, as few as are paid for, none while they are down."""
+"""The HTTP client of search providers, with a rate limit, a budget and a circuit breaker."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from evoseek.http.server import Server
 
 T = TypeVar("T")
 
-_BURST_S = 0.1  # of so many seconds the requests may come at once
+_BURST_S = 0.1  # the requests of so many seconds may be made in a burst
 
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """How a provider is called.
+    """The limits of calls to a provider.
 
-    By these defaults one that is down is left alone within five seconds of the first of ten calls, even if it hangs:
-    the tenth request is made within a second, and fails after timeout_s.
+    With these defaults, calls to a provider that is down stop within five seconds of the first of ten calls, even if it
+    hangs: the tenth request is made within a second, and fails after timeout_s.
 
     Attributes:
         rate_per_s: requests a second, repetitions included, of this process
@@ -57,8 +57,8 @@ class CallLimits:
 class WebClient:
     """Requests to a provider, for JSON. `calls` counts them.
 
-    They are made, and made again, as `Server` says, within the limits; a body that is not JSON is a failure that may
-    pass. Raises ConfigError for limits that allow no call, or an api_key that no header can hold.
+    They are made and retried as `Server` says, within the limits; a body that is not JSON is a transient failure.
+    Raises ConfigError for limits that allow no call, or an api_key that no header can hold.
     """
 
     def __init__(self, name: str, *, api_key: str, limits: CallLimits) -> None:
@@ -85,13 +85,13 @@ class WebClient:
         self._limiter: tuple[asyncio.AbstractEventLoop, AsyncLimiter] | None = None
 
     async def call(self, read: Callable[[Any], T], method: str, url: str, **request: Any) -> T:
-        """What `read` makes of the JSON value that a request (as httpx2 takes it) is answered with.
+        """The value that `read` returns for the JSON reply to a request (in the form of httpx2).
 
-        `read` may raise TransientError for a value that is a failure which may pass, and ToolError. Raises ToolError.
+        `read` may raise TransientError for a reply that is a transient failure, and ToolError. Raises ToolError.
         """
 
         async def attempt(client: httpx2.AsyncClient) -> T:
-            await self.breaker.ready()  # as it may have opened meanwhile
+            await self.breaker.ready()  # since the breaker may have opened meanwhile
             if self.calls == self._limits.budget:
                 raise ToolError(f"the budget of {self.calls} requests is spent. Raise it, or end here.")
             with self.breaker.call():
@@ -109,7 +109,7 @@ class WebClient:
             raise ToolError(f"There is no answer of {self._name}: {error}") from error
 
     def shown(self, said: object) -> str:
-        """What may be shown of what the provider said."""
+        """A text of the provider as it may be shown in an error."""
         return self._server.shown(said)
 
     async def _turn(self) -> None:

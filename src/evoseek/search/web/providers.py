@@ -1,4 +1,4 @@
-"""Search providers of the web, each told by the shape of its requests and answers."""
+"""Web search providers, each described by the shape of its requests and answers."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from evoseek.types import Passage
 Option = str | int | bool
 
 MAX_QUERY_WORDS, MAX_QUERY = 50, 400
-"""Words and characters of a query that are sent: more than that, some providers refuse."""
+"""Maximum number of words and characters of a query that are sent: some providers refuse more."""
 
 MAX_URL, MAX_TITLE, MAX_SNIPPET = 2000, 300, 2000
-"""Characters of a result; one with a longer URL is left out."""
+"""Maximum number of characters of a result; a result with a longer URL is left out."""
 
 _UNSHOWN = re.compile(r"[\s\x00-\x1f\x7f-\x9f\ud800-\udfff]+")  # white space, control characters, half characters
 
@@ -150,7 +150,8 @@ class WebEngine:
         return (await self.client.call(self._results, api.method, api.url, headers=self._headers, **sent))[:k]
 
     def _results(self, answer: Any) -> list[Passage]:
-        """The results in an answer. Raises TransientError or ToolError where there should be some or a word of none."""
+        """The results in an answer. Raises TransientError or ToolError if it neither has results nor says that there
+        are none."""
         api = self._api
         found, troubles = _at(answer, api.results), _at(answer, api.troubles)
         if not found and troubles:

@@ -25,12 +25,12 @@ class RayPool:
     "package.module:function", that every machine can import, and `spec` its arguments, as values for JSON. Nothing but
     plain data passes between the processes.
 
-    A call goes to the worker with the fewest, at most `in_flight` each; the others wait in line (`CallPool`, with its
-    `waiting` and `deadline_s`). A worker that is lost is replaced, and its calls are made again by others, each with at
-    most `attempts` workers; so a call may be made twice. A cancelled one is cancelled in its worker too.
+    A call goes to the worker with the fewest, at most `in_flight` each; the others wait in a queue (`CallPool`, with
+    its `waiting` and `deadline_s`). A lost worker is replaced, and its calls are retried by others, each with at most
+    `attempts` workers; so a call may be made twice. A cancelled call is cancelled in its worker too.
 
     Uses the Ray that this process is connected to, or else connects to `address` (None: starts one on this machine),
-    and closes what it began in `close`. Raises ConfigError if ray is not installed, if the workers cannot be made, and
+    and ends in `close` what it started. Raises ConfigError if ray is not installed, if the workers cannot be made, and
     for limits that allow no call.
     """
 
@@ -58,7 +58,7 @@ class RayPool:
         self._ray = _import_ray()
         self._began_ray = not self._ray.is_initialized()
         if self._began_ray:
-            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report to its makers
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would send usage reports
             self._ray.init(address=address, include_dashboard=False, log_to_driver=False)
         self._actor = self._ray.remote(
             num_cpus=0, max_restarts=0, max_concurrency=in_flight, scheduling_strategy="SPREAD"
@@ -67,16 +67,16 @@ class RayPool:
         self._check_workers()
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """What a worker's engine finds. Raises ToolError."""
+        """The results of a worker's engine. Raises ToolError."""
         found = await self._pool.run(lambda: self._ask("search", list(queries), k))
         return [[Passage(**fields) for fields in passages] for passages in found]
 
     async def fetch(self, url: str) -> Page:
-        """The page that a worker's fetcher gets. Raises PageError or ToolError."""
+        """The page from a worker's fetcher. Raises PageError or ToolError."""
         return Page(**await self._pool.run(lambda: self._ask("fetch", url)))
 
     def close(self) -> None:
-        """End the workers, and Ray if it was begun here."""
+        """End the workers, and Ray if it was started here."""
         for worker in self._workers:
             self._ray.kill(worker.actor)
         if self._began_ray:
@@ -111,9 +111,9 @@ class RayPool:
             raise
 
     def _replace(self, lost: _Place) -> None:
-        """Once, however many calls were lost with it."""
+        """Replace a worker once, however many calls were lost with it."""
         if lost in self._workers:
-            self._ray.kill(lost.actor)  # it may only have been out of reach
+            self._ray.kill(lost.actor)  # it may only have been unreachable
             self._workers[self._workers.index(lost)] = self._begin()
 
     def _begin(self) -> _Place:
@@ -169,7 +169,7 @@ async def _answer(found: Callable[[], Awaitable[object]]) -> Mapping[str, object
         return {"page_error": str(error)}
     except ToolError as error:
         return {"error": str(error)}
-    except Exception as error:  # no error of another library may have to be read by the other process
+    except Exception as error:  # errors of other libraries must not have to be deserialised by the other process
         return {"error": f"A worker of the Ray pool failed with {type(error).__name__}: {error}"}
 
 

@@ -1,4 +1,5 @@
-"""Record and replay: what a run was told by the web and by who read it, so that it can be repeated without them."""
+"""Record and replay: the answers that a run got from the web and from the reader, so that it can be repeated without
+them."""
 
 from __future__ import annotations
 
@@ -18,27 +19,26 @@ _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS answers (key TEXT, number INTEGER, error TEXT, said TEXT NOT NULL, "
     "PRIMARY KEY (key, number)) WITHOUT ROWID"
 )
-_INSERT = (  # under its number, or behind all others if an earlier run or another process took that
+_INSERT = (  # under its number, or after all others if an earlier run or another process has used that
     "INSERT INTO answers SELECT ?1, free, ?3, seal(?4, ?1, free, ?3) FROM (SELECT "
     "iif(count(*) FILTER (WHERE number = ?2), max(number) + 1, ?2) AS free FROM answers WHERE key = ?1)"
 )
 _BEGIN = "INSERT INTO answers SELECT ?1, 0, NULL, seal(?2, ?1, 0, NULL) WHERE NOT EXISTS (SELECT * FROM answers)"
 _KIND = "evR2"
-_MADE_WITH = "made with"  # the key of the settings; no question begins so
+_MADE_WITH = "made with"  # the key of the settings; no other key begins like this
 _ERRORS: dict[str, type[PageError | ToolError]] = {"page": PageError, "tool": ToolError}
 
 
 class Recording:
-    """Takes down what a run is told, in an SQLite file.
+    """Records the answers that a run gets, in an SQLite file.
 
-    What was answered (a PageError is an answer) is answered so for the rest of the run, and not asked for again, also
-    when the run is gone on with. Failures (ToolError) are taken down by their number: a replay fails the n-th time that
-    something is asked for, if the n-th time failed. So it fails whom the run failed if all is asked for in the same
-    order, as a sampler in step sees to; after a run that was gone on with, or several processes, it may be others.
-    Calls that are cancelled leave no trace.
+    A recorded answer (a PageError is an answer) is reused for the rest of the run, also after it was resumed. Failures
+    (ToolError) are recorded by their number: the n-th call of a key fails in a replay if the n-th call failed in the
+    run. So the same rollouts fail if all calls are made in the same order, which a lockstep sampler ensures; after a
+    resumed run, or with several processes, other rollouts may fail. Cancelled calls are not recorded.
 
-    `made_with` are the settings that decide what is answered. Raises ConfigError for a file that was begun with others,
-    or has answers and does not say with which: what they were told would be taken for what these are told.
+    `made_with` are the settings that determine the answers. Raises ConfigError for a file that was begun with other
+    settings, or has answers but no settings: their answers would be mistaken for those of these settings.
     """
 
     def __init__(self, path: Path, made_with: Mapping[str, object] | None = None) -> None:
@@ -52,11 +52,11 @@ class Recording:
         self._store.close()
 
     async def answer(self, key: str, call: Callable[[], Awaitable[str]]) -> str:
-        """What `call` gives, or gave before. Raises PageError and ToolError, as it does."""
+        """The result of `call`, or the recorded one. Raises PageError and ToolError, as `call` does."""
         number, self._asked[key] = self._asked[key], self._asked[key] + 1
         if not (answered := self._answered(key)):
             error, said = await _outcome(call)
-            if error == "tool" or not (answered := self._answered(key)):  # another one may have been answered first
+            if error == "tool" or not (answered := self._answered(key)):  # a concurrent call may have been first
                 self._store.change(_INSERT, key, number, error, json.dumps(said))
                 return _given(error, said)
         error, said = answered
@@ -69,7 +69,7 @@ class Recording:
             self.close()
             raise ConfigError(
                 f"The record {self._store.path} has answers, but does not say with which settings it was made: they "
-                "may be others than now. Give web.record another file, or leave it empty to take nothing down; "
+                "may differ from the current ones. Give web.record another file, or leave it empty to record nothing; "
                 "web.replay can still repeat this one."
             )
         before, now = json.loads(found[0][2]), json.loads(made_with)
@@ -77,18 +77,19 @@ class Recording:
             self.close()
             raise ConfigError(
                 f"The record {self._store.path} was begun with {other} = {before.get(other)!r}, now it is "
-                f"{now[other]!r}: who asks again would be told what was said then. Give web.record another file, or "
-                "leave it empty to take nothing down."
+                f"{now[other]!r}: calls would get the answers of then. Give web.record another file, or leave it empty "
+                "to record nothing."
             )
 
     def _answered(self, key: str) -> tuple[str | None, str] | None:
-        """What was answered first of all, if anything was."""
+        """The first recorded answer, if any."""
         answers = ((error, json.loads(said)) for _, error, said in _rows(self._store, key) if error != "tool")
         return next(answers, None)
 
 
 class Replay:
-    """Says what a recorded run was told, and awaits nothing. Raises ConfigError if there is no record at `path`."""
+    """Returns the answers of a recorded run, without awaiting anything. Raises ConfigError if there is no record at
+    `path`."""
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():
@@ -101,8 +102,9 @@ class Replay:
         self._store.close()
 
     def answer(self, key: str) -> str:
-        """What was answered. Raises PageError and ToolError as they were; ToolError for what was never asked."""
-        rows = sorted(_rows(self._store, key), key=lambda row: row[1] == "tool")  # first what was answered first of all
+        """The recorded answer. Raises PageError and ToolError as recorded, and ToolError for a call that is not in the
+        record."""
+        rows = sorted(_rows(self._store, key), key=lambda row: row[1] == "tool")  # answers before failures
         if not rows:
             raise ToolError(
                 f"The record {self._path} has no answer to {key}. Replay the run that was recorded, with the same "
@@ -115,18 +117,18 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class RecordingEngine:
-    """A `SearchEngine` whose results are taken down."""
+    """A `SearchEngine` whose results are recorded."""
 
     engine: SearchEngine
     recording: Recording
 
     @property
     def is_local(self) -> bool:
-        """As the engine is."""
+        """As for the engine."""
         return self.engine.is_local
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """What the engine finds, or found before. Raises ToolError."""
+        """The engine's results, or the recorded ones. Raises ToolError."""
 
         async def found(query: str) -> list[Passage]:
             async def call() -> str:
@@ -139,34 +141,34 @@ class RecordingEngine:
 
 @dataclass(frozen=True, slots=True)
 class ReplayEngine:
-    """A `SearchEngine` that finds what was found in a recorded run."""
+    """A `SearchEngine` that returns the results of a recorded run."""
 
     replay: Replay
     is_local = True
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """What was found. Raises ToolError."""
+        """The recorded results. Raises ToolError."""
 
         async def found(query: str) -> list[Passage]:
             return from_text(self.replay.answer(_search_key(query, k)))
 
-        return await for_each(queries, found)  # all of them are asked for, as they were
+        return await for_each(queries, found)  # all queries are looked up, as in the recorded run
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingFetcher:
-    """A `Fetcher` whose pages are taken down."""
+    """A `Fetcher` whose pages are recorded."""
 
     fetcher: Fetcher
     recording: Recording
 
     @property
     def is_local(self) -> bool:
-        """As the fetcher is."""
+        """As for the fetcher."""
         return self.fetcher.is_local
 
     async def fetch(self, url: str) -> Page:
-        """The page, now or as it was opened before. Raises PageError or ToolError."""
+        """The page, or the recorded one. Raises PageError or ToolError."""
 
         async def call() -> str:
             return json.dumps(asdict(await self.fetcher.fetch(url)))
@@ -188,13 +190,13 @@ class ReplayFetcher:
 
 @dataclass(frozen=True, slots=True)
 class RecordingReader:
-    """A `PageReader` of which it is taken down what it took from pages."""
+    """A `PageReader` whose notes are recorded."""
 
     reader: PageReader
     recording: Recording
 
     async def read(self, page: Page, *, task: str, key: str) -> str:
-        """What the reader takes from the page, or took before. Raises ToolError."""
+        """The reader's notes, or the recorded ones. Raises ToolError."""
 
         async def call() -> str:
             return await self.reader.read(page, task=task, key=key)
@@ -204,17 +206,17 @@ class RecordingReader:
 
 @dataclass(frozen=True, slots=True)
 class ReplayReader:
-    """A `PageReader` that takes from pages what was taken in a recorded run."""
+    """A `PageReader` that returns the notes of a recorded run."""
 
     replay: Replay
 
     async def read(self, page: Page, *, task: str, key: str) -> str:
-        """What was taken. Raises ToolError."""
+        """The recorded notes. Raises ToolError."""
         return self.replay.answer(_reading_key(page, task, key))
 
 
 def _rows(store: Store, key: str) -> list[tuple[int, str | None, str]]:
-    """Number, error and text of all that was taken down for a key, by number. Raises RunError if any is damaged."""
+    """Number, error and text of all records for a key, by number. Raises RunError if any is damaged."""
     found: list[tuple[int, str | None, str]] = []
     for number, error, sealed in store.rows(
         "SELECT number, error, said FROM answers WHERE key = ? ORDER BY number", key
@@ -230,7 +232,7 @@ def _rows(store: Store, key: str) -> list[tuple[int, str | None, str]]:
 
 
 async def _outcome(call: Callable[[], Awaitable[str]]) -> tuple[str | None, str]:
-    """What a call gives, or which error it raises."""
+    """The result of a call, or the error that it raises."""
     try:
         return None, await call()
     except PageError as error:

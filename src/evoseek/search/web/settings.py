@@ -1,4 +1,4 @@
-"""Settings of web search: who is asked, and how often."""
+"""Settings of web search: the provider and its limits."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from evoseek.settings import MANY, Count, Needs, Section
 
 
 class WebSettings(Section):
-    """Who searches the web, and how often (DeepResearcher, arXiv 2504.03160)."""
+    """The provider of web search and its limits (DeepResearcher, arXiv 2504.03160)."""
 
     provider: Literal["", "serper", "serpapi", "brave", "tavily", "searxng", "json"] = Field(
-        default="", description="Provider of web search; json is one that web.api describes."
+        default="", description="Provider of web search; json is a provider that web.api describes."
     )
     url: str = Field(default="", description="URL of the provider's API. Default: the provider's own.")
     api_key_env: str = Field(
@@ -26,37 +26,43 @@ class WebSettings(Section):
     api: dict[str, Any] = Field(
         default={}, description="Description of a json provider: results, title, link, snippet, query, ... (JsonApi)."
     )
-    max_queries: int = Field(default=3, ge=1, le=100, description="Maximum number of queries of one call of the tool.")
+    max_queries: int = Field(default=3, ge=1, le=100, description="Maximum number of queries in one tool call.")
     rate_per_s: float = Field(
-        default=10.0, gt=0, le=1e6, description="Maximum number of requests a second, of all workers together."
+        default=10.0, gt=0, le=1e6, description="Maximum number of requests per second, of all workers together."
     )
     concurrency: int = Field(
-        default=32, ge=1, le=10_000, description="Maximum number of requests at once, of each worker if Ray is used."
+        default=32, ge=1, le=10_000, description="Maximum number of concurrent requests, of each worker if Ray is used."
     )
     budget: Count | None = Field(
         default=None, description="Maximum number of requests of all workers together. Default: no limit."
     )
     attempts: int = Field(default=4, ge=1, le=100, description="Number of times a failing request is made.")
     timeout_s: float = Field(default=3.5, gt=0, le=86_400, description="Seconds that one attempt may take.")
-    waiting: int = Field(default=4096, ge=0, le=MANY, description="Maximum number of requests that wait in line.")
+    waiting: int = Field(default=4096, ge=0, le=MANY, description="Maximum number of requests that wait in the queue.")
     deadline_s: float = Field(
-        default=120.0, gt=0, le=86_400, description="Seconds that a request may take in all, its wait in line included."
+        default=120.0,
+        gt=0,
+        le=86_400,
+        description="Seconds that a request may take in total, its wait in the queue included.",
     )
-    cache: str = Field(default="", description="SQLite file that keeps results. Default: results are not kept.")
-    cache_days: float = Field(default=7.0, gt=0, le=10_000, description="Days that a result is kept.")
+    cache: str = Field(default="", description="SQLite file that caches results. Default: results are not cached.")
+    cache_days: float = Field(default=7.0, gt=0, le=10_000, description="Days for which a result is cached.")
     record: str = Field(
-        default="", description="File that records what web and reader say; rollouts then wait for each other."
+        default="", description="File that records the answers of web and reader; rollouts then run in lockstep."
     )
-    replay: str = Field(default="", description="Such a record that replaces web and reader.")
+    replay: str = Field(default="", description="File made with web.record whose answers replace web and reader.")
     ray_workers: int = Field(
-        default=0, ge=0, le=10_000, description="Number of Ray processes that make the calls; 0: this process does."
+        default=0,
+        ge=0,
+        le=10_000,
+        description="Number of Ray processes that make the calls; 0: this process makes them.",
     )
     ray_address: str = Field(
         default="", description="Address of a running Ray cluster. Default: one is started on this machine."
     )
 
     def problems(self) -> Iterator[str]:
-        """A run is recorded or replayed, and a call has room for an attempt."""
+        """A run is either recorded or replayed, and a call must have time for an attempt."""
         if self.record and self.replay:
             yield (
                 f"web.record is {self.record} and web.replay is {self.replay}. Record a run, or replay one: leave one "
@@ -71,7 +77,7 @@ class WebSettings(Section):
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        """Details need what they are details of."""
+        """Settings that need another setting to have an effect."""
         return (
             Needs("api", "provider", ("json",)),
             Needs("cache_days", "cache"),

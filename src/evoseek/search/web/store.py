@@ -1,4 +1,4 @@
-"""SQLite files that many processes of one machine read and write, and that a killed one leaves whole."""
+"""SQLite files that many processes of one machine read and write, and that a killed process leaves intact."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from evoseek.errors import ConfigError, RunError
 from evoseek.files import json_digest
 from evoseek.types import Passage
 
-_BUSY_S = 30.0  # how long one waits for others to finish writing
+_BUSY_S = 30.0  # seconds to wait for others to finish writing
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _SEAL = 64  # characters of a SHA-256
 
 
 class Store:
     """An SQLite file in WAL mode, each statement a transaction of its own: a process killed at any moment, this one
-    included, leaves what was written before. WAL needs a disk of this machine: no network file system.
+    included, leaves everything written before intact. WAL needs a disk of this machine: no network file system.
 
     `kind` is four letters that tell this kind of file from others, `schema` makes its tables. Raises ConfigError if
     there is anything else at `path`, RunError if it cannot be opened, read or written.
 
-    SQLite does not notice a changed byte in a row. So what must not change is stored sealed, with a checksum:
+    SQLite does not notice a changed byte in a row. So data that must not change is stored sealed, with a checksum:
     statements have the function seal(text, ...) for this, and `unseal` gives the text back.
     """
 
@@ -74,7 +74,7 @@ class Store:
             return self._database.execute(statement, values).rowcount
 
     def close(self) -> None:
-        """Close the file. The last process to do so leaves one file without companions (-wal, -shm)."""
+        """Close the file. The last process to do so leaves a single file, without the companions -wal and -shm."""
         self._database.close()
 
     @contextmanager
