@@ -55,7 +55,7 @@ class TemplateReport:
             return f"The chat template has {tools}. It keeps its prefix over turns."
         return (
             f"The chat template has {tools}. It rewrites earlier turns (their reasoning, or text beside a call, is "
-            "dropped). The history is nevertheless kept as it was sampled: only the ids of the observation follow a "
+            "dropped). The history is kept as it was sampled all the same: only the ids of the observation follow a "
             "turn, and nothing before it changes."
         )
 
