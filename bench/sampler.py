@@ -7,7 +7,7 @@ first two count CPU seconds per thread, so that other processes matter less, the
 plain decoding    action tokens/s of all slots decoding at a KV length of about 300, nothing else.
 full batch        action tokens/s over everything, prefill included, of continuous batching with instant tools, against
                   a fixed full batch that never waits. That batch does the same work with the same lengths and knows
-                  it all in advance: every decode step has all slots busy (a row whose turn ends goes on with its next
+                  it all in advance: every decode step has all slots busy (a row whose turn ends resumes its next
                   turn, or with the next trajectory, at no cost), and its prefills are sorted by length beforehand,
                   so that there is no padding. It has no ramp, no tail, no stop conditions and no coroutines.
 slow tools        trajectories/s when every tool call takes 0-500 ms (uniform), against a loop on the same sampler that

@@ -159,7 +159,7 @@ def examine(settings: TrainingSettings, checkpoint: Checkpoint | None) -> Evalua
 
 
 def train(config: TrainingSettings, run: RunDirectory) -> dict[str, object]:
-    """Train, examine, and gather what there is to show. A run that cannot go on is a result, too."""
+    """Train, examine, and gather what there is to show. A run that cannot continue is a result, too."""
     ended = ""
     with run.locked(), training_loop(config, run, notify=print) as loop:
         try:

@@ -28,8 +28,8 @@ from evoseek.protocols import RewardFn
 from evoseek.reward.verdict import parse_verdict
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
-from evoseek.rollout.samples import group_samples
 from evoseek.tiny.tokenizer import tiny_tokenizer
+from evoseek.training.update import group_samples
 from evoseek.types import (
     Completion,
     Invalid,

@@ -8,7 +8,7 @@
     ├── PolicyError          a model or tokenizer cannot be loaded or does not fit the format
     ├── ToolError            a tool, engine or judge failed (ends a rollout as Invalid, never as a reward)
     │   └── ReplyError       a model's reply is cut, empty or not in the requested form; a retry may help
-    ├── PageError            a web page cannot be read, whoever asks for it (the model is told so)
+    ├── PageError            a web page cannot be read, by anybody (the model is told so)
     ├── SamplerError         the sampler failed or was given a request it cannot serve
     ├── RunError             a run directory cannot be used
     │   └── RunLockedError   another process holds it
@@ -56,7 +56,7 @@ class ReplyError(ToolError):
 
 
 class PageError(EvoseekError):
-    """A page cannot be read, whoever asks for it: it is gone, forbidden, of a wrong type. The model is told so."""
+    """Nobody can read a page: it is gone, forbidden, or of a wrong type. The model sees a note that says so."""
 
 
 class SamplerError(EvoseekError):

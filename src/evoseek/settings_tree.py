@@ -35,7 +35,7 @@ RENAMED: Mapping[str, str] = {
 
 
 def merge(tree: Tree, over: Mapping[str, Any]) -> Tree:
-    """`over` on top of `tree`, table by table. A text in the place of a table is a part's name."""
+    """`over` on top of `tree`, table by table. A text instead of a table is a part's name."""
     merged = dict(tree)
     for key, value in over.items():
         below = merged.get(key)

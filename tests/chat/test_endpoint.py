@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -10,11 +11,14 @@ from runpy import run_path
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from evoseek.chat.endpoint import EndpointChat
+from evoseek.chat.endpoint import EndpointChat, text_of
 from evoseek.chat.local import SamplerChat
 from evoseek.env.prompts import load_prompts
-from evoseek.errors import ConfigError, PolicyError, ToolError
+from evoseek.errors import ConfigError, PolicyError, ReplyError, ToolError
+from evoseek.http.retry import TransientError
 from evoseek.http.server import MAX_BODY
 from evoseek.policy.encoding import outside, trusted
 from evoseek.policy.load import load_policy
@@ -481,3 +485,23 @@ def test_proxies_of_the_environment_are_not_used(monkeypatch):
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     assert outcome(MERI) == ("Meri", 1)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.text() | st.sampled_from(["stop", "length"]),
+    lambda inner: (
+        st.lists(inner) | st.dictionaries(st.sampled_from(["choices", "message", "content", "finish_reason"]), inner)
+    ),
+)
+
+
+@settings(max_examples=50)
+@given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
+def test_any_body_is_a_text_or_an_error_that_is_expected(body):
+    with suppress(TransientError, ToolError):
+        assert text_of(body, secret="").strip()
+
+
+def test_a_cut_reply_is_one_that_may_be_asked_for_again():
+    with pytest.raises(ReplyError, match="Raise max_tokens"):
+        text_of(b'{"choices": [{"finish_reason": "length", "message": {"content": "Me"}}]}', secret="")

@@ -70,7 +70,7 @@ def test_stopped_and_gone_on_with_each_question_is_asked_about_once(check, monke
 def test_a_batch_that_is_mostly_undecided_is_not_written_and_can_be_made_again(check, monkeypatch):
     monkeypatch.setattr(question_filter, "BATCH", 3)
     down, _ = judge({"filter/a": "good", "filter/b": "good", "filter/c": "good", "filter/d": "good"})
-    with pytest.raises(EvoseekError, match=r"1 of 2 questions could not be decided.*no reply.*goes on from there"):
+    with pytest.raises(EvoseekError, match=r"1 of 2 questions could not be decided.*no reply.*resumes from there"):
         check(down, max_undecided=0.4)
     by, chat = judge(lambda messages, key: "good")
     _, found = check(by, max_undecided=0.4)

@@ -96,7 +96,7 @@ def test_ctrl_c_leaves_a_file_that_loads_and_the_same_command_goes_on(world, tmp
             break
     rest = process.stdout.read()
     assert process.wait(timeout=60) == 130
-    assert "The same command goes on from there" in rest
+    assert "The same command resumes from there" in rest
     written = len(load_questions(tmp_path / "stopped.jsonl"))
     assert written >= 5
     assert cli(*words, "--count", written + 5)[0] == 0

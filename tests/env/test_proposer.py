@@ -15,7 +15,7 @@ from evoseek.errors import ConfigError, DataError
 from evoseek.policy.encoding import Encoder, plain
 from evoseek.policy.tags import TagRenderer
 from evoseek.search.lexical import LexicalIndex
-from evoseek.tiny.demonstrations import Demonstrator, Mixture, propose_prompt, trace_prompt
+from evoseek.tiny.demonstrations import DemonstrationShares, Demonstrator, propose_prompt, trace_prompt
 from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import Message, Passage, Question
 from evoseek.world.world import World
@@ -40,7 +40,7 @@ def qwen():
 def demonstrator(tmp_path_factory):
     world = World.generate(11, 300, "pretrain")
     index = LexicalIndex.build(tmp_path_factory.mktemp("index") / "index", world.passages())
-    return Demonstrator(world, partial(index.find, k=3), Mixture(), random.Random(0))
+    return Demonstrator(world, partial(index.find, k=3), DemonstrationShares(), random.Random(0))
 
 
 def said(env, task) -> str:

@@ -8,7 +8,7 @@ from evoseek.env.reader import ReaderEnv
 from evoseek.policy.encoding import plain, split_trusted
 from evoseek.policy.tags import TagRenderer
 from evoseek.search.lexical import LexicalIndex
-from evoseek.tiny.demonstrations import NOTHING, Demonstrator, Mixture
+from evoseek.tiny.demonstrations import NOTHING, DemonstrationShares, Demonstrator
 from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import Message, Passage, Question
 from evoseek.world.world import World
@@ -32,7 +32,7 @@ def test_reads_without_tools():
 def test_the_tiny_prompt_is_token_for_token_that_which_the_tiny_policy_learnt(tmp_path):
     world, renderer = World.generate(11, 300, "pretrain"), TagRenderer(tiny_tokenizer())
     index = LexicalIndex.build(tmp_path / "index", world.passages())
-    demonstrator = Demonstrator(world, partial(index.find, k=3), Mixture(), random.Random(0))
+    demonstrator = Demonstrator(world, partial(index.find, k=3), DemonstrationShares(), random.Random(0))
     for _ in range(10):
         shown = demonstrator.draw("read")[0].text
         passages = sorted((p for p in world.passages() if p.text in shown), key=lambda p: shown.index(p.text))

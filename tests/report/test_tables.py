@@ -5,10 +5,10 @@ from rich.console import Console
 
 from evoseek.eval.evaluate import Evaluation, Result, Score
 from evoseek.eval.statistics import Interval
+from evoseek.report.answers import trajectory_text
 from evoseek.report.printable import printable
 from evoseek.report.progress import TrainingProgress
 from evoseek.report.tables import evaluation_table, score_text
-from evoseek.report.trajectories import trajectory_text
 from evoseek.training.loop import Progress
 from evoseek.types import (
     Action,

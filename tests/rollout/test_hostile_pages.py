@@ -14,8 +14,8 @@ from itertools import product
 import pytest
 
 from evoseek.env.prompts import load_prompts
-from evoseek.env.reading import ReadingPrompts
 from evoseek.env.solver import SolverEnv
+from evoseek.env.web import ReadingPrompts
 from evoseek.env.web_tools import BrowseTool, WebRollouts, WebSearchTool
 from evoseek.policy.encoding import Encoder, split_trusted
 from evoseek.policy.renderer import make_renderer

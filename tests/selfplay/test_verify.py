@@ -17,7 +17,7 @@ from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
 from evoseek.selfplay.filters import Rejection
-from evoseek.selfplay.verify import Verdict, Verifier
+from evoseek.selfplay.verify import Verification, Verifier
 from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import Invalid, Passage, Question, SampleRequest, Scored, StopReason, Trajectory
 
@@ -55,7 +55,9 @@ class Readers:
         return Roller(env, TagRenderer(TOKENIZER), self.sampler, self.limits, temperature=0.0, seed=0)
 
 
-def verdict_of(readers: Readers, *, others: Sequence[Passage] = OTHERS, key: str = "k", **switches: object) -> Verdict:
+def verdict_of(
+    readers: Readers, *, others: Sequence[Passage] = OTHERS, key: str = "k", **switches: object
+) -> Verification:
     settings = {"from_passages": False, "seed": 0, **switches}
     verifier = Verifier(readers, settings.pop("correct", AnswerReward()), **settings)
     return asyncio.run(verifier(QUESTION, OWN, [[one] for one in others], key))

@@ -13,7 +13,7 @@ from evoseek.policy.encoding import plain
 from evoseek.policy.scripted import ScriptedChat
 from evoseek.simulator.check import check_simulator
 from evoseek.simulator.records import SearchRecord
-from evoseek.simulator.report import obedience_table, style_table
+from evoseek.simulator.trial import obedience_table, style_table
 from evoseek.simulator.truth import WorldTruth
 from evoseek.types import Passage, Question
 from evoseek.world.world import World

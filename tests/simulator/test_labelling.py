@@ -75,7 +75,7 @@ def test_stopped_and_gone_on_with_each_record_is_asked_about_once(label, monkeyp
 def test_a_batch_of_failures_is_not_written_and_can_be_made_again(label, monkeypatch):
     monkeypatch.setattr(simulator_labelling, "BATCH", 2)
     records = [record(name, "x") for name in "abcd"]
-    with pytest.raises(EvoseekError, match=r"2 of 2 searches got no label.*goes on from there"):
+    with pytest.raises(EvoseekError, match=r"2 of 2 searches got no label.*resumes from there"):
         label(judge({"label/1": "useful", "label/2": "noisy"})[0], records, max_failed=0.5)
     by, chat = judge(lambda messages, key: "useful")
     _, written = label(by, records, max_failed=0.5)

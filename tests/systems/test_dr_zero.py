@@ -15,7 +15,7 @@ from evoseek.rollout.record import TrajectoryWriter, read_trajectories
 from evoseek.selfplay.filters import Rejection
 from evoseek.selfplay.proposals import TaskSource
 from evoseek.selfplay.question_log import QuestionLog
-from evoseek.systems.dr_zero import DrZero, Schedule, Turn, best_questions
+from evoseek.systems.dr_zero import DrZero, Schedule, ScheduledStep, best_questions
 from evoseek.systems.search_r1 import SearchR1
 from evoseek.types import Episode, Invalid, Question, Scored, StopReason, Trajectory, TrajectoryGroup
 
@@ -29,13 +29,13 @@ def test_the_schedule_is_the_phases_one_after_the_other(iterations, proposer, wr
     schedule = Schedule(iterations, proposer, writing, solver)
     phases = {"propose": proposer, "write": writing, "solve": solver}
     expected = [
-        Turn(iteration, phase, number)
+        ScheduledStep(iteration, phase, number)
         for iteration in range(1, iterations + 1)
         for phase, steps in phases.items()
         for number in range(1, steps + 1)
     ]
     assert schedule.steps == len(expected)
-    assert [schedule.turn(step) for step in range(1, schedule.steps + 1)] == expected
+    assert [schedule.place(step) for step in range(1, schedule.steps + 1)] == expected
 
 
 def test_the_last_step_of_a_phase_is_known_at_any_step():

@@ -7,11 +7,11 @@ import pytest
 
 from evoseek.env.prompts import load_prompts
 from evoseek.search.lexical import LexicalIndex
-from evoseek.tiny.demonstrations import Demonstration, Demonstrator, Mixture, observation, solve_prompt
+from evoseek.tiny.demonstrations import Demonstration, DemonstrationShares, Demonstrator, observation, solve_prompt
 from evoseek.types import Passage
 from evoseek.world.world import World
 
-FLAWLESS = Mixture(early_stop=0.0, wrong_relation=0.0)
+FLAWLESS = DemonstrationShares(early_stop=0.0, wrong_relation=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def index(world: World, tmp_path_factory: pytest.TempPathFactory) -> LexicalInde
     return LexicalIndex.build(tmp_path_factory.mktemp("index") / "index", world.passages())
 
 
-def demonstrator(world: World, index: LexicalIndex, mixture: Mixture, seed: int = 0) -> Demonstrator:
+def demonstrator(world: World, index: LexicalIndex, mixture: DemonstrationShares, seed: int = 0) -> Demonstrator:
     return Demonstrator(world, lambda query: index.find(query, 3), mixture, random.Random(seed))
 
 
@@ -46,7 +46,7 @@ def test_a_solver_without_flaws_gives_the_right_answer_by_one_search_a_hop(world
 
 
 def test_early_stops_end_after_the_first_hop_with_its_object(world: World, index: LexicalIndex) -> None:
-    writer = demonstrator(world, index, Mixture(early_stop=1.0, wrong_relation=0.0))
+    writer = demonstrator(world, index, DemonstrationShares(early_stop=1.0, wrong_relation=0.0))
     for _ in range(20):
         shown = writer.draw("solve")
         verdict = world.oracle(shown[0].text.removeprefix("solve : "))
@@ -77,7 +77,7 @@ def test_traces_are_valid_and_keep_to_the_searches_asked_for(world: World, index
 
 
 def test_flawed_proposals_are_often_invalid(world: World, index: LexicalIndex) -> None:
-    writer = demonstrator(world, index, Mixture(flawed_proposal=1.0))
+    writer = demonstrator(world, index, DemonstrationShares(flawed_proposal=1.0))
     verdicts = [world.oracle(tagged(actions(writer.draw("propose")), "question")[0]) for _ in range(40)]
     assert sum(not verdict.answerable for verdict in verdicts) > 20
 
@@ -90,7 +90,7 @@ def test_reading_gives_the_answer_if_the_passages_do(world: World, index: Lexica
 
 def test_every_token_of_an_observation_comes_from_the_index(world: World, index: LexicalIndex) -> None:
     known = {passage.text for passage in world.passages()}
-    writer = demonstrator(world, index, Mixture())
+    writer = demonstrator(world, index, DemonstrationShares())
     for _ in range(20):
         for piece in writer.draw("solve"):
             if piece.kind == "observation":
@@ -105,7 +105,7 @@ def test_prompts_and_observations_are_those_of_the_tiny_prompt_set() -> None:
 
 
 def test_the_same_seed_writes_the_same(world: World, index: LexicalIndex) -> None:
-    first, again, other = (demonstrator(world, index, Mixture(), seed) for seed in (1, 1, 2))
+    first, again, other = (demonstrator(world, index, DemonstrationShares(), seed) for seed in (1, 1, 2))
     drawn = [[writer.draw() for _ in range(10)] for writer in (first, again, other)]
     assert drawn[0] == drawn[1]
     assert drawn[0] != drawn[2]

@@ -1,1 +1,1 @@
-"""The command line: `main` reads it, and each other module does what a group of commands is for."""
+"""The command line: `main` parses it, and each other module has the commands of a group."""

@@ -1,4 +1,4 @@
-"""`evoseek ask` and `evoseek eval`: a policy, or another model in its place, at work on questions."""
+"""`evoseek ask` and `evoseek eval`: a policy, or another model instead of it, answers questions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.console import Console
 from evoseek.cli.options import ConfigFiles, Index, Json, Model, Questions, RunDir, Sets, checkpoint_of
 from evoseek.training.interrupt import end_on_interrupt
 
-NO_ANSWER = 1  # the status of `ask` when the model gave none
+NO_ANSWER = 1  # the exit status of `ask` if the model gave no answer
 
 
 def evaluate(
@@ -20,12 +20,14 @@ def evaluate(
     model: Model = None,
     temperature: Annotated[float | None, typer.Option(help="0: greedy. Default: as in training.")] = None,
     no_search: Annotated[bool, typer.Option("--no-search", help="Answer without any tool.")] = False,
-    limit: Annotated[int | None, typer.Option(help="Only the first so many. Default: evaluation.limit.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(help="Maximum number of questions, from the first. Default: evaluation.limit.")
+    ] = None,
     json: Json = False,
     config: ConfigFiles = None,
     set_: Sets = None,
 ) -> None:
-    """Score a policy on questions, each asked exactly once; with 95 % intervals, by number of hops."""
+    """Score a policy on questions, each asked exactly once, with 95 % intervals, by number of hops."""
     from evoseek.cli.settings import check_evaluation, given_settings
 
     options = {
@@ -56,7 +58,7 @@ def ask(
 ) -> None:
     """Ask a policy, or the model of [asked]: prints the answer, the searches made and the passages it rests on.
 
-    Without an answer: what the model wrote, and status 1.
+    If there is no answer, prints the model's output and ends with status 1.
     """
     from evoseek.cli.settings import check_asking, given_settings
 

@@ -1,4 +1,4 @@
-"""`evoseek data`: the commands that make questions fit for training."""
+"""`evoseek data`: the commands that prepare questions for training."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from evoseek.cli.options import ConfigFiles, FixedSeed, JudgeModel, Model, Seed,
 from evoseek.errors import ConfigError
 from evoseek.training.interrupt import end_on_interrupt
 
-data = new_group("Make questions fit for training.")
+data = new_group("Prepare questions for training.")
 Source = Annotated[Path, typer.Argument(help="JSON lines: question, golden_answers.")]
-Kept = Annotated[Path, typer.Argument(help="The JSONL file for what is kept. The same command goes on with it.")]
+Kept = Annotated[Path, typer.Argument(help="The JSONL file for what is kept. The same command resumes it.")]
 
 
 @data.command("filter")
@@ -51,9 +51,11 @@ def contamination(
     evaluation: Annotated[
         list[Path] | None, typer.Option(help="A file of evaluation questions; may be repeated.")
     ] = None,
-    samples: Annotated[int, typer.Option(min=0, help="Closed-book answers of --model; 0: none is asked.")] = 10,
-    words: Annotated[int, typer.Option(min=1, help="Shared words in a row that are an overlap.")] = 13,
-    likeness: Annotated[float, typer.Option(help="From which two questions are alike (Jaccard, MinHash).")] = 0.8,
+    samples: Annotated[int, typer.Option(min=0, help="Number of closed-book answers of --model; 0: none.")] = 10,
+    words: Annotated[int, typer.Option(min=1, help="Number of shared words in a row that count as an overlap.")] = 13,
+    likeness: Annotated[
+        float, typer.Option(help="Likeness from which two questions count as alike (Jaccard, MinHash).")
+    ] = 0.8,
     seed: Seed = None,
     config: ConfigFiles = None,
     set_: Sets = None,

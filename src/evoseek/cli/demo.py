@@ -14,9 +14,9 @@ from evoseek.training.interrupt import end_on_interrupt
 
 
 def demo(
-    run_dir: Annotated[Path, typer.Option(help="Where worlds, checkpoints and results go.")] = Path("demo"),
+    run_dir: Annotated[Path, typer.Option(help="Directory for worlds, checkpoints and results.")] = Path("demo"),
     seed: FixedSeed = 0,
-    max_minutes: Annotated[float, typer.Option(help="Longest training time, above 0.")] = 5.0,
+    max_minutes: Annotated[float, typer.Option(help="Maximum training time in minutes, above 0.")] = 5.0,
 ) -> None:
     """Watch the tiny policy learn to search, on a world made for it, in about five minutes."""
     if not max_minutes > 0:

@@ -15,10 +15,10 @@ from evoseek.training.interrupt import end_on_interrupt
 
 
 def export(
-    source: Annotated[str, typer.Argument(help="A run, whose last checkpoint is taken, or a policy: see --model.")],
-    directory: Annotated[Path, typer.Argument(help="Where the plain model goes.")],
+    source: Annotated[str, typer.Argument(help="A run, whose last checkpoint is used, or a policy: see --model.")],
+    directory: Annotated[Path, typer.Argument(help="Directory for the plain model.")],
 ) -> None:
-    """Write a policy as a plain model directory, an adapter merged into its base."""
+    """Write a policy as a plain model directory, with an adapter merged into its base."""
     from evoseek.cli.settings import check_model
 
     check_new(directory)

@@ -1,4 +1,4 @@
-"""Settings that were not given follow the model, and it is said which."""
+"""Chooses settings that were not given for the model, and reports which."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from evoseek.training.settings import TrainingSettings
 
 
 def following(settings: TrainingSettings, *, console: Console, run: RunDirectory | None = None) -> TrainingSettings:
-    """The settings with what was not given chosen for its model; on a run that has begun, as it was chosen then."""
+    """The settings with those that were not given chosen for the model; for a resumed run, as they were chosen at its
+    beginning."""
     saved = run.read_config() if run is not None and run.config.is_file() else None
     settings, words = follow_model(settings, find_machine, saved)
     if words:

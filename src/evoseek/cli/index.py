@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class StemmingChoice(StrEnum):
-    """How words are reduced for searching."""
+    """Reduction of words for searching."""
 
     none = "none"
     english = "english"
@@ -29,21 +29,22 @@ class StemmingChoice(StrEnum):
 
 def index(
     corpus: Annotated[Path, typer.Argument(help="A folder of texts, Markdown, HTML, PDF, or a JSONL file.")],
-    directory: Annotated[Path, typer.Argument(help="Where the index goes.")],
+    directory: Annotated[Path, typer.Argument(help="Directory for the index.")],
     stemming: Annotated[StemmingChoice, typer.Option(help="Reduce words to their stems.")] = StemmingChoice.none,
-    max_words: Annotated[int, typer.Option(help="Longest passage, in words.")] = 100,
+    max_words: Annotated[int, typer.Option(help="Maximum length of a passage, in words.")] = 100,
     encoding: Annotated[
-        str | None, typer.Option(help="Of files that are not UTF-8, as in shift_jis. Default: it is guessed.")
+        str | None,
+        typer.Option(help="Encoding of files that are not UTF-8, such as shift_jis. Default: it is guessed."),
     ] = None,
 ) -> None:
-    """Index a corpus for searching; says what was skipped and why."""
+    """Index a corpus for searching, and report what was skipped and why."""
     build_index(corpus, directory, stemming=stemming.value, max_words=max_words, encoding=encoding, console=Console())
 
 
 def search(
     directory: Annotated[Path, typer.Argument(help="An index.")],
     query: Annotated[str, typer.Argument()],
-    k: Annotated[int, typer.Option("-k", min=1, help="How many passages.")] = 5,
+    k: Annotated[int, typer.Option("-k", min=1, help="Number of passages.")] = 5,
     json: Json = False,
 ) -> None:
     """Search an index."""
@@ -59,7 +60,7 @@ def build_index(
     console: Console,
     encoding: str | None = None,
 ) -> None:
-    """Read a corpus, cut it into passages, index them, and say what was skipped and which encodings were guessed.
+    """Read a corpus, cut it into passages, index them, and report what was skipped and which encodings were guessed.
     `encoding` is that of files that are not UTF-8."""
     from evoseek.corpus.documents import read_corpus
     from evoseek.corpus.passages import split_document

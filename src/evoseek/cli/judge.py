@@ -20,7 +20,7 @@ def check(
     config: ConfigFiles = None,
     set_: Sets = None,
 ) -> None:
-    """Ask the judge that the settings name (judge.model) about labelled answers, and say how far it agrees."""
+    """Ask the judge of the settings (judge.model) about labelled answers, and report how far it agrees."""
     from evoseek.cli.settings import given_settings
     from evoseek.corpus.judged_answers import load_judged_answers
 

@@ -28,12 +28,12 @@ from evoseek.cli.world import world
 from evoseek.errors import EvoseekError
 from evoseek.training.interrupt import INTERRUPTED
 
-# Threads that spin while they wait slow everything else on a busy machine down, many times over. Read by torch when it
+# Threads that spin while they wait slow down everything else on a busy machine, many times over. Read by torch when it
 # is imported, so it must be set before.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
-# Help is plain text: as markup, [section] in it would be taken for a style, and not be shown.
+# Help is plain text: as markup, [section] in it would be taken for a style and not shown.
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -71,8 +71,8 @@ def main() -> None:
     """Entry point: an error becomes one paragraph and status 2, a warning one line, Ctrl-C status 130."""
     status = _run()
     if os.environ.get("WORLD_SIZE", "1") != "1":
-        # Torch's threads for talking to other processes may outlive it when the interpreter is taken down, and then
-        # abort the process, with everything done and closed.
+        # Torch's communication threads may still run when the interpreter shuts down, and then abort the process,
+        # although everything is done and closed.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
@@ -80,12 +80,12 @@ def main() -> None:
 
 
 def _run() -> int:
-    """The command of the command line; returns its exit status."""
+    """Run the command of the command line; returns its exit status."""
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             app()
-    except SystemExit as ended:  # how typer ends
+    except SystemExit as ended:  # typer's way to exit
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except EvoseekError as error:
         return _fail(str(error))
@@ -109,7 +109,7 @@ def _fail(message: str) -> int:
 
 
 def _speaks() -> bool:
-    """Of several processes of a run, of which one fails and with it the others, the first one tells."""
+    """If one of several processes of a run fails, and with it the others, only the first one reports the error."""
     if "RANK" not in os.environ:
         return True
     from evoseek.learner.distributed import fails_first
@@ -118,5 +118,5 @@ def _speaks() -> bool:
 
 
 def _show_warning(message: Warning | str, *_: object) -> None:
-    """In place of `warnings.showwarning`, which adds a line of source code."""
+    """Replaces `warnings.showwarning`, which adds a line of source code."""
     print(f"evoseek: warning: {' '.join(str(message).split())}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Options that several commands have, and what is made of them. A command loads what it needs when it runs."""
+"""Options that several commands share, and helpers for them. A command loads what it needs when it runs."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ if TYPE_CHECKING:
 RunDir = Annotated[Path | None, typer.Option(help="Directory of a run: its last checkpoint is used.")]
 Index = Annotated[str | None, typer.Option(help="Directory of an index made by `evoseek index`.")]
 Questions = Annotated[str | None, typer.Option(help="JSON lines: question, golden_answers.")]
-Model = Annotated[str | None, typer.Option(help="`tiny` (or another that comes along), a directory, or a hub's name.")]
+Model = Annotated[
+    str | None, typer.Option(help="`tiny` (or another policy of the package), a directory, or a Hugging Face name.")
+]
 JudgeModel = Annotated[str | None, typer.Option("--model", help="The model that judges, as in judge.model.")]
 ConfigFiles = Annotated[
     list[Path] | None,
     typer.Option("--config", help="A TOML file of settings, or a recipe such as dr-zero/3b; the last one wins."),
 ]
-Sets = Annotated[list[str] | None, typer.Option("--set", help="A setting, as in learner.learning_rate=1e-4.")]
-Seed = Annotated[int | None, typer.Option(help="Everything random follows from it.")]
-FixedSeed = Annotated[int, typer.Option("--seed", help="Everything random follows from it.")]
+Sets = Annotated[list[str] | None, typer.Option("--set", help="A setting, such as learner.learning_rate=1e-4.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of all random numbers.")]
+FixedSeed = Annotated[int, typer.Option("--seed", help="Seed of all random numbers.")]
 Json = Annotated[
-    bool, typer.Option("--json", help="Print the result as one JSON object on stdout, and all else on stderr.")
+    bool, typer.Option("--json", help="Print the result as one JSON object on stdout, and everything else on stderr.")
 ]
-GrowingFile = Annotated[Path, typer.Argument(help="The JSONL file to write. The same command goes on with it.")]
+GrowingFile = Annotated[Path, typer.Argument(help="The JSONL file to write. The same command resumes it.")]
 
 
 def new_group(help: str) -> typer.Typer:
-    """A group of commands. Help is plain text: as markup, [section] in it would be taken for a style, and not shown."""
+    """A group of commands. Help is plain text: as markup, [section] in it would be taken for a style and not shown."""
     return typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=help)
 
 
@@ -44,6 +46,6 @@ def checkpoint_of(run_dir: Path | None) -> Checkpoint | None:
 
 
 def finish(finished: bool) -> None:
-    """End the command with the status of Ctrl-C where that ended its work."""
+    """End the command with the status of Ctrl-C if that ended its work."""
     if not finished:
         raise typer.Exit(INTERRUPTED)

@@ -1,4 +1,4 @@
-"""`evoseek parts`: what can be chosen, and every setting of it."""
+"""`evoseek parts`: lists the parts that can be chosen, and all their settings."""
 
 from __future__ import annotations
 

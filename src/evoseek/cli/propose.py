@@ -23,8 +23,10 @@ def propose(
         ),
     ] = None,
     model: Model = None,
-    count: Annotated[int, typer.Option(min=1, help="How many questions.")] = 100,
-    max_proposals: Annotated[int | None, typer.Option(min=1, help="Default: 20 a question.")] = None,
+    count: Annotated[int, typer.Option(min=1, help="Number of questions.")] = 100,
+    max_proposals: Annotated[
+        int | None, typer.Option(min=1, help="Maximum number of proposals. Default: 20 per question.")
+    ] = None,
     run_dir: Annotated[
         Path | None, typer.Option(help="Directory of a run of self-play: its proposer and solver are used.")
     ] = None,

@@ -12,7 +12,9 @@ from evoseek.recipes.catalogue import recipes as all_recipes
 from evoseek.report.printable import say
 
 
-def recipes(name: Annotated[str | None, typer.Argument(help="A recipe, whose file is printed.")] = None) -> None:
+def recipes(
+    name: Annotated[str | None, typer.Argument(help="Name of a recipe, whose file is printed.")] = None,
+) -> None:
     """List the recipes that --config takes by name, or print one of them."""
     console = Console()
     if name is not None:

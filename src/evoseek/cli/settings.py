@@ -1,4 +1,4 @@
-"""What a command works with: settings, those of a run or others. They are checked before torch is loaded."""
+"""The settings of a command, from a run or from options. They are checked before torch is loaded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROLLOUTS = (
 )
 _PLAIN_JUDGE = "judge.* policy.device run.seed run.max_invalid"
 
-# What a command other than `train` reads, of what it is given with --set; a file may be shared with other commands.
+# The settings that a command other than `train` accepts with --set; a file may be shared with other commands.
 _READ_BY = {
     "ask": f"{_ROLLOUTS} asked.*",
     "eval": f"{_ROLLOUTS} questions.path reward.* judge.* evaluation.path evaluation.index evaluation.limit "
@@ -37,8 +37,8 @@ _READ_BY = {
     "data filter": _PLAIN_JUDGE,
     "data contamination": "policy.* lora.* sampler.* rollout.* run.seed run.max_invalid",
 }
-_RUNS_THE_SYSTEM = ("ask", "eval", "propose")  # the other commands take from the settings what their task needs
-_ONLY_IN_TRAINING = ("evaluation.path",)  # as a switch: `eval` has questions of its own
+_RUNS_THE_SYSTEM = ("ask", "eval", "propose")  # the other commands take the settings that their task needs
+_ONLY_IN_TRAINING = ("evaluation.path",)  # as a switch: `eval` has its own questions
 
 
 def given_settings(
@@ -51,7 +51,7 @@ def given_settings(
     system: str | None = None,
     fallback: str = "search-r1",
 ) -> Given:
-    """The settings of a run, with options over them; without a run what config files and options say. `system` and
+    """The settings of a run, with options over them; without a run, those of config files and options. `system` and
     `fallback` are those of `gather`. They are checked as far as that takes no torch.
 
     Raises ConfigError if a run and a model of its own are both given, or a setting that the command makes no use of;
@@ -74,8 +74,8 @@ def training_settings(
     sets: Sequence[str],
     system: str | None = None,
 ) -> Given:
-    """The settings of a new run, or of one that is resumed: then they are the run's own, with options over them, unless
-    config files are given.
+    """The settings of a new run or of a resumed one. A resumed run keeps its own settings, with options over them,
+    unless config files are given.
 
     Everything that can be checked without a model is checked. Raises EvoseekError.
     """
@@ -100,7 +100,7 @@ def training_settings(
 
 
 def simulator_settings(given: Given) -> ZeroSearch.Settings:
-    """Those of a command about simulators. Raises ConfigError for the settings of another system."""
+    """The settings of a command about simulators. Raises ConfigError for the settings of another system."""
     settings = given.read()
     if not isinstance(settings, ZeroSearch.Settings):
         raise ConfigError(
@@ -111,15 +111,15 @@ def simulator_settings(given: Given) -> ZeroSearch.Settings:
 
 
 def check_evaluation(settings: TrainingSettings, *, search: bool) -> None:
-    """Raises EvoseekError for questions or an index that are not there."""
+    """Raises EvoseekError for missing questions or a missing index."""
     read_questions(evaluation_path(settings), setting="evaluation.path (--questions)")
     if search and settings.examines_index:
         check_index(settings.evaluation.index or settings.search.index, setting="evaluation.index (--index)")
 
 
 def check_asking(settings: TrainingSettings, question: str, *, model: str | None) -> None:
-    """Raises ConfigError if nothing is asked, or two are named who could be; SearchIndexError without an index.
-    `model` is that of --model."""
+    """Raises ConfigError if the question is empty, or if two models are named; SearchIndexError without an index.
+    `model` is the value of --model."""
     if not question.strip():
         raise ConfigError("The question is empty. Give the question's text.")
     if model is not None and (other := settings.asked.model or settings.asked.base_url):
@@ -132,7 +132,8 @@ def check_asking(settings: TrainingSettings, question: str, *, model: str | None
 
 
 def check_model(name: str, *, setting: str) -> None:
-    """Raises PolicyError for a model that is given as a path and is not there. A hub's name is not looked up."""
+    """Raises PolicyError for a model that is given as a path but does not exist. A Hugging Face name is not looked
+    up."""
     path = Path(name).expanduser()
     if name.startswith(("/", "./", "../", "~")) and not path.exists():
         raise PolicyError(

@@ -28,7 +28,7 @@ from evoseek.training.interrupt import end_on_interrupt
 simulator = new_group("Make a language model that plays the search engine (zerosearch).")
 Searches = Annotated[Path, typer.Argument(help="Searches: a file of JSON lines that `simulator collect` wrote.")]
 WorldCard = Annotated[
-    Path | None, typer.Option(help="world.json of the generated world that the searches come from: go by its truth.")
+    Path | None, typer.Option(help="world.json of the generated world that the searches come from: label by its truth.")
 ]
 
 
@@ -39,13 +39,14 @@ def collect_searches(
     index: Index = None,
     questions: Questions = None,
     model: Model = None,
-    pages: Annotated[int, typer.Option(min=1, help="Pages of results of each query that are kept.")] = 1,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many questions.")] = None,
+    pages: Annotated[int, typer.Option(min=1, help="Number of pages of results that are recorded for each query.")] = 1,
+    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of questions, from the first.")] = None,
     seed: Seed = None,
     config: ConfigFiles = None,
     set_: Sets = None,
 ) -> None:
-    """Roll a policy out on questions, with a real index; write what its searches find (search.top_k a page)."""
+    """Roll a policy out on questions, with a real index, and record the results of its searches (search.top_k per
+    page)."""
     from evoseek.cli.settings import given_settings
     from evoseek.search.lexical import check_index
 
@@ -94,14 +95,16 @@ def label_searches(
 @simulator.command("tune")
 def tune_simulator(
     searches: Searches,
-    directory: Annotated[Path, typer.Argument(help="Where the tuned model goes.")],
-    work: Annotated[Path, typer.Option(help="Where checkpoints go; the same command resumes.")] = Path(
+    directory: Annotated[Path, typer.Argument(help="Directory for the tuned model.")],
+    work: Annotated[Path, typer.Option(help="Directory for checkpoints; the same command resumes.")] = Path(
         "runs/simulator"
     ),
     model: Model = None,
     steps: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 300,
-    learning_rate: Annotated[float | None, typer.Option(help="Falls to 0 at the last step.")] = None,
-    tokens_per_step: Annotated[int, typer.Option(min=1, help="Prompts counted too.")] = 16_384,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Learning rate at the beginning; it falls to 0 at the last step.")
+    ] = None,
+    tokens_per_step: Annotated[int, typer.Option(min=1, help="Number of tokens per step, prompts included.")] = 16_384,
     seed: Seed = None,
     config: ConfigFiles = None,
     set_: Sets = None,
@@ -125,14 +128,14 @@ def check_simulator(
     searches: Searches,
     model: Annotated[str | None, typer.Option(help="The simulator, as in simulator.model.")] = None,
     world: WorldCard = None,
-    count: Annotated[int, typer.Option(min=2, help="How many queries.")] = 500,
+    count: Annotated[int, typer.Option(min=2, help="Number of queries.")] = 500,
     policy: Annotated[
         str | None,
         typer.Option(help="A policy that answers --questions with the simulator: a model as in policy.model."),
     ] = None,
     questions: Questions = None,
     index: Annotated[str | None, typer.Option(help="A real index, on which the policy answers them as well.")] = None,
-    output: Annotated[Path | None, typer.Option(help="A JSON file to write the numbers to.")] = None,
+    output: Annotated[Path | None, typer.Option(help="JSON file for the numbers.")] = None,
     seed: Seed = None,
     config: ConfigFiles = None,
     set_: Sets = None,

@@ -16,7 +16,7 @@ tiny = new_group("The tiny policy that comes with the package.")
 
 
 class VariantChoice(StrEnum):
-    """Which tiny policy is built."""
+    """Variants of the tiny policy."""
 
     default = "default"
     reader = "reader"
@@ -26,8 +26,8 @@ class VariantChoice(StrEnum):
 
 @tiny.command()
 def build(
-    directory: Annotated[Path, typer.Argument(help="Where the policy goes.")],
-    work: Annotated[Path, typer.Option(help="Where checkpoints go; the same command resumes.")] = Path("runs/tiny"),
+    directory: Annotated[Path, typer.Argument(help="Directory for the policy.")],
+    work: Annotated[Path, typer.Option(help="Checkpoints; the same command resumes.")] = Path("runs/tiny"),
     variant: Annotated[
         VariantChoice, typer.Option(help="default, reader (reads better), weak (proposes badly) or web (browses).")
     ] = VariantChoice.default,

@@ -1,4 +1,4 @@
-"""`evoseek train`: from a command line, or the directory of a run, to a run that trains."""
+"""`evoseek train`: begins a run from a command line, or resumes one from its directory."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ Corpus = Annotated[
     typer.Option(
         "--index",
         "--corpus",
-        help="Directory of an index made by `evoseek index`; in self-play questions are made from what is in it.",
+        help="Directory of an index made by `evoseek index`; in self-play, questions are written from its passages.",
     ),
 ]
 
 
 def train(
-    run_dir: Annotated[Path, typer.Option(help="Where the run goes. Given alone, it is resumed.")],
+    run_dir: Annotated[Path, typer.Option(help="Directory of the run. If given alone, the run is resumed.")],
     system: Annotated[
         str | None,
         typer.Argument(
             help="search-r1 or dspo (from questions), zerosearch (with a simulated engine), deepresearcher (on the "
             "web), dr-zero or ssp (self-play, from a corpus alone), or package.module:Name of one of your own. "
-            "Default: what --config says, or search-r1."
+            "Default: the system of --config, or search-r1."
         ),
     ] = None,
     index: Corpus = None,
     questions: Questions = None,
     model: Model = None,
-    steps: Annotated[int | None, typer.Option(help="Steps in all.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Total number of steps.")] = None,
     seed: Seed = None,
     config: ConfigFiles = None,
     set_: Sets = None,

@@ -25,7 +25,7 @@ world = new_group("The generated world.")
 
 
 class SplitChoice(StrEnum):
-    """Whose names a world uses."""
+    """The split whose names a world uses."""
 
     train = "train"
     evaluation = "evaluation"
@@ -33,16 +33,18 @@ class SplitChoice(StrEnum):
 
 @world.command("serve")
 def serve_world(
-    entities: Annotated[int, typer.Option(help="How many articles, from 200.")] = 2000,
+    entities: Annotated[int, typer.Option(help="Number of articles, at least 200.")] = 2000,
     seed: FixedSeed = 0,
-    split: Annotated[SplitChoice, typer.Option(help="Whose names it uses.")] = SplitChoice.train,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = 8765,
+    split: Annotated[SplitChoice, typer.Option(help="The split whose names it uses.")] = SplitChoice.train,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes any free one.")] = 8765,
     fault: Annotated[
         list[str] | None,
-        typer.Option(help="name=share, as in hang=0.01; search.NAME or page.NAME for one of them."),
+        typer.Option(
+            help="A fault as name=share, such as hang=0.01; search.NAME or page.NAME for searches or pages alone."
+        ),
     ] = None,
     questions: Annotated[Path | None, typer.Option(help="A new JSONL file for questions about it.")] = None,
-    count: Annotated[int, typer.Option(min=1, help="How many questions.")] = 1000,
+    count: Annotated[int, typer.Option(min=1, help="Number of questions.")] = 1000,
 ) -> None:
     """Serve a generated world as a web site with a search API, on this machine, until Ctrl-C."""
     serve(
@@ -68,7 +70,7 @@ def serve(
     count: int,
     console: Console,
 ) -> None:
-    """Serve a world on the loopback until Ctrl-C (or SIGTERM), then say how often it was asked for what.
+    """Serve a world on the loopback until Ctrl-C (or SIGTERM), then report the number of requests of each kind.
 
     `faults` are `name=share`, or `page.name=share` and `search.name=share` for one of the two. `questions` is a new
     file for `count` questions about the world. Raises ConfigError for an unknown fault, DataError for a world that is
@@ -97,7 +99,7 @@ def serve(
 
 async def _serve(server: WorldSite, port: int, console: Console, begin: Callable[[], None]) -> None:
     ended = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):  # also where it was started in the background, with SIGINT ignored
+    for number in (signal.SIGINT, signal.SIGTERM):  # also if it was started in the background, with SIGINT ignored
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     async with server.serving(port) as url:
         begin()  # with the port: without it the same command would find its file there the next time

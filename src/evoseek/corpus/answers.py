@@ -21,8 +21,8 @@ from evoseek.errors import DataError
 from evoseek.files import write_atomic
 from evoseek.types import Passage
 
-Kind = Literal["title", "entity", "date", "number", "phrase"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+AnswerKind = Literal["title", "entity", "date", "number", "phrase"]
+KINDS: tuple[AnswerKind, ...] = get_args(AnswerKind)
 
 MAX_WORDS, MAX_CHARACTERS = 5, 80
 MIN_REPEATS = 2  # passages that a phrase occurs in
@@ -40,7 +40,11 @@ class Answer:
 
 
 def mine_answers(
-    passages: Iterable[Passage], *, kinds: Collection[Kind] = KINDS, limit: int = 10_000, capacity: int = 1_000_000
+    passages: Iterable[Passage],
+    *,
+    kinds: Collection[AnswerKind] = KINDS,
+    limit: int = 10_000,
+    capacity: int = 1_000_000,
 ) -> list[Answer]:
     """Titles, named entities, dates, numbers with units and frequent phrases that can serve as answers.
 
@@ -54,14 +58,14 @@ def mine_answers(
     beyond that the rarest are dropped and the counts may be too low.
     """
     kept = list(passages)
-    tallies: dict[Kind, _Tally] = {kind: _Tally(capacity) for kind in KINDS if kind in kinds}
+    tallies: dict[AnswerKind, _Tally] = {kind: _Tally(capacity) for kind in KINDS if kind in kinds}
     unsure = _Tally(capacity)
     titles = _usable_titles(kept) if "title" in tallies else {}
     find_titles = TitleFinder(titles)
     for passage in kept:
         own = normal_form(_bare_title(passage.title))
         dates, text = split_dates(passage.text)
-        found: dict[Kind, Iterable[str]] = {"date": dates}
+        found: dict[AnswerKind, Iterable[str]] = {"date": dates}
         if "title" in tallies:
             found["title"] = (titles[key] for key in find_titles(passage.text))
         if "entity" in tallies:
@@ -130,7 +134,7 @@ class _Tally:
             self.found = {form: item for form, item in self.found.items() if item[1] > rarest}
 
 
-def _best(tallies: Mapping[Kind, _Tally], limit: int) -> Iterator[Answer]:
+def _best(tallies: Mapping[AnswerKind, _Tally], limit: int) -> Iterator[Answer]:
     """The most frequent of each kind, no form twice."""
     taken: set[str] = set()
     for kind, tally in tallies.items():

@@ -57,7 +57,7 @@ _HAN_RUN = re.compile(f"[{_HAN}]{{2,}}")
 
 
 def split_dates(text: str) -> tuple[set[str], str]:
-    """The dates and years, and the text with a comma in the place of each: March in a date is no name.
+    """The dates and years, and the text with a comma instead of each: March in a date is no name.
 
     A year is a number from 1000 to 2099 without a separator. Dates with the month in words are found in any language
     if they name the day first, and in English.

@@ -102,7 +102,7 @@ def _check_decided(findings: Sequence[Finding], max_undecided: float) -> None:
     if len(reasons) > max_undecided * len(findings):
         raise EvoseekError(
             f"{len(reasons)} of {len(findings)} questions could not be decided, and nothing of this batch was written. "
-            f"The first one: {reasons[0]} Repair that and give the same command again: it goes on from there."
+            f"The first one: {reasons[0]} Repair that and give the same command again: it resumes from there."
         )
 
 

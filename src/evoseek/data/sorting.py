@@ -1,4 +1,4 @@
-"""Making questions fit for training: sorting out, finding contamination."""
+"""Preparing questions for training: filtering by a judge, and finding contamination."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def find_contamination(
     console: Console,
 ) -> bool:
     """Sort out questions that overlap with evaluation sets, or to which the settings' policy, without searching, gives
-    a right answer in one of `samples` (0: it is not asked); exact match, temperature 1. Or go on with that.
+    a right answer in one of `samples` (0: no samples); exact match, temperature 1. Or resume that.
 
     Returns False if Ctrl-C ended it. Raises EvoseekError, also if nothing is left, or if there is nothing to look for.
     """
@@ -103,12 +103,12 @@ def _sort(
     max_undecided: float,
     console: Console,
 ) -> bool:
-    """Check a file of questions and write what is kept, what is dropped and what is not decided, a file each.
+    """Check a file of questions, and write the kept, the dropped and the undecided ones to one file each.
 
-    The findings grow in a file of their own, by which the work is gone on with; the three follow from it.
+    The findings are appended to a separate file, from which the work is resumed; the three files are derived from it.
     """
     findings = out.with_suffix(".findings.jsonl")
-    if not findings.exists() or not findings.stat().st_size:  # an error before the first batch leaves an empty one
+    if not findings.exists() or not findings.stat().st_size:  # an error before the first batch leaves an empty file
         for path in (out, _dropped(out), _undecided(out)):
             check_new_file(path)
     questions = read_questions(str(source), setting="the file of questions")
@@ -122,7 +122,7 @@ def _sort(
         )
         done = asyncio.run(checking)
     if done < len(questions):
-        say(console, f"Stopped after {done} of {len(questions)} questions. The same command goes on from there.")
+        say(console, f"Stopped after {done} of {len(questions)} questions. The same command resumes from there.")
         return False
     _finish(out, load_findings(findings), console)
     return True
@@ -146,7 +146,7 @@ def _finish(out: Path, found: Sequence[tuple[Question, Finding]], console: Conso
 
 
 def _say_passes(findings: Sequence[Finding], console: Console) -> None:
-    """How many of a question's closed-book answers were right, and how many there were at all."""
+    """The number of right closed-book answers of a question, and the number of its answers."""
     asked = [finding.details for finding in findings if "samples" in finding.details]
     if not asked:
         return

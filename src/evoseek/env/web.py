@@ -10,7 +10,7 @@ from typing import Protocol
 
 from evoseek.chat.settings import ReaderSettings
 from evoseek.env.chats import make_chat
-from evoseek.env.reading import ReadingPrompts
+from evoseek.env.prompts import PromptSet
 from evoseek.policy.settings import PolicySettings
 from evoseek.protocols import Fetcher, PageReader, SearchEngine
 from evoseek.search.browse.beginning import PageBeginning
@@ -28,6 +28,7 @@ from evoseek.search.web.record import (
     ReplayReader,
 )
 from evoseek.search.web.settings import WebSettings
+from evoseek.types import Message
 
 
 class OnTheWeb(Protocol):
@@ -106,3 +107,14 @@ def _reader(config: OnTheWeb) -> PageReader:
         max_segments=reader.max_segments,
         skip_after=reader.skip_after,
     )
+
+
+class ReadingPrompts:
+    """A `ReadingPrompt` from the file reading.jinja of a prompt set."""
+
+    def __init__(self, prompts: PromptSet) -> None:
+        self._template = prompts["reading"]
+
+    def __call__(self, *, task: str, title: str, memory: str, segment: str) -> list[Message]:
+        """One user message."""
+        return [Message("user", self._template.marked(task=task, title=title, memory=memory, segment=segment))]

@@ -113,7 +113,7 @@ class WebSearchTool:
 
 @dataclass(frozen=True, slots=True)
 class BrowseTool:
-    """The tool `browse`: opens up to `max_urls` pages side by side, and shows what the reader extracts from them.
+    """The tool `browse`: opens up to `max_urls` pages concurrently, and shows what the reader extracts from them.
 
     With `only_found`, pages that are not among the rollout's results are not opened. Fragments (#...) do not count, and
     the address of a result may be given without its scheme (http://).

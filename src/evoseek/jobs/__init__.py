@@ -1,1 +1,1 @@
-"""What the long commands of the command line do, with a console to say it on."""
+"""The work of the long commands of the command line, which print to a console."""

@@ -1,4 +1,4 @@
-"""Asking a policy, or another model in its place, and scoring a policy."""
+"""Asking a policy, or another model instead of it, and scoring a policy."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from evoseek.types import Invalid, Question, Trajectory
 
 @dataclass(frozen=True, slots=True)
 class AskedModel:
-    """A model that is written to, with an environment."""
+    """A chat model with an environment."""
 
     chat: Chat
     env: Environment
@@ -46,7 +46,7 @@ class AskedModel:
 
 
 def is_asked(settings: TrainingSettings) -> bool:
-    """Whether the model of [asked] is to answer. Raises ConfigError if something is set of it, but not who it is."""
+    """Whether the model of [asked] is to answer. Raises ConfigError if some of its settings are set, but no model."""
     asked = settings.asked
     if asked.model or asked.base_url:
         return True
@@ -61,7 +61,8 @@ def is_asked(settings: TrainingSettings) -> bool:
 
 
 def asked_model(context: Context) -> AskedModel:
-    """The model of [asked], at work on the web or on the index. Raises ConfigError, PolicyError or SearchIndexError."""
+    """The model of [asked], which searches the web or the index. Raises ConfigError, PolicyError or
+    SearchIndexError."""
     settings = context.settings
     chat, prompts = context.chat("asked")
     tools = context.tools(prompts, asked_engine(context))
@@ -107,7 +108,8 @@ def ask(
     console: Console,
     as_json: bool = False,
 ) -> bool:
-    """Ask the model of [asked], or else the policy, and show what the answer rests on, or what was written without one.
+    """Ask the model of [asked], or else the policy, and print the answer's passages, or the model's output if there is
+    no answer.
 
     Returns whether there is an answer. Raises EvoseekError if the rollout failed for reasons outside the model.
     """

@@ -1,7 +1,7 @@
 """The demonstration: the embedded policy learns to search, in minutes, with no network and no GPU.
 
 demo/train/        world to train on: index, questions.jsonl
-demo/evaluation/   world to be examined on, with names that occur nowhere in training
+demo/evaluation/   world to evaluate on, with names that occur nowhere in training
 demo/run/          the run
 """
 
@@ -24,10 +24,10 @@ from evoseek.eval.evaluate import Evaluation, Result, evaluate
 from evoseek.eval.statistics import paired_test
 from evoseek.jobs.train import draw
 from evoseek.learner.checkpoint import latest_checkpoint
+from evoseek.report.answers import trajectory_text
 from evoseek.report.metrics import read_metrics
 from evoseek.report.printable import say
 from evoseek.report.tables import comparison_table, evaluation_table
-from evoseek.report.trajectories import trajectory_text
 from evoseek.run import opened, train
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
@@ -40,7 +40,7 @@ from evoseek.world.world import Split, World
 
 ENTITIES = 1000
 TRAINING_QUESTIONS = 4000
-TRAINING_HOPS = (1, 2, 2, 3, 3, 4, 4)  # what the policy can do already, one hop, is asked less often
+TRAINING_HOPS = (1, 2, 2, 3, 3, 4, 4)  # the policy can do one hop already, so such questions are rarer
 EVALUATION_HOPS = (1, 2, 3, 4)
 EVALUATION_QUESTIONS = 500
 OTHER_PHRASING = 1
@@ -56,7 +56,7 @@ class Learnt:
 
 
 def run_demo(directory: Path, *, seed: int, max_minutes: float, console: Console) -> bool:
-    """Learn, and show what changed. Returns False if Ctrl-C ended it early."""
+    """Train, and print what changed. Returns False if Ctrl-C ended it early."""
     learnt = learn(directory, seed=seed, max_minutes=max_minutes, console=console)
     if learnt is None:
         return False
@@ -70,8 +70,8 @@ def run_demo(directory: Path, *, seed: int, max_minutes: float, console: Console
 def learn(directory: Path, *, seed: int, max_minutes: float, console: Console) -> Learnt | None:
     """Generate worlds, measure, train by GRPO, measure again.
 
-    A second call goes on with an unfinished run, or measures a finished one again without training. None if Ctrl-C
-    ended it early.
+    A second call resumes an unfinished run, or measures a finished one again without training. None if Ctrl-C ended it
+    early.
     """
     run = RunDirectory(directory / "run")
     with run.locked():
@@ -120,7 +120,7 @@ def demo_settings(directory: Path, seed: int) -> TrainingSettings:
 
 
 def measure(context: Context) -> dict[str, Evaluation]:
-    """The held-out score of a policy as it answers in training, greedily, asked in other words, and without search."""
+    """The held-out scores of a policy: sampled as in training, greedy, with another phrasing, and without search."""
     settings = context.settings.evaluation
     world = Path(settings.path).parent
     questions = read_questions(settings.path, setting="evaluation.path")
@@ -157,8 +157,8 @@ def show(
 
 
 def best_example(before: dict[str, Evaluation], after: dict[str, Evaluation]) -> tuple[Result, Result]:
-    """The question of most hops that training turned from wrong to right, greedily, as `ask` answers; any question if
-    there is none."""
+    """The question with the most hops whose greedy answer, as by `ask`, training turned from wrong to right; any
+    question if there is none."""
     old, new = (evaluations[GREEDY] for evaluations in (before, after))
     pairs = list(zip(old.results, new.results, strict=True))
     learnt = [

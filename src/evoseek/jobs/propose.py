@@ -31,7 +31,7 @@ from evoseek.training.interrupt import stop_on_interrupt
 from evoseek.training.settings import TrainingSettings
 from evoseek.types import Episode, Invalid, Question, Scored
 
-PROPOSALS_PER_QUESTION = 20  # made at most for each question that is asked for, unless said otherwise
+PROPOSALS_PER_QUESTION = 20  # maximum number per requested question, unless given
 
 
 def propose(
@@ -46,7 +46,7 @@ def propose(
     """Write `count` questions to `out`, or go on with a file that was begun with the same settings.
 
     Ends earlier when `max_proposals` were made (counted in whole batches; 20 a question if None), and says so. Returns
-    False if Ctrl-C ended it. Raises EvoseekError; also if not one question came of all proposals.
+    False if Ctrl-C ended it. Raises EvoseekError, also if no proposal became a question.
     """
     most = PROPOSALS_PER_QUESTION * count if max_proposals is None else max_proposals
     with opened(settings, checkpoint=checkpoint, notify=lambda text: say(console, text)) as context:
@@ -65,7 +65,7 @@ def _write(writing: Writing, checkpoint: Checkpoint | None, out: Path, count: in
     if counts:
         console.print(fates_table(counts))
     if interrupted() and written < count:
-        say(console, f"Stopped with {written} of {count} questions in {out}. The same command goes on from there.")
+        say(console, f"Stopped with {written} of {count} questions in {out}. The same command resumes from there.")
         return False
     if not written:
         raise EvoseekError(_nothing(counts))
@@ -88,7 +88,7 @@ class Writing:
 
     @classmethod
     def of(cls, context: Context) -> Writing:
-        """All as the settings have it, with the policies of a run or else one policy in both roles.
+        """Built from the settings, with the policies of a run or else one policy in both roles.
 
         Raises EvoseekError, also for a system without a proposer.
         """
@@ -105,7 +105,7 @@ class Writing:
         per_batch = settings.selfplay.proposals_per_step
         return cls(
             settings=with_rules(settings, game.proposer.policy),
-            play=replace(game.play, label=None),  # a pass rate is about the answer that is written
+            play=replace(game.play, label=None),  # a pass rate refers to the answer that is written
             tasks=lambda batch: tasks((batch - 1) * per_batch, per_batch, f"{batch:06d}"),
             corpus=context.corpus,
             max_invalid=settings.run.max_invalid,
@@ -122,7 +122,7 @@ class Writing:
     ) -> int:
         """Write until the file holds `count` questions or `max_proposals` were made. Returns how many it holds.
 
-        A batch that was not written is made again by whoever goes on, with the same result: nothing else is kept.
+        A batch that was not written is repeated on resuming, with the same result; no other state is kept.
         """
         earlier, reached = file.questions(), file.reached
         written = len(earlier)
@@ -142,7 +142,7 @@ class Writing:
         return written
 
     async def _batch(self, reached: Reached, seen: NearDuplicates) -> Reached:
-        """One batch further, its questions among the spare ones."""
+        """Play one more batch and add its questions to the spare ones."""
         number = reached.batches + 1
         episodes = await self.play(self.tasks(number), f"batch-{number:06d}")
         self._check_failures(episodes)
@@ -155,7 +155,7 @@ class Writing:
         return Reached(number, counts, (*reached.spare, *found))
 
     def _described(self, episode: Episode) -> Question:
-        """The question with its passages in full, and how the solver did."""
+        """The question with its complete passages and the solver's results."""
         question = cast(Question, episode.question)
         outcomes = episode.solvers.outcomes if episode.solvers else ()
         values = [outcome.parts[self.play.metric] for outcome in outcomes if isinstance(outcome, Scored)]
@@ -179,7 +179,7 @@ class Writing:
 
 
 def _fate(episode: Episode, seen: NearDuplicates) -> str:
-    """What became of a proposal. A valid question is remembered as one that was seen."""
+    """The outcome of a proposal. A valid question is remembered for the detection of duplicates."""
     if isinstance(episode.outcome, Invalid):
         return failed(episode.outcome.reason)
     if episode.question is None:
@@ -199,6 +199,6 @@ def _nothing(counts: Mapping[str, int]) -> str:
 def _too_few(written: int, count: int, counts: Mapping[str, int], out: Path) -> str:
     return (
         f"Only {written} of {count} questions are in {out}: the limit of proposals was reached ({sum(counts.values())} "
-        "were made). The same command with a higher --max-proposals goes on from there; the table says what rejects "
+        "were made). The same command with a higher --max-proposals resumes from there; the table says what rejects "
         "most."
     )

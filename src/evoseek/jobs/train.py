@@ -18,7 +18,7 @@ from evoseek.training.settings import TrainingSettings
 def train_together(settings: TrainingSettings, run: RunDirectory, *, console: Console) -> bool:
     """Train in each of the processes that torchrun started, or in the only one, and draw the curves.
 
-    They train one policy. The first of them holds the run's lock, writes and speaks. When one fails, all raise. Returns
+    They train one policy. The first process holds the run's lock, writes and prints. If one fails, all raise. Returns
     False if Ctrl-C ended it early.
     """
     with joined_ranks(settings.policy.device) as ranks, ExitStack() as held:

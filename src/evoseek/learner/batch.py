@@ -21,8 +21,8 @@ PADDING = 0  # any valid id: in a causal model, real tokens never attend to padd
 class MicroBatch:
     """B samples, padded on the right to T tokens; `weights` and `has_old` are [B], all else [B, T].
 
-    `old_logprobs` are the sampler's where a sample has none of its own (`has_old` says which ones do), `values` and
-    `returns` 0; `ref_logprobs` are None unless every sample has them. `row` is the same tokens without padding.
+    `old_logprobs` are the sampler's if a sample has none (`has_old` says which ones have them), `values` and `returns`
+    0; `ref_logprobs` are None unless every sample has them. `row` is the same tokens without padding.
     """
 
     token_ids: torch.Tensor

@@ -31,7 +31,7 @@ FORMAT = 2
 
 _STATE = "state.json"
 
-Result = TypeVar("Result")
+Returned = TypeVar("Returned")
 
 
 class Trained(Protocol):
@@ -206,12 +206,12 @@ def _read(directory: Path) -> tuple[Checkpoint, Mapping[str, str]]:
         raise _damaged(directory, str(error)) from error
 
 
-def _together(ranks: Ranks, target: Path, action: Callable[[], Result]) -> Result:
+def _together(ranks: Ranks, target: Path, action: Callable[[], Returned]) -> Returned:
     """Do a part of the writing on every rank. If it fails on one, all raise CheckpointError with that rank's reason.
 
     Collective operations of an action must come before anything that can fail on a single rank.
     """
-    result: Result | None = None
+    result: Returned | None = None
     failure: Exception | None = None
     try:
         result = action()
@@ -226,7 +226,7 @@ def _together(ranks: Ranks, target: Path, action: Callable[[], Result]) -> Resul
             f"are unchanged. Free space on the disk (or make the folder writable), {shared}and run the same command "
             "again: it resumes from the last checkpoint."
         ) from failure
-    return cast("Result", result)
+    return cast("Returned", result)
 
 
 def _begin(unfinished: ExitStack, target: Path) -> Path:

@@ -26,7 +26,7 @@ from evoseek.policy.load import check_device
 ARRIVAL = timedelta(minutes=5)  # how long a rank waits for the others to start
 PATIENCE = timedelta(hours=1)  # how long it waits for them later; their rollouts may take far longer than its own
 
-Part = TypeVar("Part")
+Work = TypeVar("Work")
 
 _BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 _NUMBERS = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
@@ -89,7 +89,7 @@ class Ranks:
         dist.all_gather(received, own)
         return [other.cpu() for other in received]
 
-    def deal(self, parts: Sequence[Part]) -> list[tuple[Part, bool]]:
+    def deal(self, parts: Sequence[Work]) -> list[tuple[Work, bool]]:
         """This rank's parts of the work, in order, each with True. Ranks that share weights take turns in every pass,
         so a rank that has fewer parts repeats the last one, with False: its result does not count."""
         own = [(part, True) for part in parts[self.rank :: self.size]]
@@ -168,7 +168,7 @@ def joined_ranks(device: str) -> Generator[Ranks]:
         if ranks.size == 1 or not (isinstance(error, dist.DistError) or _LOST.search(str(error))):
             raise
         raise EndedElsewhereError(
-            f"Another process of this run ended, or could not be reached for {PATIENCE}, so this one cannot go on. "
+            f"Another process of this run ended, or could not be reached for {PATIENCE}, so this one cannot continue. "
             "Look for what that one said last (the system may have ended it for want of memory), and give the same "
             "command again: it resumes from the last checkpoint."
         ) from error

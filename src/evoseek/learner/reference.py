@@ -21,7 +21,7 @@ from evoseek.loss.base import LossInputs, ValueInputs
 from evoseek.types import TrainingSample
 
 AnyForward = Forward[LossInputs] | Forward[ValueInputs]
-Rows = list[list[float]]
+TokenValues = list[list[float]]
 
 
 class Scoring(TypedDict, total=False):
@@ -74,7 +74,9 @@ def _score(
     with torch.no_grad(), active():
         scored = [_score_part(forward, part, bf16) for part, _ in dealt]
     found: dict[int, list[float]] = {}
-    for rank, rows in enumerate(cast("list[list[Rows]]", ranks.gather(scored[: sum(counts for _, counts in dealt)]))):
+    for rank, rows in enumerate(
+        cast("list[list[TokenValues]]", ranks.gather(scored[: sum(counts for _, counts in dealt)]))
+    ):
         for part, values in zip(parts[rank :: ranks.size], rows, strict=True):
             found |= zip(map(id, part), values, strict=True)
     return [_padded(found.get(id(sample), []), len(sample.token_ids)) for sample in samples]
@@ -111,7 +113,7 @@ def _with(
     return [replace(sample, **{field: row}) for sample, row in zip(samples, rows, strict=True)]
 
 
-def _score_part(forward: AnyForward, part: Sequence[TrainingSample], bf16: bool) -> Rows:
+def _score_part(forward: AnyForward, part: Sequence[TrainingSample], bf16: bool) -> TokenValues:
     device = next(forward.model.parameters()).device
     with torch.autocast(device.type, dtype=torch.bfloat16, enabled=bf16):
         inputs = forward(make_batch(part, device))

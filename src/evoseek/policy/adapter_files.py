@@ -98,7 +98,7 @@ def is_adapter(directory: Path) -> bool:
 
 
 def base_name(directory: Path) -> str:
-    """The name or place of the base that an adapter directory's adapter goes on. Raises PolicyError."""
+    """The name or directory of the base of an adapter directory's adapter. Raises PolicyError."""
     try:
         name = json.loads((directory / CONFIG).read_text(encoding="utf-8"))["base_model_name_or_path"]
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -177,8 +177,8 @@ def _load_tokenizer(source: str) -> PreTrainedTokenizerBase:
     """The tokenizer as it was saved.
 
     A tokenizer.json that declares no class of its own is taken as it is: for some model types (qwen2) the automatic
-    class would silently put the rules of that type's usual tokenizer in the place of the saved ones. Without
-    tokenizer files some classes make an empty tokenizer: that is an error.
+    class would silently replace the saved rules by those of that type's usual tokenizer. Without tokenizer files some
+    classes make an empty tokenizer: that is an error.
     """
     declared = get_tokenizer_config(source).get("tokenizer_class")
     kind = PreTrainedTokenizerFast if declared in _PLAIN_TOKENIZERS else AutoTokenizer

@@ -22,15 +22,14 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from evoseek.protocols import MetricSink
+from evoseek.report.metrics import MetricRow
 
 _PROBE = "eval/reward"
 _PROPOSALS = "selfplay/proposals"
 _ERRORS = 2.0  # so many standard errors are more than chance
 
-Row = Mapping[str, float | None]
 
-
-def hacking_alarm(rows: Sequence[Row], *, in_game: str = "solver/reward", window: int = 3) -> str | None:
+def hacking_alarm(rows: Sequence[MetricRow], *, in_game: str = "solver/reward", window: int = 3) -> str | None:
     """The warning for the user, or None. `rows` are metric rows in the order of their steps; `in_game` names the reward
     of the game, `window` is the number of probes on each side of the comparison.
 
@@ -54,9 +53,9 @@ def hacking_alarm(rows: Sequence[Row], *, in_game: str = "solver/reward", window
     return (
         f"The roles may be fooling each other: over steps {_steps(after)} {in_game} rose to {games[1].value:.3f} (from "
         f"{games[0].value:.3f} over steps {_steps(before)}), while {_PROBE} fell to {probes[1].value:.3f} (from "
-        f"{probes[0].value:.3f}), more than the {chance:.3f} that chance explains. Training goes on. Read some of the "
-        "latest questions in the run's trajectories.jsonl: if they are wrong or trivial, stop and begin a new run with "
-        "stricter checks (verification.from_passages, verification.closed_book, verification.ambiguity); if they are "
+        f"{probes[0].value:.3f}), more than the {chance:.3f} that chance explains. Training continues. Read some of "
+        "the latest questions in the run's trajectories.jsonl: if they are wrong or trivial, stop and begin a new run "
+        "with stricter checks (verification.from_passages, verification.closed_book, verification.ambiguity); if they are "
         "sound, try a lower learner.learning_rate."
     )
 
@@ -74,7 +73,7 @@ class AlarmedMetrics:
         sink: MetricSink,
         notify: Callable[[str], None],
         *,
-        earlier: Sequence[Row] = (),
+        earlier: Sequence[MetricRow] = (),
         in_game: str = "solver/reward",
         window: int = 3,
     ) -> None:
@@ -102,7 +101,7 @@ class _Mean:
     error: float
 
 
-def _games(rows: Sequence[Row], name: str) -> list[float | None]:
+def _games(rows: Sequence[MetricRow], name: str) -> list[float | None]:
     """The reward of the game in each row; None in rows where it is not comparable."""
     games = [_value(row, name) for row in rows]
     kept = [None if _value(row, _PROPOSALS) is not None else game for row, game in zip(rows, games, strict=True)]
@@ -115,7 +114,7 @@ def _mean(values: Iterable[float | None]) -> _Mean | None:
     return _Mean(fmean(values), stdev(values) / math.sqrt(len(values))) if len(values) > 1 else None
 
 
-def _probe_mean(rows: Sequence[Row]) -> _Mean | None:
+def _probe_mean(rows: Sequence[MetricRow]) -> _Mean | None:
     scored = [(value, _value(row, "eval/n") or 0.0) for row in rows if (value := _value(row, _PROBE)) is not None]
     if not all(n > 0 for _, n in scored):
         return _mean(value for value, _ in scored)
@@ -128,10 +127,10 @@ def _chance(one: _Mean, other: _Mean) -> float:
     return _ERRORS * math.hypot(one.error, other.error)
 
 
-def _steps(rows: Sequence[Row]) -> str:
+def _steps(rows: Sequence[MetricRow]) -> str:
     return " to ".join(f"{row['step']:.0f}" for row in (rows[0], rows[-1]))
 
 
-def _value(row: Row, name: str) -> float | None:
+def _value(row: MetricRow, name: str) -> float | None:
     value = row.get(name)
     return value if value is not None and math.isfinite(value) else None

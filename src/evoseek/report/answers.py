@@ -1,4 +1,4 @@
-"""Answers and scores, as text and as values for JSON."""
+"""Answers and scores, as text and as JSON values."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 from typing import cast
 
 from evoseek.eval.evaluate import Evaluation, Score
-from evoseek.types import Passage, Trajectory
+from evoseek.types import Outcome, Passage, Scored, Trajectory
 
 
 def answer_text(trajectory: Trajectory) -> str:
-    """The answer, the searches, and of the passages found those that hold the answer (or none, which is said). Without
-    an answer: what the model wrote in every turn."""
+    """The answer, the searches, and the found passages that contain the answer (or a note that there are none). Without
+    an answer: the model's output in every turn."""
     answer = trajectory.answer
     ending = trajectory.failure or trajectory.stop_reason
     lines = [f"Answer: {answer}" if answer else f"No answer ({ending}).", "Searches:"]
@@ -30,7 +30,7 @@ def answer_text(trajectory: Trajectory) -> str:
 
 
 def answer_json(trajectory: Trajectory) -> dict[str, object]:
-    """The same as values for JSON; `answer` is null if there is none."""
+    """The same as JSON values; `answer` is null if there is none."""
     return {
         "question": trajectory.question.text,
         "answer": trajectory.answer,
@@ -50,7 +50,7 @@ def answer_json(trajectory: Trajectory) -> dict[str, object]:
 
 
 def evaluation_json(evaluation: Evaluation) -> dict[str, object]:
-    """The scores as values for JSON: over all questions, and by number of hops."""
+    """The scores as JSON values: over all questions, and by number of hops."""
     return {
         "metric": evaluation.metric,
         "temperature": evaluation.temperature,
@@ -70,7 +70,7 @@ def _score_json(score: Score) -> dict[str, object]:
 
 
 def _support(trajectory: Trajectory) -> list[Passage]:
-    """The passages found that hold the answer, each once."""
+    """The found passages that contain the answer, each once."""
     answer = (trajectory.answer or "").casefold()
     passages = {p.id: p for result in trajectory.tool_results for p in result.passages}
     return [p for p in passages.values() if answer and answer in p.contents.casefold()]
@@ -78,3 +78,22 @@ def _support(trajectory: Trajectory) -> list[Passage]:
 
 def _argument(value: object) -> str:
     return ", ".join(map(str, cast("list[object]", value))) if isinstance(value, list) else str(value)
+
+
+def trajectory_text(trajectory: Trajectory, outcome: Outcome) -> str:
+    """The question, then each turn: the policy's text and the tools' results, then the outcome."""
+    lines = [f"question: {trajectory.question.text}"]
+    results = iter(trajectory.tool_results)
+    for action in trajectory.actions:
+        lines.append(f"  policy: {' '.join(action.text.split())}")
+        for _ in action.tool_calls:
+            result = next(results, None)
+            if result is not None:
+                titles = ", ".join(passage.title for passage in result.passages)
+                lines.append(f"  {result.call.name}: {len(result.passages)} passages ({titles})")
+    golden = " | ".join(trajectory.question.golden_answers)
+    verdict = f"reward {outcome.reward:g}" if isinstance(outcome, Scored) else f"invalid: {outcome.reason}"
+    lines.append(
+        f"  answer: {trajectory.answer or 'none'} ({verdict}; right: {golden}; ended: {trajectory.stop_reason})"
+    )
+    return "\n".join(lines)

@@ -24,7 +24,7 @@ SHOWN = 5  # disagreements, and answers without a verdict
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A judged answer with the verdict on it, or the failure that stands in its place."""
+    """A judged answer with its verdict, or the failure instead of one."""
 
     case: JudgedAnswer
     verdict: bool | ToolError
@@ -46,7 +46,7 @@ def check_judge(chat: Chat, prompts: PromptSet, cases: Sequence[JudgedAnswer], *
 async def _check_all(
     judge: Judge, cases: Sequence[JudgedAnswer], progress: Callable[[int, int], None]
 ) -> list[Checked]:
-    """All of them at once: the chat says how many it takes at a time."""
+    """All of them concurrently: the chat bounds the number of calls at a time."""
     done = 0
 
     async def check(case: JudgedAnswer) -> Checked:

@@ -10,6 +10,9 @@ from typing import cast
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
 from evoseek.protocols import MetricSink
 
+MetricRow = Mapping[str, float | None]
+"""The metrics of a step by name; None for a number that was not finite."""
+
 
 class JsonlMetrics:
     """A MetricSink that appends {"step": ..., name: number, ...} to a file.

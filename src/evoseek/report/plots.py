@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evoseek.errors import ConfigError
-from evoseek.report.metrics import read_metrics
+from evoseek.report.metrics import MetricRow, read_metrics
 from evoseek.runs import RunDirectory
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-Rows = Sequence[Mapping[str, float | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +84,7 @@ def plot_curves(run: RunDirectory) -> Path:
     return run.curves
 
 
-def panels(rows: Rows) -> list[Panel]:
+def panels(rows: Sequence[MetricRow]) -> list[Panel]:
     """The panels of a run: always the same ones, plus those of browsing if it browses; for self-play, those with any
     values."""
     measured = {name: None for row in rows for name, value in row.items() if value is not None}
@@ -110,17 +108,17 @@ def _browsing_panels(measured: Mapping[str, object]) -> Iterator[Panel]:
             yield Panel(title, {"all": metric, **{f"{hops} hops": by_hops[hops] for hops in sorted(by_hops, key=int)}})
 
 
-def curve(rows: Rows, name: str) -> tuple[list[float], list[float]]:
+def curve(rows: Sequence[MetricRow], name: str) -> tuple[list[float], list[float]]:
     """Steps and values of one metric, where it has a value."""
     points = [(row["step"], row[name]) for row in rows if row.get(name) is not None]
     return [step for step, _ in points if step is not None], [value for _, value in points if value is not None]
 
 
-def _occurs(rows: Rows, name: str) -> bool:
+def _occurs(rows: Sequence[MetricRow], name: str) -> bool:
     return any(row.get(name) for row in rows)
 
 
-def _draw(axes: Axes, panel: Panel, rows: Rows) -> None:
+def _draw(axes: Axes, panel: Panel, rows: Sequence[MetricRow]) -> None:
     names = list(panel.curves.values())
     if panel.stacked:
         whole = [row for row in rows if any(row.get(name) is not None for name in names)]

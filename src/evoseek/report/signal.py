@@ -6,14 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from evoseek.protocols import MetricSink
+from evoseek.report.metrics import MetricRow
 
 STEPS = 3
 """Number of steps in a row without any signal that raises the warning."""
 
-Row = Mapping[str, float | None]
 
-
-def no_signal(rows: Sequence[Row], *, relative: bool = True) -> str | None:
+def no_signal(rows: Sequence[MetricRow], *, relative: bool = True) -> str | None:
     """The warning for the user, or None. `rows` are metric rows in the order of their steps; steps without a solver's
     groups (a proposer's step of Dr. Zero) are skipped. If rewards are not `relative` to the group mean, equal ones are
     a signal too, unless they are 0."""
@@ -31,7 +30,7 @@ def no_signal(rows: Sequence[Row], *, relative: bool = True) -> str | None:
     found = (
         f"For {STEPS} steps every group's rollouts were all worth the same (the last mean reward is {reward:.3f}), so "
         f"nothing tells the policy what is better. Of the last step's rollouts {answered:.0%} were answered, "
-        f"{malformed:.0%} malformed and {cut:.0%} cut off. Training goes on. "
+        f"{malformed:.0%} malformed and {cut:.0%} cut off. Training continues. "
     )
     if reward >= 1.0:
         return found + "All are right: give harder questions."
@@ -57,10 +56,15 @@ class SignalMetrics:
     """
 
     def __init__(
-        self, sink: MetricSink, notify: Callable[[str], None], *, earlier: Sequence[Row] = (), relative: bool = True
+        self,
+        sink: MetricSink,
+        notify: Callable[[str], None],
+        *,
+        earlier: Sequence[MetricRow] = (),
+        relative: bool = True,
     ) -> None:
         self._sink, self._notify, self._relative = sink, notify, relative
-        self._rows: list[Row] = list(earlier)
+        self._rows: list[MetricRow] = list(earlier)
         self._is_told = no_signal(self._rows, relative=relative) is not None
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:

@@ -2,7 +2,7 @@
 
     f = (1 + think + tool + answer) / 4, or 0 if the gate fails.        The paper's r_f is f / 2, in [0, 0.5].
 
-    gate      there are a question and an answer, and the answer does not stand in the question
+    gate      there are a question and an answer, and the question does not contain the answer
     think     share of the proposer's turns that open with reasoning
     tool      for n = 1 requested hops 1; for n > 1 min((1 + calls) / n, 1) if there was a call and all were valid,
               else 0

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Literal, cast
 
-from evoseek.env.teacher import TeacherEnv
+from evoseek.env.prompts import PromptSet
 from evoseek.protocols import PassageStore
 from evoseek.rollout.agent import Agent
 from evoseek.selfplay.question_log import QuestionLog
 from evoseek.training.distillation import SelfDistillation
 from evoseek.training.trainer import Trainer
-from evoseek.types import TrainingSample
+from evoseek.types import Message, Passage, Question, TrainingSample
 
 
 def self_distillation(
@@ -32,3 +32,15 @@ def self_distillation(
         return ids if len(ids) + written <= agent.limits.max_total_tokens else None
 
     return SelfDistillation(trainer.own_logprobs(), prompt, coefficient)
+
+
+class TeacherEnv:
+    """Words the prompt of the policy that teaches itself; nothing is ever rolled out here."""
+
+    def __init__(self, passages: Sequence[Passage], prompts: PromptSet, format: Literal["tags", "tools"]) -> None:
+        self._passages, self._template, self._format = tuple(passages), prompts["teacher"], format
+
+    def messages(self, question: Question) -> list[Message]:
+        """The prompt."""
+        text = self._template.marked(question=question.text, passages=self._passages, format=self._format)
+        return [Message("user", text)]

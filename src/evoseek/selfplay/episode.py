@@ -21,7 +21,7 @@ from evoseek.rollout.roller import Roller
 from evoseek.selfplay.duplicates import NearDuplicates
 from evoseek.selfplay.evidence import retrieved_passages, seen_passages, supporting_passages
 from evoseek.selfplay.filters import Rejection, RuleFilter, proposed_question
-from evoseek.selfplay.verify import Verdict, Verifier
+from evoseek.selfplay.verify import Verification, Verifier
 from evoseek.types import Episode, Invalid, Outcome, Passage, Question, Trajectory, TrajectoryGroup
 
 Failed = tuple[tuple[Trajectory, Invalid], ...]
@@ -92,18 +92,18 @@ class SelfPlay:
         if rejected is None and self.near_duplicates and await batch.is_duplicate(index):
             rejected = Rejection.DUPLICATE
         if rejected is not None:
-            return self._rejected(proposal, rejected, Verdict(), failed)
+            return self._rejected(proposal, rejected, Verification(), failed)
         question = proposed_question(proposal, supporting_passages(proposal))
-        verdict = await self._verify(question, proposal, index, key, batch)
+        verification = await self._verify(question, proposal, index, key, batch)
         batch.passed("verify")
-        if verdict.failure is not None:
-            return Episode(proposal, verdict.failure, checks=verdict.readings, replaced=failed)
-        if verdict.rejected is not None:
-            return self._rejected(proposal, verdict.rejected, verdict, failed)
+        if verification.failure is not None:
+            return Episode(proposal, verification.failure, checks=verification.readings, replaced=failed)
+        if verification.rejected is not None:
+            return self._rejected(proposal, verification.rejected, verification, failed)
         solvers = await self.solve(question, key) if batch.solve else None
         batch.passed("solve")
         outcome = self.worth(proposal, rejected=None, solvers=solvers)
-        return Episode(proposal, outcome, question, None, verdict.readings, solvers, failed)
+        return Episode(proposal, outcome, question, None, verification.readings, solvers, failed)
 
     async def solve(self, question: Question, key: str) -> TrajectoryGroup:
         """The solver's attempts at a question, scored."""
@@ -119,15 +119,17 @@ class SelfPlay:
             proposal = await self.proposer.one(task, f"{trajectory_id}r{len(failed)}")
         return proposal, tuple(failed)
 
-    async def _verify(self, question: Question, proposal: Trajectory, index: int, key: str, batch: _Batch) -> Verdict:
+    async def _verify(
+        self, question: Question, proposal: Trajectory, index: int, key: str, batch: _Batch
+    ) -> Verification:
         if self.verifier is None:
-            return Verdict()
+            return Verification()
         others = await batch.passages_of_others(index) if self.verifier.noise_passages else []
         return await self.verifier(question, self.evidence(proposal), others, f"{key}/{question.id}")
 
-    def _rejected(self, proposal: Trajectory, reason: Rejection, verdict: Verdict, failed: Failed) -> Episode:
+    def _rejected(self, proposal: Trajectory, reason: Rejection, verification: Verification, failed: Failed) -> Episode:
         outcome: Outcome = self.worth(proposal, rejected=reason, solvers=None)
-        return Episode(proposal, outcome, None, reason, verdict.readings, None, failed)
+        return Episode(proposal, outcome, None, reason, verification.readings, None, failed)
 
 
 def _failed_if_nothing_found(episodes: list[Episode]) -> list[Episode]:

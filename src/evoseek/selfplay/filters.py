@@ -58,9 +58,9 @@ class Rejection(StrEnum):
 class RuleFilter:
     """The rules.
 
-    `basic` compares normal forms: words of a question are what spaces separate, and an answer stands in it also within
-    a word. `full` counts words and finds the answer in any script, and judges the wording as well: for real corpora
-    and models that write freely. `min_searches` is the number of valid searches below which NO_SEARCH rejects;
+    `basic` compares normal forms: words of a question are what spaces separate, and an answer is found in it also
+    within a word. `full` counts words and finds the answer in any script, and judges the wording as well: for real
+    corpora and models that write freely. `min_searches` is the number of valid searches below which NO_SEARCH rejects;
     `repeated_queries` switches on REPEATED_QUERY.
     """
 

@@ -31,7 +31,7 @@ Reading = tuple[Trajectory, Outcome]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Verification:
     """Why a question is rejected (None: it is not), or the failure that left it undecided; and the readings, each with
     its outcome."""
 
@@ -60,8 +60,8 @@ class Verifier:
 
     async def __call__(
         self, question: Question, evidence: Sequence[Passage], others: Sequence[Sequence[Passage]], key: str
-    ) -> Verdict:
-        """The verdict on a question. `evidence` is what its proposer saw, `others` what each of the other proposers of
+    ) -> Verification:
+        """Verify a question. `evidence` is what its proposer saw, `others` what each of the other proposers of
         the batch did; `key` begins the readings' ids."""
         closed = [self._read(self.reader(()), question, f"{key}/closed-book")] if self.closed_book else []
         count = max(int(self.from_passages), self.ambiguity)
@@ -69,8 +69,8 @@ class Verifier:
         readings = tuple(await asyncio.gather(*closed, *opened))
         failure = next((outcome for _, outcome in readings if isinstance(outcome, Invalid)), None)
         if failure is not None:
-            return Verdict(failure=failure, readings=readings)
-        return Verdict(self._rejection(readings[: len(closed)], readings[len(closed) :]), readings=readings)
+            return Verification(failure=failure, readings=readings)
+        return Verification(self._rejection(readings[: len(closed)], readings[len(closed) :]), readings=readings)
 
     def _rejection(self, closed: Sequence[Reading], opened: Sequence[Reading]) -> Rejection | None:
         if any(map(self._is_near, closed)):

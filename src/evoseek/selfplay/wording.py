@@ -66,7 +66,7 @@ class Wording:
 
     @cached_property
     def polar_form(self) -> re.Pattern[str]:
-        """What opens a question that is answered by yes or no, or stands in it where `joined`."""
+        """What opens a question that is answered by yes or no, or occurs in it if `joined`."""
         return _pattern(self.polar, self.joined)
 
     @cached_property

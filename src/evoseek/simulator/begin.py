@@ -96,7 +96,7 @@ def tune_simulator(
     tokens_per_step: int,
     console: Console,
 ) -> bool:
-    """Tune the settings' policy on labelled searches, or go on with that, and write it as a plain model.
+    """Tune the settings' policy on labelled searches, or resume that, and write it as a plain model.
 
     Returns False if Ctrl-C ended it. Raises EvoseekError.
     """
@@ -130,5 +130,5 @@ def tune_simulator(
         )
     if finished:
         write_card(directory, top_k=settings.search.top_k, max_words=settings.simulator.max_words)
-    say(console, f"Written to {directory}." if finished else "Stopped. The same command goes on from there.")
+    say(console, f"Written to {directory}." if finished else "Stopped. The same command resumes from there.")
     return finished

@@ -19,10 +19,10 @@ from evoseek.protocols import Chat
 from evoseek.search.simulated import SimulatorPrompt, parse_documents
 from evoseek.simulator.records import SearchRecord, document_texts
 from evoseek.simulator.style import Style, styles
-from evoseek.simulator.truth import Claims, Truth
+from evoseek.simulator.truth import Claims, ClaimSource
 
-Kind = Literal["useful", "noisy"]
-KINDS: tuple[Kind, ...] = ("useful", "noisy")
+DocumentKind = Literal["useful", "noisy"]
+KINDS: tuple[DocumentKind, ...] = ("useful", "noisy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class SimulatorCheck:
     `real`, `useful` and `noisy`. `unasked` queries were left out since nothing can be said of their answers; `problems`
     are the reasons why replies were unreadable."""
 
-    readable: Mapping[Kind, Score]
-    stating: Mapping[Kind, Mapping[str, Score]]
+    readable: Mapping[DocumentKind, Score]
+    stating: Mapping[DocumentKind, Mapping[str, Score]]
     style: Mapping[str, Style]
     unasked: int
     problems: tuple[str, ...]
@@ -54,7 +54,7 @@ async def check_simulator(
     chat: Chat,
     prompt: SimulatorPrompt,
     records: Sequence[SearchRecord],
-    truth: Truth,
+    truth: ClaimSource,
     *,
     count: int,
     documents: int,
@@ -69,7 +69,7 @@ async def check_simulator(
     drawn, unasked = _draw(records, truth, count, seed)
     done = 0
 
-    async def ask(query: _Query, kind: Kind) -> _Reply:
+    async def ask(query: _Query, kind: DocumentKind) -> _Reply:
         nonlocal done
         question = query.record.question
         messages = prompt(
@@ -92,7 +92,10 @@ async def check_simulator(
 
     replies = await asyncio.gather(*(ask(query, kind) for kind in KINDS for query in drawn))
     texts = [reply.texts for reply in replies]
-    by_kind: dict[Kind, list[Sequence[str] | None]] = {"useful": texts[: len(drawn)], "noisy": texts[len(drawn) :]}
+    by_kind: dict[DocumentKind, list[Sequence[str] | None]] = {
+        "useful": texts[: len(drawn)],
+        "noisy": texts[len(drawn) :],
+    }
     return SimulatorCheck(
         readable={kind: _score([one is not None for one in found]) for kind, found in by_kind.items()},
         stating={kind: _stating(drawn, found) for kind, found in by_kind.items()},
@@ -105,7 +108,7 @@ async def check_simulator(
     )
 
 
-def _draw(records: Sequence[SearchRecord], truth: Truth, count: int, seed: int) -> tuple[list[_Query], int]:
+def _draw(records: Sequence[SearchRecord], truth: ClaimSource, count: int, seed: int) -> tuple[list[_Query], int]:
     """Queries to ask, in random order, each of a question's once; and how many of the first pages were left out."""
     first: dict[tuple[str, str, str], _Query] = {}
     for number, record in enumerate(records, start=1):

@@ -93,8 +93,8 @@ def collect_searches(
     limit: int | None,
     console: Console,
 ) -> bool:
-    """Roll a policy out on its settings' questions and write what its searches found, so many pages of each, or go on
-    with that.
+    """Roll a policy out on its settings' questions and record the results of its searches, `pages` pages of each, or
+    resume that.
 
     Returns False if Ctrl-C ended it. Raises ConfigError if `out` is another file or cannot be made; EvoseekError if no
     search came of it.
@@ -114,7 +114,7 @@ def collect_searches(
     if collected.done < len(questions):
         say(
             console,
-            f"Stopped after {collected.done} of {len(questions)} rollouts. The same command goes on from there.",
+            f"Stopped after {collected.done} of {len(questions)} rollouts. The same command resumes from there.",
         )
         return False
     say_left_out(console, "rollouts failed and give no searches", collected.failures)

@@ -102,7 +102,7 @@ async def label_records(
 
 
 def label_searches(context: Context, source: Path, out: Path, *, world: Path | None, console: Console) -> bool:
-    """Label searches by the settings' judge, or by truth where a world's card is given, or go on with that.
+    """Label searches by the settings' judge, or by truth if a world's card is given, or resume that.
 
     Returns False if Ctrl-C ended it. Raises EvoseekError, also if there is not one label.
     """
@@ -118,7 +118,7 @@ def label_searches(context: Context, source: Path, out: Path, *, world: Path | N
         labelling = label_records(records, label, file, max_failed=most, should_stop=interrupted, progress=progress)
         labelled = asyncio.run(labelling)
     if labelled.done < len(records):
-        say(console, f"Stopped after {labelled.done} of {len(records)} searches. The same command goes on from there.")
+        say(console, f"Stopped after {labelled.done} of {len(records)} searches. The same command resumes from there.")
         return False
     count = labelled.useful + labelled.noisy
     if not count:
@@ -147,7 +147,7 @@ def _check_failures(failed: Counter[str], tried: int, max_failed: float) -> None
         reason, many = failed.most_common(1)[0]
         raise EvoseekError(
             f"{failed.total()} of {tried} searches got no label, and nothing of this batch was written. The most "
-            f"frequent reason ({many} times): {reason} Repair that and give the same command again: it goes on from "
+            f"frequent reason ({many} times): {reason} Repair that and give the same command again: it resumes from "
             "there."
         )
 

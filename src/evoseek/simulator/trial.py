@@ -1,4 +1,4 @@
-"""Checking a simulated search engine: does it obey, how does it read, and what does a policy make of it?"""
+"""Checking a simulated search engine: its obedience, its style, and a policy's score with it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from pydantic import TypeAdapter
 from rich.console import Console
+from rich.table import Table
 
 from evoseek.errors import EvoseekError
 from evoseek.eval.evaluate import Evaluation, Score, evaluate
@@ -18,15 +19,14 @@ from evoseek.files import write_atomic
 from evoseek.report.failures import for_example, say_left_out
 from evoseek.report.printable import say
 from evoseek.report.progress import CountProgress
-from evoseek.report.tables import evaluation_table
+from evoseek.report.tables import evaluation_table, score_text
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.agent import Agent
 from evoseek.rollout.roller import Roller
 from evoseek.search.lexical import open_index
 from evoseek.search.simulated import SimulatedEngine
-from evoseek.simulator.check import SimulatorCheck, check_simulator
+from evoseek.simulator.check import KINDS, SimulatorCheck, check_simulator
 from evoseek.simulator.records import load_records
-from evoseek.simulator.report import obedience_table, style_table
 from evoseek.simulator.truth import GoldenTruth, WorldTruth
 from evoseek.systems.zerosearch import ZeroSearch
 from evoseek.training.context import Context
@@ -48,8 +48,8 @@ def check(
     trial: Trial | None = None,
     console: Console,
 ) -> None:
-    """Check the settings' simulator on held-out searches, and what the policy of a trial scores on it; print what came
-    out, and write it as JSON if asked to.
+    """Check the settings' simulator on held-out searches, and the score of a trial's policy with it; print the results,
+    and optionally write them as JSON.
 
     Raises EvoseekError if not one reply could be read.
     """
@@ -110,7 +110,7 @@ class Trial:
         return cls(context.agent, temperature, questions, solvers)
 
     def run(self, console: Console) -> Mapping[str, object]:
-        """Answer the questions with each engine, under the same luck; print the exact match and return it."""
+        """Answer the questions with each engine, with the same random numbers; print the exact match and return it."""
         reward, evaluations = AnswerReward("exact_match"), dict[str, Evaluation]()
         for name, solver in self.solvers.items():
             done = asyncio.run(evaluate(self.questions, roller=solver, metric=reward.metric, reward=reward))
@@ -138,10 +138,31 @@ def _asked(settings: ZeroSearch.Settings, engine: SimulatedEngine, source: Path)
 
 
 def _plain(kind: type[Measured], measured: Measured) -> dict[str, object]:
-    """A record as values for JSON, nan as null."""
+    """A record as JSON values, nan as null."""
     return json.loads(TypeAdapter(kind).dump_json(measured))
 
 
 def _write(output: Path | None, found: Mapping[str, object]) -> None:
     if output is not None:
         write_atomic(output, json.dumps(found, indent=1) + "\n")
+
+
+def obedience_table(check: SimulatorCheck) -> Table:
+    """How often replies can be read, and what they state: asked for useful documents, and for noisy ones."""
+    table = Table("replies", *KINDS, title="What the simulator was asked for, 95 % intervals")
+    table.add_row("can be read", *(score_text(check.readable[kind]) for kind in KINDS))
+    for name in check.stating[KINDS[0]]:
+        table.add_row(f"state: {name}", *(score_text(check.stating[kind][name]) for kind in KINDS))
+    return table
+
+
+def style_table(check: SimulatorCheck) -> Table:
+    """Length and words, beside the real engine's."""
+    table = Table("documents", *check.style, title="How it reads, 95 % intervals")
+    styles = check.style.values()
+    table.add_row("in a reply", *(f"{style.documents:.2f}" for style in styles))
+    table.add_row(
+        "words each", *(f"{style.words:.1f} [{style.interval.low:.1f}, {style.interval.high:.1f}]" for style in styles)
+    )
+    table.add_row("divergence of words (bits)", *(f"{style.divergence:.3f}" for style in styles))
+    return table

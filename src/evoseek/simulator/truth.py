@@ -15,7 +15,7 @@ Claims = Mapping[str, Callable[[Sequence[str]], bool]]
 """The statements that may answer a query, by name, each with a function that tells whether texts make it."""
 
 
-class Truth(Protocol):
+class ClaimSource(Protocol):
     """Knows which statements would answer a query."""
 
     def claims(self, record: SearchRecord) -> Claims:
@@ -38,11 +38,11 @@ class GoldenTruth:
 class WorldTruth:
     """The same for questions about a generated world, where a query asks for one fact: some sentence states it.
 
-    The last link of the question's chain has to be the golden answer. Of an earlier link it is told apart whether some
-    object is stated, the true one, or the golden answer. A simulator knows only the golden answer and can only invent
-    an object. So the first measures whether it answers when it should and hides an answer when it should not; the last
-    measures whether it leaks the golden answer. It does, too, where the last relation is asked of another subject, for
-    which a real engine finds nothing (unless a simulator has invented that subject on the way).
+    The last link of the question's chain has to be the golden answer. For an earlier link, three cases are
+    distinguished: some object is stated, the true one, or the golden answer. A simulator knows only the golden answer
+    and can only invent an object. So the first measures whether it answers when it should and hides an answer when it
+    should not; the last measures whether it leaks the golden answer. It does, too, where the last relation is asked of
+    another subject, for which a real engine finds nothing (unless a simulator has invented that subject on the way).
     """
 
     def __init__(self, world: World) -> None:

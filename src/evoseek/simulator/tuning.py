@@ -2,7 +2,7 @@
 2505.04588, section 3.2).
 
     for step = 1 .. steps:
-        a batch of records, useful and noisy ones by turns, each kind in an order of its own that every epoch shuffles
+        a batch of records, useful and noisy ones by turns, each kind in a separate order that every epoch shuffles
         prompt = as the simulator is asked, for useful or noisy documents by the record's label
         one optimizer step on the cross-entropy of the reply: the documents that the real engine gave, and the end
 

@@ -55,7 +55,7 @@ _WRITING_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ScheduledStep:
     """The place of a step in the schedule: the `number`-th step (from 1) of a phase of an iteration (from 1)."""
 
     iteration: int
@@ -82,19 +82,19 @@ class Schedule:
         """Steps of all iterations."""
         return self.iterations * self.iteration_steps
 
-    def turn(self, step: int) -> Turn:
+    def place(self, step: int) -> ScheduledStep:
         """The place of step number `step` (from 1) in the schedule."""
-        iteration, place = divmod(step - 1, self.iteration_steps)
-        if place < self.proposer_steps:
-            return Turn(iteration + 1, "propose", place + 1)
-        place -= self.proposer_steps
-        if place < self.writing_steps:
-            return Turn(iteration + 1, "write", place + 1)
-        return Turn(iteration + 1, "solve", place - self.writing_steps + 1)
+        iteration, index = divmod(step - 1, self.iteration_steps)
+        if index < self.proposer_steps:
+            return ScheduledStep(iteration + 1, "propose", index + 1)
+        index -= self.proposer_steps
+        if index < self.writing_steps:
+            return ScheduledStep(iteration + 1, "write", index + 1)
+        return ScheduledStep(iteration + 1, "solve", index - self.writing_steps + 1)
 
     def last(self, phase: Phase, step: int) -> int:
         """The last step of a phase among the first `step` steps; 0 if it has had none yet."""
-        return next((number for number in range(step, 0, -1) if self.turn(number).phase == phase), 0)
+        return next((number for number in range(step, 0, -1) if self.place(number).phase == phase), 0)
 
 
 class PassageProposerSettings(ProposerSettings):
@@ -219,9 +219,9 @@ class DrZero:
         def is_due(step: int) -> bool:
             """An evaluation is due before training, and while the solver learns: at the given interval and at the end
             of its phase."""
-            turn, every = schedule.turn(max(1, step)), settings.evaluation.every
-            last = turn.number == schedule.solver_steps
-            return step == 0 or (turn.phase == "solve" and (last or (every > 0 and turn.number % every == 0)))
+            place, every = schedule.place(max(1, step)), settings.evaluation.every
+            last = place.number == schedule.solver_steps
+            return step == 0 or (place.phase == "solve" and (last or (every > 0 and place.number % every == 0)))
 
         return game.plan(system, game.parts, resumed=resumed, steps=schedule.steps, is_due=is_due)
 
@@ -241,19 +241,19 @@ class DrZero:
 
     async def step(self, step: int) -> StepReport:
         """Make a step of the phase that is due."""
-        turn = self.schedule.turn(step)
-        if turn.phase == "propose":
-            report = await self._propose(step, turn)
-        elif turn.phase == "write":
-            report = await self._write(step, turn)
+        place = self.schedule.place(step)
+        if place.phase == "propose":
+            report = await self._propose(step, place)
+        elif place.phase == "write":
+            report = await self._write(step, place)
         else:
-            report = await self._solve(step, turn)
-        return replace(report, metrics={**report.metrics, "selfplay/iteration": float(turn.iteration)})
+            report = await self._solve(step, place)
+        return replace(report, metrics={**report.metrics, "selfplay/iteration": float(place.iteration)})
 
-    async def _propose(self, step: int, turn: Turn) -> StepReport:
+    async def _propose(self, step: int, place: ScheduledStep) -> StepReport:
         """Propose, solve, and one step of the proposer's optimizer."""
         started, stages = perf_counter(), Stages()
-        tasks = self.tasks(self._drawn(turn) * self.proposals_per_step, self.proposals_per_step, f"{step:06d}")
+        tasks = self.tasks(self._drawn(place) * self.proposals_per_step, self.proposals_per_step, f"{step:06d}")
         episodes = await self.play(tasks, f"step-{step:06d}", stages=stages)
         played = perf_counter()
         groups = self._record(step, episodes)
@@ -263,20 +263,20 @@ class DrZero:
             self.publish_proposer(step)
         return _report(episodes, metrics, stages, played - started, perf_counter() - played)
 
-    def _drawn(self, turn: Turn) -> int:
+    def _drawn(self, place: ScheduledStep) -> int:
         """Number of earlier steps of the same phase: no passage is used twice before all were used."""
-        phase_steps = self.schedule.proposer_steps if turn.phase == "propose" else self.schedule.writing_steps
-        return (turn.iteration - 1) * phase_steps + turn.number - 1
+        phase_steps = self.schedule.proposer_steps if place.phase == "propose" else self.schedule.writing_steps
+        return (place.iteration - 1) * phase_steps + place.number - 1
 
-    async def _write(self, step: int, turn: Turn) -> StepReport:
+    async def _write(self, step: int, place: ScheduledStep) -> StepReport:
         """Write questions for the solver: of every passage the best one."""
         started, stages, count = perf_counter(), Stages(), self.passages_per_writing_step
-        tasks = self.written_tasks(self._drawn(turn) * count, count, f"{step:06d}")
+        tasks = self.written_tasks(self._drawn(place) * count, count, f"{step:06d}")
         episodes = await self._written(step, tasks, stages)
-        earlier = self.questions.read(step - turn.number + 1, step - 1)
+        earlier = self.questions.read(step - place.number + 1, step - 1)
         written = best_questions(episodes, earlier, self.writing.near_duplicates)
-        if turn.number == self.schedule.writing_steps and not (earlier or written):
-            raise TrainingError(_no_question(turn, episodes))
+        if place.number == self.schedule.writing_steps and not (earlier or written):
+            raise TrainingError(_no_question(place, episodes))
         self.questions.append(step, written)
         metrics = self._metrics(episodes)
         metrics["selfplay/written"] = float(len(written))
@@ -295,20 +295,20 @@ class DrZero:
                 return episodes
         raise TrainingError(_outage(step, failures, len(tasks)))
 
-    async def _solve(self, step: int, turn: Turn) -> StepReport:
+    async def _solve(self, step: int, place: ScheduledStep) -> StepReport:
         """A step of the solver on the iteration's questions."""
-        if turn.number == 1 and self.restart_solver is not None:
+        if place.number == 1 and self.restart_solver is not None:
             self.restart_solver()
-        if self._solving is None or self._solving[0] != turn.iteration:
-            self._solving = turn.iteration, self._begin_solving(step, turn)
+        if self._solving is None or self._solving[0] != place.iteration:
+            self._solving = place.iteration, self._begin_solving(step, place)
         report = await self._solving[1].step(step)
         return replace(report, metrics=prefixed("solver", report.metrics))
 
-    def _begin_solving(self, step: int, turn: Turn) -> SearchR1:
-        first = step - turn.number - self.schedule.writing_steps + 1
-        questions = self.questions.read(first, step - turn.number)
+    def _begin_solving(self, step: int, place: ScheduledStep) -> SearchR1:
+        first = step - place.number - self.schedule.writing_steps + 1
+        questions = self.questions.read(first, step - place.number)
         per_step = min(self.solving.questions_per_step, len(questions))
-        first_step = step - turn.number + 1
+        first_step = step - place.number + 1
         return replace(self.solving, questions=questions, questions_per_step=per_step, first_step=first_step)
 
     def _metrics(self, episodes: Sequence[Episode]) -> dict[str, float]:
@@ -349,13 +349,13 @@ def _outage(step: int, failures: Sequence[Invalid], proposals: int) -> str:
     )
 
 
-def _no_question(turn: Turn, episodes: Sequence[Episode]) -> str:
+def _no_question(place: ScheduledStep, episodes: Sequence[Episode]) -> str:
     rejections = Counter(episode.rejected for episode in episodes if episode.rejected is not None)
     reasons = ", ".join(f"{reason} ({count})" for reason, count in rejections.most_common())
     return (
-        f"The proposer wrote no valid question in iteration {turn.iteration}, so the solver has nothing to learn from. "
-        f"Of the {len(episodes)} proposals of its last writing step were rejected, the most frequent reason first: "
-        f"{reasons}. Loosen the filter or the verification that rejects most, or begin with a model whose proposals "
+        f"The proposer wrote no valid question in iteration {place.iteration}, so the solver has nothing to learn "
+        f"from. Of the {len(episodes)} proposals of its last writing step were rejected, the most frequent reason "
+        f"first: {reasons}. Loosen the filter or the verification that rejects most, or begin with a model whose proposals "
         "are valid more often."
     )
 

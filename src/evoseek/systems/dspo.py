@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from evoseek.training.plan import TrainingPlan
 
 
-class FilterSettings(Section):
+class SelectionSettings(Section):
     """How many groups a step may draw to find those with a signal."""
 
     limit: int = Field(
@@ -66,7 +66,7 @@ class DSPO(SearchR1):
         reward: RewardPart = part("guarded_substring_match")
         loss: LossPart = part("sequence", clip_low=3e-4, clip_high=4e-4)
         algorithm: AlgorithmSettings = AlgorithmSettings(mini_batches=4)
-        dspo: FilterSettings = FilterSettings()
+        dspo: SelectionSettings = SelectionSettings()
 
         def problems(self) -> Iterator[str]:
             """A critic must see every group."""

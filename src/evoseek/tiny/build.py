@@ -34,7 +34,7 @@ from evoseek.policy.more_tags import add_tags
 from evoseek.policy.policy import Policy
 from evoseek.policy.tags import TagRenderer
 from evoseek.search.lexical import LexicalIndex
-from evoseek.tiny.demonstrations import Demonstration, Demonstrator, Mixture
+from evoseek.tiny.demonstrations import Demonstration, DemonstrationShares, Demonstrator
 from evoseek.tiny.model import tiny_config, tiny_model
 from evoseek.tiny.tokenizer import END, PADDING, tiny_tokenizer
 from evoseek.tiny.web_demonstrations import WebDemonstrator, WebMixture
@@ -44,7 +44,7 @@ from evoseek.world.site import Site
 from evoseek.world.world import World
 
 PASSAGES_SHOWN = 3
-COPYING = Mixture(solve=0, propose=0, trace=0, read=0.75, copy=0.25)
+COPYING = DemonstrationShares(solve=0, propose=0, trace=0, read=0.75, copy=0.25)
 FLAWLESS = WebMixture(no_browse=0.0, early_stop=0.0)
 
 
@@ -60,7 +60,7 @@ class TinyRecipe:
     entities: tuple[int, ...] = (200, 300, 400, 600)
     learning_rate: float = 0.02
     warmup_steps: int = 20
-    mixture: Mixture = field(default_factory=Mixture)
+    mixture: DemonstrationShares = field(default_factory=DemonstrationShares)
 
     def fingerprint(self) -> str:
         """The recipe as JSON text."""
@@ -90,9 +90,9 @@ class WebRecipe:
 
 Recipe = TinyRecipe | WebRecipe
 
-_READER = Mixture(solve=0.22, propose=0.16, trace=0.24, read=0.36, copy=0.02, read_retrieved=0.75)
-VARIANTS: Mapping[str, Mixture | WebMixture] = {
-    "default": Mixture(),
+_READER = DemonstrationShares(solve=0.22, propose=0.16, trace=0.24, read=0.36, copy=0.02, read_retrieved=0.75)
+VARIANTS: Mapping[str, DemonstrationShares | WebMixture] = {
+    "default": DemonstrationShares(),
     "reader": _READER,
     "weak": replace(_READER, flawed_proposal=0.5),
     "web": WebMixture(),

@@ -22,10 +22,10 @@ from evoseek.world.grammar import QUESTION_PHRASINGS, chain_text
 from evoseek.world.world import ENTITY_RELATIONS, Fact, World
 
 Retrieve = Callable[[str], list[Passage]]
-Kind = Literal["solve", "propose", "trace", "read", "copy"]
+DemonstrationKind = Literal["solve", "propose", "trace", "read", "copy"]
 NOTHING = "unknown"
 MAX_TRIES = 1000
-HOP_SHARES: dict[Kind, tuple[int, int, int, int]] = {
+HOP_SHARES: dict[DemonstrationKind, tuple[int, int, int, int]] = {
     "solve": (1, 1, 1, 1),
     "propose": (3, 3, 3, 2),
     "trace": (4, 4, 2, 0),
@@ -46,7 +46,7 @@ Demonstration = tuple[Piece, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Mixture:
+class DemonstrationShares:
     """Shares of the kinds, how flawed the solver's demonstrations are, and in how many demonstrations of reading all
     passages are shown that a search finds, the misleading ones too, instead of the right one."""
 
@@ -62,22 +62,22 @@ class Mixture:
     read_retrieved: float = 0.0
 
     @property
-    def shares(self) -> dict[Kind, float]:
-        """Kind -> share."""
+    def shares(self) -> dict[DemonstrationKind, float]:
+        """DemonstrationKind -> share."""
         return {"solve": self.solve, "propose": self.propose, "trace": self.trace, "read": self.read, "copy": self.copy}
 
 
 class Demonstrator:
     """Writes demonstrations about one world. `retrieve` gives a query's best passages."""
 
-    def __init__(self, world: World, retrieve: Retrieve, mixture: Mixture, rng: random.Random) -> None:
+    def __init__(self, world: World, retrieve: Retrieve, mixture: DemonstrationShares, rng: random.Random) -> None:
         self.world = world
         self.retrieve = retrieve
         self.mixture = mixture
         self.rng = rng
         self._sources = list(world.passages())
 
-    def draw(self, kind: Kind | None = None) -> Demonstration:
+    def draw(self, kind: DemonstrationKind | None = None) -> Demonstration:
         """A demonstration of this kind, or of a kind drawn by the mixture's shares.
 
         The number of hops is drawn first and kept over many tries: longer demonstrations fail more often (retrieval
@@ -85,7 +85,7 @@ class Demonstrator:
         """
         shares = self.mixture.shares
         chosen = kind or self.rng.choices(list(shares), list(shares.values()))[0]
-        write: dict[Kind, Callable[[int], Demonstration | None]] = {
+        write: dict[DemonstrationKind, Callable[[int], Demonstration | None]] = {
             "solve": self.solve,
             "propose": self.propose,
             "trace": self.trace,

@@ -22,7 +22,7 @@ from evoseek.rollout.limits import Limits
 from evoseek.rollout.run import run_trajectory
 from evoseek.search.lexical import LexicalIndex
 from evoseek.tiny.build import PASSAGES_SHOWN, world_index
-from evoseek.tiny.demonstrations import Demonstrator, Kind, Mixture, solve_prompt
+from evoseek.tiny.demonstrations import DemonstrationKind, DemonstrationShares, Demonstrator, solve_prompt
 from evoseek.tiny.web_demonstrations import HOPS, web_tools
 from evoseek.types import Message, Question, Trajectory
 from evoseek.world.site import Site
@@ -34,7 +34,7 @@ SLOTS = 128
 LIMITS = Limits(max_turns=6, max_tokens_per_turn=160, max_total_tokens=1600)
 WEB_LIMITS = replace(LIMITS, max_turns=8)
 
-Judge = Callable[[World, Trajectory], bool]
+SuccessTest = Callable[[World, Trajectory], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +129,11 @@ def _opens(trajectory: Trajectory) -> bool:
     return any(result.call.name == "browse" and result.passages for result in trajectory.tool_results)
 
 
-def _tasks(world: World, index: LexicalIndex, seed: int, tries: int) -> dict[str, tuple[list[Question], Judge]]:
+def _tasks(world: World, index: LexicalIndex, seed: int, tries: int) -> dict[str, tuple[list[Question], SuccessTest]]:
     rng = random.Random(f"skills/{seed}")
-    writer = Demonstrator(world, lambda query: index.find(query, PASSAGES_SHOWN), Mixture(other_phrasing=0.0), rng)
+    writer = Demonstrator(
+        world, lambda query: index.find(query, PASSAGES_SHOWN), DemonstrationShares(other_phrasing=0.0), rng
+    )
     return {
         "solve": (_solving(world, seed, tries, phrasing=0), _answers),
         "solve, second phrasing": (_solving(world, seed, tries, phrasing=1), _answers),
@@ -146,7 +148,7 @@ def _solving(world: World, seed: int, tries: int, *, phrasing: int) -> list[Ques
     return [Question(q.id, solve_prompt(q.text), q.golden_answers, q.metadata) for q in asked]
 
 
-def _prompts(writer: Demonstrator, kind: Kind, tries: int) -> list[Question]:
+def _prompts(writer: Demonstrator, kind: DemonstrationKind, tries: int) -> list[Question]:
     """Prompts of demonstrations; `golden_answers` holds what the demonstration answers."""
     questions: list[Question] = []
     for number in range(tries):
@@ -180,7 +182,7 @@ async def _measure(
     name: str,
     questions: Sequence[Question],
     world: World,
-    judge: Judge,
+    judge: SuccessTest,
     env: TaskEnv,
     policy: Policy,
     sampler: TorchSampler,

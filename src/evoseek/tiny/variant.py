@@ -36,7 +36,7 @@ def build_variant(directory: Path, work: Path, *, variant: str, steps: int | Non
     with RunDirectory(work).locked(), stop_on_interrupt(lambda: say(console, STOPPING)) as interrupted:
         finished = build(directory, work, recipe, progress=watch, should_stop=interrupted)
     if not finished:
-        say(console, "Stopped. The same command goes on from there.")
+        say(console, "Stopped. The same command resumes from there.")
         return False
     say(console, f"Written to {directory}. Measuring what it can do ...")
     command = f"evoseek tiny build {directory} --variant {variant} --steps {recipe.steps} --seed {seed}"

@@ -19,8 +19,8 @@ def end_on_interrupt() -> Generator[None]:
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
-    # A KeyboardInterrupt may get lost there, and the run would go on: in the callbacks and finalizers that run between
-    # two imports, or in a library that tries an import and goes on without, whatever happened.
+    # A KeyboardInterrupt may get lost there, and the run would continue: in the callbacks and finalizers that run
+    # between two imports, or in a library that tries an import and continues without it, whatever happened.
     signal.signal(signal.SIGINT, lambda number, frame: os._exit(INTERRUPTED))
     try:
         yield

@@ -21,8 +21,8 @@ class TrainingPlan:
     `settings` are those that it was built from, with the choices made while building. `parts` are the parts of a
     checkpoint, `resumed` is called with the step at which training begins, and `examined` answers held-out questions. A
     system with phases defines after how many `steps` it ends, and after which steps an evaluation `is_due` (step 0:
-    before training); otherwise the settings do. `is_game` says that the policy is rewarded by a game of its own making,
-    whose reward may rise while the policy gets worse: the held-out score is then watched for that.
+    before training); otherwise the settings do. `is_game` says that the policy is rewarded by a game that it plays
+    itself, whose reward may rise while the policy gets worse: the held-out score is then watched for that.
     """
 
     system: System

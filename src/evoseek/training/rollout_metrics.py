@@ -21,7 +21,7 @@ def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
     tools/empty_frac          share of searches that found nothing; where all do, the engine has failed
     rollout/num               rollouts
     rollout/invalid_frac      share of rollouts that failed outside the policy
-    completions/malformed     turns a rollout with neither a call nor an answer after which it went on; left out if none
+    completions/malformed     turns a rollout with neither a call nor an answer and a next one; left out if none
     rollout/stop/<reason>     share of rollouts with this stop reason; for an invalid one, why it is invalid
     rollout/refilled          failed attempts that were rolled out again, per rollout
     rollout/refilled/<reason> the same for one reason

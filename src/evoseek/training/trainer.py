@@ -35,7 +35,7 @@ from evoseek.training.update import Credit, GroupUpdate, KLPenalty, SampleTransf
 
 @dataclass(frozen=True, slots=True)
 class Trainer:
-    """A policy with its learner, the loss and the credit of the settings; for PPO a critic with a learner of its own.
+    """A policy with its learner, the loss and the credit of the settings; for PPO a critic with its own learner.
 
     `sampled` is the sampler's policy: the same object or, where several ranks share the weights, another copy.
     """

@@ -18,8 +18,7 @@ from typing import Protocol
 
 from evoseek.learner.learner import Learner
 from evoseek.loss.base import LossInputs
-from evoseek.rollout.samples import group_samples
-from evoseek.types import Scored, TrainingSample, TrajectoryGroup
+from evoseek.types import Invalid, Scored, TrainingSample, TrajectoryGroup
 
 Credit = Callable[[Sequence[float | None], Sequence[Hashable]], list[float | None]]
 SampleTransform = Callable[[Sequence[TrainingSample]], list[TrainingSample]]
@@ -177,3 +176,31 @@ def _record_own(sample: TrainingSample, written: Sequence[bool]) -> TrainingSamp
     own = sample.old_logprobs or sample.rollout_logprobs
     rows = zip(sample.rollout_logprobs, own, written, strict=True)
     return replace(sample, rollout_logprobs=tuple(record if acts else mine for record, mine, acts in rows))
+
+
+def group_samples(group: TrajectoryGroup, advantages: Sequence[float | None]) -> list[TrainingSample]:
+    """One sample for each member with an advantage: the advantage on its action tokens, 0 elsewhere.
+
+    None leaves a member out, and so does a trajectory without an action. An Invalid member with an advantage is a
+    ValueError: it was in a baseline where it does not belong.
+    """
+    samples: list[TrainingSample] = []
+    for trajectory, outcome, advantage in zip(group.trajectories, group.outcomes, advantages, strict=True):
+        if advantage is None or not trajectory.num_action_tokens:
+            continue
+        if isinstance(outcome, Invalid):
+            raise ValueError(
+                f"The trajectory {trajectory.id} is invalid ({outcome.reason}) and has the advantage {advantage}."
+            )
+        samples.append(
+            TrainingSample(
+                token_ids=trajectory.token_ids,
+                loss_mask=trajectory.loss_mask,
+                rollout_logprobs=trajectory.rollout_logprobs,
+                advantages=tuple(advantage if acts else 0.0 for acts in trajectory.loss_mask),
+                role=trajectory.role,
+                group=group.key,
+                policy_version=trajectory.policy_version,
+            )
+        )
+    return samples

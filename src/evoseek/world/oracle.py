@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from evoseek.errors import DataError
 from evoseek.files import write_atomic
-from evoseek.world.world import Split, Style, World
+from evoseek.world.world import Split, World, WorldStyle
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class _Card(BaseModel):
     seed: int
     entities: int
     split: Split
-    style: Style
+    style: WorldStyle
 
 
 def world_oracle(world: World) -> Oracle:

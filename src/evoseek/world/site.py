@@ -88,9 +88,9 @@ class SitePage:
 class Site:
     """The site of a world. Which facts stand where, and all else that is drawn, follows from `seed`.
 
-    Shares of the entities: `second_page` of those with two facts or more have their last one on a page of its own,
-    search results of `moved` lead to a redirect, and `dead` have a further result that leads nowhere. `told` is the
-    share of (entity, relation) whose snippets tell the fact that is searched for.
+    Shares of the entities: `second_page` of those with two facts or more have their last one on a separate page, search
+    results of `moved` lead to a redirect, and `dead` have a further result that leads nowhere. `told` is the share of
+    (entity, relation) whose snippets tell the fact that is searched for.
     """
 
     def __init__(

@@ -32,8 +32,8 @@ from evoseek.world.grammar import (
 )
 
 Split = Literal["pretrain", "train", "evaluation"]
-Style = Literal["plain", "varied"]
-Kind = Literal["chain", "comparison", "intersection"]
+WorldStyle = Literal["plain", "varied"]
+QuestionKind = Literal["chain", "comparison", "intersection"]
 
 SPLITS: tuple[Split, ...] = get_args(Split)
 SYLLABLES = tuple(consonant + vowel for consonant, vowel in product("bdfghjklmnprstvz", "aeiou"))
@@ -65,7 +65,7 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Judgement:
     """The oracle's judgement of a question text. `hops` is the number of facts that the answer really rests on."""
 
     answerable: bool
@@ -86,14 +86,14 @@ class World:
 
     seed: int
     split: Split
-    style: Style
+    style: WorldStyle
     names: list[str]
     types: list[str]
     objects: dict[str, dict[int, int]]
     by_type: dict[str, list[int]] = field(repr=False, default_factory=dict[str, list[int]])
 
     @classmethod
-    def generate(cls, seed: int, entities: int, split: Split, *, style: Style = "plain") -> World:
+    def generate(cls, seed: int, entities: int, split: Split, *, style: WorldStyle = "plain") -> World:
         """Make the world of this seed. Raises DataError for a size outside 200 to 1,000,000."""
         if not MIN_ENTITIES <= entities <= MAX_ENTITIES:
             raise DataError(
@@ -151,7 +151,13 @@ class World:
     # -- questions --------------------------------------------------------------------------------------------------
 
     def questions(
-        self, count: int, *, seed: int, hops: Sequence[int] = (1, 2, 3, 4), kind: Kind = "chain", phrasing: int = 0
+        self,
+        count: int,
+        *,
+        seed: int,
+        hops: Sequence[int] = (1, 2, 3, 4),
+        kind: QuestionKind = "chain",
+        phrasing: int = 0,
     ) -> list[Question]:
         """`count` different questions, the hop counts of `hops` in equal shares (only chains use `hops`).
 
@@ -181,7 +187,7 @@ class World:
             made[drawn] = Question(f"{self.split}-{self.seed}-{len(made)}", drawn, (verdict.answer,), metadata)
         return list(made.values())
 
-    def _draw(self, rng: random.Random, kind: Kind, hops: int, phrasing: int) -> str | None:
+    def _draw(self, rng: random.Random, kind: QuestionKind, hops: int, phrasing: int) -> str | None:
         if kind == "chain":
             start, relations = self.draw_chain(rng, hops)
             return chain_text(self.names[start], relations, phrasing)
@@ -230,7 +236,7 @@ class World:
                 found.setdefault((relation, entity), []).append(subject)
         return found
 
-    def oracle(self, text: str) -> Verdict:
+    def oracle(self, text: str) -> Judgement:
         """Judge a question text: is it answerable in this world, by what answer, over how many facts?
 
         Letter case and the spaces around punctuation do not matter. The hops of a chain are counted after cutting
@@ -238,45 +244,45 @@ class World:
         """
         parsed = parse(text)
         if parsed is None:
-            return Verdict(False, reason="not a question of this world's grammar")
+            return Judgement(False, reason="not a question of this world's grammar")
         judge = {"chain": self._judge_chain, "comparison": self._judge_comparison, "intersection": self._judge_both}
         return judge[parsed.kind](parsed)
 
-    def _judge_chain(self, parsed: ParsedQuestion) -> Verdict:
+    def _judge_chain(self, parsed: ParsedQuestion) -> Judgement:
         candidates = self._having(parsed.names[0], parsed.relations[0])
         if len(candidates) != 1:
-            return Verdict(False, reason="no such entity has this relation" if not candidates else "ambiguous name")
+            return Judgement(False, reason="no such entity has this relation" if not candidates else "ambiguous name")
         entity, chain, visited = candidates[0], list[Fact](), [candidates[0]]
         for step, relation in enumerate(parsed.relations):
             name = self.object_name(relation, entity) if relation in self.objects else None
             if name is None:
-                return Verdict(False, reason=f"{self.names[entity]} has no {relation}")
+                return Judgement(False, reason=f"{self.names[entity]} has no {relation}")
             chain.append(Fact(self.names[entity], relation, name))
             if relation == "year":
                 if step < len(parsed.relations) - 1:
-                    return Verdict(False, reason="a number has no relations")
-                return Verdict(True, name, len(visited), tuple(chain))
+                    return Judgement(False, reason="a number has no relations")
+                return Judgement(True, name, len(visited), tuple(chain))
             entity = self.objects[relation][entity]
             if entity in visited:
                 del visited[visited.index(entity) + 1 :]
             else:
                 visited.append(entity)
         hops = len(visited) - 1
-        return Verdict(True, self.names[entity], hops, tuple(chain), "" if hops else "the chain returns to its start")
+        return Judgement(True, self.names[entity], hops, tuple(chain), "" if hops else "the chain returns to its start")
 
-    def _judge_comparison(self, parsed: ParsedQuestion) -> Verdict:
+    def _judge_comparison(self, parsed: ParsedQuestion) -> Judgement:
         pairs = [self._having(name, "year") for name in parsed.names]
         if any(len(found) != 1 for found in pairs):
-            return Verdict(False, reason="a name is unknown, ambiguous or has no year")
+            return Judgement(False, reason="a name is unknown, ambiguous or has no year")
         first, second = (found[0] for found in pairs)
         years = self.objects["year"][first], self.objects["year"][second]
         if years[0] == years[1]:
-            return Verdict(False, reason="both have the same year")
+            return Judgement(False, reason="both have the same year")
         winner = first if (years[0] < years[1]) == (parsed.relations[0] == "earlier") else second
         chain = tuple(Fact(self.names[e], "year", str(self.objects["year"][e])) for e in (first, second))
-        return Verdict(True, self.names[winner], 2, chain)
+        return Judgement(True, self.names[winner], 2, chain)
 
-    def _judge_both(self, parsed: ParsedQuestion) -> Verdict:
+    def _judge_both(self, parsed: ParsedQuestion) -> Judgement:
         sets: list[set[int]] = []
         for relation, name in zip(parsed.relations, parsed.names, strict=True):
             objects = self._by_name.get(name, [])
@@ -285,13 +291,13 @@ class World:
             )
         found = set.intersection(*sets)
         if len(found) != 1:
-            return Verdict(False, reason="no such entity" if not found else "several entities fit")
+            return Judgement(False, reason="no such entity" if not found else "several entities fit")
         entity = found.pop()
         chain = tuple(
             Fact(self.names[entity], relation, self.object_name(relation, entity) or "")
             for relation in parsed.relations
         )
-        return Verdict(True, self.names[entity], 2, chain)
+        return Judgement(True, self.names[entity], 2, chain)
 
     def _having(self, name: str, relation: str) -> list[int]:
         holders = self.objects.get(relation, {})

@@ -46,7 +46,7 @@ class SafeFetcher:
     - connect to an address that is not public, or to a port or host that `rules` do not allow. The address is checked
       where the connection is made, and is the one that is connected to (pinned.py); every redirect is checked anew,
       and there are at most `MAX_REDIRECTS`. A user, a password, a cookie or a referrer is never sent;
-    - open more than `concurrency` pages at once, the others in line as `CallPool` has it, with its `waiting` and
+    - open more than `concurrency` pages at once, the others queue as in `CallPool`, with its `waiting` and
       `deadline_s`; or take longer than `timeout_s` seconds from its turn to the page's text: waiting for the host,
       robots.txt, redirects and repetitions are within;
     - take more than `max_bytes` (as http.body counts them, before and after unpacking), more than body.MAX_RATIO times

@@ -22,7 +22,7 @@ _SEAL = 64  # characters of a SHA-256
 
 
 class Store:
-    """An SQLite file in WAL mode, each statement a transaction of its own: a process killed at any moment, this one
+    """An SQLite file in WAL mode, each statement a separate transaction: a process killed at any moment, this one
     included, leaves everything written before intact. WAL needs a disk of this machine: no network file system.
 
     `kind` is four letters that tell this kind of file from others, `schema` makes its tables. Raises ConfigError if

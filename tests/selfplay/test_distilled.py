@@ -2,8 +2,8 @@ import pytest
 
 from evoseek.env.prompts import load_prompts
 from evoseek.env.solver import SolverEnv
-from evoseek.env.teacher import TeacherEnv
 from evoseek.policy.encoding import plain, split_trusted
+from evoseek.selfplay.distilled import TeacherEnv
 from evoseek.types import Passage, Question
 
 KALO = Passage("a#0", "a", "Kalo", "Kalo's mayor is Meri.")
