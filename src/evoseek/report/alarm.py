@@ -55,7 +55,8 @@ def hacking_alarm(rows: Sequence[MetricRow], *, in_game: str = "solver/reward", 
         f"{games[0].value:.3f} over steps {_steps(before)}), while {_PROBE} fell to {probes[1].value:.3f} (from "
         f"{probes[0].value:.3f}), more than the {chance:.3f} that chance explains. Training continues. Read some of "
         "the latest questions in the run's trajectories.jsonl: if they are wrong or trivial, stop and begin a new run "
-        "with stricter checks (verification.from_passages, verification.closed_book, verification.ambiguity); if they are "
+        "with stricter checks (verification.from_passages, verification.closed_book, "
+        "verification.ambiguity); if they are "
         "sound, try a lower learner.learning_rate."
     )
 

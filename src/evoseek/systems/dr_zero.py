@@ -355,7 +355,8 @@ def _no_question(place: ScheduledStep, episodes: Sequence[Episode]) -> str:
     return (
         f"The proposer wrote no valid question in iteration {place.iteration}, so the solver has nothing to learn "
         f"from. Of the {len(episodes)} proposals of its last writing step were rejected, the most frequent reason "
-        f"first: {reasons}. Loosen the filter or the verification that rejects most, or begin with a model whose proposals "
+        f"first: {reasons}. Loosen the filter or the verification that rejects most, or begin with a model "
+        "whose proposals "
         "are valid more often."
     )
 
