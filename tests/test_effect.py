@@ -76,7 +76,7 @@ def test_what_does_nothing_is_refused(system, given, words):
         ("ssp", "proposer.max_source_tokens=9", r"setting proposer\.max_source_tokens \(it is for dr-zero\)"),
         ("ssp", "proposer.learning_rate=1e-5", r"it is for dr-zero; did you mean learner\.learning_rate"),
         ("ssp", "rollout.group_size=4", r"setting rollout\.group_size \(it is for search-r1 or"),
-        ("dr-zero", "questions.path=q.jsonl", r"for search-r1 or .*; did you mean evaluation\.path\?"),
+        ("dr-zero", "questions.path=q.jsonl", "self-play writes its questions itself"),
         ("search-r1", "credit={name='raw', scale='none'}", r"setting credit\.scale \(raw has name\)"),
         ("search-r1", "loss={name='reinforce', clip_low=0.1}", r"loss\.clip_low \(reinforce has name, aggregate\)"),
         ("search-r1", "credit={name='raw', lam=0.9}", r"setting credit\.lam"),
