@@ -83,6 +83,7 @@ KINDS: Mapping[str, Kind] = {
             "sequence": "evoseek.loss.sequence:SequenceLoss",
             "reinforce": "evoseek.loss.reinforce:ReinforceLoss",
         },
+        ("contributes", "__call__"),
         is_heavy=True,
     ),
     "sampler": Kind(
@@ -105,7 +106,7 @@ def find(kind: str, name: str) -> Any:
     path = KINDS[kind].parts.get(name, name)
     part = _load(kind, path)
     if path is name:
-        _check_kind(kind, name, part)
+        check_part(kind, name, part)
     return part
 
 
@@ -116,7 +117,7 @@ def build(kind: str, settings: Any, context: object) -> Any:
     if hasattr(part, "build"):
         return part.build(settings, context)
     if isinstance(part, type):
-        return part(settings) if hasattr(part, "Settings") else part()
+        return part(settings) if "Settings" in vars(part) else part()
     return part
 
 
@@ -156,17 +157,19 @@ def _load(kind: str, path: str) -> Any:
         close = get_close_matches(name, names, 1)
         hint = f" Did you mean {module}:{close[0]}?" if close else ""
         raise ConfigError(f"The module {module} has no {name!r}, which was given as {kind}.{hint}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigError(f"Importing the {kind} {path!r} failed ({type(error).__name__}: {error}).") from error
     return found
 
 
-def _check_kind(kind: str, name: str, part: Any) -> None:
+def check_part(kind: str, name: str, part: Any) -> None:
+    """Raises ConfigError for a class, function or object that is no part of a kind. `name` is what it is called."""
     wanted = KINDS[kind]
     if hasattr(part, "build") and "build" not in wanted.methods:  # which may make anything
         return
     missing = [method for method in wanted.methods if not hasattr(part, method)]
-    if missing or not callable(part) or (wanted.methods == ("__call__",) and _is_class_without_call(part)):
+    is_called = wanted.methods == ("__call__",)
+    if missing or (is_called and (not callable(part) or _is_class_without_call(part))):
         what = f"has no {missing[0]}" if missing else "cannot be called"
         raise ConfigError(
             f"{name} is given as {kind}, but it {what}. A {kind} ({wanted.what}) needs {', '.join(wanted.methods)}; "

@@ -94,6 +94,7 @@ class Run:
         saved = self.directory.read_config() if self.directory and self.directory.config.is_file() else None
         self.settings, self.words = follow_model(given, find_machine, saved)
         self.objects = Objects(search, reward, loss, credit, web, tools, trackers)
+        self.objects.check()
         self._console = console or Console()
 
     def train(self, *, max_seconds: float = math.inf) -> int:
@@ -216,10 +217,11 @@ def training_loop(
     check_settings(settings)
     checkpoint = latest_checkpoint(run.path, ranks=ranks)
     with opened(settings, run, checkpoint=checkpoint, ranks=ranks, notify=notify, objects=objects) as context:
-        plan: TrainingPlan = find("system", settings.run.system).build(settings, context)
+        plan = _plan(settings, context)
         evaluation = _evaluation(context, plan)
         if ranks.is_first:
-            run.claim(plan.settings.resolved(), inputs_of(settings), may_differ=settings.may_differ())
+            given = {"objects": names} if (names := context.objects.names()) else {}
+            run.claim(plan.settings.resolved() | given, inputs_of(settings), may_differ=settings.may_differ())
         start = resume(run, checkpoint, plan.parts, ranks)
         plan.resumed(start)
         steps = settings.run.steps
@@ -242,6 +244,16 @@ def training_loop(
         )
 
 
+def _plan(settings: TrainingSettings, context: Context) -> TrainingPlan:
+    plan: object = find("system", settings.run.system).build(settings, context)
+    if not isinstance(plan, TrainingPlan):
+        raise ConfigError(
+            f"The system {settings.run.system} built {plan!r}. Expected its `build(settings, context)` to return a "
+            "TrainingPlan, as `context.plan(system, solver)` makes one."
+        )
+    return plan
+
+
 def check_settings_of_run(settings: TrainingSettings) -> None:
     """Raises ConfigError for a setting that is not its system's default and has no effect."""
     defaults = read_settings(type(settings), {"run": {"system": settings.run.system}}, light=True)
@@ -250,12 +262,12 @@ def check_settings_of_run(settings: TrainingSettings) -> None:
 
 def examined_by(context: Context) -> Roller:
     """The roller for held-out questions: the policy, with the held-out engine or on the web."""
-    return context.solver(context.held_out_engine if context.settings.examines_index else None)
+    return context.solver(context.held_out_engine if context.settings.has_engine else None)
 
 
 def asked_engine(context: Context) -> SearchEngine | QuestionEngine | None:
     """The engine that is searched for a user's question."""
-    return context.engine if context.settings.examines_index else None
+    return context.engine if context.settings.has_engine else None
 
 
 def _evaluation(context: Context, plan: TrainingPlan) -> Evaluate | None:

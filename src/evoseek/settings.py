@@ -60,7 +60,9 @@ class Needs:
     instead: str = ""
 
     def holds(self, value: object) -> bool:
-        """Whether the switch has one of the wanted values."""
+        """Whether the switch has one of the wanted values; a part of a user's own may need any setting."""
+        if isinstance(value, str) and ":" in value and self.wanted not in ((True,), (False,)):
+            return True
         return bool(value) is self.wanted[0] if self.wanted in ((True,), (False,)) else value in self.wanted
 
     @property

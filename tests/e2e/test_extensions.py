@@ -86,6 +86,9 @@ def test_on_the_command_line(folder, kind):
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, env={**os.environ, "PYTHONPATH": ""})
     assert done.returncode == 0, done.stderr
     shows(kind, folder / "run")
+    run = Run(directory="run", console=Console(quiet=True))  # with the run's own parts, by their names
+    assert run.ask("where is the mayor of the town?").stop_reason is not None
+    assert 0 <= run.evaluate("questions.jsonl").score.mean <= 1
 
 
 def objects(kind):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from inspect import isawaitable
 from typing import Any
 
-from evoseek.errors import ConfigError, TrainingError
+from evoseek.errors import ConfigError, EvoseekError, TrainingError
 from evoseek.reward.answer import METRICS
 from evoseek.reward.settings import RewardSettings
 from evoseek.types import Invalid, Outcome, Scored, Trajectory
@@ -48,8 +48,16 @@ class NamedReward:
 
     async def __call__(self, trajectory: Trajectory) -> Outcome:
         """Score one trajectory. Raises TrainingError for a value that is no finite number."""
-        given = self._reward(trajectory)
-        outcome: Any = await given if isawaitable(given) else given
+        try:
+            given = self._reward(trajectory)
+            outcome: Any = await given if isawaitable(given) else given
+        except EvoseekError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise TrainingError(
+                f"The reward {self._name} failed for the rollout {trajectory.id}: {type(error).__name__}: {error}. "
+                "Nothing was trained on. Correct the reward; where an outside service fails, it should raise ToolError."
+            ) from error
         if isinstance(outcome, Invalid):
             return outcome
         value = outcome.reward if isinstance(outcome, Scored) else outcome

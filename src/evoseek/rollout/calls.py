@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import cast
 
+from evoseek.errors import ConfigError
 from evoseek.policy.encoding import trusted
 from evoseek.protocols import Environment, Tool
 from evoseek.rollout.limits import Limits
@@ -20,7 +22,7 @@ class ToolCalls:
 
     def __init__(self, env: Environment, question: Question, trajectory_id: str, limits: Limits) -> None:
         self._env = env
-        self._tools = {name: tool.for_question(question, trajectory_id) for name, tool in env.tools.items()}
+        self._tools = {name: _bound(tool, question, trajectory_id) for name, tool in env.tools.items()}
         self._limits = limits
         self._may_call = True
         self._malformed = 0
@@ -69,7 +71,10 @@ async def _call(tools: Mapping[str, Tool], call: ToolCall) -> ToolResult | ToolF
     if tool is None:
         return ToolResult(call, f'There is no tool "{call.name}". The tools are: {", ".join(tools) or "none"}.')
     try:
-        return await tool(call)
+        result: object = await tool(call)
+        if not isinstance(result, ToolResult):
+            raise TypeError(f"it gave {result!r:.80}, expected a ToolResult")
+        return result
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():  # the rollout is being cancelled, which is no failure of the tool
@@ -77,6 +82,16 @@ async def _call(tools: Mapping[str, Tool], call: ToolCall) -> ToolResult | ToolF
         return _tool_failed(call, error)
     except Exception as error:  # whatever a tool raises, its rollout ends Invalid and the others continue
         return _tool_failed(call, error)
+
+
+def _bound(tool: Tool, question: Question, trajectory_id: str) -> Tool:
+    bound: object = tool.for_question(question, trajectory_id)
+    if not callable(bound):
+        raise ConfigError(
+            f"The tool {tool.name} gave {bound!r:.80} for a rollout. Expected its `for_question` to return a tool, "
+            "such as itself."
+        )
+    return cast(Tool, bound)
 
 
 def _tool_failed(call: ToolCall, error: BaseException) -> ToolFailedError:

@@ -22,7 +22,7 @@ async def search(engine: SearchEngine, queries: Sequence[str], k: int) -> list[l
             raise _wrong(engine, f"{repr(passages)[:80]} as the result of a query")
         if wrong := [passage for passage in passages if not _is_passage(passage)]:
             raise _wrong(engine, f"{repr(wrong[0])[:80]}, of the type {type(wrong[0]).__name__}, as a passage")
-    return [list(passages) for passages in found]
+    return [list(passages[:k]) for passages in found]
 
 
 def _is_passage(passage: Any) -> bool:

@@ -66,12 +66,12 @@ class DeepResearcher(SearchR1):
             )
 
         @property
-        def searches_index(self) -> bool:
+        def searches_engine(self) -> bool:
             """Training searches no index."""
             return False
 
         @property
-        def examines_index(self) -> bool:
+        def has_engine(self) -> bool:
             """Held-out questions are answered on the web, too."""
             return False
 

@@ -67,7 +67,7 @@ class ZeroSearch(SearchR1):
         simulator: SimulatorSettings = SimulatorSettings()
 
         @property
-        def searches_index(self) -> bool:
+        def searches_engine(self) -> bool:
             """Training searches no index."""
             return False
 

@@ -32,7 +32,7 @@ from evoseek.protocols import (
     SearchEngine,
     Tool,
 )
-from evoseek.registry import build
+from evoseek.registry import build, check_part
 from evoseek.reward.functions import NamedReward
 from evoseek.reward.judge import same_family
 from evoseek.reward.overlong import OverlongReward
@@ -68,6 +68,21 @@ class Objects:
     web: Web | None = None
     tools: Sequence[Tool] = ()
     trackers: Sequence[MetricSink] = ()
+
+    def check(self) -> None:
+        """Raises ConfigError for an object that is no part of its kind."""
+        for kind in ("search", "reward", "loss", "credit"):
+            if (given := getattr(self, kind)) is not None and not isinstance(given, QuestionEngine):
+                check_part(kind, f"the object {given!r}", given)
+        for kind, own in (("tool", self.tools), ("tracker", self.trackers)):
+            for given in own:
+                check_part(kind, f"the object {given!r}", given)
+
+    def names(self) -> dict[str, str]:
+        """What was given, by what it is called in the code: a run is resumed with the same."""
+        given = {kind: getattr(self, kind) for kind in ("search", "reward", "loss", "credit", "web")}
+        given |= {f"tools.{number}": tool for number, tool in enumerate(self.tools)}
+        return {key: _name_of(part) for key, part in given.items() if part is not None}
 
 
 class Context:
@@ -128,9 +143,14 @@ class Context:
     @cached_property
     def held_out_engine(self) -> SearchEngine | QuestionEngine:
         """The engine for held-out questions: the same, unless evaluation.index names another index."""
-        index = self.settings.evaluation.index
+        index, given = self.settings.evaluation.index, self.objects.search
         if not index:
-            return build("search", self.settings.search, self) if self.objects.search is None else self.objects.search
+            return given or build("search", self.settings.search, self)
+        if given is not None and self.settings.searches_engine:
+            raise ConfigError(
+                f"evaluation.index is {index}, but the search engine was given as an object, and nothing says how it "
+                "reads another index. Leave evaluation.index out, or name the engine in the settings (search.name)."
+            )
         return build("search", self.settings.search.model_copy(update={"index": index}), self)
 
     def simulated(self) -> SimulatedEngine:
@@ -157,7 +177,14 @@ class Context:
     def tools(self, prompts: PromptSet, engine: SearchEngine | QuestionEngine | None) -> list[Tool]:
         """The tools of the settings, with this engine for those that search, and the caller's own."""
         context = ToolContext(self.settings, prompts, engine, self.shared, lambda: self.web)
-        return [*(build("tool", tool, context) for tool in self.settings.tools), *self.objects.tools]
+        tools = [*(build("tool", tool, context) for tool in self.settings.tools), *self.objects.tools]
+        names = [tool.name for tool in tools]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ConfigError(
+                f"Two tools have the name {twice!r}, and the policy could call only one of them. Leave one out of "
+                "tools, or give it another name."
+            )
+        return tools
 
     def solver(self, engine: SearchEngine | QuestionEngine | None, agent: Agent | None = None) -> Roller:
         """An agent (the run's own) as a solver that searches with this engine."""
@@ -248,7 +275,7 @@ class Context:
         def resumed(step: int) -> None:
             self.agent.sampler.update_weights(step)
 
-        if examined is None and self.settings.evaluation.path and self.settings.examines_index:
+        if examined is None and self.settings.evaluation.path and self.settings.has_engine:
             examined = self.solver(self.held_out_engine)
         return TrainingPlan(system, self.settings, self.trainer.parts, resumed, examined or solver)
 
@@ -269,3 +296,9 @@ class Context:
             f"The judge {judge} is of the same family as the policy {policy}. A model may be a lenient judge of its "
             "own kind: take another one (judge.model), and see how it agrees with people (evoseek judge check)."
         )
+
+
+def _name_of(part: object) -> str:
+    """Module and name of a function, or of an object's class."""
+    named = part if hasattr(part, "__qualname__") else type(part)
+    return f"{named.__module__}.{getattr(named, '__qualname__', '')}"

@@ -79,6 +79,8 @@ def _read(file: Path) -> Tree:
             f"{path} was written by evoseek 0.1, whose settings had other names, so its run can be neither resumed nor "
             "asked. Begin a new run; to use its policy, export it with the version that trained it."
         )
+    if path.suffix == ".json":
+        tree.pop("objects", None)  # parts that were given as objects; a run is resumed with the same
     return tree
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from evoseek.policy.adapter_files import base_name, is_adapter
 from evoseek.policy.load import find_policy
 from evoseek.runs import Input, with_digests
 from evoseek.search.manifest import Manifest
-from evoseek.settings import lookup, tables
+from evoseek.settings import PartSettings, lookup, tables
 from evoseek.training.settings import TrainingSettings
 
 _FILES = ("questions.path", "evaluation.path", "ssp.answers", "selfplay.world")
@@ -40,6 +41,7 @@ def inputs_of(settings: TrainingSettings) -> dict[str, Input]:
         **_digested(_paths(settings, _INDEXES), _index),
         **_digested({key: path for key, path in named.items() if path.is_dir()}, _model),
         **_digested(sets, _prompts),
+        **_digested(_own_modules(settings), file_digest),
     }
 
 
@@ -48,6 +50,18 @@ def identity(settings: TrainingSettings, checkpoint: Checkpoint | None = None) -
     was begun with the same values is resumed. Raises as `inputs_of`."""
     origin = {"sha256": checkpoint.digest, "step": checkpoint.step} if checkpoint else {}
     return {**with_digests(settings.resolved(), inputs_of(settings)), "checkpoint": origin}
+
+
+def _own_modules(settings: TrainingSettings) -> dict[str, Path]:
+    """The files of parts of a user's own, by where they are named and how."""
+    named = {"run.system": settings.run.system}
+    named |= {at: part.name for at, part in tables(settings) if isinstance(part, PartSettings)}
+    files: dict[str, Path] = {}
+    for at, name in named.items():
+        module = sys.modules.get(name.partition(":")[0]) if ":" in name else None
+        if module is not None and getattr(module, "__file__", None):
+            files[f"{at} ({name})"] = Path(str(module.__file__))
+    return files
 
 
 def _paths(settings: TrainingSettings, keys: tuple[str, ...]) -> dict[str, Path]:

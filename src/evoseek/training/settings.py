@@ -130,12 +130,22 @@ class TrainingSettings(Section):
     @property
     def searches_index(self) -> bool:
         """Whether training searches the index that search.index names."""
-        return self.search.name == "lexical"
+        return self.searches_engine and self.search.name == "lexical"
+
+    @property
+    def searches_engine(self) -> bool:
+        """Whether training searches the engine of [search] (else: a simulator, or the web)."""
+        return True
+
+    @property
+    def has_engine(self) -> bool:
+        """Whether a policy that is asked or examined searches an engine (else: the web)."""
+        return True
 
     @property
     def examines_index(self) -> bool:
         """Whether held-out questions are answered by searching an index."""
-        return self.search.name == "lexical"
+        return self.has_engine and self.search.name == "lexical"
 
     @property
     def held_out_temperature(self) -> float:
