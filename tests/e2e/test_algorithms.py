@@ -43,10 +43,16 @@ def rows(path):
 @pytest.mark.parametrize("name", SETTINGS)
 def test_it_trains_and_resumes_to_the_same_bits(setting, tmp_path, cli, name):
     more = [*words(SETTINGS[name]), "--set", "evaluation.path=", "--set", "evaluation.every=10"]
-    status, _, error = cli(*setting.train(tmp_path / "whole", "--steps", 3, *more))
+    system = SETTINGS[name].get("run.system", "search-r1")
+
+    def train(directory, steps):
+        command = setting.train(tmp_path / directory, "--steps", steps, *more)
+        return cli(command[0], system, *command[2:])
+
+    status, _, error = train("whole", 3)
     assert status == 0, error
-    cli(*setting.train(tmp_path / "parts", "--steps", 1, *more))
-    status, out, _ = cli(*setting.train(tmp_path / "parts", "--steps", 3, *more))
+    train("parts", 1)
+    status, out, _ = train("parts", 3)
     assert "Resuming" in out
     assert (tmp_path / "whole/metrics.jsonl").read_bytes() == (tmp_path / "parts/metrics.jsonl").read_bytes()
     last = Path("checkpoints/step-000003")
