@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import Any
 
 from evoseek.errors import ConfigError
 from evoseek.policy.encoding import trusted
@@ -71,7 +71,7 @@ async def _call(tools: Mapping[str, Tool], call: ToolCall) -> ToolResult | ToolF
     if tool is None:
         return ToolResult(call, f'There is no tool "{call.name}". The tools are: {", ".join(tools) or "none"}.')
     try:
-        result: object = await tool(call)
+        result: Any = await tool(call)
         if not isinstance(result, ToolResult):
             raise TypeError(f"it gave {result!r:.80}, expected a ToolResult")
         return result
@@ -85,13 +85,13 @@ async def _call(tools: Mapping[str, Tool], call: ToolCall) -> ToolResult | ToolF
 
 
 def _bound(tool: Tool, question: Question, trajectory_id: str) -> Tool:
-    bound: object = tool.for_question(question, trajectory_id)
+    bound: Any = tool.for_question(question, trajectory_id)
     if not callable(bound):
         raise ConfigError(
             f"The tool {tool.name} gave {bound!r:.80} for a rollout. Expected its `for_question` to return a tool, "
             "such as itself."
         )
-    return cast(Tool, bound)
+    return bound
 
 
 def _tool_failed(call: ToolCall, error: BaseException) -> ToolFailedError:
