@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from evoseek.errors import ConfigError
 from evoseek.policy.encoding import trusted
@@ -85,8 +85,8 @@ async def _call(tools: Mapping[str, Tool], call: ToolCall) -> ToolResult | ToolF
 
 
 def _bound(tool: Tool, question: Question, trajectory_id: str) -> Tool:
-    bound: Any = tool.for_question(question, trajectory_id)
-    if not callable(bound):
+    bound = tool.for_question(question, trajectory_id)
+    if not callable(cast(object, bound)):  # whoever wrote it may not check types
         raise ConfigError(
             f"The tool {tool.name} gave {bound!r:.80} for a rollout. Expected its `for_question` to return a tool, "
             "such as itself."
