@@ -136,3 +136,8 @@ def made():
     """Makes a tokenizer by its name, once."""
     makers = run_path(str(Path(__file__).parent / "policy" / "made_tokenizers.py"))["MAKERS"]
     return cache(lambda name: makers[name]())
+
+
+def pytest_make_parametrize_id(val):
+    """Bytes by their number: packed ones hold the time, and every process of a test run has to name tests alike."""
+    return f"{len(val)}-bytes" if isinstance(val, bytes) else None
