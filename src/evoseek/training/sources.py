@@ -39,5 +39,5 @@ def check_training_sources(settings: TrainingSettings) -> None:
     evaluation = settings.evaluation
     if evaluation.path:
         read_questions(evaluation.path, setting="evaluation.path")
-        if evaluation.index or settings.examines_index:
+        if settings.examines_index:  # an engine of a user's own reads its index in its own way
             check_index(evaluation.index or settings.search.index, setting="evaluation.index")
