@@ -2,8 +2,8 @@
 
     difference = max over the sample's tokens of |sampler's logprob - learner's logprob|
 
-In one process and float32 only rounding is left (below 1e-4 in the tests); another precision or another engine adds its
-own. A sampler that missed new weights, or mixed them up, differs by far more, before a step is trained on what it writes.
+In one process and float32 only rounding is left (below 1e-4 in the tests); another precision or engine adds its own. A
+sampler that missed new weights, or mixed them up, differs by far more, before a step is trained on what it writes.
 """
 
 from __future__ import annotations
