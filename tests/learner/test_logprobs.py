@@ -81,7 +81,9 @@ def test_the_start_up_check_finds_models_whose_logits_are_more_than_their_head(a
     assert LogprobModel(build(architecture)).applies_head == fits
 
 
-def test_a_model_that_sees_the_future_is_refused() -> None:
+@pytest.mark.parametrize("seed", range(5))
+def test_a_model_that_sees_the_future_is_refused(seed: int) -> None:
+    torch.manual_seed(seed)
     bert = BertForMaskedLM(
         BertConfig(vocab_size=23, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2)
     ).eval()
