@@ -14,7 +14,7 @@ FOUNDATION = (
     *("registry", "settings", "settings_tree", "effect", "recipes"),
 )
 LAYERS = (
-    *("corpus", "search", "world", "policy", "chat", "env", "rollout", "reward", "credit", "loss", "learner"),
+    *("corpus", "manual", "search", "world", "policy", "chat", "env", "rollout", "reward", "credit", "loss", "learner"),
     *("training", "selfplay", "systems", "eval", "report", "data", "simulator", "tiny"),
     *("run", "jobs", "reference"),
     *("cli", "__main__"),
