@@ -1,6 +1,8 @@
 """Every setting reaches the object that it is for."""
 
 import asyncio
+import json
+import math
 
 import pytest
 
@@ -11,7 +13,7 @@ from evoseek.registry import KINDS
 from evoseek.reward.overlong import OverlongReward
 from evoseek.reward.web_format import WebFormatReward
 from evoseek.rollout.limits import Limits
-from evoseek.run import opened, training_loop
+from evoseek.run import opened, seconds_left, training_loop
 from evoseek.runs import RunDirectory, changes
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.web.record import Recording
@@ -219,3 +221,10 @@ def test_the_tools_of_the_web_have_the_web_and_the_settings(tmp_path):
         assert context.agent.limits.final_answer == context.agent.prompts["final_answer"].text()
     with opened(web_settings(tmp_path, **{"rollout.final_answer": False})) as context:
         assert context.agent.limits.final_answer is None
+
+
+def test_the_time_limit_counts_the_steps_before_a_resume(tmp_path):
+    run = RunDirectory(tmp_path)
+    run.timings.write_text("".join(json.dumps({"step": n, "step/seconds": 10.0 + n}) + "\n" for n in (1, 2)))
+    assert seconds_left(load_settings(options={"run.max_minutes": 0.5}), run) == pytest.approx(30 - 23)
+    assert seconds_left(load_settings(), run) == math.inf

@@ -97,19 +97,17 @@ class Run:
         self.objects.check()
         self._console = console or Console()
 
-    def train(self, *, max_seconds: float = math.inf) -> int:
+    def train(self) -> int:
         """Train to the last step, or resume; returns the last step made. Ctrl-C finishes the step and saves.
 
-        `max_seconds` bounds the seconds of steps. Raises EvoseekError.
+        Raises EvoseekError.
         """
         if self.directory is None:
             raise ConfigError("Training needs a directory for the run: Run(system, directory, ...).")
         if self.words:
             say(self._console, self.words)
         with self.directory.locked():
-            ended = train(
-                self.settings, self.directory, console=self._console, max_seconds=max_seconds, objects=self.objects
-            )
+            ended = train(self.settings, self.directory, console=self._console, objects=self.objects)
         return ended.step
 
     def evaluate(
@@ -155,13 +153,13 @@ def train(
     *,
     console: Console,
     ranks: Ranks = ALONE,
-    max_seconds: float = math.inf,
     objects: Objects | None = None,
 ) -> Ended:
-    """Train, or resume a run whose lock the caller holds, for about `max_seconds` of steps at most; shows progress.
+    """Train, or resume a run whose lock the caller holds; shows progress.
 
     Ctrl-C finishes the step and saves. Raises whatever training raises.
     """
+    max_seconds = seconds_left(settings, run)
     with (
         stop_on_interrupt(lambda: say(console, STOPPING)) as interrupted,
         TrainingProgress(console, max_seconds=max_seconds) as progress,
@@ -176,9 +174,18 @@ def train(
         ended = Ended(asyncio.run(loop.run()), ranks.any(interrupted()))
     if ended.interrupted:
         say(console, f"Stopped after step {ended.step}. The same command resumes it.")
+    elif ended.step < loop.steps:
+        say(console, f"Trained {run.path} to step {ended.step}, where run.max_minutes ended it; raise it to go on.")
     else:
         say(console, f"Trained {run.path} to step {ended.step}.")
     return ended
+
+
+def seconds_left(settings: TrainingSettings, run: RunDirectory) -> float:
+    """Seconds of steps that `run.max_minutes` leaves to a run; infinity if there is no limit."""
+    if settings.run.max_minutes is None:
+        return math.inf
+    return 60 * settings.run.max_minutes - sum(row.get("step/seconds") or 0.0 for row in read_metrics(run.timings))
 
 
 @contextmanager

@@ -103,9 +103,15 @@ def test_progress_sees_every_row():
 
 def test_a_time_limit_counts_steps_and_saves():
     recorder = Recorder()
-    last, _ = run(recorder, max_seconds=0.0)
+    last, _ = run(recorder, max_seconds=1e-9)
     assert last == 1
     assert recorder.events == [("step", 1), ("save", 1)]
+
+
+def test_without_time_left_no_step_is_made():
+    recorder = Recorder()
+    assert run(recorder, max_seconds=0.0)[0] == 0
+    assert recorder.events == []
 
 
 def test_after_a_step_with_too_many_invalid_rollouts_it_waits_twice_as_long_each_time(monkeypatch):
@@ -129,7 +135,7 @@ def test_a_run_that_ends_does_not_wait():
     said = []
     with pytest.raises(TrainingError):
         run(Recorder({5: 6}), pause_s=60.0, notify=said.append)
-    assert run(Recorder({1: 6}), pause_s=60.0, notify=said.append, max_seconds=0.0)[0] == 1
+    assert run(Recorder({1: 6}), pause_s=60.0, notify=said.append, max_seconds=1e-9)[0] == 1
     assert (
         run(Recorder({1: 6}), pause_s=60.0, notify=said.append, should_stop=iter([False, True, True]).__next__)[0] == 1
     )

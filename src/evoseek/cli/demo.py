@@ -16,6 +16,10 @@ from evoseek.training.interrupt import end_on_interrupt
 def demo(
     run_dir: Annotated[Path, typer.Option(help="Directory for worlds, checkpoints and results.")] = Path("demo"),
     seed: FixedSeed = 0,
+    processes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of processes that train together. Default: 2, if there are 2 cores."),
+    ] = None,
     max_minutes: Annotated[float, typer.Option(help="Maximum training time in minutes, above 0.")] = 5.0,
 ) -> None:
     """Watch the tiny policy learn to search, on a world made for it, in about five minutes."""
@@ -24,4 +28,4 @@ def demo(
     with end_on_interrupt():
         from evoseek.jobs.demo import run_demo
 
-    finish(run_demo(run_dir, seed=seed, max_minutes=max_minutes, console=Console()))
+    finish(run_demo(run_dir, seed=seed, max_minutes=max_minutes, processes=processes, console=Console()))

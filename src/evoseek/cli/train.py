@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,10 @@ Corpus = Annotated[
         "--corpus",
         help="Directory of an index made by `evoseek index`; in self-play, questions are written from its passages.",
     ),
+]
+
+Processes = Annotated[
+    int, typer.Option(min=1, help="Number of processes that train together on this machine; on a CPU, one a core.")
 ]
 
 
@@ -38,6 +43,7 @@ def train(
     steps: Annotated[int | None, typer.Option(help="Total number of steps.")] = None,
     seed: Seed = None,
     config: ConfigFiles = None,
+    processes: Processes = 1,
     set_: Sets = None,
 ) -> None:
     """Train a policy. Ctrl-C finishes the step and saves; --run-dir alone resumes the run, with its own settings."""
@@ -51,6 +57,11 @@ def train(
         "run.seed": seed,
     }
     given = training_settings(run_dir, config or (), options=options, sets=set_ or (), system=system)
+    if processes > 1 and "RANK" not in os.environ:
+        with end_on_interrupt():
+            from evoseek.learner.launcher import run_together
+
+        raise typer.Exit(run_together(processes, sys.argv[1:]))
     with end_on_interrupt():
         from evoseek.cli.following import following
         from evoseek.jobs.train import train_together

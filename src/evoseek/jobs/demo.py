@@ -12,7 +12,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,19 +20,21 @@ from pathlib import Path
 from rich.console import Console
 
 from evoseek.corpus.questions import save_questions
+from evoseek.errors import TrainingError
 from evoseek.eval.evaluate import Evaluation, Result, evaluate
 from evoseek.eval.statistics import paired_test
 from evoseek.jobs.train import draw
 from evoseek.learner.checkpoint import latest_checkpoint
+from evoseek.learner.launcher import run_together
 from evoseek.report.answers import trajectory_text
-from evoseek.report.metrics import read_metrics
 from evoseek.report.printable import say
 from evoseek.report.tables import comparison_table, evaluation_table
-from evoseek.run import opened, train
+from evoseek.run import opened, seconds_left, train
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
 from evoseek.training.context import Context
 from evoseek.training.given import load_settings
+from evoseek.training.interrupt import INTERRUPTED
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.sources import read_questions
 from evoseek.world.oracle import save_world_card
@@ -55,9 +57,9 @@ class Learnt:
     after: dict[str, Evaluation]
 
 
-def run_demo(directory: Path, *, seed: int, max_minutes: float, console: Console) -> bool:
+def run_demo(directory: Path, *, seed: int, max_minutes: float, processes: int | None = None, console: Console) -> bool:
     """Train, and print what changed. Returns False if Ctrl-C ended it early."""
-    learnt = learn(directory, seed=seed, max_minutes=max_minutes, console=console)
+    learnt = learn(directory, seed=seed, max_minutes=max_minutes, processes=processes, console=console)
     if learnt is None:
         return False
     show(learnt.before, learnt.after, demo_settings(directory, seed), console)
@@ -67,11 +69,13 @@ def run_demo(directory: Path, *, seed: int, max_minutes: float, console: Console
     return True
 
 
-def learn(directory: Path, *, seed: int, max_minutes: float, console: Console) -> Learnt | None:
+def learn(
+    directory: Path, *, seed: int, max_minutes: float, processes: int | None = None, console: Console
+) -> Learnt | None:
     """Generate worlds, measure, train by GRPO, measure again.
 
-    A second call resumes an unfinished run, or measures a finished one again without training. None if Ctrl-C ended it
-    early.
+    `processes` train together: by default two, where there are two cores. A second call resumes an unfinished run, or
+    measures a finished one again without training. None if Ctrl-C ended it early.
     """
     run = RunDirectory(directory / "run")
     with run.locked():
@@ -82,11 +86,12 @@ def learn(directory: Path, *, seed: int, max_minutes: float, console: Console) -
         say(console, f"Measuring the policy before training on {EVALUATION_QUESTIONS} held-out questions ...")
         with opened(settings) as context:
             before = measure(context)
-        if not _train(settings, run, seconds=60 * max_minutes, console=console):
-            return None
-        say(console, "Measuring it after training ...")
-        with opened(settings, checkpoint=latest_checkpoint(run.path)) as context:
-            return Learnt(before, measure(context))
+    options = {**demo_options(directory, seed), "run.max_minutes": max_minutes}
+    if not _train(options, run, processes or min(2, os.cpu_count() or 1), console):
+        return None
+    say(console, "Measuring it after training ...")
+    with opened(settings, checkpoint=latest_checkpoint(run.path)) as context:
+        return Learnt(before, measure(context))
 
 
 def make_world(
@@ -106,17 +111,20 @@ def make_world(
 
 def demo_settings(directory: Path, seed: int) -> TrainingSettings:
     """The defaults, on the demo's worlds."""
-    return load_settings(
-        options={
-            "search.index": str(directory / "train" / "index"),
-            "questions.path": str(directory / "train" / "questions.jsonl"),
-            "evaluation.index": str(directory / "evaluation" / "index"),
-            "evaluation.path": str(directory / "evaluation" / "questions.jsonl"),
-            "evaluation.limit": 100,
-            "evaluation.every": 20,
-            "run.seed": seed,
-        }
-    )
+    return load_settings(options=demo_options(directory, seed))
+
+
+def demo_options(directory: Path, seed: int) -> dict[str, object]:
+    """The settings of the demo that are not defaults."""
+    return {
+        "search.index": str(directory / "train" / "index"),
+        "questions.path": str(directory / "train" / "questions.jsonl"),
+        "evaluation.index": str(directory / "evaluation" / "index"),
+        "evaluation.path": str(directory / "evaluation" / "questions.jsonl"),
+        "evaluation.limit": 100,
+        "evaluation.every": 20,
+        "run.seed": seed,
+    }
 
 
 def measure(context: Context) -> dict[str, Evaluation]:
@@ -169,13 +177,21 @@ def best_example(before: dict[str, Evaluation], after: dict[str, Evaluation]) ->
     return max(learnt or pairs, key=lambda pair: int(str(pair[0].question.metadata.get("hops", 0))))
 
 
-def _train(settings: TrainingSettings, run: RunDirectory, *, seconds: float, console: Console) -> bool:
-    spent = sum(row.get("step/seconds") or 0.0 for row in read_metrics(run.timings))
+def _train(options: Mapping[str, object], run: RunDirectory, processes: int, console: Console) -> bool:
+    """Train to the end of the minutes, in so many processes; False if Ctrl-C ended it earlier."""
+    settings = load_settings(options=options)
     made = latest_checkpoint(run.path)
-    if made is not None and (made.step >= settings.run.steps or spent >= seconds):
-        say(console, f"{run.path} is trained already ({made.step} steps, {spent:.0f} s): its results are shown again.")
+    if made is not None and (made.step >= settings.run.steps or seconds_left(settings, run) <= 0):
+        say(console, f"{run.path} is trained already ({made.step} steps): its results are shown again.")
         return True
-    return not train(settings, run, max_seconds=seconds - spent, console=console).interrupted
+    if processes == 1:
+        with run.locked():
+            return not train(settings, run, console=console).interrupted
+    words = ["train", "--run-dir", str(run.path)]
+    status = run_together(processes, [*words, *(f"--set={name}={value}" for name, value in options.items())])
+    if status not in (0, INTERRUPTED):
+        raise TrainingError(f"Training ended with status {status}, and said why above. The same command resumes it.")
+    return status == 0
 
 
 def _ask_line(directory: Path, question: str) -> str:

@@ -101,7 +101,7 @@ class TrainingLoop:
         if step == 0 and self.evaluate is not None:
             self._log(0, await self.evaluate(0), {})
         failing, spent = 0, 0.0
-        stopping = self.agree(self.should_stop())
+        stopping = self.agree(self.should_stop() or spent >= self.max_seconds)
         while step < self.steps and not stopping:
             step += 1
             started = perf_counter()

@@ -75,6 +75,12 @@ class RunSettings(Section):
     )
     seed: int = Field(default=0, ge=-(2**63), lt=2**63, description="Seed of all random numbers.")
     steps: Count = Field(default=120, description="Number of training steps.")
+    max_minutes: float | None = Field(
+        default=None,
+        gt=0,
+        description="Minutes of training steps after which the run stops, as by Ctrl-C. Steps before a resume count. "
+        "Default: no limit.",
+    )
     checkpoint_every: Count = Field(default=10, description="Number of steps between checkpoints.")
     keep_checkpoints: Count = Field(default=2, description="Number of checkpoints that are kept.")
     pause_s: float = Field(
@@ -156,5 +162,5 @@ class TrainingSettings(Section):
     def may_differ(self) -> frozenset[str]:
         """Settings that a resumed run may change, since they do not affect the weights of a given step. Patterns of
         names."""
-        run = ("steps", "checkpoint_every", "keep_checkpoints", "max_invalid", "pause_s")
+        run = ("steps", "max_minutes", "checkpoint_every", "keep_checkpoints", "max_invalid", "pause_s")
         return frozenset({*(f"run.{key}" for key in run), "asked.*", "trackers*"})
