@@ -22,10 +22,11 @@ demo: $(INSTALLED)
 PROCESSES ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal
 
+# What one process has compiled, those that follow it read.
+test: export PYTHONDONTWRITEBYTECODE =
 test: export OMP_NUM_THREADS ?= 1
 test: $(INSTALLED)
-	$(PYTEST) -m "not slow"
-	$(PYTEST) -m slow
+	$(PYTEST)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

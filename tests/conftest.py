@@ -1,11 +1,19 @@
 """Scripted rollouts and episodes, and a learner that records what it is given."""
 
 import asyncio
+import gc
+import json
+import os
+import random
+import subprocess
+import sys
 from functools import cache, partial
 from pathlib import Path
 from runpy import run_path
 
 import pytest
+import torch
+from hypothesis import settings
 
 from evoseek.env.prompts import load_prompts
 from evoseek.env.solver import SolverEnv
@@ -30,6 +38,10 @@ from evoseek.types import (
 )
 
 TOKENIZER = tiny_tokenizer()
+
+# The same examples in every run, however long one takes on a busy machine.
+settings.register_profile("evoseek", derandomize=True, deadline=None, max_examples=50)
+settings.load_profile("evoseek")
 
 
 def make_rollouts(path, texts, *, number=1, group_size=2):
@@ -138,6 +150,50 @@ def made():
     return cache(lambda name: makers[name]())
 
 
+@pytest.fixture(scope="session")
+def run_ranks():
+    """`run_ranks(size, scenario, **options)` runs a function of learner/ranks_child.py in so many processes.
+
+    Gives {"statuses", "results", "output"}; expects every process to end well unless `fails` is given.
+    """
+    server = subprocess.Popen(
+        [sys.executable, str(Path(__file__).parent / "learner" / "ranks_child.py")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+    def run(size, scenario, *, fails=False, **options):
+        server.stdin.write(json.dumps({"size": size, "scenario": scenario, "options": options}) + "\n")
+        server.stdin.flush()
+        answer = json.loads(server.stdout.readline())
+        assert fails or answer["statuses"] == [0] * size, answer
+        return answer
+
+    yield run
+    server.stdin.close()
+    server.wait(timeout=30)
+
+
 def pytest_make_parametrize_id(val):
     """Bytes by their number: packed ones hold the time, and every process of a test run has to name tests alike."""
     return f"{len(val)}-bytes" if isinstance(val, bytes) else None
+
+
+def pytest_collection_modifyitems(items):
+    """The longest first: whichever process is done early takes short ones from the end of the other's list."""
+    items.sort(key=lambda item: (item.get_closest_marker("slow") is None, "e2e" not in item.path.parts))
+
+
+def pytest_collection_finish():
+    """What is loaded now stays: the collector need not go through it again and again."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup():
+    """No test has the luck of another's draws, nor of its own."""
+    random.seed(0)
+    torch.manual_seed(0)

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -42,14 +43,20 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def layer_of(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
+@cache
 def imports_of(path: Path) -> set[str]:
     """Every imported module, also those imported inside functions; `from a import b` gives a.b where that is a file."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -59,52 +66,55 @@ def imports_of(path: Path) -> set[str]:
     return found
 
 
+@cache
+def own(module: str) -> set[str]:
+    """Of those, the package's own."""
+    return {name for name in imports_of(MODULES[module]) if name in MODULES}
+
+
 MODULES = {module_of(path): path for path in FILES}
-OWN = {module: {name for name in imports_of(path) if name in MODULES} for module, path in MODULES.items()}
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_imports_point_to_the_left(path):
-    layer = layer_of(module_of(path))
-    if not layer:
-        return
+def test_imports_point_to_the_left():
     order = {**dict.fromkeys(FOUNDATION, -1), **{name: number for number, name in enumerate(LAYERS)}}
-    assert layer in order, f"{layer} is in no layer"
-    for name in OWN[module_of(path)]:
-        other = layer_of(name)
-        if other and other != layer:
-            assert order[other] <= order[layer], f"{module_of(path)} imports {name}, which is to its right"
-            assert not (layer in STRANGERS and other in STRANGERS), f"{module_of(path)} must not know {name}"
+    for module in MODULES:
+        layer = layer_of(module)
+        if not layer:
+            continue
+        assert layer in order, f"{layer} is in no layer"
+        for name in own(module):
+            other = layer_of(name)
+            if other and other != layer:
+                assert order[other] <= order[layer], f"{module} imports {name}, which is to its right"
+                assert not (layer in STRANGERS and other in STRANGERS), f"{module} must not know {name}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_torch_and_network_stay_where_they_belong(path):
-    module = module_of(path)
-    place = "/".join(module.split(".")[1:3])
-    roots = {name.split(".")[0] for name in imports_of(path)}
-    if layer_of(module) not in TORCH_ALLOWED:
-        assert not roots & TORCH
-    if place not in NETWORK_ALLOWED and layer_of(module) != "serve":
-        assert not roots & NETWORK
-    if layer_of(module) == "credit":
-        assert "numpy" not in roots
+def test_torch_and_network_stay_where_they_belong():
+    for module, path in MODULES.items():
+        place = "/".join(module.split(".")[1:3])
+        roots = {name.split(".")[0] for name in imports_of(path)}
+        if layer_of(module) not in TORCH_ALLOWED:
+            assert not roots & TORCH, module
+        if place not in NETWORK_ALLOWED and layer_of(module) != "serve":
+            assert not roots & NETWORK, module
+        if layer_of(module) == "credit":
+            assert "numpy" not in roots, module
 
 
 def test_evaluation_knows_no_learner():
-    assert not {name for module, names in OWN.items() if layer_of(module) == "eval" for name in names} & {
-        name for name in MODULES if layer_of(name) == "learner"
-    }
+    known = set().union(*(own(module) for module in MODULES if layer_of(module) == "eval"))
+    assert not {name for name in known if layer_of(name) == "learner"}
 
 
 def test_no_import_cycles():
-    TopologicalSorter(OWN).prepare()
+    TopologicalSorter({module: own(module) for module in MODULES}).prepare()
 
 
 def test_imports_inside_functions_are_for_the_command_line_systems_and_optional_extras_only():
     for module, path in MODULES.items():
         if layer_of(module) in ("cli", "systems"):  # a system's settings are read without torch, which building needs
             continue
-        for function in ast.walk(ast.parse(path.read_text())):
+        for function in ast.walk(tree_of(path)):
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 inner = {
                     getattr(node, "module", None) or node.names[0].name

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,15 +13,6 @@ from evoseek import __version__
 from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Passage
 
-PROGRAM = """
-import sys
-from evoseek.cli.main import main
-sys.argv = ["evoseek", *sys.argv[1:]]
-try:
-    main()
-finally:
-    print("loaded: torch" if "torch" in sys.modules else "loaded: no torch", file=sys.stderr)
-"""
 TRAIN = "train --run-dir run --index my-index --questions questions.jsonl"
 
 MISTAKES = {
@@ -85,19 +77,27 @@ def here(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def evoseek(here):
     """`evoseek(line)`: status, stdout, and stderr in one line. A `|` stands for an empty word."""
+    server = subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("command_child.py"))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=here,
+        env={**os.environ, "COLUMNS": "300"},
+    )
 
     def run(line):
-        words = ["" if word == "|" else word for word in line.split()]
-        env = {**os.environ, "COLUMNS": "300"}
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, *words], capture_output=True, text=True, cwd=here, env=env
-        )
-        return done.returncode, done.stdout, " ".join(done.stderr.split())
+        server.stdin.write(json.dumps(["" if word == "|" else word for word in line.split()]) + "\n")
+        server.stdin.flush()
+        answer = json.loads(server.stdout.readline())
+        return answer["status"], answer["out"], " ".join(answer["err"].split())
 
-    return run
+    yield run
+    server.stdin.close()
+    server.wait(timeout=30)
 
 
 @pytest.mark.parametrize("line", MISTAKES)

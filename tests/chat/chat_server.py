@@ -142,8 +142,8 @@ def cuts(count: int) -> Behaviour:
 
 
 def bomb(size: int) -> Behaviour:
-    """A reply of so many bytes, packed to a thousandth."""
-    return replies(gzip.compress(choice(" " * size)), content_encoding="gzip")
+    """A reply of so many bytes, a whole number of MiB, packed to a thousandth: a gzip member for each MiB."""
+    return replies(gzip.compress(b" " * 2**20) * (size >> 20), content_encoding="gzip")
 
 
 async def sleeps(received: Received, writer: asyncio.StreamWriter) -> None:

@@ -1,12 +1,7 @@
 """A very small model and made-up samples."""
 
-import json
-import os
 import random
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -59,29 +54,3 @@ def make_samples() -> Callable[..., list[TrainingSample]]:
         return [sample(rng, prompt if number % 2 else []) for number in range(n)]
 
     return make
-
-
-@pytest.fixture(scope="session")
-def run_ranks() -> Iterator[Callable[..., dict]]:
-    """`run_ranks(size, scenario, **options)` runs a function of ranks_child.py in so many processes.
-
-    Gives {"statuses", "results", "output"}; expects every process to end well unless `fails` is given.
-    """
-    server = subprocess.Popen(
-        [sys.executable, str(Path(__file__).with_name("ranks_child.py"))],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-
-    def run(size: int, scenario: str, *, fails: bool = False, **options: object) -> dict:
-        server.stdin.write(json.dumps({"size": size, "scenario": scenario, "options": options}) + "\n")
-        server.stdin.flush()
-        answer = json.loads(server.stdout.readline())
-        assert fails or answer["statuses"] == [0] * size, answer
-        return answer
-
-    yield run
-    server.stdin.close()
-    server.wait(timeout=30)

@@ -5,6 +5,8 @@
 
 For each order `size` children are forked (everything is imported already, so this is cheap) with the variables that
 torchrun would set. Each calls the scenario, a function below, with its ranks. One that hangs is ended by an alarm.
+The scenario "evoseek" is the command line, of the words that are given; as under torchrun, this process keeps the store
+in which the ranks meet.
 """
 
 import importlib
@@ -23,9 +25,11 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 from torch import nn
+from torch.distributed import TCPStore
 from torch.distributed.tensor import DTensor
 from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
+from evoseek.cli.main import main
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.learner import checkpoint as checkpoint_module
 from evoseek.learner.batch import make_batch
@@ -254,6 +258,10 @@ def run(order: dict, rank: int, port: int, output: Path) -> None:
     signal.alarm(SECONDS)
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(order["size"])}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    if order["scenario"] == "evoseek":
+        os.environ |= {"TORCHELASTIC_USE_AGENT_STORE": "True"}
+        sys.argv = ["evoseek", *order["options"]["words"]]
+        main()
     try:
         with joined_ranks("cpu") as ranks:
             result = SCENARIOS[order["scenario"]](ranks, **order["options"])
@@ -271,6 +279,7 @@ def run(order: dict, rank: int, port: int, output: Path) -> None:
 def warm_up() -> None:
     """Fill what libraries keep after their first use, which each child would else do for itself."""
     importlib.import_module("torch._dynamo")
+    importlib.import_module("evoseek.jobs.train")
     model = make_model("plain")
     with tempfile.TemporaryDirectory() as directory:
         model.save_pretrained(directory)
@@ -288,6 +297,8 @@ def serve() -> None:
             port = free.getsockname()[1]
             free.close()
             output, children = Path(folder), []
+            if order["scenario"] == "evoseek":
+                store = TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False)  # noqa: F841, until the end
             for rank in range(order["size"]):
                 children.append(os.fork())
                 if children[-1] == 0:
