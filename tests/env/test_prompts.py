@@ -17,12 +17,66 @@ def test_the_tiny_prompts_are_bare():
 
 def test_the_default_prompt_explains_the_format_in_use():
     solver = load_prompts("default")["solver"]
-    tags = plain(solver.marked(question="who ?", format="tags"))
-    tools = plain(solver.marked(question="who ?", format="tools"))
+    tags = plain(solver.marked(question="who ?", format="tags", max_calls=4))
+    tools = plain(solver.marked(question="who ?", format="tools", max_calls=None))
     assert all(tag in tags for tag in ("<think>", "<search>", "</search>", "<information>", "<answer>"))
     assert "<search>" not in tools
     assert tags.endswith("Question: who ?")
     assert tools.endswith("Question: who ?")
+    assert "at most 4 times." in tags
+    assert "collection of documents.\n" in tools
+
+
+@pytest.mark.parametrize("format", ["tags", "tools"])
+@pytest.mark.parametrize("prompt", ["solver", "solver_web"])
+def test_the_short_prompt_is_a_few_lines_with_format_and_budget(prompt, format):
+    values = {"question": "who ?", "format": format, "max_calls": 4}
+    short, full = (plain(load_prompts(name)[prompt].marked(**values)) for name in ("short", "default"))
+    assert len(short.split()) < 0.65 * len(full.split())
+    assert "4 " in short
+    assert "4 times" in short or "4 calls in all" in short
+    assert "1 times" not in plain(load_prompts("short")[prompt].marked(**values | {"max_calls": 1}))
+    assert all((tag in short) == (format == "tags") for tag in ("<search>", "</search>", "<information>"))
+    assert ("<browse>" in short) == (format == "tags" and prompt == "solver_web")
+    assert "</answer>" in short
+    assert short.endswith("\n\nQuestion: who ?")
+    assert "\n\n\n" not in short
+
+
+def test_what_a_set_lacks_is_that_of_the_default_one(tmp_path):
+    (tmp_path / "solver.jinja").write_text("{{ question }}")
+    own, default = load_prompts(tmp_path), load_prompts("default")
+    assert own["solver"].text(question="who ?") == "who ?"
+    for prompts in (own, load_prompts("short")):
+        assert prompts["observation"].text(passages=PASSAGES) == default["observation"].text(passages=PASSAGES)
+        assert prompts.examples("proposer_passage") == default.examples("proposer_passage") != []
+    assert own.path("solver") == tmp_path / "solver.jinja"
+    assert own.path("reader") == default.directory / "reader.jinja"
+
+
+def test_trap_no_prompt_holds_an_answer_that_a_model_could_repeat():
+    """Small models repeated the example of an answer, and went on counting where the prompt ended in a number."""
+    for name in ("default", "short"):
+        prompts = load_prompts(name)
+        for prompt in ("solver", "solver_web", "closed_book"):
+            for format in ("tags", "tools"):
+                text = plain(prompts[prompt].marked(question="who ?", format=format, max_calls=4))
+                assert "<answer> and </answer>" in text
+                assert text.count("<answer>") == 1
+    values = {"hops": 3, "searches": 2, "title": "", "text": "a", "answer": "Meri", "examples": [], "format": "tags"}
+    for prompt in ("proposer_passage", "proposer_answer"):
+        assert not plain(load_prompts("default")[prompt].marked(**values))[-1].isdigit()
+
+
+@pytest.mark.parametrize("name", ["default", "short"])
+@pytest.mark.parametrize("format", ["tags", "tools"])
+def test_closed_book_nothing_speaks_of_searching(name, format):
+    text = plain(load_prompts(name)["closed_book"].marked(question="who ?", format=format, max_calls=4))
+    told = plain(load_prompts(name).malformed("there is no <search>", role="solver", tools=[], format=format))
+    for words in (text, told):
+        assert not any(word in words.lower() for word in ("search", "look", "tool", "passage", "information"))
+        assert "</answer>" in words
+    assert text.endswith("Question: who ?")
 
 
 def test_the_default_observation_numbers_the_passages_under_their_titles():
@@ -56,10 +110,13 @@ def test_every_value_in_a_message_is_outside_text_and_the_rest_is_not(tmp_path):
 
 
 def test_a_set_that_does_not_fit_is_refused_in_words(tmp_path):
-    with pytest.raises(ConfigError, match="neither one of default, tiny nor a directory"):
+    with pytest.raises(ConfigError, match="neither one of default, short, tiny nor a directory"):
         load_prompts("tyni")
-    with pytest.raises(ConfigError, match=r"has no file solver\.jinja"):
-        load_prompts(tmp_path)["solver"]
+    with pytest.raises(ConfigError, match="nor a directory with prompts"):
+        load_prompts(tmp_path)
+    (tmp_path / "reading.jinja").touch()
+    with pytest.raises(ConfigError, match=r"no prompt solvr\.jinja, neither in"):
+        load_prompts(tmp_path)["solvr"]
     (tmp_path / "solver.jinja").write_text("{{ questoin }}")
     with pytest.raises(ConfigError, match=r"questoin.*variables format, question"):
         load_prompts(tmp_path)["solver"].marked(question="who ?", format="tags")
@@ -69,6 +126,8 @@ def test_a_set_that_does_not_fit_is_refused_in_words(tmp_path):
 
 
 def test_examples_come_from_the_file_beside_the_template_if_there_is_one(tmp_path):
+    (tmp_path / "proposer_answer.jinja").touch()
+    (tmp_path / "proposer_passage.jinja").touch()
     prompts = load_prompts(tmp_path)
     assert prompts.examples("proposer_answer") == []
     (tmp_path / "proposer_answer.examples.json").write_text('[{"question": "wer ißt?"}]', encoding="utf-8")
@@ -89,6 +148,7 @@ def test_examples_come_from_the_file_beside_the_template_if_there_is_one(tmp_pat
 def test_examples_that_cannot_be_used_are_refused_with_the_remedy(tmp_path, content, phrase):
     path = tmp_path / "proposer_answer.examples.json"
     path.write_bytes(content)
+    (tmp_path / "proposer_answer.jinja").touch()
     with pytest.raises(ConfigError, match=f"{phrase}.*remove the file") as caught:
         load_prompts(tmp_path).examples("proposer_answer")
     assert str(path) in str(caught.value)

@@ -103,8 +103,8 @@ def test_the_default_prompts_speak_the_format_in_use(format):
     assert "exactly 2 searches" in forwards
     assert "exactly 2 searches" in backwards
     assert "titled Kalo:\nKalo's mayor is Meri." in forwards
-    assert forwards.endswith("\nNumber of steps: 3")
-    assert backwards.endswith("\nNumber of searches: 2\nThe answer: Meri")
+    assert forwards.endswith("\nNow write one question of this kind, with 3 steps from its start to its answer.")
+    assert backwards.endswith("\nNow write one question of this kind, by 2 searches, to which the answer is: Meri")
     for text in (forwards, backwards):
         assert "<question> the question </question> <answer> the answer" in text
         assert all((tag in text) == (format == "tags") for tag in ("<think>", "<search>", "</search>", "<information>"))

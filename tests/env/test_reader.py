@@ -55,6 +55,8 @@ def test_the_default_prompt_shows_the_passages_and_has_a_word_for_not_knowing(fo
 def test_without_passages_it_is_asked_what_it_knows():
     text = said(ReaderEnv([], load_prompts("default")))
     assert text.startswith("Answer the question from what you know.")
+    assert text.endswith("\n\nQuestion: Who is Kalo's mayor?")
+    assert "search" not in text
     assert "passages" not in text
     assert NOTHING not in text
 

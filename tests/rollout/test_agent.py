@@ -5,7 +5,9 @@ import shutil
 
 import pytest
 
+from evoseek.env.tools import SearchTool
 from evoseek.errors import ConfigError
+from evoseek.policy.encoding import plain
 from evoseek.policy.load import load_policy, save_policy, tiny_policy_dir
 from evoseek.rollout.agent import Agent
 from evoseek.rollout.limits import Limits
@@ -26,7 +28,23 @@ def test_auto_finds_the_prompts_that_a_policy_was_made_for(tmp_path):
     settings = json.loads((tmp_path / "copy" / "config.json").read_text())
     del settings["evoseek_prompts"]
     (tmp_path / "copy" / "config.json").write_text(json.dumps(settings))
-    assert "<search>" in agent_of(tmp_path / "copy").prompts["solver"].text(question="who ?", format="tags")
+    solver = agent_of(tmp_path / "copy").prompts["solver"]
+    assert "<search>" in solver.text(question="who ?", format="tags", max_calls=4)
+
+
+def test_without_tools_the_prompt_is_that_of_a_closed_book_and_with_them_it_states_the_calls():
+    """The last of 4 turns may only answer. A tiny policy is asked as in training."""
+    question, calls = Question("q", "who ?", ()), {"rollout.max_turns": 4, "policy.prompts": "short"}
+    agent = agent_of("tiny", **calls)
+    tool = SearchTool(None, template=agent.prompts["observation"])
+    asked = {tools: plain(agent.solver(list(tools)).env.messages(question)[0].content) for tools in ((), (tool,))}
+    assert asked[()].startswith("Answer the question from what you know.")
+    assert "search" not in asked[()]
+    assert "at most 3 times" in asked[(tool,)]
+    named = agent_of("tiny", **calls, **{"environment.closed_book": "solver"}).solver([]).env.messages(question)
+    assert "<search>" in plain(named[0].content)
+    alone, searching = (agent_of("tiny").solver(tools).env.messages(question) for tools in ([], [tool]))
+    assert plain(alone[0].content) == plain(searching[0].content) == "solve : who ?"
 
 
 def test_settings_of_rollouts_reach_the_agent_and_its_rollers():

@@ -19,6 +19,7 @@ from evoseek.cli.export import export
 from evoseek.cli.index import index, search
 from evoseek.cli.judge import judge
 from evoseek.cli.parts import parts
+from evoseek.cli.prompt import prompt
 from evoseek.cli.propose import propose
 from evoseek.cli.recipes import recipes
 from evoseek.cli.simulator import simulator
@@ -61,7 +62,7 @@ def evoseek(
 for command in (demo, index, search, train, propose):
     app.command()(command)
 app.command("eval")(evaluate)
-for command in (ask, export, recipes, parts):
+for command in (ask, prompt, export, recipes, parts):
     app.command()(command)
 for name, group in {"tiny": tiny, "simulator": simulator, "judge": judge, "data": data, "world": world}.items():
     app.add_typer(group, name=name)

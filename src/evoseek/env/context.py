@@ -29,8 +29,10 @@ class ToolContext:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentContext:
-    """What an environment is built from: its tools, the prompt set, and the format of the model's prompts."""
+    """What an environment is built from: its tools, the prompt set, the format of the model's prompts, and how many
+    calls a rollout has (None: not known)."""
 
     tools: Sequence[Tool]
     prompts: PromptSet
     format: Literal["tags", "tools"]
+    max_calls: int | None = None

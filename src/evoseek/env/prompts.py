@@ -1,13 +1,15 @@
-"""Prompt sets: Jinja files, one for each kind of prompt or message. A directory with the same file names replaces a
-set.
+"""Prompt sets: Jinja files, one for each kind of prompt or message. A directory with files of these names replaces a
+set; those that it lacks are those of the set `default`.
 
-    solver.jinja             the solver's user message; variables `question`, `format` ("tags" or "tools")
+    solver.jinja             the solver's user message; variables `question`, `format` ("tags" or "tools"), `max_calls`
+                             (number of calls of a rollout, or none)
     solver_web.jinja         the same, for a solver that searches and browses the web
+    closed_book.jinja        the same, for a solver without tools
     proposer_passage.jinja   the user message of a proposer that begins with a passage; `hops`, `searches` (one less),
                              `title` and `text` of the passage ("" if it is not to be shown), `examples`, `format`
     proposer_answer.jinja    that of a proposer that begins with an answer; `answer`, `searches`, `examples`, `format`
     reader.jinja             that of a reader; `question`, `passages` (empty: closed book), `format`
-    teacher.jinja            the solver's, with the evidence shown; `question`, `passages`, `format`
+    teacher.jinja            the solver's, with the evidence shown; `question`, `passages`, `format`, `max_calls`
     simulator_useful.jinja   that of a simulated search engine, for documents that help; `question`, `answers`, `query`,
     simulator_noisy.jinja    and for others that do not; `earlier` (the rollout's other queries so far), `documents`
                              (how many), `max_words` (of each)
@@ -73,7 +75,7 @@ class PromptSet:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._environment = Environment(
-            loader=FileSystemLoader(directory),
+            loader=FileSystemLoader([directory, _SETS / "default"]),
             undefined=StrictUndefined,
             finalize=outside,
             trim_blocks=True,
@@ -87,19 +89,28 @@ class PromptSet:
             return PromptTemplate(self._environment.get_template(f"{name}.jinja"))
         except TemplateNotFound as error:
             raise ConfigError(
-                f"The prompt set {self.directory} has no file {name}.jinja. Add it; {_SETS / 'default'} has one to "
-                "copy."
+                f"There is no prompt {name}.jinja, neither in {self.directory} nor among the default ones. Correct the "
+                "name, or add the file."
             ) from error
         except TemplateError as error:
             raise ConfigError(f"The prompt file {self.directory / name}.jinja is not valid Jinja: {error}.") from error
 
     def malformed(self, problem: str, *, role: str, tools: Iterable[str], format: str) -> str:
-        """The notice after a malformed turn to a model in a role with these tools, marked. Raises ConfigError."""
-        return self["malformed"].marked(problem=problem, role=role, tools=list(tools), format=format)
+        """The notice after a malformed turn to a model in a role with these tools, marked. Without tools it speaks of
+        the answer alone. Raises ConfigError."""
+        names = list(tools)
+        problem = problem if names else "it gives no answer in the form that was asked for"
+        return self["malformed"].marked(problem=problem, role=role, tools=names, format=format)
+
+    def path(self, name: str) -> Path:
+        """The file of a template: the set's own, or the default one."""
+        own = self.directory / f"{name}.jinja"
+        return own if own.is_file() else _SETS / "default" / own.name
 
     def examples(self, name: str) -> list[Mapping[str, object]]:
-        """The few-shot examples for a template, from `<name>.examples.json`; none without it. Raises ConfigError."""
-        path = self.directory / f"{name}.examples.json"
+        """The few-shot examples for a template, from `<name>.examples.json` beside it; none without such a file. Raises
+        ConfigError."""
+        path = self.path(name).with_name(f"{name}.examples.json")
         if not path.exists():
             return []
         try:
@@ -120,12 +131,13 @@ class PromptSet:
 
 
 def load_prompts(name_or_directory: str | Path) -> PromptSet:
-    """A set that comes with the package (`default`, `tiny`) or a directory of the user's. Raises ConfigError."""
-    for directory in (_SETS / name_or_directory, Path(name_or_directory)):
-        if directory.is_dir():
+    """A set that comes with the package (`default`, `short`, `tiny`) or a directory of the user's. Raises
+    ConfigError."""
+    for directory in (_SETS / name_or_directory, Path(name_or_directory).expanduser()):
+        if directory.is_dir() and any(directory.glob("*.jinja")):
             return PromptSet(directory)
     names = ", ".join(sorted(path.name for path in _SETS.iterdir() if path.is_dir()))
     raise ConfigError(
-        f"There is no prompt set {str(name_or_directory)!r}: it is neither one of {names} nor a directory. Name one "
-        "of these, or a directory with files such as solver.jinja and observation.jinja."
+        f"There is no prompt set {str(name_or_directory)!r}: it is neither one of {names} nor a directory with "
+        "prompts. Name one of these, or a directory with files such as solver.jinja and observation.jinja."
     )

@@ -17,7 +17,8 @@ from evoseek.types import Message, Question
 class SolverEnv:
     """An `Environment` that asks the question in one user message, worded by the prompt set for the renderer's format.
 
-    `prompt` names the template: `solver`, or `solver_web` for one with the tools of the web.
+    `prompt` names the template: `solver`, `solver_web` for the tools of the web, or `closed_book` without tools, which
+    does not speak of searching. `max_calls` is the number of calls that a rollout has.
     """
 
     class Settings(EnvironmentSettings):
@@ -26,11 +27,16 @@ class SolverEnv:
         prompt: str = Field(
             default="solver", description="Name of the prompt template; solver_web is for the tools of the web."
         )
+        closed_book: str = Field(
+            default="closed_book",
+            description="Name of the prompt template without tools, as in evoseek eval --no-search.",
+        )
 
     @classmethod
     def build(cls, settings: Settings, context: EnvironmentContext) -> SolverEnv:
         """From settings."""
-        return cls(context.tools, context.prompts, context.format, prompt=settings.prompt)
+        prompt = settings.prompt if context.tools else settings.closed_book
+        return cls(context.tools, context.prompts, context.format, prompt=prompt, max_calls=context.max_calls)
 
     def __init__(
         self,
@@ -39,9 +45,11 @@ class SolverEnv:
         format: Literal["tags", "tools"] = "tags",
         *,
         prompt: str = "solver",
+        max_calls: int | None = None,
     ) -> None:
         self._tools = {tool.name: tool for tool in tools}
         self._prompts, self._template, self._format = prompts, prompts[prompt], format
+        self._max_calls = max_calls
 
     @property
     def role(self) -> str:
@@ -55,7 +63,8 @@ class SolverEnv:
 
     def messages(self, question: Question) -> list[Message]:
         """The prompt."""
-        return [Message("user", self._template.marked(question=question.text, format=self._format))]
+        values = {"question": question.text, "format": self._format, "max_calls": self._max_calls}
+        return [Message("user", self._template.marked(**values))]
 
     def malformed(self, problem: str) -> str:
         """The notice after a malformed turn."""

@@ -66,8 +66,9 @@ def asked_model(context: Context) -> AskedModel:
     settings = context.settings
     chat, prompts = context.chat("asked")
     tools = context.tools(prompts, asked_engine(context))
-    env = build("environment", settings.environment, EnvironmentContext(tools, prompts, "tags"))
-    return AskedModel(chat, env, limits_of(settings.rollout, prompts))
+    limits = limits_of(settings.rollout, prompts)
+    env = build("environment", settings.environment, EnvironmentContext(tools, prompts, "tags", limits.calls))
+    return AskedModel(chat, env, limits)
 
 
 def evaluate(

@@ -25,7 +25,8 @@ class PolicySettings(Section):
     )
     prompts: str = Field(
         default="auto",
-        description="Prompt set: a name, a directory, or auto for the set that the model's config names.",
+        description="Prompt set: default, short (a few lines for small models), a directory of your own, or auto for "
+        "the set that the model's config names.",
     )
     device: str = Field(default="cpu", description="Device of the model, as torch names it.")
     dtype: Dtype = Field(default="float32", description="Data type of the weights.")

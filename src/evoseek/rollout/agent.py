@@ -90,7 +90,7 @@ class Agent:
     def solver(self, tools: Sequence[Tool]) -> Roller:
         """The agent as a solver with these tools; without tools it must answer from its own knowledge."""
         renderer = self.renderer(tools)
-        context = EnvironmentContext(tools, self.prompts, renderer.format)
+        context = EnvironmentContext(tools, self.prompts, renderer.format, self.limits.calls)
         return self.roller(build("environment", self.settings.environment, context), renderer)
 
     def template_notice(self) -> str | None:

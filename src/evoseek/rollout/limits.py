@@ -50,6 +50,11 @@ class Limits:
                 )
 
     @property
+    def calls(self) -> int:
+        """How many calls a policy can make that makes one a turn: the last turn may only answer."""
+        return min(self.max_tool_calls, self.max_turns - 1)
+
+    @property
     def waiting_s(self) -> float | None:
         """Seconds that the rollout may wait; None if it may for ever."""
         return self.deadline_s if self.wait_s is None else self.wait_s

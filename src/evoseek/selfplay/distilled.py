@@ -26,7 +26,8 @@ def self_distillation(
         """The teacher's prompt. A group's key ends with its question's id."""
         question = questions.find(sample.group.rsplit("/", 1)[-1])
         evidence = cast("Sequence[str]", question.metadata["evidence"])
-        env = TeacherEnv([corpus.get(passage) for passage in evidence], agent.prompts, renderer.format)
+        passages = [corpus.get(passage) for passage in evidence]
+        env = TeacherEnv(passages, agent.prompts, renderer.format, max_calls=agent.limits.calls)
         ids = renderer.render_prompt(env.messages(question))
         written = len(sample.token_ids) - sample.loss_mask.index(True)
         return ids if len(ids) + written <= agent.limits.max_total_tokens else None
@@ -37,10 +38,17 @@ def self_distillation(
 class TeacherEnv:
     """Words the prompt of the policy that teaches itself; nothing is ever rolled out here."""
 
-    def __init__(self, passages: Sequence[Passage], prompts: PromptSet, format: Literal["tags", "tools"]) -> None:
-        self._passages, self._template, self._format = tuple(passages), prompts["teacher"], format
+    def __init__(
+        self,
+        passages: Sequence[Passage],
+        prompts: PromptSet,
+        format: Literal["tags", "tools"],
+        *,
+        max_calls: int | None = None,
+    ) -> None:
+        self._template = prompts["teacher"]
+        self._values = {"passages": tuple(passages), "format": format, "max_calls": max_calls}
 
     def messages(self, question: Question) -> list[Message]:
         """The prompt."""
-        text = self._template.marked(question=question.text, passages=self._passages, format=self._format)
-        return [Message("user", text)]
+        return [Message("user", self._template.marked(question=question.text, **self._values))]

@@ -1,0 +1,46 @@
+"""`evoseek prompt`: shows a prompt exactly as the model is given it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+
+from evoseek.cli.options import ConfigFiles, Json, Model, Sets
+from evoseek.training.interrupt import end_on_interrupt
+
+
+def prompt(
+    system: Annotated[
+        str | None, typer.Argument(help="A system; default: that of --config, or search-r1. May be left out.")
+    ] = None,
+    question: Annotated[
+        str | None,
+        typer.Argument(help="The question; for a proposer a passage, or an answer (ssp). Default: an example."),
+    ] = None,
+    role: Annotated[
+        Literal["solver", "closed-book", "reader", "proposer"], typer.Option(help="Whose prompt.")
+    ] = "solver",
+    model: Model = None,
+    json: Json = False,
+    config: ConfigFiles = None,
+    set_: Sets = None,
+) -> None:
+    """Show what a model is given to read: text with special tokens, number of tokens, and the file to change.
+
+    Only the model's tokenizer is loaded.
+    """
+    from evoseek.cli.settings import given_settings
+
+    if question is None and system is not None and " " in system.strip():  # no name of a system has a space
+        system, question = None, system
+    given = given_settings(
+        "prompt", None, config or (), options={"policy.model": model}, sets=set_ or (), system=system
+    )
+    with end_on_interrupt():
+        from evoseek.cli.following import following
+        from evoseek.jobs.prompt import show_prompt
+
+    settings = following(given.read(), console=Console(quiet=True))
+    show_prompt(settings, role, question or "", console=Console(), as_json=json)

@@ -1,0 +1,138 @@
+"""Showing a prompt exactly as a model is given it. Only the model's tokenizer is loaded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, cast
+
+from rich.console import Console
+
+from evoseek.env.context import EnvironmentContext, ToolContext
+from evoseek.env.prompts import PromptSet, load_prompts
+from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv, answer_task, passage_task
+from evoseek.env.reader import ReaderEnv
+from evoseek.errors import ConfigError
+from evoseek.policy.load import load_tokenizer
+from evoseek.policy.renderer import make_renderer
+from evoseek.policy.shape import read_config
+from evoseek.protocols import Environment, Tool
+from evoseek.registry import build
+from evoseek.report.printable import say
+from evoseek.rollout.agent import limits_of
+from evoseek.settings import lookup
+from evoseek.training.settings import TrainingSettings
+from evoseek.types import Passage, Question
+
+Role = Literal["solver", "closed-book", "reader", "proposer"]
+
+_PASSAGE = Passage("example", "example", "Kalo", "Kalo is a city. Its mayor is Meri Vesu.")
+_TEXTS = {"solver": "Who is the mayor of Kalo?", "hops": _PASSAGE.text, "searches": "Meri Vesu"}
+_REQUESTED = 2  # hops or searches
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A prompt as the model is given it: its token ids and their text with special tokens. `template` is the file that
+    words it ("" for an environment of the user's own)."""
+
+    role: str
+    system: str
+    model: str
+    format: str
+    template: str
+    tokens: int
+    text: str
+    token_ids: tuple[int, ...]
+
+
+def show_prompt(settings: TrainingSettings, role: Role, text: str, *, console: Console, as_json: bool = False) -> None:
+    """Print the prompt of a role for a question (for a proposer: a passage's text, or an answer); without one, for an
+    example. Raises EvoseekError."""
+    shown = rendered(settings, role, text)
+    if as_json:
+        print(json.dumps(asdict(shown), ensure_ascii=False))
+        return
+    say(
+        console,
+        f"{shown.model} as {shown.role} of {shown.system}: {shown.tokens} tokens, format {shown.format}.\n"
+        + (
+            f"The words are those of {shown.template}. To replace them, copy its folder, edit the file in the copy, "
+            "and set policy.prompts to the copy.\n"
+            if shown.template
+            else "The words are those of your environment.\n"
+        ),
+    )
+    say(console, shown.text)
+
+
+def rendered(settings: TrainingSettings, role: Role, text: str) -> Shown:
+    """The prompt of a role. Raises EvoseekError."""
+    own = settings.policy
+    tokenizer = load_tokenizer(own.model)
+    named = str(read_config(own.model).get("evoseek_prompts", "default")) if own.prompts == "auto" else own.prompts
+    prompts = load_prompts(named)
+    tools = _tools(settings, prompts) if role in ("solver", "proposer") else []
+    renderer = make_renderer(tokenizer, own.format, [tool.schema for tool in tools])
+    env, template, question = _asked(settings, role, text, tools, prompts, renderer.format)
+    ids = renderer.render_prompt(env.messages(question))
+    return Shown(
+        role=role,
+        system=settings.run.system,
+        model=own.model,
+        format=renderer.format,
+        template=str(prompts.path(template)) if template else "",
+        tokens=len(ids),
+        text=str(tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)),
+        token_ids=tuple(ids),
+    )
+
+
+def _asked(
+    settings: TrainingSettings,
+    role: Role,
+    text: str,
+    tools: list[Tool],
+    prompts: PromptSet,
+    format: Literal["tags", "tools"],
+) -> tuple[Environment, str, Question]:
+    """The environment of a role, the template that words its prompt, and the question to ask."""
+    question = Question("example", text or _TEXTS["solver"], ())
+    if role == "reader":
+        return ReaderEnv([_PASSAGE], prompts, format), "reader", question
+    if role == "proposer":
+        kind = lookup(settings, "searches")
+        if kind is None:
+            raise ConfigError(f"{settings.run.system} has no proposer. Name a self-play system: dr-zero or ssp.")
+        text = text or _TEXTS[kind[1]]
+        if kind[1] == "hops":
+            passage = Passage("example", "example", _PASSAGE.title if text == _PASSAGE.text else "", text)
+            task = passage_task("example", passage, _REQUESTED)
+            return PassageProposerEnv(tools, prompts, format), "proposer_passage", task
+        return AnswerProposerEnv(tools, prompts, format), "proposer_answer", answer_task("example", text, _REQUESTED)
+    calls = limits_of(settings.rollout, prompts).calls
+    env = cast(
+        "Environment", build("environment", settings.environment, EnvironmentContext(tools, prompts, format, calls))
+    )
+    template = getattr(settings.environment, "prompt" if role == "solver" else "closed_book", "")
+    return env, str(template), question
+
+
+def _tools(settings: TrainingSettings, prompts: PromptSet) -> list[Tool]:
+    """The tools of the settings, of which only names and schemas are used: nothing is opened for them."""
+
+    def shared(name: str, make: Callable[[], Any]) -> Any:
+        return made.setdefault(name, make())
+
+    made: dict[str, Any] = {}
+    unused: Any = _Unused()
+    context = ToolContext(settings, prompts, unused, shared, lambda: unused)
+    return [cast("Tool", build("tool", tool, context)) for tool in settings.tools]
+
+
+class _Unused:
+    """Stands for an engine or the web, neither of which is used."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self

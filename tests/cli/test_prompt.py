@@ -1,0 +1,82 @@
+"""`evoseek prompt`, with models of which only the tokenizer is there."""
+
+import json
+import shutil
+
+import pytest
+
+from evoseek.cli.main import main
+from evoseek.env.prompts import load_prompts
+from evoseek.policy.load import tiny_policy_dir
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A model without weights and without prompts of its own, whose tokenizer has a chat template."""
+    directory = tmp_path_factory.mktemp("model") / "chatty"
+    shutil.copytree(tiny_policy_dir(), directory, ignore=shutil.ignore_patterns("*.safetensors", "README*"))
+    config = json.loads((directory / "config.json").read_text())
+    del config["evoseek_prompts"]
+    (directory / "config.json").write_text(json.dumps(config))
+    template = "{% for m in messages %}<think>{{ m.role }}\n{{ m.content }}</think>\n{% endfor %}<answer>"
+    (directory / "chat_template.jinja").write_text(template)
+    return str(directory)
+
+
+@pytest.fixture
+def prompt(capsys, monkeypatch):
+    """`evoseek prompt ...`: (exit status, stdout, stderr)."""
+
+    def prompt(*words):
+        monkeypatch.setattr("sys.argv", ["evoseek", "prompt", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        return int(ended.value.code or 0), said.out, said.err
+
+    return prompt
+
+
+def test_shows_text_tokens_and_file_without_loading_weights(prompt, model):
+    status, out, _ = prompt("who wrote dune ?", "--model", model, "--set", "policy.prompts=short", "--json")
+    shown = json.loads(out)
+    assert status == 0
+    assert (shown["system"], shown["role"], shown["format"]) == ("search-r1", "solver", "tags")
+    assert shown["template"] == str(load_prompts("short").directory / "solver.jinja")
+    assert shown["text"].startswith("<think>")
+    assert shown["text"].endswith("<answer>")
+    assert shown["tokens"] == len(shown["token_ids"]) > 50
+    assert "4" in shown["text"]  # calls, which follow the model
+
+
+def test_the_tiny_policy_is_asked_in_its_words_in_every_role(prompt):
+    out, question = prompt("search-r1", "who is kalo ?")[1], "solve : who is kalo ?"
+    assert "tiny as solver of search-r1: 8 tokens, format tags." in out
+    assert "set policy.prompts to the copy" in " ".join(out.split())
+    assert out.splitlines()[-1] == question
+    assert prompt("who is kalo ?", "--role", "closed-book")[1].splitlines()[-1] == question
+    assert prompt("--role", "reader")[1].splitlines()[-1].startswith("read : who is the mayor of kalo ?")
+    assert prompt("dr-zero", "kalo .", "--role", "proposer")[1].splitlines()[-1] == "propose 2 hops : kalo ."
+    assert "kalo" in prompt("ssp", "kalo", "--role", "proposer")[1].splitlines()[-1]
+
+
+def test_tools_need_neither_index_nor_web(prompt, model):
+    status, out, _ = prompt("deepresearcher", "--model", model)
+    assert status == 0
+    assert "solver_web.jinja" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "phrase"),
+    [
+        (("--role", "proposer"), "search-r1 has no proposer. Name a self-play system: dr-zero or ssp."),
+        (("--set", "learner.learning_rate=1e-4"), "`evoseek prompt` does not use it"),
+        (("--set", "policy.prompts=shrot"), "neither one of default, short, tiny"),
+        (("--model", "./nowhere"), "there is no such directory"),
+        (("serch-r1",), "Did you mean search-r1?"),
+    ],
+)
+def test_mistakes_are_told(prompt, words, phrase):
+    status, _, err = prompt(*words)
+    assert status == 2
+    assert phrase in " ".join(err.split())
