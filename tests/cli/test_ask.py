@@ -72,7 +72,7 @@ def test_a_model_behind_an_endpoint_searches_and_answers(ask, monkeypatch):
         "max_tokens": 2048,
     }
     template = load_prompts("default")["solver"]
-    prompt = plain(template.marked(question="who is the mayor of Kalo?", format="tags"))
+    prompt = plain(template.marked(question="who is the mayor of Kalo?", format="tags", max_calls=4))
     assert first.body["messages"] == [{"role": "user", "content": prompt}]
     assert second.body["messages"] == [
         *first.body["messages"],
