@@ -57,6 +57,13 @@ KINDS: Mapping[str, Kind] = {
             "browse": "evoseek.env.web_tools:BrowseTool",
         },
     ),
+    "order": Kind(
+        "which questions a step asks",
+        {
+            "uniform": "evoseek.training.question_order:UniformOrder",
+            "difficulty": "evoseek.training.question_order:DifficultyOrder",
+        },
+    ),
     "search": Kind("a search engine", {"lexical": "evoseek.search.lexical:Lexical"}, ("search",)),
     "reward": Kind(
         "what a finished rollout is worth",

@@ -229,12 +229,12 @@ def training_loop(
         if ranks.is_first:
             given = {"objects": names} if (names := context.objects.names()) else {}
             run.claim(plan.settings.resolved() | given, inputs_of(settings), may_differ=settings.may_differ())
-        start = resume(run, checkpoint, plan.parts, ranks)
+        start = resume(run, checkpoint, plan.parts, ranks, plan.state)
         plan.resumed(start)
         steps = settings.run.steps
         yield TrainingLoop(
             system=plan.system,
-            checkpoints=RunState(run, plan.parts, keep_last=settings.run.keep_checkpoints, ranks=ranks),
+            checkpoints=RunState(run, plan.parts, settings.run.keep_checkpoints, ranks, plan.state),
             metrics=_metrics(context, plan) if ranks.is_first else NoMetrics(),
             timings=JsonlMetrics(run.timings) if ranks.is_first else NoMetrics(),
             start=start,

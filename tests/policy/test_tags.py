@@ -94,7 +94,8 @@ def test_an_observation_is_the_information_tag_with_the_texts_as_text(made, rend
 
 def test_trap_the_example_answer_of_the_prompt_is_never_read_as_the_models(made, renderer):
     prompt = load_prompts("default")["solver"].marked(question="who ?", format="tags", max_calls=4)
-    assert "<answer> Lisbon </answer>" in made("qwen").decode(renderer.render_prompt([Message("user", prompt)]))
+    asked = prompt + trusted(" For example: <answer> Kalo </answer>")  # as a prompt of the user's own may have
+    assert "<answer> Kalo </answer>" in made("qwen").decode(renderer.render_prompt([Message("user", asked)]))
     assert parse(made, renderer, "I do not know").answer is None  # parse is given what the model wrote and no more
 
 

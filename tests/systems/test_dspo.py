@@ -7,7 +7,7 @@ import pytest
 
 from evoseek.reward.overlong import OverlongReward
 from evoseek.systems.dspo import DSPO
-from evoseek.training.question_order import questions_of_step
+from evoseek.training.question_order import BalancedOrder, UniformOrder, questions_of_step
 
 
 class Update:
@@ -16,14 +16,17 @@ class Update:
         return {}
 
 
+UNIFORM = UniformOrder()
+
+
 @pytest.fixture
 def step(scripted, questions):
-    def run(right, *, per_step=2, limit=2, number=1, shape=lambda reward: reward):
+    def run(right, *, per_step=2, limit=2, number=1, shape=lambda reward: reward, asked=None, by=UNIFORM):
         """`right[id]` of a question's two rollouts succeed."""
         texts = {f"{q.id}/{n}": "meri" if n < right[q.id] else "kalo" for q in questions for n in range(2)}
         rollouts, update = scripted(texts, number=number), Update()
         rollouts = replace(rollouts, reward=shape(rollouts.reward))
-        system = DSPO(questions, rollouts, update, lambda _: None, per_step, limit=limit)
+        system = DSPO(asked or questions, rollouts, update, lambda _: None, per_step, limit=limit, order=by)
         return asyncio.run(system.step(number)), update
 
     return run
@@ -84,3 +87,10 @@ def test_lengths_are_no_signal(step, questions):
     assert report.metrics["reward"] == 0.5
     assert report.metrics["rollout/filter/all_right"] == 4
     assert list(update.groups) == []
+
+
+def test_where_steps_are_balanced_no_more_are_drawn_than_the_shares_leave(step, questions):
+    """Three of one kind and one of another: in equal shares a step draws two and one, however high its limit is."""
+    kinds = [replace(question, metadata={"kind": "a" if n else "b"}) for n, question in enumerate(questions)]
+    report, _ = step(dict.fromkeys(order(questions), 2), limit=2, asked=kinds, by=BalancedOrder(UniformOrder(), "kind"))
+    assert report.num_rollouts == 6

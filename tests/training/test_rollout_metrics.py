@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from evoseek.training.rollout_metrics import rollout_metrics, tool_latency_s
+from evoseek.training.rollout_metrics import metrics_by, rollout_metrics, tool_latency_s
 from evoseek.types import (
     Action,
     Invalid,
@@ -93,3 +93,21 @@ def test_turns_after_which_a_rollout_went_on_are_counted_and_one_that_ended_it_i
         "completions/malformed"
     ] == pytest.approx(2 / 2)
     assert "completions/malformed" not in rollout_metrics([TrajectoryGroup("a", (ended,), (Scored(0.0),))])
+
+
+def test_metrics_of_each_number_of_hops():
+    one, two = (Question(f"q{n}", "?", ("a",), {"hops": n, "kind": "a b"}) for n in (1, 2))
+    asked = [
+        replace(group, trajectories=tuple(replace(t, question=question) for t in group.trajectories))
+        for group, question in zip(GROUPS, (one, two), strict=True)
+    ]
+    assert metrics_by(asked, "hops") == {
+        "reward/hops_1": 0.5,
+        "frac_reward_zero_std/hops_1": 0.0,
+        "tools/call_frequency/hops_1": pytest.approx(2 / 3),
+        "reward/hops_2": 0.0,
+        "frac_reward_zero_std/hops_2": 1.0,
+        "tools/call_frequency/hops_2": 1.0,
+    }
+    assert metrics_by(asked, "kind")["reward/kind_a_b"] == 0.25
+    assert metrics_by(asked, "depth") == metrics_by(asked, "") == {}

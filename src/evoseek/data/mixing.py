@@ -15,6 +15,7 @@ from evoseek.corpus.questions import load_questions, save_questions
 from evoseek.errors import ConfigError
 from evoseek.files import check_new_file
 from evoseek.report.printable import say
+from evoseek.training.question_order import apportioned
 from evoseek.types import Question
 
 
@@ -39,7 +40,7 @@ def mix(sources: Mapping[str, Sequence[Question]], ratio: Mapping[str, float], c
             f"{count} questions cannot be mixed from {', '.join(sources) or 'nothing'} in the ratio {dict(ratio)}. "
             "Expected at least one question, and for every source a share above 0."
         )
-    quotas = _shares(ratio, count)
+    quotas = apportioned(ratio, count)
     seen: set[str] = set()
     drawn: list[Question] = []
     taken: dict[str, int] = {}
@@ -76,13 +77,3 @@ def mix_questions(sources: Mapping[Path, float], out: Path, *, count: int, seed:
     for name, number in mixture.missing.items():
         if number:
             say(console, f"{name} has {number} too few for its share; nothing takes their place.")
-
-
-def _shares(ratio: Mapping[str, float], count: int) -> dict[str, int]:
-    """Whole numbers in the ratio that add up to `count` (Hamilton's method)."""
-    largest_share = max(ratio.values())  # by which all are divided first: the sum of huge ones is no number
-    relative = {name: share / largest_share for name, share in ratio.items()}
-    exact = {name: count * share / math.fsum(relative.values()) for name, share in relative.items()}
-    shares = {name: math.floor(value) for name, value in exact.items()}
-    largest = sorted(exact, key=lambda name: shares[name] - exact[name])
-    return shares | {name: shares[name] + 1 for name in largest[: count - sum(shares.values())]}

@@ -31,6 +31,7 @@ from evoseek.reward.overlong import unshaped
 from evoseek.reward.settings import RewardPart
 from evoseek.settings import Section, part
 from evoseek.systems.search_r1 import Rollouts, SearchR1
+from evoseek.training.question_order import most_of
 from evoseek.training.settings import RunSettings
 from evoseek.types import Scored, TrajectoryGroup
 
@@ -85,7 +86,7 @@ class DSPO(SearchR1):
     async def collect(self, step: int) -> Rollouts:
         """Rounds of rollouts until enough groups carry a signal. The questions that may be drawn, and their order, are
         determined by the step alone."""
-        size = min(self.limit * self.questions_per_step, len(self.questions))
+        size = min(self.limit * self.questions_per_step, most_of(self.order, self.questions))
         pool = self.draw(step, size)
         selection = GroupSelection(wanted=self.questions_per_step, max_draws=size)
         drawn: list[TrajectoryGroup] = []

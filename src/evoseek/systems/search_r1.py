@@ -14,15 +14,18 @@ It fails if no rollout of a question ever succeeds, or all do: for a group-relat
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from evoseek.errors import ConfigError
 from evoseek.protocols import QuestionEngine, SearchEngine
+from evoseek.registry import build
 from evoseek.rollout.settings import GroupRolloutSettings
 from evoseek.training.loop import StepReport
-from evoseek.training.question_order import questions_of_step
-from evoseek.training.rollout_metrics import rollout_metrics, tool_latency_s
+from evoseek.training.pass_rates import PassRates
+from evoseek.training.question_order import Order, UniformOrder, chosen, ordered
+from evoseek.training.rollout_metrics import metrics_by, rollout_metrics, tool_latency_s
 from evoseek.training.settings import QuestionSettings, TrainingSettings
 from evoseek.types import Invalid, Question, TrajectoryGroup
 
@@ -48,6 +51,8 @@ class SearchR1:
 
     `publish` hands the new weights to the sampler, as the policy of that step. `first_step` is the step at which the
     pass over the questions begins: later than the run's first step if the questions are written during the run.
+    `order` chooses the questions of a step, also by the pass `rates` so far; `report_by` is the field of their metadata
+    by whose values some metrics are reported.
     """
 
     questions: Sequence[Question]
@@ -56,6 +61,9 @@ class SearchR1:
     publish: Callable[[int], None]
     questions_per_step: int = 20
     first_step: int = 1
+    order: Order = field(default_factory=UniformOrder)
+    rates: PassRates = field(default_factory=PassRates)
+    report_by: str = "hops"
 
     class Settings(TrainingSettings):
         """Settings of Search-R1."""
@@ -75,19 +83,35 @@ class SearchR1:
         """The plan of a system that trains on questions, by searching this engine; `own` are its further fields."""
         context.tell_about_models()
         solver = context.solver(searched)
-        questions = context.questions(settings.questions.path)
-        per_step, seed = settings.questions.per_step, settings.run.seed
-        context.check_prompt(solver, questions_of_step(questions, seed=seed, step=1, size=per_step)[0])
-        rollouts = context.rollouts(solver, settings.rollout.group_size)
-        system = cls(questions, rollouts, context.trainer.update(), context.publish, per_step, **own)
-        return context.plan(system, solver)
+        asked = settings.questions
+        questions = chosen(context.questions(asked.path), asked.where)
+        order = ordered(asked, build("order", asked.order, context))
+        order(questions, seed=0, step=1, size=asked.per_step, rates=PassRates())  # refused before anything is loaded
+        context.check_prompt(solver, questions[0])
+        system = cls(
+            questions,
+            context.rollouts(solver, settings.rollout.group_size),
+            context.trainer.update(),
+            context.publish,
+            asked.per_step,
+            order=order,
+            report_by=asked.report_by,
+            **own,
+        )
+        return context.plan(system, solver, state=system.rates)
 
     async def step(self, step: int) -> StepReport:
         """Rollouts, rewards, advantages, optimizer steps."""
         started = perf_counter()
         rollouts = await self.collect(step)
         rolled_out = perf_counter()
-        metrics = {**rollout_metrics(rollouts.groups), **rollouts.metrics, **self.update(step, rollouts.trained)}
+        metrics = {
+            **rollout_metrics(rollouts.groups),
+            **metrics_by(rollouts.groups, self.report_by),
+            **rollouts.metrics,
+            **self.update(step, rollouts.trained),
+        }
+        self.rates.observe(rollouts.groups)
         self.publish(step)
         finished = perf_counter()
         groups = rollouts.groups
@@ -110,6 +134,12 @@ class SearchR1:
         return Rollouts(groups, groups, {})
 
     def draw(self, step: int, size: int) -> list[Question]:
-        """The `size` questions that a step may ask."""
-        number = step - self.first_step + 1
-        return questions_of_step(self.questions, seed=self.rollouts.roller.seed, step=number, size=size)
+        """The `size` questions that a step may ask. Raises ConfigError if the order did not give so many."""
+        number, seed = step - self.first_step + 1, self.rollouts.roller.seed
+        drawn = self.order(self.questions, seed=seed, step=number, size=size, rates=self.rates)
+        if len(drawn) != size or len({question.id for question in drawn}) != size:
+            raise ConfigError(
+                f"questions.order gave {len(drawn)} questions for step {step}, or one of them twice. Expected {size} "
+                "different ones."
+            )
+        return drawn

@@ -45,6 +45,7 @@ from evoseek.search.simulated import SimulatedEngine
 from evoseek.training.loop import System
 from evoseek.training.plan import TrainingPlan
 from evoseek.training.rollouts import QuestionRollouts
+from evoseek.training.run_state import State
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.sources import read_questions
 from evoseek.training.trainer import Trainer, load_trainable
@@ -268,16 +269,18 @@ class Context:
             if notice:
                 self.notify(notice)
 
-    def plan(self, system: System, solver: Roller, *, examined: Roller | None = None) -> TrainingPlan:
+    def plan(
+        self, system: System, solver: Roller, *, examined: Roller | None = None, state: State | None = None
+    ) -> TrainingPlan:
         """The plan of a system that trains the run's own policy. Held-out questions are answered with the held-out
-        engine unless another roller is given."""
+        engine unless another roller is given. `state` is what checkpoints keep of the system."""
 
         def resumed(step: int) -> None:
             self.agent.sampler.update_weights(step)
 
         if examined is None and self.settings.evaluation.path and self.settings.has_engine:
             examined = self.solver(self.held_out_engine)
-        return TrainingPlan(system, self.settings, self.trainer.parts, resumed, examined or solver)
+        return TrainingPlan(system, self.settings, self.trainer.parts, resumed, examined or solver, state=state)
 
     def check_prompt(self, solver: Roller, question: Question) -> None:
         """Raises ConfigError if a question's prompt leaves no room to answer."""

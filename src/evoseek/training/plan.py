@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from evoseek.rollout.roller import Roller
 from evoseek.training.loop import System
+from evoseek.training.run_state import State
 from evoseek.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ class TrainingPlan:
     checkpoint, `resumed` is called with the step at which training begins, and `examined` answers held-out questions. A
     system with phases defines after how many `steps` it ends, and after which steps an evaluation `is_due` (step 0:
     before training); otherwise the settings do. `is_game` says that the policy is rewarded by a game that it plays
-    itself, whose reward may rise while the policy gets worse: the held-out score is then watched for that.
+    itself, whose reward may rise while the policy gets worse: the held-out score is then watched for that. `state` is
+    what checkpoints keep of the system besides the parts.
     """
 
     system: System
@@ -33,3 +35,4 @@ class TrainingPlan:
     steps: int | None = None
     is_due: Callable[[int], bool] | None = None
     is_game: bool = False
+    state: State | None = None

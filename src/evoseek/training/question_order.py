@@ -1,13 +1,188 @@
-"""The questions of a step: a function of seed and step alone, so a resumed run draws the same ones."""
+"""The questions of a step: a function of seed, step and pass rates alone, so a resumed run draws the same ones."""
 
 from __future__ import annotations
 
+import heapq
+import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Protocol, cast
+
+from pydantic import Field
 
 from evoseek.errors import ConfigError
+from evoseek.training.pass_rates import PassRates
+from evoseek.training.settings import OrderSettings, QuestionSettings
 from evoseek.types import Question
+
+
+class Order(Protocol):
+    """Chooses the questions of a step."""
+
+    def __call__(
+        self, questions: Sequence[Question], *, seed: int, step: int, size: int, rates: PassRates
+    ) -> list[Question]:
+        """`size` different ones of the questions, as a function of the arguments alone. Steps count from 1; `rates` are
+        those of the steps before. Raises ConfigError if there are too few."""
+        ...
+
+
+class UniformOrder:
+    """Every question once, in a random order, before any comes again."""
+
+    def __call__(
+        self, questions: Sequence[Question], *, seed: int, step: int, size: int, rates: PassRates
+    ) -> list[Question]:
+        """See `questions_of_step`."""
+        return questions_of_step(questions, seed=seed, step=step, size=size)
+
+
+class DifficultyOrder:
+    """Draws questions that are sometimes right and sometimes wrong more often than others (sampling for learnability,
+    Foster et al., arXiv 2502.12272; Rutherford et al., 2408.15099).
+
+    The weight of a question is the learnability p (1 - p) of its pass rate p, as expected under a Beta(prior, prior)
+    distribution of p and the rollouts so far: of n rollouts r were right,
+
+        weight = (prior + r) (prior + n - r) / ((2 prior + n) (2 prior + n + 1))
+
+    It is never 0: also what was always wrong is tried again. A step's questions are drawn without replacement: the ones
+    with the smallest e / weight, e exponentially distributed (Efraimidis and Spirakis 2006).
+    """
+
+    class Settings(OrderSettings):
+        """Settings of the order by difficulty."""
+
+        prior: float = Field(
+            default=1.0,
+            gt=0,
+            le=1e6,
+            description="Both parameters of the Beta distribution of a question's pass rate before it was tried; with "
+            "a higher one more rollouts are needed to change how often it is drawn.",
+        )
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.prior = (settings or self.Settings(name="difficulty")).prior
+
+    def __call__(
+        self, questions: Sequence[Question], *, seed: int, step: int, size: int, rates: PassRates
+    ) -> list[Question]:
+        """Drawn by weight."""
+        check_enough(questions, size)
+        rng = random.Random(f"{seed}/questions/difficulty/{step}")
+        keys = [rng.expovariate(1.0) / self.weight(*rates.of(question.id)) for question in questions]
+        return [questions[index] for index in heapq.nsmallest(size, range(len(keys)), key=keys.__getitem__)]
+
+    def weight(self, right: float, number: int) -> float:
+        """The expected learnability of a question of whose rollouts so many were right."""
+        total = 2 * self.prior + number
+        return (self.prior + right) * (self.prior + number - right) / (total * (total + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class BalancedOrder:
+    """Gives each value of a metadata field its share of a step's questions, which another order chooses among those
+    with that value.
+
+    Shares are rounded to whole questions by the largest remainder, the same in every step; without any, all values have
+    the same one. Questions of different values alternate, so that the beginning of a step is balanced too.
+    """
+
+    order: Order
+    by: str
+    shares: Mapping[str, float] = field(default_factory=dict[str, float])
+
+    def __call__(
+        self, questions: Sequence[Question], *, seed: int, step: int, size: int, rates: PassRates
+    ) -> list[Question]:
+        """As many of each value as its share is. Raises ConfigError if there are fewer."""
+        groups = self._groups(questions)
+        drawn: list[tuple[float, str, Question]] = []
+        for value, count in apportioned(self._shares(groups), size).items():
+            if count > len(groups[value]):
+                raise ConfigError(
+                    f"A step draws {count} questions with {self.by} = {value} (questions.shares), but there are only "
+                    f"{len(groups[value])}. Give more of them, a smaller share, or a smaller questions.per_step."
+                )
+            if count:
+                chosen = self.order(groups[value], seed=seed, step=step, size=count, rates=rates)
+                drawn += [((place + 0.5) / count, value, question) for place, question in enumerate(chosen)]
+        return [question for *_, question in sorted(drawn, key=lambda item: item[:2])]
+
+    def most(self, questions: Sequence[Question]) -> int:
+        """How many questions a step can draw."""
+        groups = self._groups(questions)
+        shares = self._shares(groups)
+        for size in range(len(questions), 0, -1):
+            if all(count <= len(groups[value]) for value, count in apportioned(shares, size).items()):
+                return size
+        return 0
+
+    def _groups(self, questions: Sequence[Question]) -> dict[str, list[Question]]:
+        groups: dict[str, list[Question]] = {value: [] for value in self.shares}
+        for question in questions:
+            value = label(question, self.by)
+            if value is None:
+                raise ConfigError(
+                    f"questions.balance_by is {self.by}, but the question {question.id} has no {self.by} in its "
+                    "metadata. Add it to the file, or leave questions.balance_by out."
+                )
+            groups.setdefault(value, []).append(question)
+        return groups
+
+    def _shares(self, groups: Mapping[str, Sequence[Question]]) -> Mapping[str, float]:
+        """In an order of their own: ties of remainders must not depend on how a file orders its keys."""
+        return dict(sorted((self.shares or dict.fromkeys(groups, 1.0)).items()))
+
+
+def ordered(settings: QuestionSettings, order: Order) -> Order:
+    """The order, balanced if the settings ask for it."""
+    return BalancedOrder(order, settings.balance_by, settings.shares) if settings.balance_by else order
+
+
+def most_of(order: Order, questions: Sequence[Question]) -> int:
+    """How many questions of these a step can draw at most."""
+    return order.most(questions) if isinstance(order, BalancedOrder) else len(questions)
+
+
+def chosen(questions: Sequence[Question], where: Mapping[str, object]) -> list[Question]:
+    """The questions whose metadata have these values (a list: one of them). Raises ConfigError if there are none."""
+    wanted = {key: {str(value) for value in _many(values)} for key, values in where.items()}
+    found = [q for q in questions if all(label(q, key) in values for key, values in wanted.items())]
+    if found:
+        return found
+    known = "; ".join(f"{key}: {', '.join(_known(questions, key)) or 'in none of them'}" for key in where)
+    raise ConfigError(
+        f"None of the {len(questions)} questions is chosen by questions.where = {dict(where)}. Their metadata hold "
+        f"{known}. Correct questions.where."
+    )
+
+
+def label(question: Question, key: str) -> str | None:
+    """The value of a field of a question's metadata as a text; None without it."""
+    value = question.metadata.get(key)
+    return None if value is None else str(value)
+
+
+def apportioned(shares: Mapping[str, float], count: int) -> dict[str, int]:
+    """Whole numbers in the ratio of the shares that add up to `count` (Hamilton's method)."""
+    largest_share = max(shares.values())  # by which all are divided first: the sum of huge ones is no number
+    relative = {name: share / largest_share for name, share in shares.items()}
+    exact = {name: count * share / math.fsum(relative.values()) for name, share in relative.items()}
+    whole = {name: math.floor(value) for name, value in exact.items()}
+    largest = sorted(exact, key=lambda name: whole[name] - exact[name])
+    return whole | {name: whole[name] + 1 for name in largest[: count - sum(whole.values())]}
+
+
+def check_enough(questions: Sequence[Question], size: int) -> None:
+    """Raises ConfigError if there are fewer questions than a step needs."""
+    if len(questions) < size:
+        raise ConfigError(
+            f"A step draws {size} different questions, but there are only {len(questions)}. Give more questions, or "
+            f"set questions.per_step to at most {len(questions)}."
+        )
 
 
 def questions_of_step(questions: Sequence[Question], *, seed: int, step: int, size: int) -> list[Question]:
@@ -16,11 +191,7 @@ def questions_of_step(questions: Sequence[Question], *, seed: int, step: int, si
     Every such epoch has its own order. Where `size` does not divide the number of questions, a step takes the last ones
     of an epoch and the first of the next. Raises ConfigError if there are fewer questions than a step needs.
     """
-    if len(questions) < size:
-        raise ConfigError(
-            f"A step draws {size} different questions, but there are only {len(questions)}. Give more questions, or "
-            f"set questions.per_step to at most {len(questions)}."
-        )
+    check_enough(questions, size)
     epoch, place = divmod((step - 1) * size, len(questions))
     this, following = _orders(len(questions), size, seed).of(epoch)
     drawn = this[place : place + size]
@@ -61,4 +232,13 @@ class _Orders:
         return order
 
 
-_orders = lru_cache(maxsize=4)(_Orders)
+def _many(values: object) -> Sequence[object]:
+    return tuple(cast("Sequence[object]", values)) if isinstance(values, list | tuple) else (values,)
+
+
+def _known(questions: Sequence[Question], key: str) -> list[str]:
+    """The values that a field has, the first ten of them."""
+    return sorted({value for question in questions if (value := label(question, key)) is not None})[:10]
+
+
+_orders = lru_cache(maxsize=16)(_Orders)

@@ -62,6 +62,26 @@ def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
     return metrics
 
 
+def metrics_by(groups: Sequence[TrajectoryGroup], key: str) -> dict[str, float]:
+    """Some of these metrics for the questions of each value of a field of their metadata, such as hops:
+
+    reward/<key>_<value>, frac_reward_zero_std/<key>_<value>, tools/call_frequency/<key>_<value>
+    """
+    by_value: dict[str, list[TrajectoryGroup]] = {}
+    for group in groups:
+        value = group.trajectories[0].question.metadata.get(key)
+        if value is not None:
+            by_value.setdefault("_".join(str(value).split()), []).append(group)
+    names = ("reward", "frac_reward_zero_std", "tools/call_frequency")
+    return {
+        f"{name}/{key}_{value}": metrics[name]
+        for value in sorted(by_value)
+        for metrics in [rollout_metrics(by_value[value])]
+        for name in names
+        if name in metrics
+    }
+
+
 def prefixed(role: str, metrics: Mapping[str, float]) -> dict[str, float]:
     """The metrics as those of a role: `reward` becomes `solver/reward`."""
     return {f"{role}/{name}": value for name, value in metrics.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
 from evoseek.learner.checkpoint import Checkpoint, Part, save_checkpoint
@@ -12,12 +12,30 @@ from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.runs import RunDirectory
 
 
-def resume(run: RunDirectory, checkpoint: Checkpoint | None, parts: Mapping[str, Part], ranks: Ranks = ALONE) -> int:
+class State(Protocol):
+    """What a system keeps of earlier steps, in each checkpoint."""
+
+    def state(self) -> Mapping[str, Any]:
+        """Everything as plain JSON."""
+        ...
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Become what `state` gave; of an empty mapping, as new."""
+        ...
+
+
+def resume(
+    run: RunDirectory,
+    checkpoint: Checkpoint | None,
+    parts: Mapping[str, Part],
+    ranks: Ranks = ALONE,
+    state: State | None = None,
+) -> int:
     """Resume a run from `checkpoint`, or begin it (None); returns the number of finished steps.
 
-    `parts` were made for the checkpoint's weights. Optimizers and counters are restored and the logs cut back to where
-    they were; everything random is a function of the seed and the step, so nothing else has a state. Raises RunError
-    if a log is shorter than it was, or one that is read was changed.
+    `parts` were made for the checkpoint's weights. Optimizers, counters and the system's `state` are restored and the
+    logs cut back to where they were; everything random is a function of the seed and the step, so nothing else has a
+    state. Raises RunError if a log is shorter than it was, or one that is read was changed.
     """
     if ranks.is_first:
         cut_logs(run, checkpoint.position if checkpoint else {})
@@ -25,6 +43,8 @@ def resume(run: RunDirectory, checkpoint: Checkpoint | None, parts: Mapping[str,
         return 0
     for name, part in parts.items():
         checkpoint.restore(name, part.learner)
+    if state is not None:
+        state.restore(cast("Mapping[str, Any]", checkpoint.position.get("system") or {}))
     return checkpoint.step
 
 
@@ -52,14 +72,16 @@ class RunState:
     parts: Mapping[str, Part]
     keep_last: int
     ranks: Ranks = ALONE
+    state: State | None = None
 
     def save(self, step: int) -> None:
         """Write a checkpoint. Raises CheckpointError."""
+        kept = {} if self.state is None else {"system": self.state.state()}
         save_checkpoint(
             self.run.path,
             step=step,
             parts=self.parts,
-            position=log_positions(self.run),
+            position={**log_positions(self.run), **kept},
             keep_last=self.keep_last,
             ranks=self.ranks,
         )

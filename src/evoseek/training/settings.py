@@ -26,6 +26,16 @@ class TrackerSettings(PartSettings):
 TrackerPart = Annotated[SerializeAsAny[TrackerSettings], Chosen("tracker", TrackerSettings)]
 
 
+class OrderSettings(PartSettings):
+    """Which questions a step asks."""
+
+    name: str = Field(default="uniform", description="Name of the order, or package.module:Name of one of your own.")
+
+
+OrderPart = Annotated[SerializeAsAny[OrderSettings], Chosen("order", OrderSettings)]
+Value = str | int | float | bool
+
+
 SELF_WRITTEN = "self-play writes its questions itself; those to measure with are evaluation.path"
 
 
@@ -40,6 +50,31 @@ class QuestionSettings(StepQuestionSettings):
     """The training questions."""
 
     path: str = Field(default="", description="File of questions: JSON lines with question and golden_answers.")
+    where: dict[str, Value | tuple[Value, ...]] = Field(
+        default={},
+        description="Values that the metadata of a question must have to be asked, such as {hops = 2}; a list allows "
+        "each of its values. Default: all questions.",
+    )
+    order: OrderPart = part("uniform")
+    balance_by: str = Field(
+        default="",
+        description="Field of the questions' metadata, such as hops, of whose values every step asks fixed shares.",
+    )
+    shares: dict[str, Annotated[float, Field(gt=0, le=MANY)]] = Field(
+        default={},
+        description="Shares of the values of questions.balance_by, such as {1 = 1, 2 = 2}; questions with other values "
+        "are not asked. Default: the same for all.",
+    )
+    report_by: str = Field(
+        default="hops",
+        description="Field of the questions' metadata for each of whose values reward, searches and groups without a "
+        "signal are reported, as in reward/hops_2.",
+    )
+
+    @classmethod
+    def effects(cls) -> tuple[Needs, ...]:
+        """Shares are those of a field's values."""
+        return (Needs("shares", "balance_by"),)
 
 
 class EvaluationSettings(Section):
