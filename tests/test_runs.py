@@ -50,8 +50,15 @@ def test_a_run_is_known_by_its_lock_or_its_checkpoints(tmp_path):
         pass
 
 
-def test_claim_keeps_the_config_and_refuses_another(tmp_path):
-    run = RunDirectory(tmp_path)
+@pytest.fixture
+def begun(tmp_path):
+    """A run with a checkpoint."""
+    (tmp_path / "checkpoints" / "step-000001").mkdir(parents=True)
+    return RunDirectory(tmp_path)
+
+
+def test_claim_keeps_the_config_and_refuses_another(begun):
+    run = begun
     run.claim({"run": {"steps": 5, "seed": 0}})
     run.claim({"run": {"steps": 9, "seed": 0}}, may_differ={"run.steps"})
     assert json.loads(run.config.read_text()) == {"run": {"steps": 9, "seed": 0}}
@@ -61,21 +68,28 @@ def test_claim_keeps_the_config_and_refuses_another(tmp_path):
         run.claim({"run": {"steps": 9}})
 
 
+def test_a_run_without_a_checkpoint_begins_anew_with_other_settings(tmp_path):
+    run = RunDirectory(tmp_path)
+    run.claim({"run": {"seed": 0}}, {"questions.path": Input("/a/q", "a" * 64)})
+    run.claim({"run": {"seed": 1}}, {"questions.path": Input("/a/q", "b" * 64)})
+    assert run.read_config() == {"run": {"seed": 1}}
+
+
 def test_what_may_differ_is_named_or_a_pattern():
     before, now = {"run": {"steps": 1, "seed": 0}}, {"run": {"steps": 2, "seed": 0}, "asked": {"model": "m"}}
     assert changes(before, now, {"run.steps", "asked.*"}) == ""
     assert changes(before, now, {"asked*"}) == "run.steps was 1, now 2"
 
 
-def test_damaged_config_is_said(tmp_path):
-    run = RunDirectory(tmp_path)
+def test_damaged_config_is_said(begun):
+    run = begun
     run.config.write_text("{")
     with pytest.raises(RunError, match="damaged"):
         run.claim({})
 
 
-def test_a_run_is_resumed_by_what_its_inputs_hold_and_not_by_how_they_are_spelt(tmp_path):
-    run, may_differ = RunDirectory(tmp_path), {"run.steps"}
+def test_a_run_is_resumed_by_what_its_inputs_hold_and_not_by_how_they_are_spelt(begun):
+    run, may_differ = begun, {"run.steps"}
     run.claim({"questions": {"path": "q"}}, {"questions.path": Input("/a/q", "a" * 64)}, may_differ=may_differ)
     run.claim({"questions": {"path": "./q"}}, {"questions.path": Input("/b/q", "a" * 64)}, may_differ=may_differ)
     assert json.loads(run.config.read_text()) == {"questions": {"path": "./q"}}
@@ -87,8 +101,8 @@ def test_a_run_is_resumed_by_what_its_inputs_hold_and_not_by_how_they_are_spelt(
         run.claim({"questions": {"path": ""}}, {}, may_differ=may_differ)
 
 
-def test_a_run_of_before_inputs_were_recorded_is_known_by_its_settings(tmp_path):
-    run = RunDirectory(tmp_path)
+def test_a_run_of_before_inputs_were_recorded_is_known_by_its_settings(begun):
+    run = begun
     run.claim({"questions": {"path": "q"}}, {"questions.path": Input("/a/q", "a" * 64)})
     run.inputs.unlink()
     with pytest.raises(ConfigError, match=r"was 'q', now '\./q'"):
@@ -98,8 +112,8 @@ def test_a_run_of_before_inputs_were_recorded_is_known_by_its_settings(tmp_path)
         run.claim({"questions": {"path": "q"}}, {"questions.path": Input("/a/q", "a" * 64)})
 
 
-def test_a_damaged_record_of_inputs_is_said(tmp_path):
-    run = RunDirectory(tmp_path)
+def test_a_damaged_record_of_inputs_is_said(begun):
+    run = begun
     run.claim({}, {"questions.path": Input("/a/q", "a" * 64)})
     run.inputs.write_text(run.inputs.read_text().replace("/a/q", "/a/p"))
     with pytest.raises(RunError, match=r"inputs\.json is damaged .*checksum"):

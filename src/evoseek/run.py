@@ -91,7 +91,7 @@ class Run:
         if not files and system is None and not options and self.directory and self.directory.config.is_file():
             files = [self.directory.config]
         given = gather(files, system=system, options=options).read()
-        saved = self.directory.read_config() if self.directory and self.directory.config.is_file() else None
+        saved = self.directory.read_config() if self.directory and self.directory.is_begun else None
         self.settings, self.words = follow_model(given, find_machine, saved)
         self.objects = Objects(search, reward, loss, credit, web, tools, trackers)
         self.objects.check()
@@ -219,7 +219,7 @@ def training_loop(
     The caller holds the run's lock. Every rank makes its own loop from the same settings; together they train one
     policy. Raises EvoseekError.
     """
-    if not run.config.is_file():  # a resumed run has to keep the settings that it was begun with
+    if not run.is_begun:  # a resumed run has to keep the settings that it was begun with
         check_settings_of_run(settings)
     check_settings(settings)
     checkpoint = latest_checkpoint(run.path, ranks=ranks)

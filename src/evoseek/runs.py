@@ -108,6 +108,11 @@ class RunDirectory:
                 "and no run. Expected a folder that is new, empty or already holds a run. Give another one."
             )
 
+    @property
+    def is_begun(self) -> bool:
+        """Whether there is anything that was trained with the settings that are saved here."""
+        return self.config.exists() and any(self.path.glob("checkpoints/step-*"))
+
     def claim(
         self,
         config: Mapping[str, object],
@@ -117,12 +122,13 @@ class RunDirectory:
     ) -> None:
         """Save the resolved config of a new run and what it reads, or check that an old run had the same.
 
+        A run without a checkpoint begins anew, with whatever settings: nothing would be resumed with them.
         `may_differ` names dotted keys, or patterns of them, that a resumed run may change. `inputs` are the files and
         folders by the dotted keys that name them: their paths may differ, as long as the contents are the same. Raises
         ConfigError naming every other key that differs, and every input.
         """
         inputs = inputs or {}
-        if self.config.exists():
+        if self.is_begun:
             before = self._read_inputs()
             known = inputs.keys() & before.keys()
             changed = changes(self.read_config(), config, {*may_differ, *known})

@@ -35,7 +35,7 @@ def test_a_resumed_run_is_the_same_whatever_is_chosen_now(model, tmp_path):
     assert "learner.learning_rate = 3e-05" in said
     assert "policy.device" not in said
     run = RunDirectory(tmp_path / "run")
-    run.path.mkdir()
+    (run.path / "checkpoints" / "step-000001").mkdir(parents=True)
     run.claim(settings.resolved() | {"sampler": settings.sampler.model_dump(mode="json") | {"slots": 3}})
     resumed, said = printed(load_settings(options=given), run)
     assert (resumed.sampler.slots, resumed.learner) == (3, settings.learner)

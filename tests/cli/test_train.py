@@ -54,6 +54,7 @@ def test_a_run_of_another_config(said_by_two, tmp_path: Path, sources: list[obje
     run = RunDirectory(tmp_path / "run")
     with run.locked():
         run.claim({"run": {"seed": 7}})
+    (run.path / "checkpoints" / "step-000001").mkdir(parents=True)
     check(*said_by_two(run.path, *sources, "--set", "questions.per_step=1"), "begun with another config")
 
 

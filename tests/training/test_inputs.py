@@ -83,6 +83,7 @@ def test_every_input_may_be_moved_and_spelt_anew_but_not_changed(system, setting
     run, settings = RunDirectory(tmp_path / "run"), of(system, settings)
     with run.locked():
         claim(run, config_at(settings, tmp_path / "here", system))
+    (run.path / "checkpoints" / "step-000001").mkdir(parents=True)
     assert inputs_of(config_at(settings, tmp_path / "here", system)).keys() == settings.keys()
     (tmp_path / "here").rename(tmp_path / "there")
     monkeypatch.chdir(tmp_path)

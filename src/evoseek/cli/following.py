@@ -14,7 +14,7 @@ from evoseek.training.settings import TrainingSettings
 def following(settings: TrainingSettings, *, console: Console, run: RunDirectory | None = None) -> TrainingSettings:
     """The settings with those that were not given chosen for the model; for a resumed run, as they were chosen at its
     beginning."""
-    saved = run.read_config() if run is not None and run.config.is_file() else None
+    saved = run.read_config() if run is not None and run.is_begun else None
     settings, words = follow_model(settings, find_machine, saved)
     if words:
         say(console, words)
