@@ -31,15 +31,17 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def model_digest(directory: Path) -> str:
-    """A digest that identifies the model in a directory: the contents of its settings, tokenizer and weights.
+def model_digest(path: Path) -> str:
+    """A digest that identifies the model in a directory (the contents of its settings, tokenizer and weights) or file.
 
     For a file above 256 MiB only its size and 256 evenly spread blocks of 64 KiB are hashed: another training changes
     all of the weights, and to hash a hundred gigabytes at every start would take minutes. OSError if a file cannot be
     read.
     """
-    paths = sorted(path for path in directory.iterdir() if path.suffix in _OF_A_MODEL and path.is_file())
-    return json_digest({path.name: _sampled_digest(path) for path in paths})
+    if path.is_file():
+        return _sampled_digest(path)
+    paths = sorted(file for file in path.iterdir() if file.suffix in _OF_A_MODEL and file.is_file())
+    return json_digest({file.name: _sampled_digest(file) for file in paths})
 
 
 def _sampled_digest(path: Path) -> str:

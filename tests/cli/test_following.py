@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from evoseek.cli.following import following
-from evoseek.policy.load import tiny_policy_dir
+from evoseek.policy.source import tiny_policy_dir
 from evoseek.runs import RunDirectory
 from evoseek.training.given import load_settings
 

@@ -7,7 +7,7 @@ import pytest
 
 from evoseek.cli.main import main
 from evoseek.env.prompts import load_prompts
-from evoseek.policy.load import tiny_policy_dir
+from evoseek.policy.source import tiny_policy_dir
 
 
 @pytest.fixture(scope="module")

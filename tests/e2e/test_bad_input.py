@@ -135,9 +135,9 @@ def test_a_prompt_that_leaves_no_room(setting, tmp_path, cli):
 
 
 def test_training_in_half_precision_weights(setting, tmp_path, cli):
-    result = cli(*setting.train(tmp_path / "run", "--set", "policy.dtype=bfloat16"))
-    refused(result, "policy.dtype is bfloat16", "learner.bf16")
-    assert cli(*setting.train(tmp_path / "run", "--steps", 1, "--set", "learner.bf16=true"))[0] == 0
+    result = cli(*setting.train(tmp_path / "run", "--set", "policy.dtype=float16"))
+    refused(result, "policy.dtype is float16", "Set policy.dtype to bfloat16")
+    assert cli(*setting.train(tmp_path / "run", "--steps", 1, "--set", "policy.dtype=bfloat16"))[0] == 0
 
 
 def test_a_run_brings_its_own_model(setting, tmp_path, cli):

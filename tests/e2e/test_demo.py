@@ -3,7 +3,7 @@
 import pytest
 
 from evoseek.jobs import demo
-from evoseek.policy import load
+from evoseek.policy import load, source
 from evoseek.tiny.model import tiny_config, tiny_model
 from evoseek.tiny.tokenizer import tiny_tokenizer
 
@@ -15,7 +15,7 @@ def small_demo(monkeypatch, tmp_path):
     tokenizer = tiny_tokenizer()
     config = tiny_config(len(tokenizer), eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id)
     load.save_policy(load.Policy(tiny_model(config, 0), tokenizer, "tiny"), tmp_path / "tiny")
-    monkeypatch.setattr(load, "tiny_policy_dir", lambda _: tmp_path / "tiny")
+    monkeypatch.setattr(source, "tiny_policy_dir", lambda _: tmp_path / "tiny")
     monkeypatch.setattr(demo, "ENTITIES", 200)
     monkeypatch.setattr(demo, "TRAINING_QUESTIONS", 40)
     monkeypatch.setattr(demo, "EVALUATION_QUESTIONS", 20)

@@ -42,14 +42,18 @@ def test_training_changes_the_weights_and_searches(setting, tmp_path, cli):
     assert searched
 
 
-def test_a_run_that_is_extended_equals_one_made_in_a_single_go(setting, tmp_path, cli):
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_run_that_is_extended_equals_one_made_in_a_single_go(setting, tmp_path, cli, dtype):
     """More steps may be asked for later; rows of evaluation at the old end are the only difference."""
-    cli(*setting.train(tmp_path / "whole"))
-    cli(*setting.train(tmp_path / "parts", "--steps", 2))
-    status, out, _ = cli(*setting.train(tmp_path / "parts"))
+    words = ("--set", f"policy.dtype={dtype}")
+    cli(*setting.train(tmp_path / "whole", *words))
+    cli(*setting.train(tmp_path / "parts", "--steps", 2, *words))
+    status, out, _ = cli(*setting.train(tmp_path / "parts", *words))
     assert status == 0
     assert "Resuming" in out
-    for name in ("metrics.jsonl", "trajectories.jsonl", "checkpoints/step-000004/policy/model.safetensors"):
+    optimizer = "policy.optimizer/rank-00000-of-00001.safetensors"
+    last = [f"checkpoints/step-000004/{name}" for name in ("policy/model.safetensors", optimizer)]
+    for name in ("metrics.jsonl", "trajectories.jsonl", *last):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
 
 

@@ -8,7 +8,8 @@ import pytest
 from evoseek.env.tools import SearchTool
 from evoseek.errors import ConfigError
 from evoseek.policy.encoding import plain
-from evoseek.policy.load import load_policy, save_policy, tiny_policy_dir
+from evoseek.policy.load import load_policy, save_policy
+from evoseek.policy.source import tiny_policy_dir
 from evoseek.rollout.agent import Agent
 from evoseek.rollout.limits import Limits
 from evoseek.training.given import load_settings

@@ -422,7 +422,7 @@ def test_every_passage_has_the_same_chance_to_be_in_the_pool(count, most):
     [
         ("dr-zero", {"credit.name": "gae"}, "without a critic"),
         ("ssp", {"proposer.temperature": 0.5}, r"proposer\.temperature is 0\.5 and rollout\.temperature 1\.0"),
-        ("dr-zero", {"policy.dtype": "bfloat16"}, "trained in float32"),
+        ("dr-zero", {"policy.dtype": "float16"}, "small gradients"),
         ("dr-zero", {"loss.name": "reinforce", "algorithm.mini_batches": 2}, "mini_batches is 2"),
         ("dr-zero", {"search.index": ""}, r"set search\.index"),
         ("dr-zero", {"rollout.max_total_tokens": 10**6}, "made for at most"),

@@ -30,7 +30,7 @@ def check(system, options):
         ("ssp", {"proposer.credit.name": "gae"}, r"proposer\.credit\.name is gae, but self-play .*whitened or raw"),
         ("ssp", {"proposer.temperature": 0.5}, r"proposer\.temperature is 0\.5 and rollout\.temperature 1\.0"),
         ("ssp", {"reward.name": "judge", "selfplay.label": "majority"}, r"votes are counted .*name to exact_match"),
-        ("dr-zero", {"policy.dtype": "bfloat16"}, r"policy\.dtype is bfloat16, but weights are trained in float32"),
+        ("dr-zero", {"policy.dtype": "float16"}, r"policy\.dtype is float16.* Set policy\.dtype to bfloat16"),
         ("ssp", {"reward.name": "format_f1"}, r"reward\.name is format_f1.*name to f1"),
         ("ssp", {"selfplay.right_from": 0.5}, r"right_from is 0\.5, .*exact_match.*Leave it out, or .*f1 or set_f1"),
         ("ssp", ALONE, "never learns"),
@@ -50,6 +50,7 @@ def test_what_is_refused(system, options, words):
     ("system", "options"),
     [
         ("dr-zero", {}),
+        ("dr-zero", {"policy.dtype": "bfloat16"}),
         ("ssp", {}),
         ("ssp", {"proposer.attempts": 1}),
         ("dr-zero", {"reward.name": "set_f1", "selfplay.right_from": 0.5}),

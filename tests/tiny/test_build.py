@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from evoseek.errors import ConfigError
-from evoseek.policy.load import SHIPPED, Policy, load_policy, tiny_policy_dir
+from evoseek.policy.load import Policy, load_policy
+from evoseek.policy.source import SHIPPED, tiny_policy_dir
 from evoseek.policy.tags import TagRenderer
 from evoseek.tiny.build import VARIANTS, TinyRecipe, WebRecipe, build, recipe_of, sample
 from evoseek.tiny.demonstrations import Piece

@@ -2,7 +2,8 @@
 
 import pytest
 
-from evoseek.policy.load import load_policy, tiny_policy_dir
+from evoseek.policy.load import load_policy
+from evoseek.policy.source import tiny_policy_dir
 from evoseek.tiny.skills import Skill, measure_skills
 from evoseek.world.world import World
 

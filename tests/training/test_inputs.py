@@ -6,8 +6,9 @@ import pytest
 
 from evoseek.corpus.questions import save_questions
 from evoseek.errors import ConfigError, SearchIndexError
-from evoseek.policy.load import load_policy, save_policy, tiny_policy_dir
+from evoseek.policy.load import load_policy, save_policy
 from evoseek.policy.lora import add_adapter
+from evoseek.policy.source import tiny_policy_dir
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
 from evoseek.settings import lookup

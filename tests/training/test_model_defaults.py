@@ -5,10 +5,12 @@ import json
 import pytest
 
 from evoseek.policy.machine import Machine
+from evoseek.policy.shape import ModelShape
 from evoseek.registry import KINDS
 from evoseek.runs import flatten
+from evoseek.settings import with_setting
 from evoseek.training.given import load_settings
-from evoseek.training.model_defaults import follow_endpoint, follow_model, learning_rate
+from evoseek.training.model_defaults import follow_endpoint, follow_model, learning_rate, slots
 
 GIB = 2**30
 SIZES = {
@@ -99,6 +101,16 @@ def test_what_is_given_stays_and_the_rest_follows_from_it(model):
     assert followed.sampler.slots == 8  # a quarter as many as with 2048 tokens: 14.2
     assert not changed.keys() & {"learner.learning_rate", "policy.device"}
     assert "learning_rate" not in words
+
+
+@pytest.mark.parametrize(("dtype", "weight", "number"), [("float32", 16, 4), ("bfloat16", 18, 2)])
+def test_slots_are_what_weights_masters_gradients_and_moments_leave(dtype, weight, number):
+    """1000 weights, 10 numbers of keys and values a token, rollouts of 100 tokens; four in a quarter of the rest."""
+    shape, settings = ModelShape(1000, 10, None), load_settings(options={"policy.dtype": dtype})
+    settings = with_setting(settings, "rollout.max_total_tokens", 100)
+    needed = 1000 * weight + 4 * 4 * 10 * 100 * number
+    assert slots(settings, Machine("cpu", needed), shape) == 4
+    assert slots(settings, Machine("cpu", needed - 1), shape) == 2
 
 
 def test_what_a_system_sets_stays(model):

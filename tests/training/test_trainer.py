@@ -16,7 +16,7 @@ from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
 from evoseek.training.given import load_settings
 from evoseek.training.ppo import PPOUpdate
-from evoseek.training.trainer import computes_alike
+from evoseek.training.trainer import check_dtype, computes_alike
 from evoseek.types import Passage, Question, TrainingSample
 
 
@@ -140,6 +140,23 @@ def test_where_the_learner_computes_otherwise_ratios_and_penalties_are_to_its_ow
     float32 = loop_of(places, tmp_path / "float32", questions__per_step=2, **options).system.update
     assert not float32.learner.forward.ratio_to_own
     assert with_old_logprobs not in [complete.func for complete in float32.transforms]
+
+
+def test_all_weights_in_bfloat16_have_masters_and_ratios_to_their_own_logprobs(places, tmp_path):
+    loop = loop_of(places, tmp_path / "run", questions__per_step=2, policy__dtype="bfloat16")
+    learner = loop.system.update.learner
+    assert learner.forward.ratio_to_own
+    assert {parameter.dtype for parameter in learner.model.parameters()} == {torch.bfloat16}
+    assert {master.dtype for master in learner.trained} == {torch.float32}
+    with pytest.raises(ConfigError, match=r"float16.* Set policy\.dtype to bfloat16"):
+        loop_of(places, tmp_path / "half", questions__per_step=2, policy__dtype="float16")
+
+
+def test_several_processes_share_weights_in_float32_only():
+    policy = load_policy("tiny", dtype="bfloat16")
+    settings = load_settings(options={"policy.dtype": "bfloat16"})
+    with pytest.raises(ConfigError, match=r"2 processes share the weights in float32 only.*one process"):
+        check_dtype(settings, policy, Ranks(0, 2, torch.device("cpu")))
 
 
 def test_an_adapter_on_a_bfloat16_base_has_its_own_logprobs_too(places, tmp_path):

@@ -16,7 +16,11 @@ RunDir = Annotated[Path | None, typer.Option(help="Directory of a run: its last 
 Index = Annotated[str | None, typer.Option(help="Directory of an index made by `evoseek index`.")]
 Questions = Annotated[str | None, typer.Option(help="JSON lines: question, golden_answers.")]
 Model = Annotated[
-    str | None, typer.Option(help="`tiny` (or another policy of the package), a directory, or a Hugging Face name.")
+    str | None,
+    typer.Option(
+        help="`tiny` (or another policy of the package), `smollm2-135m`, a directory, a GGUF file, or a Hugging Face "
+        "name."
+    ),
 ]
 JudgeModel = Annotated[str | None, typer.Option("--model", help="The model that judges, as in judge.model.")]
 ConfigFiles = Annotated[

@@ -9,6 +9,7 @@ from pathlib import Path
 from evoseek.effect import changed, check_effect
 from evoseek.errors import ConfigError, PolicyError, RunError
 from evoseek.files import nearest
+from evoseek.policy.source import find_policy, is_gguf
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import check_index
 from evoseek.settings import check_settings, read_settings
@@ -133,13 +134,13 @@ def check_asking(settings: TrainingSettings, question: str, *, model: str | None
 
 
 def check_model(name: str, *, setting: str) -> None:
-    """Raises PolicyError for a model that is given as a path but does not exist. A Hugging Face name is not looked
-    up."""
-    path = Path(name).expanduser()
-    if name.startswith(("/", "./", "../", "~")) and not path.exists():
+    """Raises PolicyError for a model that is given as a path but does not exist, or whose package is not installed. A
+    Hugging Face name is not looked up."""
+    path = Path(find_policy(name)).expanduser()
+    if (name.startswith(("/", "./", "../", "~")) or is_gguf(name)) and not path.exists():
         raise PolicyError(
-            f"{setting} is {name}, but there is no such directory.{nearest(path)} Give a directory that holds a model, "
-            "`tiny`, or the name of a model on the Hugging Face hub."
+            f"{setting} is {name}, but there is no such directory or file.{nearest(path)} Give a directory that holds "
+            "a model, a GGUF file, a name such as `tiny`, or the name of a model on the Hugging Face hub."
         )
 
 

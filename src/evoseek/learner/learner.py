@@ -21,6 +21,7 @@ from evoseek.files import write_atomic
 from evoseek.learner.batch import MicroBatch, make_batch, split_by_tokens, trained_length
 from evoseek.learner.checkpointing import checkpoint_activations
 from evoseek.learner.distributed import ALONE, Ranks
+from evoseek.learner.masters import LOWER, Masters
 from evoseek.learner.memory import smaller_budget
 from evoseek.learner.optim import adamw, schedule_factor
 from evoseek.learner.settings import LearnerSettings
@@ -97,7 +98,8 @@ class Learner(Generic[Inputs]):
     samples and computes its part of the micro-batches. Several steps on one batch of rollouts (mini-batches) are
     several calls of `update`: the samples carry the logprobs that they were sampled with.
 
-    `bf16` runs the model's matrix products in bfloat16 (autocast); weights and optimizer keep their precision.
+    `bf16` runs the model's matrix products in bfloat16 (autocast); weights and optimizer keep their precision. Weights
+    in bfloat16 are trained through float32 masters (see learner.masters).
     `optimizer` builds the optimizer from (model, learning_rate=, weight_decay=, betas=); a group's own learning rate
     is kept and multiplied by the schedule. Dropout is off, so that learner and sampler compute the same distribution.
     `active` is entered around each step: the `active` method of a policy that shares its model with others. Before
@@ -159,8 +161,9 @@ class Learner(Generic[Inputs]):
         self.dump = dump
         self.active = active
         with active():
-            self.trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
             self.optimizer = optimizer(self.model, learning_rate=learning_rate, weight_decay=weight_decay, betas=betas)
+            self.masters = Masters(self.model, self.optimizer)
+            self.trained = [self.masters.of(p) for p in self.model.parameters() if p.requires_grad]
         self.base_rates = [float(group["lr"]) for group in self.optimizer.param_groups]
         self.step = 0
         self.skipped_no_signal = 0
@@ -236,7 +239,7 @@ class Learner(Generic[Inputs]):
     def accumulate(
         self, samples: Sequence[TrainingSample], totals: Totals, loss: LossFn[Inputs] | None = None
     ) -> dict[str, float]:
-        """Add the samples' gradient to the parameters' `.grad`, as a share of `totals`; return loss and metrics.
+        """Add the samples' gradient to the `.grad` of `trained`, as a share of `totals`; return loss and metrics.
 
         `loss` is the learner's own unless another one is given.
         """
@@ -247,7 +250,8 @@ class Learner(Generic[Inputs]):
             with self._precision():
                 inputs = self.forward(batch)
             result = (loss or self.loss)(inputs, totals)
-            (result.loss * weight).backward()
+            with self.masters.collecting():
+                (result.loss * weight).backward()
             for name, value in _measure(inputs, result).items():
                 add = torch.maximum if name in _MAXIMA else torch.add
                 sums[name] = add(sums[name], value * weight) if name in sums else value * weight
@@ -293,17 +297,21 @@ class Learner(Generic[Inputs]):
 
     def state_dict(self) -> tuple[dict[str, torch.Tensor], dict[str, object]]:
         """Everything that the next step depends on besides the weights: tensors by name, and plain JSON values."""
-        names: dict[torch.Tensor, str] = {parameter: name for name, parameter in self.model.named_parameters()}
+        names: dict[torch.Tensor, str] = {
+            self.masters.of(parameter): name for name, parameter in self.model.named_parameters()
+        }
         tensors = {
             f"{names[parameter]}/{key}": value
             for parameter, state in self.optimizer.state.items()
             for key, value in state.items()
         }
+        tensors |= {f"{names[self.masters.of(p)]}/{LOWER}": lower for p, lower in self.masters.lower_bits()}
         return tensors, {name: getattr(self, name) for name in _COUNTERS}
 
     def load_state_dict(self, tensors: Mapping[str, torch.Tensor], values: Mapping[str, object]) -> None:
         """Restore what `state_dict` gave, into a learner made with the same settings and the same weights."""
         parameters = dict(self.model.named_parameters())
+        lower: dict[nn.Parameter, torch.Tensor] = {}
         self.optimizer.state.clear()
         for full_name, value in tensors.items():
             name, key = full_name.rsplit("/", 1)
@@ -313,7 +321,11 @@ class Learner(Generic[Inputs]):
                     "the same model and settings that the run was started with."
                 )
             parameter = parameters[name]
-            self.optimizer.state[parameter][key] = value.clone().to(parameter.device)
+            if key == LOWER:
+                lower[parameter] = value
+            else:
+                self.optimizer.state[self.masters.of(parameter)][key] = value.clone().to(parameter.device)
+        self.masters.restore(lower)
         for name in _COUNTERS:
             setattr(self, name, values[name])
 

@@ -11,7 +11,9 @@ from transformers import AutoModelForTokenClassification, PreTrainedModel
 from evoseek.errors import PolicyError
 from evoseek.files import replace_directory
 from evoseek.policy.adapter_files import base_name, is_adapter
-from evoseek.policy.load import find_policy, first_line, place, quietly
+from evoseek.policy.gguf import load_gguf
+from evoseek.policy.load import first_line, place, quietly
+from evoseek.policy.source import find_policy, is_gguf
 
 _HEADS = ("score.", "classifier.")  # what transformers calls the head of a token classifier
 
@@ -23,17 +25,10 @@ def load_critic(name_or_dir: str, *, device: str = "cpu") -> PreTrainedModel:
     """
     source = find_policy(name_or_dir)
     if is_adapter(Path(source).expanduser()):
-        source = base_name(Path(source).expanduser())
+        source = find_policy(base_name(Path(source).expanduser()))
     try:
         with quietly():
-            loaded = AutoModelForTokenClassification.from_pretrained(
-                source,
-                num_labels=1,
-                dtype=torch.float32,
-                attn_implementation="sdpa",
-                use_safetensors=True,
-                output_loading_info=True,
-            )
+            loaded = _load(source)
         model, report = cast("tuple[PreTrainedModel, dict[str, set[str]]]", loaded)
         missing = sorted(report["missing_keys"])
         if foreign := [name for name in missing if not name.startswith(_HEADS)]:
@@ -49,6 +44,19 @@ def load_critic(name_or_dir: str, *, device: str = "cpu") -> PreTrainedModel:
         for name in missing:
             model.get_parameter(name).zero_()
     return model
+
+
+def _load(source: str) -> object:
+    if is_gguf(source):
+        return load_gguf(source, torch.float32, AutoModelForTokenClassification, num_labels=1)
+    return AutoModelForTokenClassification.from_pretrained(
+        source,
+        num_labels=1,
+        dtype=torch.float32,
+        attn_implementation="sdpa",
+        use_safetensors=True,
+        output_loading_info=True,
+    )
 
 
 def save_critic(model: PreTrainedModel, directory: Path, state_dict: dict[str, torch.Tensor] | None = None) -> None:

@@ -23,45 +23,34 @@ from transformers.models.auto.tokenization_auto import get_tokenizer_config
 from transformers.utils import logging
 
 from evoseek.errors import PolicyError
-from evoseek.files import replace_directory
+from evoseek.files import nearest, replace_directory
 from evoseek.policy.adapter_files import CONFIG, adapter_name, base_name, is_adapter, load_adapter, save_adapter
+from evoseek.policy.gguf import load_gguf, load_gguf_tokenizer
 from evoseek.policy.lora import plain_model
 from evoseek.policy.policy import Policy, has_adapters
+from evoseek.policy.source import SMOLLM2, find_policy, is_gguf
 
 _PLAIN_TOKENIZERS = ("PreTrainedTokenizerFast", "TokenizersBackend")
 _SMALL = 10_000_000  # parameters
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
-SHIPPED = ("tiny", "tiny-reader", "tiny-weak", "tiny-web")
-"""The policies in the package: the tiny one, and variants that read better, propose badly, and browse."""
-
-
-def tiny_policy_dir(name: str = "tiny") -> Path:
-    """The directory of a policy in the package."""
-    return Path(__file__).parents[1] / "tiny" / "weights" / name.replace("-", "_")
-
-
-def find_policy(name_or_dir: str) -> str:
-    """The source of a policy: the directory of one in the package, or else the given name or directory."""
-    return str(tiny_policy_dir(name_or_dir)) if name_or_dir in SHIPPED else name_or_dir
-
-
 def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32", adapter: str | None = None) -> Policy:
-    """Load a policy by directory, by Hugging Face name, or by the name of one in the package.
+    """Load a policy by directory, GGUF file, Hugging Face name, or a name such as `tiny` or `smollm2-135m` (see
+    policy.source).
 
     A directory may hold a model or an adapter (policy.adapter_files), whose base is then loaded too; it is called
     `adapter`, or as when it was saved. Weights are read from safetensors only (nothing is unpickled, no code of the
-    model's is run). The model is in evaluation mode. Raises PolicyError.
+    model's is run) or from a GGUF file, where they are unpacked. The model is in evaluation mode. Raises PolicyError.
     """
     if dtype not in _DTYPES:
         raise PolicyError(f"got dtype '{dtype}' for policy '{name_or_dir}', expected one of {', '.join(_DTYPES)}.")
     source = find_policy(name_or_dir)
     check_device(device)
     path = Path(source).expanduser()
-    if path.is_dir():
+    if path.exists():
         source = str(path.absolute())  # an adapter notes it, and may be loaded from elsewhere
-    _check_directory(source)
+    _check_path(source)
     if is_adapter(path):
         return _load_adapted(name_or_dir, path, device, dtype, adapter or adapter_name(path))
     try:
@@ -69,14 +58,18 @@ def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32"
             _check_hub(source)
             tokenizer = _load_tokenizer(source)
             model = _load_model(source, dtype)
+        if is_gguf(source):
+            model.name_or_path = SMOLLM2 if name_or_dir == SMOLLM2 else source  # what an adapter notes as its base
         place(model, device)
+    except PolicyError:
+        raise
     except Exception as error:  # the errors for a damaged directory or a full device are not documented
-        absent = "" if path.is_dir() else "There is no such directory here, so it was looked for on the hub. "
+        absent = "" if path.exists() else "There is no such directory here, so it was looked for on the hub. "
         raise PolicyError(
             f"the policy '{name_or_dir}' could not be loaded on '{device}': {first_line(error)} {absent}Expected a "
-            "directory written by save_pretrained, with safetensors weights and a tokenizer, or the name of a causal "
-            "language model on the Hugging Face hub. Check the name and the network, or download the model and give "
-            "its directory."
+            "directory written by save_pretrained, with safetensors weights and a tokenizer, a GGUF file, or the name "
+            "of a causal language model on the Hugging Face hub. Check the name and the network, or download the model "
+            "and give its directory."
         ) from error
     return Policy(model, tokenizer, name_or_dir)
 
@@ -178,9 +171,12 @@ def _load_adapted(name: str, directory: Path, device: str, dtype: str, adapter: 
 
 def _load_model(source: str, dtype: str) -> PreTrainedModel:
     """The model. ValueError if the files lack some of its weights, which would otherwise be random numbers."""
-    loaded = AutoModelForCausalLM.from_pretrained(
-        source, dtype=_DTYPES[dtype], attn_implementation="sdpa", use_safetensors=True, output_loading_info=True
-    )
+    if is_gguf(source):
+        loaded = load_gguf(source, _DTYPES[dtype])
+    else:
+        loaded = AutoModelForCausalLM.from_pretrained(
+            source, dtype=_DTYPES[dtype], attn_implementation="sdpa", use_safetensors=True, output_loading_info=True
+        )
     model, report = cast("tuple[PreTrainedModel, dict[str, set[str]]]", loaded)
     if missing := sorted(report["missing_keys"]):
         raise ValueError(f"{len(missing)} of the model's weights are not in the files, {missing[0]} for one")
@@ -192,6 +188,14 @@ def _load_model(source: str, dtype: str) -> PreTrainedModel:
 
 
 def _load_tokenizer(source: str) -> PreTrainedTokenizerBase:
+    """The tokenizer; one without a padding token pads with the end of the text."""
+    tokenizer = load_gguf_tokenizer(source) if is_gguf(source) else _load_saved_tokenizer(source)
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def _load_saved_tokenizer(source: str) -> PreTrainedTokenizerBase:
     """The tokenizer as it was saved.
 
     A tokenizer.json that declares no class of its own is taken as it is: for some model types (qwen2) the automatic
@@ -205,16 +209,16 @@ def _load_tokenizer(source: str) -> PreTrainedTokenizerBase:
     path = Path(source).expanduser()
     if path.is_dir() and not any((path / name).is_file() for name in names):
         raise OSError(f"the directory has no tokenizer ({' or '.join(names)})")
-    if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
 
 
-def _check_directory(source: str) -> None:
-    """Report what is wrong with a directory before the hub is asked for a model of that name."""
+def _check_path(source: str) -> None:
+    """Report what is wrong with a directory or file before the hub is asked for a model of that name."""
     path = Path(source).expanduser()
+    if is_gguf(source) and not path.is_file():
+        raise PolicyError(f"got '{source}' as the policy, but there is no such file.{nearest(path)} Check the path.")
     looks_like_path = path.is_absolute() or source.startswith((".", "~")) or source.count("/") > 1
-    if looks_like_path and not path.is_dir():
+    if looks_like_path and not path.is_dir() and not is_gguf(source):
         raise PolicyError(
             f"got '{source}' as the policy, but there is no such directory. Expected a directory written by "
             "save_pretrained or the name of a model on the Hugging Face hub. Check the path."
@@ -229,7 +233,7 @@ def _check_directory(source: str) -> None:
 def _check_hub(source: str) -> None:
     """For a model of which nothing is on this machine, ask the hub once: the libraries would ask for over a minute
     before they gave up. Any answer of the hub is fine, since loading explains it. Raises the connection's errors."""
-    if Path(source).expanduser().is_dir() or isinstance(try_to_load_from_cache(source, "config.json"), str):
+    if Path(source).expanduser().exists() or isinstance(try_to_load_from_cache(source, "config.json"), str):
         return
     try:
         get_hf_file_metadata(hf_hub_url(source, "config.json"))

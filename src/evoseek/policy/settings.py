@@ -16,7 +16,8 @@ class PolicySettings(Section):
 
     model: str = Field(
         default="tiny",
-        description="Model: the name of a policy in the package (such as `tiny`), a directory, or a Hugging Face name.",
+        description="Model: the name of a policy in the package (such as `tiny`), `smollm2-135m`, a directory, a GGUF "
+        "file, or a Hugging Face name.",
     )
     format: Literal["auto", "tags", "tools"] = Field(
         default="auto",
@@ -29,7 +30,11 @@ class PolicySettings(Section):
         "the set that the model's config names.",
     )
     device: str = Field(default="cpu", description="Device of the model, as torch names it.")
-    dtype: Dtype = Field(default="float32", description="Data type of the weights.")
+    dtype: Dtype = Field(
+        default="float32",
+        description="Data type of the weights; all of them can be trained in float32, or in bfloat16 with float32 "
+        "masters.",
+    )
 
 
 class LoraSettings(Section):

@@ -1,4 +1,4 @@
-"""A model's sizes, from its config.json alone: nothing of its weights is read."""
+"""A model's sizes, from its config.json (of a GGUF file, its header) alone: nothing of its weights is read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import cast
 from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import HfHubHTTPError
 
-from evoseek.policy.load import find_policy
+from evoseek.policy.gguf import gguf_config
+from evoseek.policy.source import find_policy, is_gguf
 
 _BASE = "base_model_name_or_path"
 
@@ -26,11 +27,15 @@ class ModelShape:
 
 
 def read_config(name_or_dir: str) -> Mapping[str, object]:
-    """The config.json of a policy (for an adapter, of its base); empty if there is none.
+    """The config.json of a policy (for an adapter, of its base; for a GGUF file, what it would be); empty if there is
+    none.
 
     Errors in such a policy are reported when it is loaded.
     """
-    directory = Path(find_policy(name_or_dir)).expanduser()
+    source = find_policy(name_or_dir)
+    if is_gguf(source):
+        return gguf_config(source)
+    directory = Path(source).expanduser()
     adapter = _read(directory / "adapter_config.json")
     if not (directory / "config.json").is_file() and isinstance(adapter.get(_BASE), str):
         return read_config(str(adapter[_BASE]))

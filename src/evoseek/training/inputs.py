@@ -12,7 +12,7 @@ from evoseek.errors import ConfigError
 from evoseek.files import file_digest, json_digest, model_digest
 from evoseek.learner.checkpoint import Checkpoint
 from evoseek.policy.adapter_files import base_name, is_adapter
-from evoseek.policy.load import find_policy
+from evoseek.policy.source import find_policy, is_gguf
 from evoseek.runs import Input, with_digests
 from evoseek.search.manifest import Manifest
 from evoseek.settings import PartSettings, lookup, tables
@@ -39,7 +39,7 @@ def inputs_of(settings: TrainingSettings) -> dict[str, Input]:
     return {
         **_digested(_paths(settings, _FILES), file_digest),
         **_digested(_paths(settings, _INDEXES), _index),
-        **_digested({key: path for key, path in named.items() if path.is_dir()}, _model),
+        **_digested({key: path for key, path in named.items() if _is_here(path)}, _model),
         **_digested(sets, _prompts),
         **_digested(_own_modules(settings), file_digest),
     }
@@ -84,12 +84,17 @@ def _index(directory: Path) -> str:
     return Manifest.read(directory).identity
 
 
-def _model(directory: Path) -> str:
+def _is_here(model: Path) -> bool:
+    """Whether a model is a directory or a GGUF file of this machine."""
+    return model.is_dir() or (is_gguf(str(model)) and model.is_file())
+
+
+def _model(path: Path) -> str:
     """Of an adapter, together with its base."""
-    if not is_adapter(directory):
-        return model_digest(directory)
-    base = Path(find_policy(base_name(directory))).expanduser()
-    return json_digest([model_digest(directory), _model(base) if base.is_dir() else str(base)])
+    if not is_adapter(path):
+        return model_digest(path)
+    base = Path(find_policy(base_name(path))).expanduser()
+    return json_digest([model_digest(path), _model(base) if _is_here(base) else str(base)])
 
 
 def _prompts(directory: Path) -> str:

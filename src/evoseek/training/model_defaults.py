@@ -4,8 +4,8 @@ Values set by the user, a config file or the system stay. Of the rest, those of 
 million parameters; a larger model gets these:
 
     policy.device                 the CUDA device, if there is one, or else the CPU
-    policy.dtype                  bfloat16 for an adapter's frozen base on an accelerator, or else float32: full weights
-                                  are trained in it
+    policy.dtype                  bfloat16 for an adapter's frozen base on an accelerator, or else float32; all
+                                  weights can be trained in bfloat16, too
     learner.bf16                  on an accelerator
     learner.learning_rate         all weights: 3e-5 below 0.3 billion parameters (measured: SmolLM2-135M on Wikipedia,
                                   GRPO); 1e-6 from 2.5 billion (published for 3B and 7B: Search-R1, arXiv 2503.09516;
@@ -23,8 +23,9 @@ million parameters; a larger model gets these:
                                   CPU (measured: a step of minutes)
     learner.token_budget          8192 on an accelerator, 2048 on a CPU
     sampler.slots                 keys and values of so many whole rollouts fit a quarter of the memory that is free
-                                  once weights (with all of them trained also gradients and AdamW's two moments) are in
-                                  it; a power of two from 1 to 64, not more than a step has rollouts
+                                  once weights (with all of them trained also gradients, AdamW's two moments and the
+                                  float32 masters of bfloat16 weights) are in it; a power of two from 1 to 64, not more
+                                  than a step has rollouts
 """
 
 from __future__ import annotations
@@ -81,7 +82,8 @@ def learning_rate(parameters: int, *, adapter: bool) -> float:
 def slots(settings: TrainingSettings, machine: Machine, shape: ModelShape) -> int:
     """How many rollouts' keys and values are held at once."""
     number = _BYTES[settings.policy.dtype]
-    trained = 0 if settings.lora.rank else 12  # gradients and moments, in float32
+    masters = 0 if number == _BYTES["float32"] else 4
+    trained = 0 if settings.lora.rank else 12 + masters  # gradients and moments, all in float32
     left = machine.free_bytes - shape.parameters * (number + trained)
     fit = int(_SHARE * left / (shape.kv_numbers * number * settings.rollout.max_total_tokens))
     asked = lookup(settings, "questions.per_step") or lookup(settings, "selfplay.proposals_per_step") or 1

