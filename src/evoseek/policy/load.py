@@ -151,7 +151,8 @@ def load_tokenizer(name_or_dir: str) -> PreTrainedTokenizerBase:
     except Exception as error:  # as in load_policy
         raise PolicyError(
             f"the tokenizer of '{name_or_dir}' could not be loaded: {first_line(error)} Expected a directory written "
-            "by save_pretrained, a GGUF file, or the name of a model on the Hugging Face hub. Check the name and the network."
+            "by save_pretrained, a GGUF file, or the name of a model on the Hugging Face hub. Check the name and the "
+            "network."
         ) from error
 
 
