@@ -13,19 +13,21 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def small_demo(monkeypatch, tmp_path):
     tokenizer = tiny_tokenizer()
-    config = tiny_config(len(tokenizer), eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id)
+    config = tiny_config(
+        len(tokenizer), eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, layers=1
+    )
     load.save_policy(load.Policy(tiny_model(config, 0), tokenizer, "tiny"), tmp_path / "tiny")
     monkeypatch.setattr(source, "tiny_policy_dir", lambda _: tmp_path / "tiny")
     monkeypatch.setattr(demo, "ENTITIES", 200)
     monkeypatch.setattr(demo, "TRAINING_QUESTIONS", 40)
-    monkeypatch.setattr(demo, "EVALUATION_QUESTIONS", 20)
+    monkeypatch.setattr(demo, "EVALUATION_QUESTIONS", 8)
 
 
 def test_demo_shows_what_it_promises_and_runs_twice(small_demo, tmp_path, cli):
     words = ("demo", "--run-dir", tmp_path / "demo", "--max-minutes", 0.05)
     status, out, err = cli(*words)
     assert status == 0, err
-    for phrase in ("before", "after", "greedy", "search off", "other phrasing", "n=20", "question:", "curves.png"):
+    for phrase in ("before", "after", "greedy", "search off", "other phrasing", "n=8", "question:", "curves.png"):
         assert phrase in out
     assert f"ask --run-dir {tmp_path}/demo/run --index {tmp_path}/demo/evaluation/index" in " ".join(out.split())
     metrics = (tmp_path / "demo/run/metrics.jsonl").read_bytes()

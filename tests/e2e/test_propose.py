@@ -1,11 +1,8 @@
 """`evoseek propose` by the command line, on a generated world and on real documents."""
 
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -81,22 +78,11 @@ def test_questions_of_a_world_in_flashrags_shape_and_later_more_of_them(system, 
     assert (status, "run.seed was 0, now 1" in " ".join(err.split())) == (2, True)
 
 
-def test_ctrl_c_leaves_a_file_that_loads_and_the_same_command_goes_on(world, tmp_path, cli):
-    code = [sys.executable, "-c", "from evoseek.cli.main import main; main()"]
+def test_ctrl_c_leaves_a_file_that_loads_and_the_same_command_goes_on(world, processes, tmp_path, cli):
     words = ["propose", str(world), str(tmp_path / "stopped.jsonl"), "--system", "dr-zero", *SMALL]
-    process = subprocess.Popen(
-        [*code, *words, "--count", "100000"],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "COLUMNS": "200"},
-    )
-    for line in process.stdout:
-        if line.startswith("questions"):
-            process.send_signal(signal.SIGINT)
-            break
-    rest = process.stdout.read()
-    assert process.wait(timeout=60) == 130
-    assert "The same command resumes from there" in rest
+    command = processes.start(*words, "--count", 100000)
+    assert command.interrupt_after("\nquestions ", signal.SIGINT) == [130]
+    assert "The same command resumes from there" in command.said()
     written = len(load_questions(tmp_path / "stopped.jsonl"))
     assert written >= 5
     assert cli(*words, "--count", written + 5)[0] == 0

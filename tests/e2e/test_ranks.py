@@ -1,4 +1,4 @@
-"""Training by several processes that torchrun starts: one policy, one run, resumable by any number of them."""
+"""Training by several processes, started by torchrun or as it would: one policy, one run, resumable by any number."""
 
 import json
 import os
@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 import torch
@@ -19,20 +18,16 @@ LOGS = ("metrics.jsonl", "trajectories.jsonl")
 WEIGHTS = "checkpoints/step-000004/policy/model.safetensors"
 
 
-def start(setting, run_dir, ranks, *more):
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-    return subprocess.Popen(
-        [*launcher, "-m", "evoseek", *setting.train(run_dir, *more)],
+def by_torchrun(setting, run_dir):
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    process = subprocess.Popen(
+        [*launcher, "-m", "evoseek", *setting.train(run_dir)],
         env={**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
     )
-
-
-def train(setting, run_dir, ranks, *more):
-    process = start(setting, run_dir, ranks, *more)
     try:
         output, _ = process.communicate(timeout=240)
     finally:
@@ -46,23 +41,18 @@ def train(setting, run_dir, ranks, *more):
 def whole(setting, tmp_path_factory):
     """A run of two ranks that nothing interrupted."""
     run = tmp_path_factory.mktemp("ranks") / "whole"
-    output = train(setting, run, 2)
+    output = by_torchrun(setting, run)
     assert output.count("step 4/4") == 1  # one of the two speaks
     return run
 
 
 @pytest.fixture(scope="module")
-def killed(setting, tmp_path_factory):
-    """The same, killed some time after its second checkpoint."""
+def killed(setting, processes, tmp_path_factory):
+    """The same, each rank killed when it has made its third update: after the second checkpoint."""
     run = tmp_path_factory.mktemp("ranks") / "killed"
-    process = start(setting, run, 2)
-    deadline = time.monotonic() + 240
-    while not (run / "checkpoints/step-000002/state.json").exists():
-        assert process.poll() is None, process.communicate()[0]
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    command = processes.start(*setting.train(run), ranks=2, watch=["update"], kill_at=3, moment="after")
+    assert -signal.SIGKILL in command.wait(), command.said()  # the other may find it gone before its own end
+    assert {path.name for path in (run / "checkpoints").iterdir()} == {"step-000001", "step-000002"}
     return run
 
 
@@ -81,22 +71,25 @@ def test_a_run_of_two_ranks_is_a_complete_run(whole):
     assert all(torch.isfinite(parameter).all() for parameter in model.parameters())
 
 
-def test_one_rank_learns_the_same(setting, whole, tmp_path):
+def test_one_rank_learns_the_same(trained, whole):
     """Not the same bits (sums are in another order), but the same rollouts and nearly the same weights."""
-    train(setting, tmp_path / "one", 1)
-    assert_alike(tmp_path / "one", whole)
+    assert_alike(trained.path, whole)
 
 
-def test_killed_on_two_ranks_and_resumed_on_two_gives_the_same_bits(setting, whole, killed, tmp_path):
+def test_killed_on_two_ranks_and_resumed_on_two_gives_the_same_bits(setting, processes, whole, killed, tmp_path):
     run = copy_of(killed, tmp_path / "run")
-    assert "Resuming" in train(setting, run, 2)
+    command = processes.start(*setting.train(run), ranks=2)
+    assert command.wait() == [0, 0], command.said()
+    assert "Resuming" in command.said()
     for name in (*LOGS, WEIGHTS):
         assert (run / name).read_bytes() == (whole / name).read_bytes(), name
 
 
-def test_killed_on_two_ranks_and_resumed_on_one(setting, whole, killed, tmp_path):
+def test_killed_on_two_ranks_and_resumed_on_one(setting, cli, whole, killed, tmp_path):
     run = copy_of(killed, tmp_path / "run")
-    assert "Resuming" in train(setting, run, 1)
+    status, said, err = cli(*setting.train(run))
+    assert status == 0, err
+    assert "Resuming" in said
     assert_alike(run, whole)
 
 

@@ -1,11 +1,8 @@
 """The whole way through the command line: train, resume, evaluate, ask."""
 
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 
 import pytest
 from safetensors.torch import load_file
@@ -15,10 +12,8 @@ def rows(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_train_writes_a_complete_run(setting, tmp_path, cli):
-    status, out, err = cli(*setting.train(tmp_path / "run"))
-    assert status == 0, err
-    run = tmp_path / "run"
+def test_train_writes_a_complete_run(trained):
+    run = trained.path
     metrics = rows(run / "metrics.jsonl")
     assert [row["step"] for row in metrics] == [0, 1, 2, 3, 4]
     for name in ("reward", "reward_std", "frac_reward_zero_std", "entropy", "completions/mean_length", "loss"):
@@ -30,23 +25,24 @@ def test_train_writes_a_complete_run(setting, tmp_path, cli):
     assert len(rows(run / "timings.jsonl")) == 5
     assert json.loads((run / "config.json").read_text())["run"]["steps"] == 4
     assert (run / "curves.png").read_bytes().startswith(b"\x89PNG")
-    assert "step 4/4" in out
+    assert "step 4/4" in trained.said
 
 
-def test_training_changes_the_weights_and_searches(setting, tmp_path, cli):
-    cli(*setting.train(tmp_path / "run"))
+def test_training_changes_the_weights_and_searches(setting, trained):
     before = load_file(setting.model / "model.safetensors")
-    after = load_file(tmp_path / "run/checkpoints/step-000004/policy/model.safetensors")
+    after = load_file(trained.path / "checkpoints/step-000004/policy/model.safetensors")
     assert any((before[name] != after[name]).any() for name in before)
-    searched = [row for row in rows(tmp_path / "run/trajectories.jsonl") if row["tool_results"]]
+    searched = [row for row in rows(trained.path / "trajectories.jsonl") if row["tool_results"]]
     assert searched
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_run_that_is_extended_equals_one_made_in_a_single_go(setting, tmp_path, cli, dtype):
+def test_a_run_that_is_extended_equals_one_made_in_a_single_go(setting, trained, tmp_path, cli, dtype):
     """More steps may be asked for later; rows of evaluation at the old end are the only difference."""
-    words = ("--set", f"policy.dtype={dtype}")
-    cli(*setting.train(tmp_path / "whole", *words))
+    words, whole = ("--set", f"policy.dtype={dtype}"), trained.path
+    if dtype != "float32":
+        whole = tmp_path / "whole"
+        cli(*setting.train(whole, *words))
     cli(*setting.train(tmp_path / "parts", "--steps", 2, *words))
     status, out, _ = cli(*setting.train(tmp_path / "parts", *words))
     assert status == 0
@@ -54,24 +50,23 @@ def test_a_run_that_is_extended_equals_one_made_in_a_single_go(setting, tmp_path
     optimizer = "policy.optimizer/rank-00000-of-00001.safetensors"
     last = [f"checkpoints/step-000004/{name}" for name in ("policy/model.safetensors", optimizer)]
     for name in ("metrics.jsonl", "trajectories.jsonl", *last):
-        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
+        assert (whole / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
 
 
-def test_a_finished_run_is_left_as_it_is(setting, tmp_path, cli):
-    cli(*setting.train(tmp_path / "run", "--steps", 2))
-    before = (tmp_path / "run/metrics.jsonl").read_bytes()
-    status, _, _ = cli(*setting.train(tmp_path / "run", "--steps", 2))
+def test_a_finished_run_is_left_as_it_is(setting, trained, tmp_path, cli):
+    run = trained.copy(tmp_path / "run")
+    status, _, _ = cli(*setting.train(run))
     assert status == 0
-    assert (tmp_path / "run/metrics.jsonl").read_bytes() == before
+    for name in ("metrics.jsonl", "trajectories.jsonl"):
+        assert (run / name).read_bytes() == (trained.path / name).read_bytes()
 
 
-def test_eval_and_ask_on_a_run(setting, tmp_path, cli):
-    cli(*setting.train(tmp_path / "run", "--steps", 1))
-    status, out, err = cli("eval", "--run-dir", tmp_path / "run", "--temperature", 0)
+def test_eval_and_ask_on_a_run(trained, cli):
+    status, out, err = cli("eval", "--run-dir", trained.path, "--temperature", 0)
     assert status == 0, err
     assert "n=6" in out
     assert "greedy" in out
-    status, out, err = cli("ask", "--run-dir", tmp_path / "run", "north is")
+    status, out, err = cli("ask", "--run-dir", trained.path, "north is")
     assert status == 0, err
     assert "Searches:" in out
     assert "Passages that hold the answer:" in out
@@ -119,19 +114,11 @@ def test_index_and_search(tmp_path, cli):
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_finishes_the_step_saves_and_says_how_to_go_on(setting, tmp_path, cli, sent):
-    command = [sys.executable, "-c", "from evoseek.cli.main import main; main()"]
+def test_ctrl_c_finishes_the_step_saves_and_says_how_to_go_on(setting, processes, tmp_path, sent):
     words = setting.train(tmp_path / "run", "--steps", "100000", "--set", "evaluation.every=0")
-    process = subprocess.Popen(
-        [*command, *words], stdout=subprocess.PIPE, text=True, env={**os.environ, "COLUMNS": "200"}
-    )
-    for line in process.stdout:
-        if line.startswith("step 2/"):
-            process.send_signal(sent)
-            break
-    rest = process.stdout.read()
-    assert process.wait(timeout=30) == 130
-    assert "The same command resumes it." in rest
+    command = processes.start(*words)
+    assert command.interrupt_after("step 2/", sent) == [130]
+    assert "The same command resumes it." in command.said()
     last = rows(tmp_path / "run/metrics.jsonl")[-1]["step"]
     assert (tmp_path / f"run/checkpoints/step-{last:06d}/state.json").exists()
 

@@ -1,0 +1,144 @@
+"""A fork server that runs commands, and kills them: `python commands_child.py`, a JSON order a line on stdin.
+
+    {"words": ["train", ...], "output": path, "ranks": n, "watch": [...], "kill_at": n or null, "moment": "before"}
+    {"pids": [...]}                                  the answer: they have begun
+    {"wait": [...], "output": path}                  the next order
+    {"statuses": [...], "events": n}                 the answer: all have ended
+
+For each order a child is forked for every rank (everything is imported already, so this is cheap), with the variables
+that torchrun would set if there are several. It runs the command, and sends itself SIGKILL at its n-th event. Events
+are calls of what is watched: all that matters to what is on disk and to the order of things, which is every write of a
+log row, fsync, rename, unlink, learner update and round of the sampler. The moment is "before" or "after" the call, or
+"torn", which writes half of what a write event would have written.
+"""
+
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+import torch
+
+import evoseek.jobs.train
+from evoseek.cli.main import main as command_line  # before torch: sets how its threads wait
+from evoseek.learner.learner import Learner
+from evoseek.policy.load import load_policy
+from evoseek.policy.sampler import TorchSampler
+from evoseek.report.metrics import JsonlMetrics
+from evoseek.rollout.record import TrajectoryWriter
+
+
+def torn_row(sink, *_):
+    with sink.path.open("a") as file:
+        file.write('{"step": 1, "rew')
+
+
+EVENTS = {
+    "replace": (os, "replace"),
+    "fsync": (os, "fsync"),
+    "unlink": (os, "unlink"),
+    "round": (TorchSampler, "_step"),
+    "update": (Learner, "update"),
+    "row": (JsonlMetrics, "write", torn_row),
+    "rollout": (TrajectoryWriter, "write", torn_row),
+}
+
+
+class Killer:
+    def __init__(self, kill_at, moment):
+        self.kill_at, self.moment, self.events = kill_at, moment, 0
+
+    def die(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def watch(self, owner, name, torn=None):
+        """Make calls of owner.name events. `torn(path)` writes a part of what the call would have written."""
+        original = getattr(owner, name)
+
+        def watched(*arguments, **options):
+            self.events += 1
+            if self.events == self.kill_at:
+                if self.moment == "torn" and torn is not None:
+                    torn(*arguments)
+                if self.moment != "after":
+                    self.die()
+                original(*arguments, **options)
+                self.die()
+            return original(*arguments, **options)
+
+        setattr(owner, name, watched)
+
+
+def run(order, environment):
+    os.dup2(os.open(order["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), 1)
+    os.dup2(1, 2)
+    os.environ |= {"COLUMNS": "300", **environment}
+    os.chdir(order["folder"])
+    killer = Killer(order["kill_at"], order["moment"])
+    for name in order["watch"]:
+        killer.watch(*EVENTS[name])
+    evoseek.jobs.train.draw = lambda run, console: None  # slow, and no part of the state
+    sys.argv = ["evoseek", *order["words"]]
+    status = 1
+    try:
+        command_line()
+    except SystemExit as ended:
+        status = ended.code or 0
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    Path(f"{order['output']}.events").write_text(str(killer.events))
+    os._exit(status)
+
+
+def environments(ranks):
+    """What torchrun would set for each rank; nothing for a command alone."""
+    if ranks == 1:
+        return [{}]
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        common = {"WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free.getsockname()[1]}
+    alike = {name: str(value) for name, value in common.items()}
+    return [{**alike, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)]
+
+
+def start(order):
+    pids = []
+    for environment in environments(order["ranks"]):
+        pids.append(os.fork())
+        if pids[-1] == 0:
+            run(order, environment)
+    return {"pids": pids}
+
+
+def wait(order):
+    statuses = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in order["wait"]]
+    events = Path(f"{order['output']}.events")
+    return {"statuses": statuses, "events": int(events.read_text()) if events.exists() else None}
+
+
+def warm_up():
+    """Fill what libraries keep after their first use, which each child would else do for itself."""
+    for module in ("torch._dynamo", "evoseek.jobs.propose"):
+        importlib.import_module(module)
+    model = load_policy("tiny").model
+    model(input_ids=torch.zeros(1, 4, dtype=torch.long)).logits.sum().backward()
+    torch.optim.AdamW(model.parameters()).step()
+    with tempfile.TemporaryDirectory() as directory:
+        model.save_pretrained(directory)
+
+
+def serve():
+    torch.set_num_threads(1)
+    warm_up()
+    for line in sys.stdin:
+        order = json.loads(line)
+        print(json.dumps(wait(order) if "wait" in order else start(order)), flush=True)
+
+
+if __name__ == "__main__":
+    serve()
