@@ -263,9 +263,9 @@ def test_a_part_that_was_not_trained_is_asked_for_in_vain(model: PreTrainedModel
         checkpoint.restore("critic", make_learner(model))
 
 
-@pytest.mark.parametrize("written_by", [1, 2, 3])
+@pytest.mark.parametrize(("written_by", "readers"), [(1, (1, 2)), (2, (1, 3)), (3, (1, 2))])
 def test_any_number_of_ranks_resumes_what_any_number_has_written(
-    run_ranks: RunRanks, tmp_path: Path, written_by: int
+    run_ranks: RunRanks, tmp_path: Path, written_by: int, readers: tuple[int, ...]
 ) -> None:
     run_ranks(written_by, "save", run=str(tmp_path), step=2)
     (directory,) = (tmp_path / "checkpoints").iterdir()
@@ -274,7 +274,7 @@ def test_any_number_of_ranks_resumes_what_any_number_has_written(
     assert checked_files(directory) == contents(directory).keys() - {"state.json"}
     expected = load_file(tmp_path / "state-2.safetensors")
     weights = []
-    for read_by in (1, 2, 3):
+    for read_by in readers:
         output = str(tmp_path / str(read_by))
         for result in run_ranks(read_by, "resume", run=str(tmp_path), output=output)["results"]:
             assert result == {"step": 2, "position": {"rank": 0}, "begun": 2}
@@ -303,9 +303,8 @@ def test_killed_on_two_ranks_while_saving_the_run_goes_on_from_the_checkpoint_be
     killed = run_ranks(2, "save", run=str(tmp_path), step=2, kill=rank, moment=moment, fails=True)
     assert killed["statuses"][rank] == -signal.SIGKILL
     assert killed["statuses"][1 - rank] in (1, 2)  # it notices that the other has gone
-    for size in (1, 2):
-        output = str(tmp_path / str(size))
-        assert run_ranks(size, "resume", run=str(tmp_path), output=output)["results"][0]["step"] == 1
+    resumed = run_ranks(2, "resume", run=str(tmp_path), output=str(tmp_path / "resumed"))
+    assert resumed["results"][0]["step"] == 1
     run_ranks(2, "save", run=str(tmp_path), step=2)
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["step-000001", "step-000002"]
 

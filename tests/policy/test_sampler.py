@@ -174,15 +174,15 @@ def test_in_lockstep_the_bits_do_not_depend_on_how_long_tools_take(slots: int):
         return [script.completions for script in play(sampler, scripts)]
 
     first = completions(0, lockstep=True)
-    assert all(completions(seed, lockstep=True) == first for seed in (1, 2, 3))
+    assert all(completions(seed, lockstep=True) == first for seed in (1, 2))
     assert completions(1, lockstep=False) != completions(0, lockstep=False)  # by rounding, as their batches differ
 
 
 def test_tokens_depend_on_neither_slots_nor_neighbours():
     """A token is a function of seed, trajectory, turn and the model's distribution: the batch moves only rounding."""
-    together = tokens(play(TorchSampler(policy(), slots=40, max_length=400), rollouts(40)))
-    few = tokens(play(TorchSampler(policy(), slots=3, max_length=400, prefill_tokens=24), rollouts(40)))
-    alone = [tokens(play(TorchSampler(policy(), slots=1, max_length=400), [script]))[0] for script in rollouts(40)]
+    together = tokens(play(TorchSampler(policy(), slots=20, max_length=400), rollouts(20)))
+    few = tokens(play(TorchSampler(policy(), slots=3, max_length=400, prefill_tokens=24), rollouts(20)))
+    alone = [tokens(play(TorchSampler(policy(), slots=1, max_length=400), [script]))[0] for script in rollouts(20)]
     assert together == few == alone
 
 

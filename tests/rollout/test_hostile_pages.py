@@ -9,7 +9,6 @@ import asyncio
 import json
 import time
 from collections import Counter
-from itertools import product
 
 import pytest
 
@@ -144,9 +143,16 @@ class Stage:
 
 @pytest.mark.parametrize("name", SAID)
 def test_nothing_that_a_page_says_is_executed_or_read_as_the_models_words(made, name):
-    stage, pages = Stage(made, name), list(product(ATTACKS, CARRIERS))
+    """Each attack in four of the carriers, each carrier with five of the attacks."""
+    stage = Stage(made, name)
+    pages = [
+        (attack, carrier)
+        for number, attack in enumerate(ATTACKS)
+        for place, carrier in enumerate(CARRIERS)
+        if (number + place) % 4 == 0
+    ]
     harmless = stage.controls(stage.run(HostileWeb("Kalo is a city.")))
-    assert len(pages) == 320
+    assert len(pages) == 80
     for number, (attack, carrier) in enumerate(pages):
         web = HostileWeb(carrier.format(*[attack] * carrier.count("{}")))
         trajectory = stage.run(web, number % 2)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evoseek.errors import ConfigError, DataError, SearchIndexError
@@ -90,7 +90,6 @@ def test_the_title_counts_as_often_as_it_is_boosted(tmp_path: Path) -> None:
 
 
 @given(st.text())
-@settings(max_examples=200)
 def test_any_text_is_a_safe_query(any_index: LexicalIndex, query: str) -> None:
     [hits] = asyncio.run(any_index.search([query], 2))
     assert len(hits) <= 2

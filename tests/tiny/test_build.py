@@ -19,7 +19,7 @@ from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.training.supervised import SupervisedProgress
 from evoseek.world.world import World, split_of
 
-RECIPE = TinyRecipe(steps=6, copying_steps=3, tokens_per_step=1200, entities=(200,), steps_per_world=2, warmup_steps=1)
+RECIPE = TinyRecipe(steps=6, copying_steps=3, tokens_per_step=500, entities=(200,), steps_per_world=2, warmup_steps=1)
 
 
 def weights(directory: Path) -> dict[str, torch.Tensor]:

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def skills() -> dict[tuple[str, float], Skill]:
-    found = measure_skills(load_policy("tiny"), seed=31, tries=60, temperatures=(0.0, 0.7))
+    found = measure_skills(load_policy("tiny"), seed=31, tries=30, temperatures=(0.0, 0.7))
     return {(skill.name, skill.temperature): skill for skill in found}
 
 
@@ -35,7 +35,7 @@ def test_as_a_proposer_it_is_mostly_valid(skills: dict[tuple[str, float], Skill]
 
 def test_the_same_measurement_gives_the_same_numbers() -> None:
     policy = load_policy("tiny")
-    first, again = (measure_skills(policy, seed=3, tries=8, temperatures=(0.7,)) for _ in range(2))
+    first, again = (measure_skills(policy, seed=3, tries=3, temperatures=(0.7,)) for _ in range(2))
     assert first == again
 
 
