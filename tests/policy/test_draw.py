@@ -52,6 +52,27 @@ def test_rare_tokens_of_a_large_vocabulary_are_drawn_as_often_as_they_should():
     assert int(ids) == pytest.approx(50_000, abs=50)
 
 
+@pytest.mark.parametrize("vocabulary", [64, 65, 130])
+def test_every_token_of_several_blocks_has_its_share(vocabulary: int):
+    """Equal probabilities 1/V: uniform (i + .5) / V points at token i, and uniform 0 at the first one that is possible.
+    Without the first 64 tokens (a whole block), uniform u points at 64 + u (V - 64)."""
+    logits = torch.zeros(vocabulary, vocabulary)
+    middles = (torch.arange(vocabulary) + 0.5) / vocabulary
+    ids, logprobs = draw_tokens(logits, torch.ones(vocabulary), middles)
+    assert ids.tolist() == list(range(vocabulary))
+    assert logprobs.tolist() == pytest.approx([-math.log(vocabulary)] * vocabulary, abs=1e-6)
+    if left := vocabulary - 64:
+        logits[:, :64] = -math.inf
+        ids, _ = draw_tokens(logits[:left], torch.ones(left), (torch.arange(left) + 0.5) / left)
+        assert ids.tolist() == list(range(64, vocabulary))
+
+
+def test_no_token_past_the_last_possible_one_is_drawn():
+    """0.1 + 0.2 + 0.7 and 63 impossible tokens, 2 of them in the next block: the greatest uniform takes the third."""
+    probabilities = [0.1, 0.2, 0.7] + [0.0] * 63
+    assert draw(probabilities, 1 - 2**-24)[0] == 2
+
+
 @given(st.lists(st.floats(-20, 20), min_size=2, max_size=30), st.floats(0, 1 - 2**-24, width=32), st.floats(0.1, 3))
 def test_the_draw_is_a_token_and_its_logprob_that_of_the_softmax(values: list[float], uniform: float, heat: float):
     logits = torch.tensor([values])

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from transformers import (
     GPT2Config,
     GPT2LMHeadModel,
@@ -67,6 +71,31 @@ def test_packed_spans_give_the_logits_of_whole_passes(model: PreTrainedModel):
     second = packed(model, cache, Span(1, 3, [7]), Span(2, 0, [8]), Span(3, 5, [1, 2]), Span(0, 0, c))
     wanted = [full_logits(model, ids) for ids in ([*b, 7], [8], [*a, 1, 2], c)]
     assert torch.allclose(second, torch.stack(wanted), atol=1e-5)
+
+
+class Shapes(TorchDispatchMode):
+    """Collects the shapes of all that is computed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[tuple[int, ...]] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.seen |= {tuple(item.shape) for item in tree_leaves(result) if isinstance(item, torch.Tensor)}
+        return result
+
+
+@pytest.mark.parametrize("new", [1, 3])
+def test_heads_that_share_keys_and_values_do_not_copy_them(new: int):
+    """3 slots of 11 positions, 2 heads of keys and values of size 4 under 4 query heads: [3, 4, 11, 4] never occurs."""
+    model = qwen2()
+    cache = SlotCache(model, slots=3, max_length=64)
+    packed(model, cache, *(Span(slot, 0, [1] * (11 - new)) for slot in range(3)))
+    with Shapes() as shapes:
+        packed(model, cache, *(Span(slot, 11 - new, [2] * new) for slot in range(3)))
+    assert (3, 2, 11, 4) in shapes.seen
+    assert (3, 4, 11, 4) not in shapes.seen
 
 
 def test_the_model_keeps_its_own_attention():

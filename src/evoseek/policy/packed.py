@@ -4,19 +4,20 @@ Prefill and decoding are the same here: each trajectory adds a span of one or mo
 a model but its attention treats tokens one by one, so the N tokens go through it as a batch of one row. Attention is
 replaced by our own function, registered with transformers under its own name and active only during the pass: the
 single tokens attend together over a view of the slots, without a copy; the longer spans attend in groups of like
-lengths, padded.
+lengths, padded. Heads that share a head of keys and values attend as further queries of that one, so that it is read
+once and never copied.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, PreTrainedModel
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from evoseek.errors import PolicyError
 from evoseek.policy.attention import attention_named
@@ -50,6 +51,13 @@ class _Group:
     shape: tuple[int, int]  # R, T
     mask: Tensor  # [R, 1, T, length], additive
     kept: Tensor  # [N'] into R * T: the queries that are tokens, in their order
+    masks: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
+
+    def mask_for(self, heads: int) -> Tensor:
+        """The mask [R, 1, heads * T, length] of so many heads that attend as further queries; for layers alike one."""
+        if heads not in self.masks:
+            self.masks[heads] = self.mask.expand(-1, heads, -1, -1).flatten(1, 2)[:, None]
+        return self.masks[heads]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +174,11 @@ def _attend(
         rows, width = group.shape
         queries = query[0].index_select(1, group.queries).unflatten(1, (rows, width)).transpose(0, 1)
         keys, values = slot_pass.cache.read(layer, group.slots, group.length)
-        output, _ = sdpa_attention_forward(module, queries, keys, values, group.mask, scaling=scaling)
-        outputs.append(output.flatten(0, 1).index_select(0, group.kept))  # [N', heads, head size]
+        heads = queries.shape[1] // keys.shape[1]  # that share keys and values
+        merged = queries.unflatten(1, (keys.shape[1], heads)).flatten(2, 3)  # [R, KV heads, heads * T, head size]
+        output = scaled_dot_product_attention(merged, keys, values, attn_mask=group.mask_for(heads), scale=scaling)
+        output = output.unflatten(2, (heads, width)).flatten(1, 2).transpose(1, 2)  # [R, T, all heads, head size]
+        outputs.append(output.flatten(0, 1).index_select(0, group.kept))  # [N', all heads, head size]
     return torch.cat(outputs)[None], None
 
 
