@@ -9,7 +9,7 @@ from evoseek.chat.local import SamplerChat
 from evoseek.chat.settings import ChatSettings
 from evoseek.env.prompts import PromptSet, load_prompts
 from evoseek.errors import ConfigError
-from evoseek.policy.load import limit_threads, load_policy
+from evoseek.policy.load import load_policy, prepare_process
 from evoseek.policy.policy import prompts_of
 from evoseek.policy.sampler import TorchSampler
 from evoseek.protocols import Chat
@@ -26,7 +26,7 @@ def make_chat(settings: ChatSettings, *, section: str, seed: int, device: str = 
             "default" if settings.prompts == "auto" else settings.prompts
         )
     policy = load_policy(settings.model, device=settings.device or device, dtype=settings.dtype)
-    limit_threads(policy)
+    prepare_process(policy)
     longest = getattr(policy.model.config.get_text_config(), "max_position_embeddings", settings.max_total_tokens)
     sampler = TorchSampler(policy, slots=settings.concurrency, max_length=min(longest, settings.max_total_tokens))
     chat = SamplerChat(

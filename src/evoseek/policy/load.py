@@ -27,7 +27,9 @@ from evoseek.files import nearest, replace_directory
 from evoseek.policy.adapter_files import CONFIG, adapter_name, base_name, is_adapter, load_adapter, save_adapter
 from evoseek.policy.gguf import load_gguf, load_gguf_tokenizer
 from evoseek.policy.lora import plain_model
+from evoseek.policy.machine import keep_freed_memory
 from evoseek.policy.policy import Policy, has_adapters
+from evoseek.policy.products import is_slow_with_bfloat16, widen_products
 from evoseek.policy.source import SMOLLM2, find_policy, is_gguf
 
 _PLAIN_TOKENIZERS = ("PreTrainedTokenizerFast", "TokenizersBackend")
@@ -97,16 +99,21 @@ def place(model: PreTrainedModel, device: str) -> None:
     model.to(device)  # pyright: ignore[reportArgumentType]
     for parameter in model.parameters():
         parameter.data = parameter.data.clone()
+    if is_slow_with_bfloat16():
+        widen_products(model)
     model.eval()
 
 
-def limit_threads(policy: Policy) -> None:
-    """Let a small model on a CPU compute with one thread, in this whole process.
+def prepare_process(policy: Policy) -> None:
+    """Prepare this whole process for a model on a CPU; for one elsewhere do nothing.
 
-    Its operations are too small for a second one to help, and with one the bits are the same on machines of any
-    number of cores.
+    Freed memory is kept for the next pass. A small model computes with one thread: its operations are too small for a
+    second one to help, and with one the bits are the same on machines of any number of cores.
     """
-    if policy.model.device.type == "cpu" and policy.model.num_parameters() < _SMALL:
+    if policy.model.device.type != "cpu":
+        return
+    keep_freed_memory()
+    if policy.model.num_parameters() < _SMALL:
         torch.set_num_threads(1)
 
 

@@ -1,7 +1,8 @@
-"""The device and free memory of this machine."""
+"""The device and free memory of this machine, and how this process uses it."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import torch
 
 _CGROUP = Path("/sys/fs/cgroup")
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # parameters of mallopt(3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,18 @@ def find_machine(device: str | None = None) -> Machine:
         own = found if ":" in found else int(os.environ.get("LOCAL_RANK", "0"))  # torchrun's, of several processes
         return Machine(found, torch.cuda.mem_get_info(own)[0])
     return Machine(found, _free_memory())
+
+
+def keep_freed_memory() -> None:
+    """Let glibc keep blocks of up to 32 MiB that this process frees, for its next ones; elsewhere do nothing.
+
+    By default larger blocks than 128 KiB go back to the system at once, and the next activations of the same size are
+    new pages again, which the system has to clear: a tenth to a half of the time of a pass on a CPU.
+    """
+    set_option = getattr(ctypes.CDLL(None) if os.name == "posix" else None, "mallopt", None)
+    if set_option is not None:
+        set_option(_MMAP_THRESHOLD, 1 << 25)  # the greatest that glibc takes
+        set_option(_TRIM_THRESHOLD, (1 << 31) - 1)
 
 
 def _free_memory() -> int:

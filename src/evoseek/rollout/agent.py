@@ -11,7 +11,7 @@ from evoseek.env.prompts import PromptSet, load_prompts
 from evoseek.env.settings import EnvironmentSettings
 from evoseek.env.web import Seeded
 from evoseek.errors import ConfigError
-from evoseek.policy.load import limit_threads
+from evoseek.policy.load import prepare_process
 from evoseek.policy.policy import Policy, SamplerContext, prompts_of
 from evoseek.policy.renderer import make_renderer
 from evoseek.policy.settings import PolicySettings, SamplerSettings
@@ -67,7 +67,7 @@ class Agent:
     @classmethod
     def of(cls, settings: AgentSettings, policy: Policy, *, lockstep: bool = False) -> Agent:
         """An agent from a loaded policy, with its own sampler, in lockstep or not. Raises ConfigError."""
-        limit_threads(policy)
+        prepare_process(policy)
         longest = settings.rollout.max_total_tokens
         _check_length(policy, longest)
         prompts = load_prompts(prompts_of(policy, settings.policy.prompts))

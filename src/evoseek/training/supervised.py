@@ -18,7 +18,7 @@ from evoseek.files import write_atomic
 from evoseek.learner.checkpoint import Checkpoint, Part, latest_checkpoint, save_checkpoint
 from evoseek.learner.learner import Learner
 from evoseek.loss.base import LossInputs
-from evoseek.policy.load import limit_threads, save_policy
+from evoseek.policy.load import prepare_process, save_policy
 from evoseek.policy.policy import Policy
 from evoseek.types import TrainingSample
 
@@ -64,7 +64,7 @@ class SupervisedRun:
         _check(work, recipe)
         found = latest_checkpoint(work)
         policy = load(found)
-        limit_threads(policy)
+        prepare_process(policy)
         learner = make_learner(policy)
         if found is None:
             return cls(work, recipe, policy, learner, 0, [])
