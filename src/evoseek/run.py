@@ -230,6 +230,7 @@ def training_loop(
             given = {"objects": names} if (names := context.objects.names()) else {}
             run.claim(plan.settings.resolved() | given, inputs_of(settings), may_differ=settings.may_differ())
         start = resume(run, checkpoint, plan.parts, ranks, plan.state)
+        notify(f"{context.trainer}")
         plan.resumed(start)
         steps = settings.run.steps
         yield TrainingLoop(

@@ -188,13 +188,52 @@ def test_a_model_with_a_layer_that_attends_in_a_way_of_its_own_is_not_packed(mod
     assert LogprobModel(model).packing_limit == 0
 
 
-def test_a_model_that_does_not_look_at_the_positions_it_is_given_is_not_packed(model: PreTrainedModel) -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_a_model_that_does_not_look_at_the_positions_it_is_given_is_not_packed(
+    model: PreTrainedModel, dtype: torch.dtype
+) -> None:
     """Nothing is raised and attention is ours; only the numbers tell."""
 
     def body(*, input_ids: torch.Tensor, position_ids: torch.Tensor | None = None, **others: object) -> torch.Tensor:
         return model.base_model(input_ids=input_ids, use_cache=False, **others).last_hidden_state
 
-    assert packing_limit(body, model.config, model.device) == 0
+    assert packing_limit(body, model.to(dtype)) == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3", "gpt2"])
+def test_rounding_is_no_reason_not_to_pack(architecture: str, dtype: torch.dtype) -> None:
+    """Nor are weights changed by the passes in float32."""
+    model = build(architecture, dtype)
+    before = {name: (weight.data_ptr(), weight.clone()) for name, weight in model.named_parameters()}
+    assert LogprobModel(model).packing_limit > 0
+    for name, weight in model.named_parameters():
+        place, values = before[name]
+        assert (weight.data_ptr(), weight.dtype) == (place, dtype)
+        assert torch.equal(weight, values)
+
+
+def test_what_rounding_does_at_control_tokens_is_no_reason_either(model: PreTrainedModel) -> None:
+    """There some real models multiply it until nothing else is left: here the states are one thing in a packed row,
+    another in any other pass."""
+
+    def body(*, input_ids: torch.Tensor, packed_pass: object = None, **others: object) -> torch.Tensor:
+        states = model.base_model(input_ids=input_ids, packed_pass=packed_pass, use_cache=False, **others)
+        control = ((input_ids < 5) | (input_ids > 18)).unsqueeze(-1)
+        return states.last_hidden_state.masked_fill(control, 3.0 if packed_pass else -3.0)
+
+    assert packing_limit(body, model.to(torch.bfloat16)) > 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_model_whose_samples_see_each_other_is_not_packed(model: PreTrainedModel, dtype: torch.dtype) -> None:
+    def body(*, input_ids: torch.Tensor, packed_pass: object = None, **others: object) -> torch.Tensor:
+        states = model.base_model(input_ids=input_ids, packed_pass=packed_pass, use_cache=False, **others)
+        leak = 0.5 if packed_pass else 0.0
+        return states.last_hidden_state + leak * states.last_hidden_state.roll(6, dims=1)
+
+    model.to(dtype)
+    assert packing_limit(body, model) == 0
 
 
 def test_a_window_that_no_layer_uses_limits_nothing() -> None:
@@ -204,6 +243,9 @@ def test_a_window_that_no_layer_uses_limits_nothing() -> None:
     ).eval()
     assert LogprobModel(unused).packing_limit > 1 << 40
     assert LogprobModel(used).packing_limit == WINDOW
+    assert LogprobModel(unused).layout == "Samples are packed into one row, without padding."
+    assert LogprobModel(used).layout == "Samples of up to 20 tokens are packed into one row, without padding."
+    assert "cannot be packed" in LogprobModel(build("gemma2")).layout
 
 
 def test_the_model_has_its_own_attention_back_after_a_pass(model: PreTrainedModel, make_samples: Make) -> None:

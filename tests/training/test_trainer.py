@@ -148,8 +148,28 @@ def test_all_weights_in_bfloat16_have_masters_and_ratios_to_their_own_logprobs(p
     assert learner.forward.ratio_to_own
     assert {parameter.dtype for parameter in learner.model.parameters()} == {torch.bfloat16}
     assert {master.dtype for master in learner.trained} == {torch.float32}
+    assert learner.forward.packing_limit > 0
     with pytest.raises(ConfigError, match=r"float16.* Set policy\.dtype to bfloat16"):
         loop_of(places, tmp_path / "half", questions__per_step=2, policy__dtype="float16")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "all weights in float32 on cpu."),
+        ({"policy__dtype": "bfloat16"}, "all weights in bfloat16 on cpu, through float32 masters."),
+        ({"policy__dtype": "bfloat16", "lora__rank": 2}, "an adapter in float32 over a base in bfloat16 on cpu."),
+    ],
+)
+def test_a_run_tells_what_it_trains_and_how(places, tmp_path, options, words):
+    told = []
+    options = {key.replace("__", "."): value for key, value in options.items()} | {"questions.per_step": 2}
+    run = RunDirectory(tmp_path)
+    with run.locked(), training_loop(load_settings(options=places | options), run, notify=told.append):
+        pass
+    assert [line for line in told if line.startswith("Training")] == [
+        f"Training {words} Samples are packed into one row, without padding."
+    ]
 
 
 def test_several_processes_share_weights_in_float32_only():

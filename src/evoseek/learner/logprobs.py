@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -52,7 +53,15 @@ class LogprobModel(nn.Module):
         self.ratio_to_own = ratio_to_own
         self.config = model.config.get_text_config()
         self.applies_head = _applies_head(model)
-        self.packing_limit = packing_limit(self._body, self.config, model.device)
+        self.packing_limit = packing_limit(self._body, model)
+
+    @property
+    def layout(self) -> str:
+        """In words: how samples lie in a micro-batch."""
+        if not self.packing_limit:
+            return "Samples are padded to one length, since this model's attention cannot be packed."
+        longest = f" of up to {self.packing_limit} tokens" if self.packing_limit < sys.maxsize else ""
+        return f"Samples{longest} are packed into one row, without padding."
 
     def forward(self, batch: MicroBatch) -> LossInputs:
         """The loss inputs of the micro-batch: logprobs [B, T] float32 of each action token given all before it."""

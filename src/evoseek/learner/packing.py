@@ -9,7 +9,8 @@ values, whose gradient is then the sum over the samples.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
@@ -18,13 +19,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
-from transformers import AttentionInterface, PreTrainedConfig
+from transformers import AttentionInterface, PreTrainedConfig, PreTrainedModel
 
 from evoseek.learner.batch import MicroBatch
 from evoseek.learner.row import Family, Row, lay_out
 from evoseek.policy.attention import attention_named
 
 _NAME = "evoseek_packed_row"
+_SHARED = 5  # tokens of the prompt in the trial row
+_ROUNDING = 1e-4  # error of float32
+_TIMES, _MOST = 4.0, 0.2  # a row may have so many times the error of a single sample, but never more than this
 
 Piece = tuple[Tensor, Tensor, Tensor]  # queries [1, heads, n, size], keys and values [1, KV heads, n, size] of a span
 
@@ -70,17 +74,17 @@ def at_least_float32(values: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def packing_limit(body: Body, config: PreTrainedConfig, device: torch.device) -> int:
+def packing_limit(body: Body, model: PreTrainedModel) -> int:
     """The length of the longest sample that this model can have in a packed row; 0 if it cannot be packed at all.
 
-    Found by passing a row of three short samples, two of which share a prompt, and each sample by itself. Attention
-    that slides over a window is ordinary attention for samples no longer than the window. A model does not fit if its
-    attention is capped, has sinks or biases, or does not go through transformers' AttentionInterface.
+    Found by passing a row of three short samples, two of which share a prompt, and each sample by itself, also with the
+    weights in float32: a row fits if its error is not much larger than a single sample's. Attention that slides over a
+    window is ordinary attention for samples no longer than the window. A model does not fit if its attention is capped,
+    has sinks or biases, or does not go through transformers' AttentionInterface.
     """
-    prompt = [0, 1, 2, 3, 4]
-    samples = [[*prompt, 5, 6, 7], [*prompt, 8, 7, 6, 5], [6, 2, 8, 1, 3, 5]]
-    samples = [[token % config.vocab_size for token in sample] for sample in samples]
-    row = lay_out(samples, [Family((0, 1), shared=len(prompt)), Family((2,))], device)
+    config = model.config.get_text_config()
+    samples = _ordinary_samples(config.vocab_size)
+    row = lay_out(samples, [Family((0, 1), shared=_SHARED), Family((2,))], model.device)
     trial = _Pass(row)
     try:
         packed = _run_packed(body, config, trial)
@@ -88,12 +92,52 @@ def packing_limit(body: Body, config: PreTrainedConfig, device: torch.device) ->
         return 0
     if trial.calls != config.num_hidden_layers:
         return 0
-    for place, sample in zip(row.index, samples, strict=True):
-        alone = body(input_ids=torch.tensor([sample], device=device))[0]
-        tolerance = alone.abs().max() * (1e-4 if alone.dtype in (torch.float32, torch.float64) else 5e-2)
-        if not (packed[place[: len(sample)]] - alone).abs().max() <= tolerance:
-            return 0
-    return _window(config)
+    together = [packed[place[: len(sample)]] for place, sample in zip(row.index, samples, strict=True)]
+    inputs = [torch.tensor([sample], device=model.device) for sample in samples]
+    alone = [body(input_ids=ids)[0] for ids in inputs]
+    with _in_float32(model):
+        exact = [body(input_ids=ids)[0] for ids in inputs]
+    tolerance = _ROUNDING + min(_TIMES * _error(alone, exact), _MOST)
+    return _window(config) if _error(together, exact) <= tolerance else 0
+
+
+def _ordinary_samples(vocabulary: int) -> list[list[int]]:
+    """Three samples, the first two of which share a prompt. Their tokens are from the middle of the vocabulary: control
+    tokens are at its ends, and a model that seldom saw them multiplies every rounding error there."""
+    pattern = [0, 1, 2, 3, 4, 5, 6, 7], [0, 1, 2, 3, 4, 8, 7, 6, 5], [6, 2, 8, 1, 3, 5]
+    return [[(vocabulary // 4 + 37 * n % max(1, vocabulary // 2)) % vocabulary for n in sample] for sample in pattern]
+
+
+def _error(found: Sequence[Tensor], exact: Sequence[Tensor]) -> float:
+    """The largest error of a token's state [size], relative to its norm."""
+    pairs = zip(found, exact, strict=True)
+    return max(float(((a - b).norm(dim=-1) / b.norm(dim=-1)).max()) for a, b in pairs)
+
+
+@contextmanager
+def _in_float32(model: nn.Module) -> Generator[None]:
+    """While the block runs, each module of a model in half precision computes with its own weights in float32: copies
+    for its pass alone, so that no whole second model is needed."""
+    kept: dict[nn.Parameter, Tensor] = {}
+
+    def widen(module: nn.Module, _: object) -> None:
+        for parameter in module.parameters(recurse=False):
+            if parameter.dtype in (torch.bfloat16, torch.float16):
+                kept[parameter] = parameter.data
+                parameter.data = parameter.data.float()
+
+    def restore(module: nn.Module, _: object, __: object) -> None:
+        for parameter in module.parameters(recurse=False):
+            if parameter in kept:
+                parameter.data = kept.pop(parameter)
+
+    hooks = [module.register_forward_pre_hook(widen) for module in model.modules()]
+    hooks += [module.register_forward_hook(restore, always_call=True) for module in model.modules()]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def _window(config: Any) -> int:

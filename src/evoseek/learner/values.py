@@ -31,7 +31,7 @@ class ValueModel(nn.Module):
                 "token classification with one label, whose head is called `score` or `classifier`. Load it with "
                 "load_critic."
             )
-        self.packing_limit = packing_limit(self._body, self.config, model.device)
+        self.packing_limit = packing_limit(self._body, model)
 
     def forward(self, batch: MicroBatch) -> ValueInputs:
         """The loss inputs of the micro-batch: predictions [B, T] float32 at the action tokens."""

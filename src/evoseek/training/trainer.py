@@ -84,6 +84,16 @@ class Trainer:
         parts = {"policy": Part(self._save_policy, self.learner)}
         return parts | ({"critic": Part(self._save_critic, self.critic)} if self.critic else {})
 
+    def __str__(self) -> str:
+        """In words: what is trained, in which type of number and where, and how samples lie in a micro-batch."""
+        model, adapted = self.policy.model, self.policy.adapter is not None
+        what = "an adapter in float32 over a base" if adapted else "all weights"
+        dtype = str(model.dtype).removeprefix("torch.")
+        masters = ", through float32 masters" if dtype == "bfloat16" and not adapted else ""
+        forward = self.learner.forward
+        layout = f" {forward.layout}" if isinstance(forward, LogprobModel) else ""
+        return f"Training {what} in {dtype} on {model.device}{masters}.{layout}"
+
     def sync(self) -> None:
         """Copy the trained weights to the sampler's policy, if that is a separate copy."""
         if self.policy.model is not self.sampled.model:
