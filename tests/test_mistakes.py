@@ -44,6 +44,15 @@ MISTAKES = {
     f"{TRAIN} --set evaluation.every=5": "evaluation.every is set, but it has no effect here: it needs evaluation.path",
     f"{TRAIN.replace('train', 'train dr-zero')}": "unknown setting questions.path (self-play writes its "
     "questions itself; those to measure with are evaluation.path)",
+    "sft --run-dir run --index my-index": "No demonstrations were given: set demonstrations.path (--demonstrations)",
+    "sft --run-dir run --index my-index --demonstrations question.jsonl": "The demonstration file question.jsonl "
+    "cannot be read (cannot be read: No such file or directory). Did you mean questions.jsonl?",
+    "sft --run-dir run --index my-index --demonstrations questions.jsonl": "questions.jsonl:1: turns: Field required. "
+    "Expected a question with turns: each with a `query`, the last one with an `answer`",
+    "sft --run-dir run --index my-index --from runs/mins": "there is no trajectories.jsonl in it. Did you mean "
+    "runs/mine?",
+    "sft --run-dir run --demonstrations d.jsonl --set loss.name=reinforce": "loss.name is set, but it has no effect "
+    "here. Demonstrations are learnt by the cross-entropy of their tokens, without rewards.",
     "eval --index my-index": "No questions were given: set evaluation.path (--questions)",
     "eval --index my-index --questions questions.jsonl --set asked.model=x": "asked.model was given with --set, but "
     "`evoseek eval` does not use it. Leave it out; it is for `evoseek ask`.",

@@ -78,6 +78,13 @@ class Renderer(Protocol):
         """
         ...
 
+    def render_turn(self, thought: str, ending: ToolCall | str) -> tuple[int, ...]:
+        """Ids of a turn as the model would write it: a thought ("" for none), then a call, or the text of an answer.
+
+        Needed only to show demonstrations. Raises PolicyError if `parse` would not read the same from them.
+        """
+        ...
+
 
 class Chat(Protocol):
     """Messages to text. Judges, simulators, reading agents and chat models that answer questions use nothing else."""

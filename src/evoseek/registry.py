@@ -43,6 +43,7 @@ KINDS: Mapping[str, Kind] = {
             "deepresearcher": "evoseek.systems.deepresearcher:DeepResearcher",
             "dr-zero": "evoseek.systems.dr_zero:DrZero",
             "ssp": "evoseek.systems.ssp:SSP",
+            "sft": "evoseek.systems.sft:SFT",
         },
         ("build", "step", "Settings"),
     ),

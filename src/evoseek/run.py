@@ -242,7 +242,7 @@ def training_loop(
             steps=steps if plan.steps is None else min(steps, plan.steps),
             checkpoint_every=settings.run.checkpoint_every,
             evaluate=evaluation,
-            probe=WeightsProbe(plan.examined, context.trainer.old_logprobs()),
+            probe=WeightsProbe(plan.examined.at(settings.learnt_temperature), context.trainer.old_logprobs()),
             probe_every=settings.sampler.probe_every,
             evaluate_every=settings.evaluation.every if plan.is_due is None else 1,
             max_invalid=settings.run.max_invalid,
@@ -279,10 +279,11 @@ def asked_engine(context: Context) -> SearchEngine | QuestionEngine | None:
 
 
 def _evaluation(context: Context, plan: TrainingPlan) -> Evaluate | None:
-    """The held-out score of the current policy, each rank taking a share; None if there are no held-out questions."""
+    """The held-out score of the current policy, each rank taking a share, and the system's own held-out numbers; None
+    if there is neither."""
     settings, ranks = context.settings, context.ranks
     if not settings.evaluation.path:
-        return None
+        return plan.measure
     questions = read_questions(settings.evaluation.path, setting="evaluation.path")[: settings.evaluation.limit]
     own = questions[ranks.rank :: ranks.size]
     roller = plan.examined.at(settings.held_out_temperature)
@@ -291,7 +292,8 @@ def _evaluation(context: Context, plan: TrainingPlan) -> Evaluate | None:
         if plan.is_due is not None and not plan.is_due(step):
             return {}
         share = await evaluate(own, roller=roller, metric=context.metric, reward=context.reward)
-        return (share if ranks.size == 1 else _together(share, ranks)).metrics()
+        own_numbers = {} if plan.measure is None else await plan.measure(step)
+        return {**own_numbers, **(share if ranks.size == 1 else _together(share, ranks)).metrics()}
 
     return evaluate_now
 

@@ -13,6 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCau
 
 from evoseek.errors import PolicyError
 from evoseek.policy.load import Policy, load_policy, save_policy
+from evoseek.policy.shape import read_config
 from evoseek.policy.source import SHIPPED, find_policy, tiny_policy_dir
 from evoseek.tiny.tokenizer import tiny_tokenizer
 
@@ -203,3 +204,20 @@ def test_every_policy_that_the_package_carries_is_loaded_by_its_name(name: str) 
 def test_any_other_name_is_left_as_it_is() -> None:
     for name in ("tiny-strong", "nobody/model", "./tiny"):
         assert find_policy(name) == name
+
+
+def test_of_a_run_directory_the_policy_of_the_last_checkpoint_is_loaded(tmp_path: Path) -> None:
+    """By the number of its step, which may be longer than six digits."""
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "config.json").write_text("{}")  # a run's settings, which describe no model
+    for name in ("lock", "inputs.json"):
+        (run / name).touch()
+    with pytest.raises(PolicyError, match=r"the run directory .* holds no checkpoint yet"):
+        load_policy(str(run))
+    for step in ("step-000020", "step-1000000"):
+        save_policy(made("llama" if step == "step-000020" else "qwen2"), run / "checkpoints" / step / "policy")
+    assert find_policy(str(run)) == str(run / "checkpoints/step-1000000/policy")
+    loaded = load_policy(str(run))
+    assert (loaded.name, type(loaded.model)) == (str(run), Qwen2ForCausalLM)
+    assert read_config(str(run))["model_type"] == "qwen2"

@@ -3,9 +3,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evoseek.env.prompts import load_prompts
+from evoseek.errors import PolicyError
 from evoseek.policy.encoding import outside, trusted
 from evoseek.policy.renderer import make_renderer
-from evoseek.policy.tags import SEARCH, TagRenderer, tag_calls
+from evoseek.policy.tags import SEARCH, TagCall, TagRenderer, tag_calls
+from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import Action, Message, ToolCall
 
 
@@ -153,3 +155,48 @@ def test_browse_is_a_tag_only_where_it_is_a_tool(made, renderer, web):
 @pytest.mark.parametrize("tools", [[], ["search"], ["calculator"]])
 def test_without_the_tools_of_the_web_nothing_changes(tools):
     assert tag_calls([schema(name) for name in tools]) == SEARCH
+
+
+WRITTEN = [
+    ("so it is Kalo", ToolCall("search", {"query": "mayor of Kalo"}), "<search> mayor of Kalo </search>"),
+    ("", ToolCall("search", {"query": 'a "b"'}), '<search> a "b" </search>'),
+    ("1 < 2", "Meri", "<answer> Meri </answer>"),
+]
+
+
+@pytest.mark.parametrize(("thought", "ending", "text"), WRITTEN)
+def test_a_turn_is_written_as_it_is_parsed(made, renderer, thought, ending, text):
+    ids = renderer.render_turn(thought, ending)
+    assert ids == tuple(
+        made("qwen").encode(f"<think> {thought} </think> {text}" if thought else text, add_special_tokens=False)
+    )
+    action = renderer.parse(ids)
+    expected = ((), ending) if isinstance(ending, str) else ((ending,), None)
+    assert (action.tool_calls, action.answer) == expected
+
+
+@pytest.mark.parametrize(
+    "ending", ["a </answer> b", ToolCall("search", {"query": "a <answer> b </answer>"}), "<|im_end|>"]
+)
+def test_a_turn_that_would_be_read_otherwise_is_refused(renderer, ending):
+    if ending == "<|im_end|>":
+        assert renderer.parse(renderer.render_turn("", ending)).answer == ending
+        return
+    with pytest.raises(PolicyError, match="is read back from its tokens as"):
+        renderer.render_turn("", ending)
+
+
+def test_a_tokenizer_may_change_case_and_spaces_but_no_words():
+    renderer = TagRenderer(tiny_tokenizer())
+    ids = renderer.render_turn("", ToolCall("search", {"query": "Kalo's mayor"}))
+    assert renderer.parse(ids).tool_calls == (ToolCall("search", {"query": "kalo 's mayor"}),)
+    with pytest.raises(PolicyError, match="know the tags and every word"):
+        renderer.render_turn("", ToolCall("search", {"query": "東京"}))
+
+
+def test_a_tool_without_a_tag_is_refused(renderer):
+    with pytest.raises(PolicyError, match="no tag for the tool browse"):
+        renderer.render_turn("", ToolCall("browse", {"urls": ["a"]}))
+    web = TagRenderer(tiny_tokenizer(), {"search": TagCall("web_search", "queries", True)})
+    call = ToolCall("web_search", {"queries": ["kalo", "vesu"]})
+    assert web.render_turn("", call) == tuple(tiny_tokenizer().encode("<search> kalo vesu </search>"))

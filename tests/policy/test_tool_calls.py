@@ -1,3 +1,5 @@
+import json
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -165,3 +167,34 @@ def test_trap_a_turn_that_the_template_begins_inside_the_reasoning_answers_only_
     assert closed.answer == "Paris"
     assert (unclosed.answer, unclosed.problem) == (None, "the turn holds neither a call nor an answer")
     assert calling.tool_calls == (CALL,)
+
+
+@every_template
+@pytest.mark.parametrize("query", ["mayor", 'the "mayor"\nof Kalo'])
+def test_a_call_is_written_as_the_template_writes_it(made, renderers, name, query):
+    ids = renderers[name].render_turn("", ToolCall("search", {"query": query}))
+    assert made(name).decode(ids) == WRITTEN[name].replace('"mayor"', json.dumps(query))
+    assert renderers[name].parse(ids).tool_calls == (ToolCall("search", {"query": query}),)
+
+
+@every_template
+def test_a_thought_comes_before_the_call_or_the_answer(made, renderers, name):
+    for ending in (CALL, "Meri"):
+        ids = renderers[name].render_turn("so it is", ending)
+        assert made(name).decode(ids).startswith("<think>\nso it is\n</think>\n\n")
+        action = renderers[name].parse(ids)
+        assert (action.answer or action.tool_calls[0]) == ending
+
+
+def test_where_the_template_opens_the_reasoning_a_turn_only_closes_it(made):
+    tokenizer = made("qwen_thinking")
+    renderer = ToolCallRenderer(tokenizer, [SCHEMA])
+    assert tokenizer.decode(renderer.render_turn("so", "Meri")).startswith("so\n</think>\n\n<answer> Meri </answer>")
+    ids = renderer.render_turn("", CALL)
+    assert tokenizer.decode(ids).startswith("\n</think>\n\n<tool_call>")
+    assert renderer.parse(ids).tool_calls == (CALL,)
+
+
+def test_a_call_that_would_be_read_otherwise_is_refused(renderers):
+    with pytest.raises(PolicyError, match="is read back from its tokens as"):
+        renderers["qwen"].render_turn("", ToolCall("search", {"query": "</tool_call>"}))

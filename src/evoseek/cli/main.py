@@ -22,6 +22,7 @@ from evoseek.cli.parts import parts
 from evoseek.cli.prompt import prompt
 from evoseek.cli.propose import propose
 from evoseek.cli.recipes import recipes
+from evoseek.cli.sft import collect, sft
 from evoseek.cli.simulator import simulator
 from evoseek.cli.tiny import tiny
 from evoseek.cli.train import train
@@ -59,7 +60,7 @@ def evoseek(
     """Language-model search agents that teach themselves."""
 
 
-for command in (demo, index, search, train, propose):
+for command in (demo, index, search, collect, sft, train, propose):
     app.command()(command)
 app.command("eval")(evaluate)
 for command in (ask, prompt, export, recipes, parts):

@@ -18,8 +18,8 @@ Questions = Annotated[str | None, typer.Option(help="JSON lines: question, golde
 Model = Annotated[
     str | None,
     typer.Option(
-        help="`tiny` (or another policy of the package), `smollm2-135m`, a directory, a GGUF file, or a Hugging Face "
-        "name."
+        help="`tiny` (or another policy of the package), `smollm2-135m`, a directory (also of a run), a GGUF file, or "
+        "a Hugging Face name."
     ),
 ]
 JudgeModel = Annotated[str | None, typer.Option("--model", help="The model that judges, as in judge.model.")]

@@ -29,6 +29,7 @@ _READ_BY = {
     "eval": f"{_ROLLOUTS} questions.path reward.* judge.* evaluation.path evaluation.index evaluation.limit "
     "evaluation.temperature",
     "prompt": f"{_ROLLOUTS} ssp.* selfplay.* proposer.*",
+    "collect": f"{_ROLLOUTS} asked.* reward.* judge.* evaluation.path run.max_invalid",
     "propose": "policy.* lora.* sampler.* search.* environment.* tools rollout.* reward.* judge.* proposer.* filters.* "
     "verification.* selfplay.* ssp.answers run.*",
     "simulator collect": "policy.* lora.* sampler.* search.* questions.path rollout.* run.seed run.system",
@@ -39,7 +40,8 @@ _READ_BY = {
     "data filter": _PLAIN_JUDGE,
     "data contamination": "policy.* lora.* sampler.* rollout.* run.seed run.max_invalid",
 }
-_RUNS_THE_SYSTEM = ("ask", "eval", "prompt", "propose")  # the other commands take the settings that their task needs
+# The other commands take the settings that their task needs.
+_RUNS_THE_SYSTEM = ("ask", "eval", "prompt", "collect", "propose")
 _ONLY_IN_TRAINING = ("evaluation.path",)  # as a switch: `eval` has its own questions
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -33,7 +34,8 @@ def train(
         str | None,
         typer.Argument(
             help="search-r1 or dspo (from questions), zerosearch (with a simulated engine), deepresearcher (on the "
-            "web), dr-zero or ssp (self-play, from a corpus alone), or package.module:Name of one of your own. "
+            "web), dr-zero or ssp (self-play, from a corpus alone), sft (from demonstrations: `evoseek sft`), or "
+            "package.module:Name of one of your own. "
             "Default: the system of --config, or search-r1."
         ),
     ] = None,
@@ -47,8 +49,6 @@ def train(
     set_: Sets = None,
 ) -> None:
     """Train a policy. Ctrl-C finishes the step and saves; --run-dir alone resumes the run, with its own settings."""
-    from evoseek.cli.settings import training_settings
-
     options = {
         "search.index": index,
         "questions.path": questions,
@@ -56,6 +56,20 @@ def train(
         "run.steps": steps,
         "run.seed": seed,
     }
+    begin_or_resume(run_dir, system, options, config, set_, processes)
+
+
+def begin_or_resume(
+    run_dir: Path,
+    system: str | None,
+    options: Mapping[str, object],
+    config: Sequence[Path] | None,
+    set_: Sequence[str] | None,
+    processes: int,
+) -> None:
+    """Train with the settings of a command line; `options` are those that its own options gave, by dotted names."""
+    from evoseek.cli.settings import training_settings
+
     given = training_settings(run_dir, config or (), options=options, sets=set_ or (), system=system)
     if processes > 1 and "RANK" not in os.environ:
         with end_on_interrupt():

@@ -41,9 +41,10 @@ def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32"
     """Load a policy by directory, GGUF file, Hugging Face name, or a name such as `tiny` or `smollm2-135m` (see
     policy.source).
 
-    A directory may hold a model or an adapter (policy.adapter_files), whose base is then loaded too; it is called
-    `adapter`, or as when it was saved. Weights are read from safetensors only (nothing is unpickled, no code of the
-    model's is run) or from a GGUF file, where they are unpacked. The model is in evaluation mode. Raises PolicyError.
+    A directory may be a run's, whose last checkpoint is taken, or hold a model or an adapter (policy.adapter_files),
+    whose base is then loaded too; it is called `adapter`, or as when it was saved. Weights are read from safetensors
+    only (nothing is unpickled, no code of the model's is run) or from a GGUF file, where they are unpacked. The model
+    is in evaluation mode. Raises PolicyError.
     """
     if dtype not in _DTYPES:
         raise PolicyError(f"got dtype '{dtype}' for policy '{name_or_dir}', expected one of {', '.join(_DTYPES)}.")
@@ -232,6 +233,11 @@ def _check_path(source: str) -> None:
         raise PolicyError(
             f"got '{source}' as the policy, but there is no such directory. Expected a directory written by "
             "save_pretrained or the name of a model on the Hugging Face hub. Check the path."
+        )
+    if (path / "lock").is_file() and (path / "inputs.json").is_file():
+        raise PolicyError(
+            f"got the run directory '{source}' as the policy, but it holds no checkpoint yet. A run saves one every "
+            "run.checkpoint_every steps, and at its end."
         )
     if path.is_dir() and not (path / "config.json").is_file() and not is_adapter(path):
         raise PolicyError(

@@ -16,8 +16,8 @@ class PolicySettings(Section):
 
     model: str = Field(
         default="tiny",
-        description="Model: the name of a policy in the package (such as `tiny`), `smollm2-135m`, a directory, a GGUF "
-        "file, or a Hugging Face name.",
+        description="Model: the name of a policy in the package (such as `tiny`), `smollm2-135m`, a directory (also of "
+        "a run), a GGUF file, or a Hugging Face name.",
     )
     format: Literal["auto", "tags", "tools"] = Field(
         default="auto",

@@ -20,13 +20,17 @@ def tiny_policy_dir(name: str = "tiny") -> Path:
 
 
 def find_policy(name_or_dir: str) -> str:
-    """The source of a policy: the directory or file of one that is known by name, or else what was given.
+    """The source of a policy: the directory or file of one that is known by name, the policy in the last checkpoint of
+    a run directory, or else what was given.
 
     Raises PolicyError for `smollm2-135m` without the package that holds it.
     """
     if name_or_dir in SHIPPED:
         return str(tiny_policy_dir(name_or_dir))
-    return str(_smollm2_file()) if name_or_dir == SMOLLM2 else name_or_dir
+    if name_or_dir == SMOLLM2:
+        return str(_smollm2_file())
+    saved = Path(name_or_dir).expanduser().glob("checkpoints/step-*/policy")
+    return str(max(saved, key=lambda path: (len(path.parent.name), path), default=name_or_dir))
 
 
 def is_gguf(source: str) -> bool:

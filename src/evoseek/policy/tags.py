@@ -10,12 +10,15 @@ question in <question> before the answer.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
+from evoseek.corpus.scripts import fold
+from evoseek.errors import PolicyError
 from evoseek.policy.chat_template import Schema, encode_messages, encode_reply, end_ids, tool_name
 from evoseek.policy.encoding import Encoder
 from evoseek.policy.template_check import check_template
@@ -107,6 +110,25 @@ class TagRenderer:
         """The first call or answer that is closed ends the turn; the text after it is ignored."""
         return read_action(self._encoder.decode(token_ids), self._calls)
 
+    def render_turn(self, thought: str, ending: ToolCall | str) -> tuple[int, ...]:
+        """Ids of a turn as the model would write it: a thought ("" for none), then a call, or the text of an answer.
+
+        Raises PolicyError if `parse` would not read the same from them.
+        """
+        tag, content = ("answer", ending) if isinstance(ending, str) else self._tagged(ending)
+        written = f"<think> {thought} </think> <{tag}> {content} </{tag}>" if thought else f"<{tag}> {content} </{tag}>"
+        ids = self._encoder.template(written)
+        check_read_back(written, ending, self.parse(ids))
+        return ids
+
+    def _tagged(self, call: ToolCall) -> tuple[str, str]:
+        """The tag that makes a call, and its content. Raises PolicyError for a tool without a tag."""
+        for tag, own in self._calls.items():
+            if own.tool == call.name:
+                value = call.arguments.get(own.argument)
+                return tag, "\n".join(map(str, value)) if isinstance(value, list) else str(value)
+        raise PolicyError(f"The tag format has no tag for the tool {call.name}. Choose another format or another tool.")
+
     def render_observation(self, texts: Sequence[str], after: Sequence[int] = ()) -> tuple[int, ...]:
         """Ids of <information> with the results' texts; the model continues in the same turn."""
         return (*self._opening, *self._encoder.outside("\n\n".join(texts)), *self._closing)
@@ -117,6 +139,29 @@ class TagRenderer:
         if after and after[-1] in self._stop.token_ids and self._end_of_turn is not None:
             return encode_reply(self._tokenizer, self._encoder, text, after, self._end_of_turn)
         return (*self._opening, *self._encoder.marked(text), *self._closing)
+
+
+def check_read_back(written: str, ending: ToolCall | str, action: Action) -> None:
+    """Raises PolicyError if the action that was read from a written turn has another text, or is not the call or the
+    answer in it.
+
+    A tokenizer may change letter case, accents and white space, as the one of the tiny policies does.
+    """
+    read = action.answer if isinstance(ending, str) else next(iter(action.tool_calls), None)
+    is_same = type(read) is type(ending) and _folded(read) == _folded(ending)
+    if is_same and _folded(action.text) == _folded(written):
+        return
+    found = action.problem or (action.text if is_same else read)
+    raise PolicyError(
+        f"the turn {written!r} is read back from its tokens as {found!r}. Its text must hold no tag or control string, "
+        "and the tokenizer must know the tags and every word."
+    )
+
+
+def _folded(said: ToolCall | str | None) -> str:
+    """The text without what a tokenizer may change."""
+    text = json.dumps([said.name, dict(said.arguments)], ensure_ascii=False) if isinstance(said, ToolCall) else said
+    return fold(text or "").replace(" ", "")
 
 
 def _call(call: TagCall, content: str) -> ToolCall:

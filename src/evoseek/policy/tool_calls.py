@@ -13,9 +13,11 @@ from typing import Literal
 
 from transformers import PreTrainedTokenizerBase
 
+from evoseek.errors import PolicyError
 from evoseek.policy.call_formats import CALL_FORMATS
 from evoseek.policy.chat_template import (
     USER,
+    WRITTEN,
     Schema,
     encode_messages,
     encode_rendered,
@@ -27,8 +29,9 @@ from evoseek.policy.chat_template import (
     tool_name,
 )
 from evoseek.policy.encoding import Encoder
+from evoseek.policy.tags import check_read_back
 from evoseek.policy.template_check import check_template
-from evoseek.types import Action, Message, StopConditions
+from evoseek.types import Action, Message, StopConditions, ToolCall
 
 _TAGS = ("tool_call", "tool_response", "think", "answer", "question")
 _ANSWER = re.compile(r"<answer>(.*?)(</answer>|\Z)", re.DOTALL)  # one that is not closed goes to the end, and is none
@@ -85,6 +88,37 @@ class ToolCallRenderer:
             return Action(text, question=question, problem=problem)
         answers = _closed(_ANSWER, said) or [said]
         return Action(text, answer=answers[-1].strip(), question=question)
+
+    def render_turn(self, thought: str, ending: ToolCall | str) -> tuple[int, ...]:
+        """Ids of a turn as the model would write it: a thought ("" for none), then a call with the argument `query` as
+        the chat template writes it, or an answer; and the token that closes the turn.
+
+        Raises PolicyError if `parse` would not read the same from them.
+        """
+        if isinstance(ending, str):
+            written = f"<answer> {ending} </answer>"
+        else:
+            query = json.dumps(ending.arguments.get("query"), ensure_ascii=False)
+            written = self._written_call(ending.name).replace(json.dumps(WRITTEN), query)
+        reasoning = f"{thought}\n</think>\n\n" if thought or self._opening else ""
+        opening = "<think>\n" if reasoning and not self._opening else ""  # where the template has not written it
+        written = opening + reasoning + written + str(self._tokenizer.convert_ids_to_tokens(self._end_of_turn))
+        ids = self._encoder.template(written)
+        check_read_back(written, ending, self.parse(ids))
+        return ids
+
+    def _written_call(self, tool: str) -> str:
+        """The dummy call of a tool as the template shows it in the model's own turn, where some put empty reasoning."""
+        prompt = render_chat(self._tokenizer, [USER], self._tools)
+        if self._opening:
+            prompt = prompt[: prompt.rindex(self._opening)]
+        written, _ = observation_text(self._tokenizer, self._tools, tool, [""], self._end_of_turn)
+        if not written.startswith(prompt):
+            raise PolicyError(
+                "The chat template of this model shows a call elsewhere than where the model writes it, so no "
+                'demonstration can be written in its form. Set policy.format to "tags".'
+            )
+        return _without_reasoning(written.removeprefix(prompt)).lstrip()
 
     def render_observation(self, texts: Sequence[str], after: Sequence[int] = ()) -> tuple[int, ...]:
         """Ids that follow a turn with calls. The token that closes the turn is added if the turn, `after`, lacks it."""

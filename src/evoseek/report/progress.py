@@ -67,9 +67,12 @@ class TrainingProgress(LiveProgress):
         """The numbers to watch, in one line; numbers that a step did not measure are left out."""
         metrics, timings = progress.metrics, progress.timings
         solver = "" if "rollout/stop/answered" in metrics else "solver/"
+        learnt = "loss" if "demonstrations/num" in metrics else ""
         parts = [
             f"{label} {source[name]:{form}}{unit}"
             for label, source, name, form, unit in (
+                ("loss", metrics, learnt, ".3f", ""),
+                ("held-out loss", metrics, "eval/loss", ".3f", ""),
                 ("reward", metrics, "reward", ".3f", ""),
                 ("solver", metrics, "solver/reward", ".3f", ""),
                 ("proposer", metrics, "proposer/reward", ".3f", ""),

@@ -39,8 +39,8 @@ def no_signal(rows: Sequence[MetricRow], *, relative: bool = True) -> str | None
             "Most rollouts end without an answer: read some in the run's trajectories.jsonl. If they are cut off, "
             "raise rollout.max_tokens_per_turn and rollout.max_total_tokens. If the model does not write the tags or "
             "calls that it is asked for, set rollout.max_malformed to 2, shorten the prompt (policy.prompts), or begin "
-            "with a model that was first tuned on demonstrations: reinforcement learning cannot teach what is never "
-            "tried."
+            "with a model that was first tuned on demonstrations (evoseek sft): reinforcement learning cannot teach "
+            "what is never tried."
         )
     return found + (
         "Rollouts answer, but never right: begin with easier questions, check that the index holds the answers "

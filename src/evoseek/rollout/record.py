@@ -65,8 +65,9 @@ def read_trajectories(path: Path) -> Iterator[TrajectoryRecord]:
     Latencies come back as 0, and a question's metadata as JSON has it (lists for tuples). Raises DataError naming the
     line.
     """
-    return ResumableJsonl(path).rows(_record, "trajectory")
+    return ResumableJsonl(path).rows(record_of, "trajectory")
 
 
-def _record(row: Any) -> TrajectoryRecord:
+def record_of(row: Any) -> TrajectoryRecord:
+    """The record of a line. Raises ValueError, KeyError or TypeError for another object."""
     return TrajectoryRecord(row["step"], row["group"], trajectory_from_json(row), outcome_from_json(row["outcome"]))

@@ -21,6 +21,7 @@ from evoseek.errors import ConfigError
 from evoseek.learner.checkpoint import Checkpoint
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.loss.base import LossFn, LossInputs
+from evoseek.loss.cross_entropy import CrossEntropyLoss
 from evoseek.policy.policy import Policy
 from evoseek.policy.vocabulary import vocabulary_notice
 from evoseek.protocols import (
@@ -224,14 +225,23 @@ class Context:
     @cached_property
     def trainer(self) -> Trainer:
         """The trainer of the run's own policy."""
+        return self._trainer(self.objects.loss)
+
+    def learn_supervised(self, total_steps: int) -> Trainer:
+        """The same for a policy that learns from demonstrations, by cross-entropy; the learning rate falls to 0."""
+        self.trainer = self._trainer(self.objects.loss or CrossEntropyLoss(), total_steps)
+        return self.trainer
+
+    def _trainer(self, loss: LossFn[LossInputs] | None, total_steps: int | None = None) -> Trainer:
         return Trainer.load(
             self.settings,
             self.agent.policy,
             self.run,
             self.checkpoint,
             self.ranks,
-            loss=self.objects.loss,
+            loss=loss,
             credit=self.objects.credit,
+            total_steps=total_steps,
         )
 
     def publish(self, step: int) -> None:

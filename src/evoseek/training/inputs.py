@@ -13,12 +13,15 @@ from evoseek.files import file_digest, json_digest, model_digest
 from evoseek.learner.checkpoint import Checkpoint
 from evoseek.policy.adapter_files import base_name, is_adapter
 from evoseek.policy.source import find_policy, is_gguf
-from evoseek.runs import Input, with_digests
+from evoseek.runs import Input, RunDirectory, with_digests
 from evoseek.search.manifest import Manifest
 from evoseek.settings import PartSettings, lookup, tables
 from evoseek.training.settings import TrainingSettings
 
-_FILES = ("questions.path", "evaluation.path", "ssp.answers", "selfplay.world")
+_FILES = (
+    *("questions.path", "evaluation.path", "ssp.answers", "selfplay.world"),
+    *("demonstrations.path", "demonstrations.held_out_path"),
+)
 _INDEXES = ("search.index", "evaluation.index")
 
 
@@ -38,6 +41,7 @@ def inputs_of(settings: TrainingSettings) -> dict[str, Input]:
     sets = {key: load_prompts(name).directory for key, name in prompts.items() if name != "auto"}
     return {
         **_digested(_paths(settings, _FILES), file_digest),
+        **_digested(_paths(settings, ("demonstrations.from_run",)), _rollouts),
         **_digested(_paths(settings, _INDEXES), _index),
         **_digested({key: path for key, path in named.items() if _is_here(path)}, _model),
         **_digested(sets, _prompts),
@@ -78,6 +82,10 @@ def _digested(paths: Mapping[str, Path], digest: Callable[[Path], str]) -> dict[
                 f"{key} is {path}, which cannot be read ({error.strerror or error}). Correct the path."
             ) from error
     return found
+
+
+def _rollouts(directory: Path) -> str:
+    return file_digest(RunDirectory(directory).trajectories)
 
 
 def _index(directory: Path) -> str:

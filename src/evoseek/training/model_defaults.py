@@ -10,7 +10,8 @@ million parameters; a larger model gets these:
     learner.learning_rate         all weights: 3e-5 below 0.3 billion parameters (measured: SmolLM2-135M on Wikipedia,
                                   GRPO); 1e-6 from 2.5 billion (published for 3B and 7B: Search-R1, arXiv 2503.09516;
                                   Dr. Zero, 2601.07055; Search Self-play, 2510.18821); in between steps of a factor of
-                                  three. An adapter: ten times that (thinkingmachines.ai/blog/lora)
+                                  three. For demonstrations ten times that, at most 1e-4 (measured there, too). An
+                                  adapter: ten times all that (thinkingmachines.ai/blog/lora)
     critic.learning_rate          ten times that of all weights (published: 1e-5 beside 1e-6; ZeroSearch, 2505.04588)
     rollout.max_tokens_per_turn   500, as in Search-R1; on a CPU, which writes some hundred tokens a second, 128
     rollout.max_total_tokens      4096, as in Search-R1; on a CPU 2048; never more than the model was made for
@@ -42,6 +43,7 @@ from evoseek.training.settings import TrainingSettings
 
 _RATES = ((0.3e9, 3e-5), (0.8e9, 1e-5), (2.5e9, 3e-6))  # below so many parameters
 _LOWEST_RATE = 1e-6
+_SUPERVISED_RATE, _HIGHEST_RATE = 10.0, 1e-4  # times that of reinforcement learning, up to this
 _ADAPTER_RATE = 10.0  # times that of all weights
 _MOST_SLOTS = 64
 _SHARE = 0.25  # of free memory, for keys and values
@@ -73,9 +75,10 @@ def follow_endpoint(settings: TrainingSettings) -> TrainingSettings:
     return choice.settings
 
 
-def learning_rate(parameters: int, *, adapter: bool) -> float:
-    """The rate for a model of this size, all of its weights trained or an adapter."""
+def learning_rate(parameters: int, *, adapter: bool, supervised: bool = False) -> float:
+    """The rate for a model of this size, all of its weights trained or an adapter, from rewards or demonstrations."""
     rate = next((rate for limit, rate in _RATES if parameters < limit), _LOWEST_RATE)
+    rate = min(float(f"{rate * _SUPERVISED_RATE:.0e}"), _HIGHEST_RATE) if supervised else rate
     return float(f"{rate * _ADAPTER_RATE:.0e}") if adapter else rate
 
 
@@ -86,7 +89,7 @@ def slots(settings: TrainingSettings, machine: Machine, shape: ModelShape) -> in
     trained = 0 if settings.lora.rank else 12 + masters  # gradients and moments, all in float32
     left = machine.free_bytes - shape.parameters * (number + trained)
     fit = int(_SHARE * left / (shape.kv_numbers * number * settings.rollout.max_total_tokens))
-    asked = lookup(settings, "questions.per_step") or lookup(settings, "selfplay.proposals_per_step") or 1
+    asked = lookup(settings, "questions.per_step") or lookup(settings, "selfplay.proposals_per_step") or _MOST_SLOTS
     times = lookup(settings, "rollout.group_size") or lookup(settings, "proposer.attempts") or 1
     most = min(fit, _MOST_SLOTS, asked * times)
     return 1 << (max(1, most).bit_length() - 1)
@@ -124,7 +127,9 @@ def _choose(choose: _Choice, machine: Machine, shape: ModelShape | None) -> None
         choose(f"{role}.max_tokens_per_turn", 128 if cpu else 500)
     choose("proposer.max_turns", choose.settings.rollout.max_turns)
     if shape is not None:
-        choose("learner.learning_rate", learning_rate(shape.parameters, adapter=adapter))
+        choose(
+            "learner.learning_rate", learning_rate(shape.parameters, adapter=adapter, supervised=settings.is_supervised)
+        )
         if choose.settings.credit.name == "gae":
             choose("critic.learning_rate", learning_rate(shape.parameters, adapter=True))
         choose("sampler.slots", slots(choose.settings, machine, shape))

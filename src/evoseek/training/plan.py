@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from evoseek.rollout.roller import Roller
-from evoseek.training.loop import System
+from evoseek.training.loop import Evaluate, System
 from evoseek.training.run_state import State
 from evoseek.training.settings import TrainingSettings
 
@@ -24,7 +24,8 @@ class TrainingPlan:
     system with phases defines after how many `steps` it ends, and after which steps an evaluation `is_due` (step 0:
     before training); otherwise the settings do. `is_game` says that the policy is rewarded by a game that it plays
     itself, whose reward may rise while the policy gets worse: the held-out score is then watched for that. `state` is
-    what checkpoints keep of the system besides the parts.
+    what checkpoints keep of the system besides the parts, and `measure` gives its own held-out numbers, at every
+    evaluation.
     """
 
     system: System
@@ -36,3 +37,4 @@ class TrainingPlan:
     is_due: Callable[[int], bool] | None = None
     is_game: bool = False
     state: State | None = None
+    measure: Evaluate | None = None

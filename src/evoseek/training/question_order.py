@@ -186,16 +186,23 @@ def check_enough(questions: Sequence[Question], size: int) -> None:
 
 
 def questions_of_step(questions: Sequence[Question], *, seed: int, step: int, size: int) -> list[Question]:
-    """The `size` different questions of a step (steps count from 1): every question once, then every one once more, ...
-
-    Every such epoch has its own order. Where `size` does not divide the number of questions, a step takes the last ones
-    of an epoch and the first of the next. Raises ConfigError if there are fewer questions than a step needs.
-    """
+    """The `size` different questions of a step, in the order of `places_of_step`. Raises ConfigError if there are fewer
+    questions than a step needs."""
     check_enough(questions, size)
-    epoch, place = divmod((step - 1) * size, len(questions))
-    this, following = _orders(len(questions), size, seed).of(epoch)
+    return [questions[place] for place in places_of_step(len(questions), seed=seed, step=step, size=size)]
+
+
+def places_of_step(total: int, *, seed: int, step: int, size: int) -> list[int]:
+    """The places of the `size` different ones among `total` (at least as many) that a step draws (steps count from 1):
+    every one once, then every one once more, ...
+
+    Every such epoch has its own order. Where `size` does not divide the total, a step takes the last ones of an epoch
+    and the first of the next.
+    """
+    epoch, place = divmod((step - 1) * size, total)
+    this, following = _orders(total, size, seed).of(epoch)
     drawn = this[place : place + size]
-    return [questions[index] for index in (*drawn, *following[: size - len(drawn)])]
+    return [*drawn, *following[: size - len(drawn)]]
 
 
 class _Orders:

@@ -169,6 +169,16 @@ class TrainingSettings(Section):
             )
 
     @property
+    def is_supervised(self) -> bool:
+        """Whether the policy learns from demonstrations instead of rewards."""
+        return False
+
+    @property
+    def learnt_temperature(self) -> float:
+        """The temperature of the distribution that is trained: the rollouts', or 1 for demonstrations."""
+        return 1.0 if self.is_supervised else self.rollout.temperature
+
+    @property
     def searches_index(self) -> bool:
         """Whether training searches the index that search.index names."""
         return self.searches_engine and self.search.name == "lexical"

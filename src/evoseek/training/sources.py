@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from evoseek.corpus.demonstrations import load_demonstrations
 from evoseek.corpus.questions import load_questions
 from evoseek.errors import ConfigError, DataError
 from evoseek.files import nearest
 from evoseek.reward.answer import usable_question
+from evoseek.runs import RunDirectory
 from evoseek.search.lexical import check_index
 from evoseek.settings import lookup
 from evoseek.training.settings import TrainingSettings
@@ -36,6 +38,14 @@ def check_training_sources(settings: TrainingSettings) -> None:
         path = lookup(settings, setting)
         if path and not Path(path).is_file():
             raise DataError(f"{setting} is {path}, but there is no such file.{nearest(Path(path))} Check the path.")
+    for setting in ("demonstrations.path", "demonstrations.held_out_path"):
+        if path := lookup(settings, setting):
+            load_demonstrations(Path(path))
+    if (run := lookup(settings, "demonstrations.from_run")) and not RunDirectory(Path(run)).trajectories.is_file():
+        raise DataError(
+            f"demonstrations.from_run is {run}, but there is no trajectories.jsonl in it.{nearest(Path(run))} Give the "
+            "directory of a run that `evoseek train` made."
+        )
     evaluation = settings.evaluation
     if evaluation.path:
         read_questions(evaluation.path, setting="evaluation.path")

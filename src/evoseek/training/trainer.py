@@ -59,20 +59,26 @@ class Trainer:
         *,
         loss: LossFn[LossInputs] | None = None,
         credit: Credit | None = None,
+        total_steps: int | None = None,
     ) -> Trainer:
-        """Make the learners of the settings; `loss` and `credit` replace those of the settings. Raises PolicyError or
-        ConfigError."""
+        """Make the learners of the settings; `loss` and `credit` replace those of the settings. With `total_steps` the
+        learning rate falls to 0 by then. Raises PolicyError or ConfigError."""
         check_dtype(settings, sampled, ranks)
         policy = sampled if ranks.size == 1 else load_trainable(settings, checkpoint, device=str(ranks.device))
         surrogate = loss or build("loss", settings.loss, settings)
         forward = LogprobModel(
             policy.model,
-            temperature=settings.rollout.temperature,
+            temperature=settings.learnt_temperature,
             entropy_gradient=settings.algorithm.entropy_coefficient > 0,
             ratio_to_own=not computes_alike(settings, ranks),
         )
         context = LearnerContext(
-            forward, wrapped(surrogate, settings.algorithm), ranks=ranks, dump=run.dump, active=policy.active
+            forward,
+            wrapped(surrogate, settings.algorithm),
+            total_steps=total_steps,
+            ranks=ranks,
+            dump=run.dump,
+            active=policy.active,
         )
         credit = credit or build("credit", settings.credit, settings)
         critic = _load_critic(settings, run, checkpoint, ranks) if getattr(credit, "needs_critic", False) else None

@@ -1,0 +1,107 @@
+"""`evoseek sft`, which is `evoseek train sft` with options of its own, and `evoseek collect`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from evoseek.cli.options import (
+    ConfigFiles,
+    GrowingFile,
+    Index,
+    Model,
+    Questions,
+    RunDir,
+    Seed,
+    Sets,
+    checkpoint_of,
+    finish,
+)
+from evoseek.cli.train import Processes, begin_or_resume
+from evoseek.training.interrupt import end_on_interrupt
+
+
+def sft(
+    run_dir: Annotated[Path, typer.Option(help="Directory of the run. If given alone, the run is resumed.")],
+    demonstrations: Annotated[
+        str | None, typer.Option(help="JSON lines: question, and turns that each have a query or the answer.")
+    ] = None,
+    from_run: Annotated[
+        str | None, typer.Option("--from", help="Directory of a run: its best rollouts are the demonstrations.")
+    ] = None,
+    min_reward: Annotated[
+        float | None, typer.Option(help="With --from: lowest reward of a rollout that is learnt. Default: 1.")
+    ] = None,
+    per_question: Annotated[
+        int | None, typer.Option(help="With --from: maximum number of rollouts of a question. Default: all.")
+    ] = None,
+    index: Index = None,
+    model: Model = None,
+    questions: Questions = None,
+    epochs: Annotated[int | None, typer.Option(help="Number of times that every demonstration is learnt.")] = None,
+    seed: Seed = None,
+    config: ConfigFiles = None,
+    processes: Processes = 1,
+    set_: Sets = None,
+) -> None:
+    """Fine-tune a policy on demonstrations, in its own format, before it is trained with rewards.
+
+    --questions are held-out ones, which the policy answers at every evaluation. As in `evoseek train`, Ctrl-C finishes
+    the step and saves, and --run-dir alone resumes. `--model RUN_DIR` then begins a training run from the result.
+    """
+    options = {
+        "demonstrations.path": demonstrations,
+        "demonstrations.from_run": from_run,
+        "demonstrations.min_reward": min_reward,
+        "demonstrations.per_question": per_question,
+        "demonstrations.epochs": epochs,
+        "search.index": index,
+        "policy.model": model,
+        "evaluation.path": questions,
+        "run.seed": seed,
+    }
+    given = any(value is not None for value in options.values()) or config or set_
+    begin_or_resume(run_dir, "sft" if given else None, options, config, set_, processes)
+
+
+def collect(
+    out: GrowingFile,
+    run_dir: RunDir = None,
+    index: Index = None,
+    questions: Questions = None,
+    model: Model = None,
+    attempts: Annotated[int, typer.Option(min=1, help="Number of rollouts of each question.")] = 4,
+    min_reward: Annotated[float, typer.Option(help="Lowest reward of a rollout that is kept.")] = 1.0,
+    per_question: Annotated[
+        int | None, typer.Option(min=1, help="Maximum number of demonstrations of a question. Default: all.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of questions, from the first.")] = None,
+    seed: Seed = None,
+    config: ConfigFiles = None,
+    set_: Sets = None,
+) -> None:
+    """Let a policy, or the model of [asked], answer questions, and keep what was right as demonstrations for `evoseek
+    sft`.
+
+    With --set asked.base_url=URL and --set asked.model=NAME a model behind an OpenAI-compatible endpoint answers.
+    """
+    from evoseek.cli.settings import check_evaluation, given_settings
+
+    options = {"search.index": index, "evaluation.path": questions, "policy.model": model, "run.seed": seed}
+    given = given_settings("collect", run_dir, config or (), options=options, sets=set_ or ())
+    check_evaluation(given.read(light=True), search=True)
+    with end_on_interrupt():
+        from evoseek.cli.following import following
+        from evoseek.jobs.ask import is_asked
+        from evoseek.jobs.collect import Wanted, collect_demonstrations
+        from evoseek.run import opened
+        from evoseek.training.model_defaults import follow_endpoint
+
+    settings, console = given.read(), Console()
+    settings = follow_endpoint(settings) if is_asked(settings) else following(settings, console=console)
+    wanted = Wanted(attempts, min_reward, per_question)
+    with opened(settings, checkpoint=checkpoint_of(run_dir)) as context:
+        finish(collect_demonstrations(context, out, wanted, limit=limit, console=console))

@@ -1,0 +1,205 @@
+"""Collecting demonstrations: a model answers questions by searching, and the rollouts that were right are kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+
+from evoseek.corpus.demonstrations import Demonstration, demonstration_row
+from evoseek.corpus.resumable_jsonl import ResumableJsonl, open_growing_file
+from evoseek.errors import ConfigError, EvoseekError
+from evoseek.jobs.ask import asked_model, is_asked
+from evoseek.protocols import RewardFn
+from evoseek.report.failures import for_example, say_left_out
+from evoseek.report.printable import say
+from evoseek.report.progress import STOPPING_AFTER_BATCH, CountProgress
+from evoseek.rollout.conversation import converse
+from evoseek.rollout.demonstrated import demonstration_of
+from evoseek.rollout.roller import score
+from evoseek.run import asked_engine
+from evoseek.training.context import Context
+from evoseek.training.inputs import identity
+from evoseek.training.interrupt import stop_on_interrupt
+from evoseek.training.sources import evaluation_path, read_questions
+from evoseek.types import Invalid, Outcome, Question, Trajectory
+
+BATCH = 64  # rollouts that are made concurrently and recorded together
+
+Roll = Callable[[Question, str], Awaitable[Trajectory]]
+"""One rollout of a question, by its id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How many rollouts each question has, from which reward on they are kept, and at most how many of a question
+    (None: all), the shortest ones."""
+
+    attempts: int = 1
+    min_reward: float = 1.0
+    per_question: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """The progress of a file: questions done, demonstrations kept, how rollouts ended (`right`, `wrong`, `malformed`,
+    `failed`), and why some failed (each reason, how often)."""
+
+    done: int = 0
+    kept: int = 0
+    ends: Mapping[str, int] = field(default_factory=dict[str, int])
+    failures: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+KINDS = {"done": int, "kept": int, "ends": dict, "failures": dict}
+"""What `collect` keeps in its file's state, for `open_growing_file`."""
+
+
+async def collect(
+    questions: Sequence[Question],
+    roll: Roll,
+    reward: RewardFn,
+    wanted: Wanted,
+    file: ResumableJsonl,
+    *,
+    max_invalid: float = 0.5,
+    should_stop: Callable[[], bool] = lambda: False,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> Collected:
+    """Roll questions out, those of a batch concurrently, and append demonstrations of what was right to the file, which
+    is resumed where it ends.
+
+    A rollout that failed is none. Raises EvoseekError if more than the share `max_invalid` of a batch failed: nothing
+    of it is written, so that its questions are asked again when the file is resumed.
+    """
+    collected, size = Collected(**file.reached), max(1, BATCH // wanted.attempts)
+
+    async def attempt(question: Question, number: int) -> tuple[Trajectory, Outcome]:
+        trajectory = await roll(question, f"collect/{question.id}/{number}")
+        return trajectory, await score(trajectory, reward)
+
+    async def answer(question: Question) -> list[tuple[Trajectory, Outcome]]:
+        return list(await asyncio.gather(*(attempt(question, number) for number in range(wanted.attempts))))
+
+    while collected.done < len(questions) and not should_stop():
+        batch = questions[collected.done : collected.done + size]
+        answered = await asyncio.gather(*map(answer, batch))
+        outcomes = [pair for attempts in answered for pair in attempts]
+        failures = Counter(
+            outcome.detail or str(outcome.reason) for _, outcome in outcomes if isinstance(outcome, Invalid)
+        )
+        if failures.total() > max_invalid * len(outcomes):
+            raise EvoseekError(
+                f"{failures.total()} of {len(outcomes)} rollouts failed after {collected.done} questions. "
+                f"{for_example(failures)} Nothing of them was written. Repair what failed and give the same command "
+                "again: it resumes from there."
+            )
+        ends = Counter(_end(*pair, wanted.min_reward) for pair in outcomes)
+        rows = [demonstration_row(kept) for attempts in answered for kept in _kept(attempts, wanted)]
+        collected = Collected(
+            collected.done + len(batch),
+            collected.kept + len(rows),
+            dict(Counter(collected.ends) + ends),
+            dict(Counter(collected.failures) + failures),
+        )
+        file.append_batch(rows, asdict(collected))
+        progress(collected.done, len(questions))
+    return collected
+
+
+def collect_demonstrations(context: Context, out: Path, wanted: Wanted, *, limit: int | None, console: Console) -> bool:
+    """Let the model of [asked], or else the policy, answer the questions of the settings, and keep what was right, or
+    resume that.
+
+    Returns False if Ctrl-C ended it. Raises ConfigError if `out` is another file or cannot be made; EvoseekError if
+    nothing was right or too much failed.
+    """
+    settings = context.settings
+    questions = read_questions(evaluation_path(settings), setting="evaluation.path (--questions)")[:limit]
+    name, roll = _model(context, wanted)
+    begun_with = {**identity(settings, context.checkpoint), **asdict(wanted), "limit": limit}
+    with (
+        open_growing_file(out, begun_with, KINDS) as file,
+        stop_on_interrupt(lambda: say(console, STOPPING_AFTER_BATCH)) as interrupted,
+        CountProgress(console, "questions") as progress,
+    ):
+        collected = asyncio.run(
+            collect(
+                questions,
+                roll,
+                context.reward,
+                wanted,
+                file,
+                max_invalid=settings.run.max_invalid,
+                should_stop=interrupted,
+                progress=progress,
+            )
+        )
+    say(console, _report(collected, name, out))
+    say_left_out(console, "rollouts failed and are in no share", collected.failures)
+    if collected.done < len(questions):
+        say(
+            console,
+            f"Stopped after {collected.done} of {len(questions)} questions. The same command resumes from there.",
+        )
+        return False
+    if not collected.kept:
+        raise EvoseekError(
+            f"No demonstration was collected: none of the rollouts of {name} was right and in the format. Read some of "
+            "its answers (evoseek ask), take another model, or lower --min-reward."
+        )
+    return True
+
+
+def _model(context: Context, wanted: Wanted) -> tuple[str, Roll]:
+    """The name of the model that answers, and how it does."""
+    asked = context.settings.asked
+    if not is_asked(context.settings):
+        context.tell_about_models()
+        return context.agent.policy.name, context.solver(asked_engine(context)).one
+    if wanted.attempts > 1 and asked.temperature == 0:
+        raise ConfigError(
+            f"{wanted.attempts} attempts were asked for, but asked.temperature is 0, at which they are all alike. Set "
+            "asked.temperature above 0 (--set asked.temperature=0.7), or --attempts to 1."
+        )
+    model = asked_model(context)
+
+    async def roll(question: Question, trajectory_id: str) -> Trajectory:
+        return await converse(
+            question, env=model.env, chat=model.chat, limits=model.limits, trajectory_id=trajectory_id
+        )
+
+    return model.chat.name, roll
+
+
+def _kept(attempts: Sequence[tuple[Trajectory, Outcome]], wanted: Wanted) -> list[Demonstration]:
+    """The demonstrations that the attempts at a question give, the same turns once, and the shortest first."""
+    right = (demonstration_of(t) for t, outcome in attempts if _end(t, outcome, wanted.min_reward) == "right")
+    distinct = {demonstration.turns: demonstration for demonstration in right if demonstration is not None}
+    return sorted(distinct.values(), key=_length)[: wanted.per_question]
+
+
+def _length(demonstration: Demonstration) -> tuple[int, int]:
+    return len(demonstration.turns), sum(len(turn.thought) for turn in demonstration.turns)
+
+
+def _end(trajectory: Trajectory, outcome: Outcome, min_reward: float) -> str:
+    """How a rollout ended. One with an answer but a turn that no demonstration can have is malformed as well."""
+    if isinstance(outcome, Invalid):
+        return "failed"
+    if demonstration_of(trajectory) is None:
+        return "malformed"
+    return "right" if outcome.reward >= min_reward else "wrong"
+
+
+def _report(collected: Collected, name: str, out: Path) -> str:
+    valid = sum(count for end, count in collected.ends.items() if end != "failed")
+    shares = (f"{collected.ends.get(end, 0) / max(1, valid):.1%} {end}" for end in ("right", "wrong", "malformed"))
+    return (
+        f"{name} answered {collected.done} questions in {valid} rollouts: {', '.join(shares)} (n={valid}). "
+        f"{collected.kept} demonstrations are in {out}."
+    )

@@ -1,0 +1,138 @@
+"""Demonstrations as rollouts: each is played by the rollout loop itself, with its turns in place of a sampler.
+
+So its prompt, its observations and its tokens are those that a rollout would have had, and it is within the same
+limits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from evoseek.corpus.demonstrations import DemonstratedTurn, Demonstration
+from evoseek.errors import ConfigError, PolicyError, ToolError
+from evoseek.rollout.limits import Limits
+from evoseek.rollout.roller import Roller
+from evoseek.types import Completion, SampleRequest, StopReason, ToolCall, Trajectory
+
+SEARCH = "search"
+"""The tool that demonstrations call."""
+
+_AT_ONCE = 64  # demonstrations that are played concurrently
+_TOO_LONG: Mapping[StopReason, str] = {
+    StopReason.MAX_TURNS: "rollout.max_turns",
+    StopReason.MAX_TOOL_CALLS: "rollout.max_tool_calls",
+    StopReason.MAX_TOKENS: "rollout.max_tokens_per_turn or rollout.max_total_tokens",
+}
+
+
+class WrittenTurns:
+    """A `Sampler` that gives turns that were written before, as token ids. Their logprobs are 0."""
+
+    policy_version = 0
+
+    def __init__(self, turns: Sequence[tuple[int, ...]]) -> None:
+        self._turns = turns
+
+    async def sample(self, request: SampleRequest) -> Completion:
+        """The turn of that number, cut if it is longer than the request allows."""
+        ids = self._turns[request.turn]
+        kept = ids[: request.max_tokens]
+        return Completion(kept, (0.0,) * len(kept), "stop" if len(kept) == len(ids) else "length")
+
+    def release(self, trajectory_id: str) -> None:
+        """Nothing is kept."""
+
+    def update_weights(self, version: int, weights: Mapping[str, object] | None = None) -> None:
+        """There are no weights."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """Demonstrations as trajectories, in order, and why others are left out (each reason, how often)."""
+
+    trajectories: tuple[Trajectory, ...]
+    left_out: Counter[str]
+
+
+async def play(demonstrations: Sequence[Demonstration], roller: Roller) -> Played:
+    """Play demonstrations with the roller's environment, renderer and limits.
+
+    One that the tokenizer cannot write, or that the limits do not allow, is left out. Raises ToolError if a search
+    fails, ConfigError if there is no search.
+    """
+    if SEARCH not in roller.env.tools:
+        raise ConfigError(
+            f"Demonstrations call the tool {SEARCH}, but the tools here are {', '.join(roller.env.tools) or 'none'}. "
+            f"Put {SEARCH} into tools."
+        )
+    trajectories: list[Trajectory] = []
+    left_out: Counter[str] = Counter()
+    for first in range(0, len(demonstrations), _AT_ONCE):
+        batch = enumerate(demonstrations[first : first + _AT_ONCE], start=first)
+        for played in await asyncio.gather(*(_played(demo, roller, f"demonstration/{n}") for n, demo in batch)):
+            if isinstance(played, str):
+                left_out[played] += 1
+            else:
+                trajectories.append(played)
+    return Played(tuple(trajectories), left_out)
+
+
+def demonstration_of(trajectory: Trajectory) -> Demonstration | None:
+    """The demonstration that a rollout gives; None if it did not answer, or had a turn that cannot be written down: one
+    without a call, with several, or with a call of another tool than `search`."""
+    turns = [_turn(action.text, action.tool_calls, action.answer) for action in trajectory.actions]
+    kept = tuple(turn for turn in turns if turn is not None)
+    if trajectory.answer is None or len(kept) < len(turns) or not all(turn.query for turn in kept[:-1]):
+        return None
+    return Demonstration(trajectory.question, kept) if kept and kept[-1].answer else None
+
+
+async def _played(demonstration: Demonstration, roller: Roller, trajectory_id: str) -> Trajectory | str:
+    """The trajectory, or in words why there is none."""
+    try:
+        turns = [_ids(turn, roller) for turn in demonstration.turns]
+    except PolicyError as error:
+        return str(error)
+    own = replace(roller, sampler=WrittenTurns(turns), limits=_strict(roller.limits))
+    if own.prompt_length(demonstration.question) >= own.limits.max_total_tokens:
+        return _exceeds(StopReason.MAX_TOKENS)
+    trajectory = await own.one(demonstration.question, trajectory_id)
+    if trajectory.failure:
+        raise ToolError(
+            f"The demonstration {demonstration.question.id!r} could not be shown: {trajectory.failure} Repair what "
+            "failed and give the same command again."
+        )
+    return trajectory if trajectory.answer is not None else _exceeds(trajectory.stop_reason)
+
+
+def _ids(turn: DemonstratedTurn, roller: Roller) -> tuple[int, ...]:
+    ending = ToolCall(SEARCH, {"query": turn.query}) if turn.answer is None else turn.answer
+    return roller.renderer.render_turn(turn.thought, ending)
+
+
+def _strict(limits: Limits) -> Limits:
+    """The same limits, but nothing is said to who exceeds them, and no clock is used for what was written before."""
+    return replace(limits, max_malformed=0, final_answer=None, deadline_s=None, wait_s=limits.waiting_s)
+
+
+def _exceeds(reason: StopReason) -> str:
+    return f"it is longer than a rollout may be ({_TOO_LONG.get(reason, reason)})"
+
+
+# Up to the end of the reasoning, which a template may have opened; or up to the first tag.
+_THOUGHT = re.compile(r"\s*(?:(?:<think>)?((?:(?!<think>).)*?)</think>|([^<]*)<)", re.DOTALL)
+
+
+def _turn(text: str, calls: Sequence[ToolCall], answer: str | None) -> DemonstratedTurn | None:
+    found = _THOUGHT.match(text)
+    thought = " ".join((found[1] or found[2] or "").split()) if found else ""
+    if answer is not None:
+        return DemonstratedTurn(thought, answer=answer) if answer.strip() else None
+    if len(calls) != 1 or calls[0].name != SEARCH:
+        return None
+    query = calls[0].arguments.get("query")
+    return DemonstratedTurn(thought, query=query.strip()) if isinstance(query, str) and query.strip() else None

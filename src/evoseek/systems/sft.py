@@ -1,0 +1,206 @@
+"""Supervised fine-tuning: a policy learns its format and its first skill from demonstrations.
+
+    for step = 1 .. epochs x demonstrations / batch:
+        draw a batch of demonstrations, each once an epoch
+        one optimizer step on the cross-entropy of the tokens that the policy would write: prompts and passages are
+        masked
+
+A demonstration has the tokens that a rollout would have had (`evoseek.rollout.demonstrated`), with what its queries
+find today; a rollout of an earlier run keeps its own. With the rewarded rollouts of the policy itself this is rejection
+sampling (RAFT, arXiv 2304.06767). What a policy never tries, reinforcement learning cannot reinforce: a model that does
+not write the format at all needs these steps first, and few of them. It fails if the demonstrations teach a policy to
+answer what it has not read, or if it is trained on them for so long that its rollouts no longer differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from evoseek.runs import RunDirectory
+from evoseek.settings import MANY, Count, Needs, Section
+from evoseek.training.loop import StepReport
+from evoseek.training.question_order import places_of_step
+from evoseek.training.settings import EvaluationSettings, RunSettings, TrainingSettings
+from evoseek.types import TrainingSample
+
+if TYPE_CHECKING:
+    from evoseek.rollout.demonstrated import Played
+    from evoseek.rollout.roller import Roller
+    from evoseek.training.context import Context
+    from evoseek.training.plan import TrainingPlan
+    from evoseek.training.update import SampleTransform
+
+_NO_REWARDS = "Demonstrations are learnt by the cross-entropy of their tokens, without rewards."
+
+
+class DemonstrationSettings(Section):
+    """What is learnt: a file of demonstrations, or the best rollouts of an earlier run."""
+
+    path: str = Field(default="", description="File of demonstrations: JSON lines with question and turns.")
+    from_run: str = Field(
+        default="", description="Directory of a run whose best rollouts are the demonstrations, instead of a file."
+    )
+    min_reward: float = Field(default=1.0, description="Lowest reward of a rollout that is learnt.")
+    per_question: Count | None = Field(
+        default=None, description="Maximum number of rollouts of a question that are learnt. Default: all."
+    )
+    choice: Literal["shortest", "random"] = Field(
+        default="shortest", description="Which rollouts of a question are learnt if there are more."
+    )
+    held_out: float = Field(
+        default=0.05,
+        ge=0,
+        lt=1,
+        description="Share of the questions whose demonstrations are held out to measure the loss (eval/loss).",
+    )
+    held_out_path: str = Field(
+        default="", description="File of held-out demonstrations. Default: a share of the others is held out."
+    )
+    per_step: Count = Field(default=16, description="Number of demonstrations in a step.")
+    epochs: Count = Field(
+        default=1,
+        description="Number of times that every demonstration is learnt; at the end the learning rate has fallen to 0.",
+    )
+
+    @classmethod
+    def effects(cls) -> tuple[Needs, ...]:
+        """Rollouts are chosen of a run."""
+        return (
+            Needs("min_reward per_question choice", "from_run"),
+            Needs("choice", "per_question"),
+            Needs("held_out", "held_out_path", (False,)),
+        )
+
+    def problems(self) -> Iterator[str]:
+        """There is one source."""
+        if self.path and self.from_run:
+            yield (
+                f"demonstrations.path is {self.path} and demonstrations.from_run {self.from_run}, but demonstrations "
+                "come from one of them. Leave the other one out."
+            )
+        if not (self.path or self.from_run):
+            yield (
+                "No demonstrations were given: set demonstrations.path (--demonstrations) to a file of them, or "
+                "demonstrations.from_run (--from) to the directory of a run."
+            )
+
+
+class SFTEvaluationSettings(EvaluationSettings):
+    """Evaluation during training: the loss of held-out demonstrations, and rollouts on held-out questions."""
+
+    @classmethod
+    def effects(cls) -> tuple[Needs, ...]:
+        """The loss is measured without questions, too."""
+        return (Needs("index limit temperature", "path"),)
+
+
+@dataclass(frozen=True, slots=True)
+class SFT:
+    """One step on a batch of demonstrations; `training.loop.TrainingLoop` repeats it.
+
+    `update` makes an optimizer step, `publish` hands the new weights to the sampler, and `score` puts the learner's
+    logprobs into the samples.
+    """
+
+    samples: Sequence[TrainingSample]
+    held_out: Sequence[TrainingSample]
+    update: Callable[[Sequence[TrainingSample]], Mapping[str, float]]
+    score: SampleTransform
+    publish: Callable[[int], None]
+    per_step: int
+    seed: int
+
+    class Settings(TrainingSettings):
+        """Settings of supervised fine-tuning."""
+
+        run: RunSettings = RunSettings(system="sft", steps=MANY)  # the epochs end it
+        demonstrations: DemonstrationSettings = DemonstrationSettings()
+        evaluation: EvaluationSettings = SFTEvaluationSettings()
+
+        @classmethod
+        def effects(cls) -> tuple[Needs, ...]:
+            """There is no algorithm of reinforcement learning."""
+            return *super().effects(), Needs("loss.name credit.* algorithm.*", "", instead=_NO_REWARDS)
+
+        @property
+        def is_supervised(self) -> bool:
+            """It is."""
+            return True
+
+    @classmethod
+    def build(cls, settings: Settings, context: Context) -> TrainingPlan:
+        """From settings. The demonstrations are played with the search engine and the limits of rollouts."""
+        from evoseek.training.demonstrations import hold_out, sample_of, summary
+
+        own, seed = settings.demonstrations, settings.run.seed
+        context.tell_about_models()
+        solver = context.solver(context.engine)
+        played = _demonstrations(own, solver, context)
+        context.tell_unreadable((t.question.text for t in played.trajectories), what="the demonstrations")
+        context.notify(summary(played, own.path or own.from_run))
+        if own.held_out_path:
+            others = _of_file(own.held_out_path, solver, context)
+            context.notify(summary(others, own.held_out_path))
+            trained, held_out = list(played.trajectories), list(others.trajectories)
+        else:
+            trained, held_out = hold_out(played.trajectories, own.held_out, seed)
+        per_step = min(own.per_step, len(trained))
+        steps = math.ceil(own.epochs * len(trained) / per_step)
+        trainer = context.learn_supervised(total_steps=steps)
+        system = cls(
+            samples=[sample_of(trajectory) for trajectory in trained],
+            held_out=[sample_of(trajectory) for trajectory in held_out],
+            update=trainer.learner.update,
+            score=trainer.old_logprobs(),
+            publish=context.publish,
+            per_step=per_step,
+            seed=seed,
+        )
+        plan = context.plan(system, solver)
+        return replace(plan, steps=steps, measure=system.measure if held_out else None)
+
+    async def step(self, step: int) -> StepReport:
+        """One optimizer step."""
+        started = perf_counter()
+        places = places_of_step(len(self.samples), seed=self.seed, step=step, size=self.per_step)
+        batch = [self.samples[place] for place in places]
+        measured = {name: value for name, value in self.update(batch).items() if not name.startswith("sampling/")}
+        self.publish(step)
+        tokens = {
+            "demonstrations/num": float(len(batch)),
+            "demonstrations/tokens": float(sum(len(sample.token_ids) for sample in batch)),
+            "demonstrations/learnt_tokens": float(sum(sum(sample.loss_mask) for sample in batch)),
+            "demonstrations/epoch": step * self.per_step / len(self.samples),
+        }
+        return StepReport({**measured, **tokens}, {"learner/seconds": perf_counter() - started}, (), 0)
+
+    async def measure(self, step: int) -> Mapping[str, float]:
+        """The cross-entropy of the held-out demonstrations, a token's mean, and their number."""
+        scored = self.score(self.held_out)
+        tokens = sum(sum(sample.loss_mask) for sample in scored)
+        loss = -sum(sum(sample.old_logprobs or ()) for sample in scored) / tokens
+        return {"eval/loss": loss, "eval/loss_n": float(len(scored))}
+
+
+def _demonstrations(own: DemonstrationSettings, solver: Roller, context: Context) -> Played:
+    from evoseek.training.demonstrations import demonstrations_of_run, on_all_ranks
+    from evoseek.training.kept_rollouts import Selection
+
+    if own.path:
+        return _of_file(own.path, solver, context)
+    record = RunDirectory(Path(own.from_run)).trajectories
+    chosen = Selection(own.min_reward, own.per_question, own.choice, context.settings.run.seed)
+    return on_all_ranks(lambda: demonstrations_of_run(record, chosen, solver, context.agent.decode), context.ranks)
+
+
+def _of_file(path: str, solver: Roller, context: Context) -> Played:
+    from evoseek.training.demonstrations import demonstrations_of_file, on_all_ranks
+
+    return on_all_ranks(lambda: demonstrations_of_file(Path(path), solver), context.ranks)

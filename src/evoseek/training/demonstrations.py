@@ -1,0 +1,137 @@
+"""Demonstrations as training samples: those of a file, or the best rollouts of an earlier run."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from evoseek.corpus.demonstrations import Demonstration, load_demonstrations
+from evoseek.errors import DataError
+from evoseek.learner.distributed import Ranks
+from evoseek.reward.answer import substring_match
+from evoseek.rollout.demonstrated import Played, demonstration_of, play
+from evoseek.rollout.findings import nothing_found
+from evoseek.rollout.limits import Limits
+from evoseek.rollout.roller import Roller
+from evoseek.rollout.trajectory_json import trajectory_from_json, trajectory_to_json
+from evoseek.training.kept_rollouts import Selection, kept_rollouts
+from evoseek.types import TrainingSample, Trajectory
+
+_NO_DEMONSTRATION = "a turn of the rollout is neither a search nor the answer"
+
+
+def demonstrations_of_file(path: Path, solver: Roller) -> Played:
+    """The demonstrations of a file, played with this solver. Raises DataError or ToolError."""
+    return _checked(_played(load_demonstrations(path), solver), solver)
+
+
+def demonstrations_of_run(
+    path: Path, selection: Selection, solver: Roller, decode: Callable[[Sequence[int]], str]
+) -> Played:
+    """The best rollouts of a record (trajectories.jsonl): their own tokens where they were sampled with this solver's
+    tokenizer and prompts, or else played anew from their turns. Raises DataError or ToolError."""
+    own: list[Trajectory] = []
+    others: list[Demonstration] = []
+    left_out: Counter[str] = Counter()
+    for kept in kept_rollouts(path, selection):
+        if kept.is_of(solver, decode):
+            if _fits(kept.trajectory, solver.limits):
+                own.append(kept.trajectory)
+            else:
+                left_out["it is longer than a rollout may be"] += 1
+        elif (found := demonstration_of(kept.trajectory)) is not None:
+            others.append(found)
+        else:
+            left_out[_NO_DEMONSTRATION] += 1
+    played = _played(others, solver)
+    return _checked(Played((*own, *played.trajectories), left_out + played.left_out), solver)
+
+
+def on_all_ranks(make: Callable[[], Played], ranks: Ranks) -> Played:
+    """What the first rank makes, on every rank: engines may answer differently twice."""
+    if ranks.size == 1:
+        return make()
+    own: list[Any] = []
+    if ranks.is_first:
+        played = make()
+        own = [[trajectory_to_json(t, lambda _: "") for t in played.trajectories], dict(played.left_out)]
+    trajectories, left_out = ranks.gather(own)[0]
+    return Played(tuple(map(trajectory_from_json, trajectories)), Counter(left_out))
+
+
+def sample_of(trajectory: Trajectory) -> TrainingSample:
+    """The sample of which the action tokens are learnt, whatever they were worth."""
+    zeros = (0.0,) * len(trajectory.token_ids)
+    return TrainingSample(trajectory.token_ids, trajectory.loss_mask, zeros, zeros)
+
+
+def hold_out(trajectories: Sequence[Trajectory], share: float, seed: int) -> tuple[list[Trajectory], list[Trajectory]]:
+    """Demonstrations to train on, and those of a share of the questions to hold out: at least one question if the share
+    is above 0. All demonstrations of a question are on the same side. Raises DataError if none is left."""
+    questions = list(dict.fromkeys(trajectory.question.text for trajectory in trajectories))
+    random.Random(f"{seed}/held-out").shuffle(questions)
+    held = set(questions[: math.ceil(share * len(questions))])
+    trained = [trajectory for trajectory in trajectories if trajectory.question.text not in held]
+    if not trained:
+        raise DataError(
+            f"With demonstrations.held_out = {share:g}, all of the {len(trajectories)} demonstrations are held out and "
+            "none is left to train on. Give more demonstrations, or set demonstrations.held_out to 0."
+        )
+    return trained, [trajectory for trajectory in trajectories if trajectory.question.text in held]
+
+
+def summary(played: Played, what: str) -> str:
+    """The number of demonstrations and of their tokens, and what is wrong with some, in words."""
+    trajectories = played.trajectories
+    tokens = sum(len(trajectory.token_ids) for trajectory in trajectories)
+    written = sum(trajectory.num_action_tokens for trajectory in trajectories)
+    words = f"{what}: {len(trajectories):,} demonstrations with {tokens:,} tokens, of which {written:,} are learnt."
+    if played.left_out:
+        words += f" {played.left_out.total():,} are left out; {_reason(played.left_out)}."
+    if unread := sum(not _is_read(trajectory) for trajectory in trajectories):
+        words += (
+            f" In {unread:,} the answer is in none of the passages that were found: from them a policy learns to "
+            "answer what it has not read. Check that the index is the one that they were made with, and search.top_k."
+        )
+    return words
+
+
+def _played(demonstrations: Sequence[Demonstration], solver: Roller) -> Played:
+    return asyncio.run(play(demonstrations, solver))
+
+
+def _checked(played: Played, solver: Roller) -> Played:
+    if not played.trajectories:
+        raise DataError(
+            f"None of the {played.left_out.total():,} demonstrations can be learnt; {_reason(played.left_out)}. Raise "
+            "the limits (rollout), or choose a model, a format (policy.format) or demonstrations that fit."
+        )
+    if failure := nothing_found(played.trajectories):
+        raise DataError(f"{failure.detail}. Give the index that the demonstrations are about (search.index).")
+    return played
+
+
+def _reason(left_out: Counter[str]) -> str:
+    reason, count = left_out.most_common(1)[0]
+    return f"the most frequent reason ({count:,} times): {reason.rstrip('.')}"
+
+
+def _fits(trajectory: Trajectory, limits: Limits) -> bool:
+    turns = [len(segment.token_ids) for segment in trajectory.segments if segment.kind == "action"]
+    return (
+        len(trajectory.token_ids) <= limits.max_total_tokens
+        and len(turns) <= limits.max_turns
+        and max(turns) <= limits.max_tokens_per_turn
+        and len(trajectory.tool_results) <= limits.max_tool_calls
+    )
+
+
+def _is_read(trajectory: Trajectory) -> bool:
+    """Whether a passage that was found holds the answer."""
+    found = (passage.contents for result in trajectory.tool_results for passage in result.passages)
+    return any(substring_match(text, [trajectory.answer or ""]) for text in found)

@@ -1,0 +1,105 @@
+"""Demonstrations of what was right: none of a failure, and a file that is resumed."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from evoseek.corpus.demonstrations import load_demonstrations
+from evoseek.corpus.resumable_jsonl import open_growing_file
+from evoseek.env.prompts import load_prompts
+from evoseek.env.solver import SolverEnv
+from evoseek.env.tools import SearchTool
+from evoseek.errors import ConfigError, EvoseekError, ToolError
+from evoseek.jobs import collect as job
+from evoseek.jobs.collect import KINDS, Wanted, collect, collect_demonstrations
+from evoseek.policy.scripted import ScriptedChat
+from evoseek.reward.functions import AnswerReward
+from evoseek.rollout.conversation import converse
+from evoseek.rollout.limits import Limits
+from evoseek.run import opened
+from evoseek.training.given import load_settings
+from evoseek.types import Passage, Question
+
+QUESTIONS = [Question(name, f"what is {name} ?", ("meri",)) for name in "abcdef"]
+SEARCH = "<think> so </think> <search> kalo </search>"
+RIGHT, WRONG = "<think> it is </think> <answer> Meri </answer>", "<answer> lina </answer>"
+
+
+class Engine:
+    is_local = True
+
+    async def search(self, queries, k):
+        return [[Passage("a", "a", "kalo", "meri")] for _ in queries]
+
+
+def roll_of(script):
+    """Rollouts of a chat that says `script[question]`: for each attempt its replies, or an error."""
+
+    def reply(messages, key):
+        _, question, attempt, turn = key.split("/")
+        said = script.get(question, [[SEARCH, RIGHT]])[int(attempt)][int(turn.removeprefix("turn-"))]
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    prompts = load_prompts("default")
+    env = SolverEnv([SearchTool(Engine(), template=prompts["observation"])], prompts)
+    chat = ScriptedChat(reply)
+    return lambda question, name: converse(question, env=env, chat=chat, limits=Limits(), trajectory_id=name)
+
+
+def collected(tmp_path, script, *, questions=QUESTIONS, wanted=None, **options):
+    with open_growing_file(tmp_path / "d.jsonl", {}, KINDS) as file:
+        return asyncio.run(collect(questions, roll_of(script), AnswerReward(), wanted or Wanted(), file, **options))
+
+
+def test_what_was_right_is_kept_as_a_demonstration_and_the_rest_is_counted(tmp_path):
+    script = {"b": [[SEARCH, WRONG]], "c": [["who knows"]], "d": [[ToolError("down")]], "e": [["x", SEARCH]]}
+    found = collected(tmp_path, script)
+    assert (found.done, found.kept) == (6, 2)
+    assert found.ends == {"right": 2, "wrong": 1, "malformed": 2, "failed": 1}
+    assert found.failures == {"down": 1}
+    first, second = load_demonstrations(tmp_path / "d.jsonl")
+    assert (first.question, second.question) == (QUESTIONS[0], QUESTIONS[5])
+    assert [(turn.thought, turn.query, turn.answer) for turn in first.turns] == [
+        ("so", "kalo", None),
+        ("it is", None, "Meri"),
+    ]
+
+
+def test_of_several_attempts_the_same_turns_are_kept_once_and_the_shortest_first(tmp_path):
+    attempts = [[SEARCH, SEARCH, RIGHT], [SEARCH, RIGHT], [SEARCH, RIGHT], [WRONG], [RIGHT]]
+    collected(tmp_path, {"a": attempts}, questions=QUESTIONS[:1], wanted=Wanted(5, per_question=2))
+    assert [len(one.turns) for one in load_demonstrations(tmp_path / "d.jsonl")] == [1, 2]
+
+
+def test_a_lower_reward_keeps_more(tmp_path):
+    assert collected(tmp_path, {"a": [[WRONG]]}, wanted=Wanted(min_reward=0.0)).kept == 6
+
+
+def test_a_batch_in_which_most_failed_is_asked_again_when_the_file_is_resumed(tmp_path, monkeypatch):
+    monkeypatch.setattr(job, "BATCH", 2)
+    down = {name: [[ToolError("the endpoint is down")]] for name in "cd"}
+    with pytest.raises(
+        EvoseekError, match=r"2 of 2 rollouts failed after 2 questions.*2 times\): the endpoint is down"
+    ):
+        collected(tmp_path, down)
+    assert len(load_demonstrations(tmp_path / "d.jsonl")) == 2
+    stops = iter([False, True])
+    assert collected(tmp_path, {}, should_stop=lambda: next(stops)).done == 4
+    seen = []
+    found = collected(tmp_path, {}, progress=lambda *numbers: seen.append(numbers))
+    assert (found.done, found.kept, seen) == (6, 6, [(6, 6)])
+    assert [one.question.id for one in load_demonstrations(tmp_path / "d.jsonl")] == list("abcdef")
+
+
+def test_several_attempts_of_an_endpoint_that_always_says_the_same_are_refused(tmp_path):
+    sets = ["asked.base_url=http://127.0.0.1:9/v1", "asked.model=m"]
+    (tmp_path / "q.jsonl").write_text('{"question": "who ?", "golden_answers": ["meri"]}\n')
+    settings = load_settings(options={"evaluation.path": str(tmp_path / "q.jsonl")}, sets=sets)
+    with (
+        opened(settings) as context,
+        pytest.raises(ConfigError, match=r"asked.temperature is 0, at which they are all"),
+    ):
+        collect_demonstrations(context, Path("d.jsonl"), Wanted(2), limit=None, console=None)

@@ -1,0 +1,202 @@
+"""Demonstrations of a file, and of an earlier run, as training samples."""
+
+import asyncio
+import json
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from evoseek.corpus.demonstrations import DemonstratedTurn, Demonstration, demonstration_row
+from evoseek.env.prompts import load_prompts
+from evoseek.env.solver import SolverEnv
+from evoseek.env.tools import SearchTool
+from evoseek.errors import DataError
+from evoseek.policy.scripted import ScriptedSampler
+from evoseek.policy.tags import TagRenderer
+from evoseek.rollout.demonstrated import Played
+from evoseek.rollout.limits import Limits
+from evoseek.rollout.record import TrajectoryWriter
+from evoseek.rollout.roller import Roller
+from evoseek.tiny.tokenizer import tiny_tokenizer
+from evoseek.training.demonstrations import (
+    demonstrations_of_file,
+    demonstrations_of_run,
+    hold_out,
+    on_all_ranks,
+    sample_of,
+    summary,
+)
+from evoseek.training.kept_rollouts import Selection
+from evoseek.types import Passage, Question, Scored, TrajectoryGroup
+
+TOKENIZER = tiny_tokenizer()
+
+
+class Engine:
+    """Finds the passage of a name."""
+
+    is_local = True
+
+    async def search(self, queries, k):
+        return [[Passage(q, q, q, f"{q}'s mayor is meri.")] if q != "nothing" else [] for q in queries]
+
+
+def solver_with(prompts="tiny", limits=None, script=()):
+    loaded = load_prompts(prompts)
+    env = SolverEnv([SearchTool(Engine(), 3, template=loaded["observation"])], loaded)
+    return Roller(env, TagRenderer(TOKENIZER), ScriptedSampler(dict(script), TOKENIZER), limits or Limits())
+
+
+def demonstration(name, *, query="kalo", answer="meri"):
+    turns = (DemonstratedTurn(query=query), DemonstratedTurn(f"{name} is it", answer=answer))
+    return Demonstration(Question(name, f"what is {name} ?", ("meri",)), turns)
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(*demonstrations):
+        path = tmp_path / "demonstrations.jsonl"
+        path.write_text("".join(json.dumps(demonstration_row(one)) + "\n" for one in demonstrations))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def run(tmp_path):
+    """The record of a run of two rollouts that were right, with the solver's own tokens."""
+
+    def record(*said):
+        script = {f"{n}/0": turns for n, turns in enumerate(said)}
+        roller = solver_with(script=script, limits=Limits(max_malformed=1))
+        questions = [Question(str(n), f"what is kalo {n} ?", ("meri",)) for n in range(len(said))]
+        trajectories = [asyncio.run(roller.one(q, f"{q.id}/0")) for q in questions]
+        groups = [TrajectoryGroup(t.id, (t,), (Scored(1.0),)) for t in trajectories]
+        TrajectoryWriter(tmp_path / "trajectories.jsonl", TOKENIZER.decode).write(1, groups)
+        return tmp_path / "trajectories.jsonl", trajectories
+
+    return record
+
+
+def test_a_file_is_played_and_what_is_learnt_are_the_turns(written):
+    played = demonstrations_of_file(written(demonstration("vesu")), solver_with())
+    sample = sample_of(played.trajectories[0])
+    learnt = [i for i, acts in zip(sample.token_ids, sample.loss_mask, strict=True) if acts]
+    assert TOKENIZER.decode(learnt) == "<search> kalo </search> <think> vesu is it </think> <answer> meri </answer>"
+    assert set(sample.rollout_logprobs) == set(sample.advantages) == {0.0}
+    assert sample.weight == 1.0
+
+
+def test_the_summary_counts_and_tells_what_is_left_out_and_what_was_not_read(written):
+    path = written(
+        demonstration("vesu"),
+        demonstration("tora", answer="lina"),
+        *[demonstration("東京")] * 2,
+        demonstration("lina", query="kalo " * 40),
+    )
+    played = demonstrations_of_file(path, solver_with(limits=Limits(max_tokens_per_turn=40)))
+    tokens = sum(len(trajectory.token_ids) for trajectory in played.trajectories)
+    words = summary(played, "d.jsonl")
+    assert words.startswith(f"d.jsonl: 2 demonstrations with {tokens} tokens, of which ")
+    assert "3 are left out; the most frequent reason (2 times): the turn '<think> 東京 is it </think> <ans" in words
+    assert "In 1 the answer is in none of the passages that were found" in words
+    fine = demonstrations_of_file(written(demonstration("vesu")), solver_with())
+    assert "left out" not in summary(fine, "")
+    assert "none of the passages" not in summary(fine, "")
+
+
+def test_if_none_can_be_learnt_the_reason_is_an_error(written):
+    with pytest.raises(
+        DataError, match=r"None of the 2 demonstrations .* \(2 times\): it is longer .*rollout.max_turns"
+    ):
+        demonstrations_of_file(written(*[demonstration("vesu")] * 2), solver_with(limits=Limits(max_turns=1)))
+
+
+def test_an_index_of_something_else_is_an_error(written):
+    odd = [demonstration(f"{n}", query="nothing") for n in range(10)]
+    with pytest.raises(DataError, match=r"found nothing in any of 10 searches.*Give the index that"):
+        demonstrations_of_file(written(*odd), solver_with())
+    assert len(demonstrations_of_file(written(*odd[:9]), solver_with()).trajectories) == 9
+
+
+KEPT = ["<search> kalo </search>", "well , <think> so </think> <answer> meri </answer>"]
+
+
+def test_rollouts_of_the_same_prompts_and_tokenizer_keep_their_own_tokens(run):
+    """Here with words before the thought, which would not be written again."""
+    path, trajectories = run(KEPT)
+    played = demonstrations_of_run(path, Selection(), solver_with(), TOKENIZER.decode)
+    assert [t.token_ids for t in played.trajectories] == [t.token_ids for t in trajectories]
+
+
+def test_with_another_prompt_or_tokenizer_they_are_played_anew(run):
+    path, (kept,) = run(KEPT)
+    for solver, decode in (
+        (solver_with("default"), TOKENIZER.decode),
+        (solver_with(), lambda ids: TOKENIZER.decode([i + 1 for i in ids])),
+    ):
+        (anew,) = demonstrations_of_run(path, Selection(), solver, decode).trajectories
+        assert anew.token_ids != kept.token_ids
+        assert anew.segments[0].token_ids == solver.renderer.render_prompt(solver.env.messages(kept.question))
+        assert [action.text for action in anew.actions] == [
+            "<search> kalo </search>",
+            "<think> well , </think> <answer> meri </answer>",
+        ]
+
+
+def test_rollouts_with_a_malformed_turn_are_learnt_only_as_they_are(run):
+    path, _ = run(["kalo", *KEPT], KEPT)
+    assert len(demonstrations_of_run(path, Selection(), solver_with(), TOKENIZER.decode).trajectories) == 2
+    anew = demonstrations_of_run(path, Selection(), solver_with("default"), TOKENIZER.decode)
+    assert len(anew.trajectories) == 1
+    assert anew.left_out == Counter({"a turn of the rollout is neither a search nor the answer": 1})
+
+
+@pytest.mark.parametrize(
+    "limits", [{"max_turns": 1}, {"max_tool_calls": 0}, {"max_tokens_per_turn": 8}, {"max_total_tokens": 30}]
+)
+def test_rollouts_that_exceed_the_limits_of_today_are_left_out(run, limits):
+    path, _ = run(KEPT, ["<answer> meri </answer>"])
+    played = demonstrations_of_run(path, Selection(), solver_with(limits=Limits(**limits)), TOKENIZER.decode)
+    assert [len(t.actions) for t in played.trajectories] == [1]
+    assert played.left_out.total() == 1
+
+
+def test_all_demonstrations_of_a_held_out_question_are_held_out(run):
+    _, (trajectory,) = run(KEPT)
+    many = [replace(trajectory, question=Question(str(n), f"q{n % 10}", ())) for n in range(30)]
+    trained, held = hold_out(many, 0.11, seed=0)
+    assert (len(trained), len(held)) == (24, 6)
+    assert not {t.question.text for t in trained} & {t.question.text for t in held}
+    assert hold_out(many, 0.11, seed=0) == (trained, held)
+    assert hold_out(many, 0.11, seed=1) != (trained, held)
+    assert hold_out(many, 0.0, seed=0) == (many, [])
+    with pytest.raises(DataError, match="all of the 3 demonstrations are held out"):
+        hold_out([many[0]] * 3, 0.01, seed=0)
+
+
+class Ranks:
+    """One of two ranks: what the first one sent is what both get."""
+
+    size, sent = 2, None
+
+    def __init__(self, rank):
+        self.is_first = rank == 0
+
+    def gather(self, value):
+        if self.is_first:
+            Ranks.sent = json.loads(json.dumps(value))
+        return [Ranks.sent, value]
+
+
+def test_all_ranks_learn_what_the_first_one_played(run):
+    _, trajectories = run(KEPT)
+    played = Played(tuple(trajectories), Counter(why=2))
+    first = on_all_ranks(lambda: played, Ranks(0))
+    second = on_all_ranks(lambda: pytest.fail("played twice"), Ranks(1))
+    assert first == second
+    assert [(t.token_ids, t.loss_mask, t.question) for t in second.trajectories] == [
+        (t.token_ids, t.loss_mask, t.question) for t in trajectories
+    ]
+    assert second.left_out == Counter(why=2)
