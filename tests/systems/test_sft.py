@@ -8,6 +8,7 @@ import pytest
 from evoseek.errors import ConfigError
 from evoseek.policy.machine import Machine
 from evoseek.policy.source import tiny_policy_dir
+from evoseek.run import check_settings_of_run
 from evoseek.runs import RunDirectory
 from evoseek.settings import check_settings
 from evoseek.systems.sft import SFT
@@ -118,3 +119,9 @@ def test_a_larger_model_gets_a_higher_rate_than_from_rewards_and_slots_for_its_e
     assert followed.learner.learning_rate == 1e-4
     assert followed.sampler.slots == 64
     assert "proposals_per_step" not in words
+
+
+def test_the_held_out_loss_is_measured_without_held_out_questions_too():
+    check_settings_of_run(load_settings(system="sft", options=FILE, sets=["evaluation.every=5"]))
+    with pytest.raises(ConfigError, match=r"evaluation.limit is set, but it has no effect"):
+        check_settings_of_run(load_settings(system="sft", options=FILE, sets=["evaluation.limit=5"]))

@@ -122,7 +122,7 @@ class SFT:
 
         run: RunSettings = RunSettings(system="sft", steps=MANY)  # the epochs end it
         demonstrations: DemonstrationSettings = DemonstrationSettings()
-        evaluation: EvaluationSettings = SFTEvaluationSettings()
+        evaluation: SFTEvaluationSettings = SFTEvaluationSettings()  # pyright: ignore[reportIncompatibleVariableOverride]
 
         @classmethod
         def effects(cls) -> tuple[Needs, ...]:
