@@ -29,7 +29,7 @@ MISTAKES = {
     f"{TRAIN} --questions bad.jsonl": "bad.jsonl:2: The question has no golden answer.",
     f"{TRAIN} --index my-indx": "There is no folder my-indx. Did you mean my-index?",
     f"{TRAIN} --index docs": "There is no search index in docs",
-    f"{TRAIN} --model ./modle": "policy.model is ./modle, but there is no such directory. Did you mean model?",
+    f"{TRAIN} --model ./modle": "policy.model is ./modle, but there is no such directory or file. Did you mean model?",
     f"{TRAIN} --config recipe.tml": "There is no config file and no recipe 'recipe.tml'. Did you mean recipe.toml?",
     f"{TRAIN} --config bad.toml": "bad.toml cannot be read: Expected ']' at the end of a table",
     f"{TRAIN} --set learner.learning_rat=1": "unknown setting learner.learning_rat (did you mean "
@@ -63,7 +63,7 @@ MISTAKES = {
     "search my-index |": "The query is empty. Give the words to search for.",
     "search my-indx kalo": "There is no folder my-indx. Did you mean my-index?",
     "index doc new-index": "There is no corpus at doc. Did you mean docs?",
-    "export ./modle out": "there is no such directory. Did you mean model?",
+    "export ./modle out": "there is no such directory or file. Did you mean model?",
     "judge check bad.jsonl": "bad.jsonl:1:",
     "data mix out.jsonl --count 1 --from question.jsonl=1": "Did you mean questions.jsonl?",
     "tiny build out --variant reeder": "Invalid value for '--variant'",
