@@ -55,7 +55,7 @@ MISTAKES = {
     "here. Demonstrations are learnt by the cross-entropy of their tokens, without rewards.",
     "eval --index my-index": "No questions were given: set evaluation.path (--questions)",
     "eval --index my-index --questions questions.jsonl --set asked.model=x": "asked.model was given with --set, but "
-    "`evoseek eval` does not use it. Leave it out; it is for `evoseek ask`.",
+    "`evoseek eval` does not use it. Leave it out; it is for `evoseek ask`, `evoseek collect`.",
     "eval --run-dir docs": "docs holds no checkpoint to use.",
     "ask why?": "No index was given: set --index",
     "ask |": "The question is empty.",
