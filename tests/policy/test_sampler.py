@@ -156,6 +156,50 @@ def test_trajectories_that_outnumber_the_slots_are_all_served_and_only_new_token
     assert sampler.stats.action_tokens == sum(len(c.token_ids) for s in scripts for c in s.completions)
 
 
+def group(prompt: list[int], names: str) -> list[Rollout]:
+    return [Rollout(name, list(prompt), [(5, [])]) for name in names]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_prompt_that_trajectories_share_is_computed_once(dtype: torch.dtype):
+    """Two groups of three with prompts of 20 + 20 tokens, of which the first 20 are common to both groups, and one
+    stranger of 30. Computed: a prompt of 40 and the stranger; then the second prompt's other 20; and of each of the
+    four others its last token. Copied: 2 x 39, 20, 2 x 39."""
+    chosen = policy("llama")
+    chosen.model.to(dtype)
+    start = [number % 90 for number in range(20)]
+    first, second = start + [7] * 20, start + [8] * 20
+    scripts = [*group(first, "abc"), *group(second, "def"), *group(list(range(30, 60)), "g")]
+    sampler = TorchSampler(chosen, slots=8, max_length=100)
+    play(sampler, scripts)
+    assert sampler.stats.copied_tokens == 39 + 39 + 20 + 39 + 39
+    assert sampler.stats.prefill_tokens == 40 + 30 + 20 + 4 * 1
+    for script in scripts:
+        logprobs, _ = plain_logprobs(chosen.model, script.contexts[0], script.completions[0], 1.0)
+        bound = 1e-5 if dtype == torch.float32 else 0.1
+        assert torch.allclose(torch.tensor(script.completions[0].logprobs), logprobs, atol=bound, rtol=0)
+
+
+def test_a_prompt_that_a_trajectory_holds_is_copied_to_a_later_one_but_not_after_new_weights():
+    """`a` holds its slot; `b` copies 29 of its 30 tokens; after new weights `c` computes them all."""
+    sampler = TorchSampler(policy(), slots=4, max_length=100)
+    prompt = list(range(30))
+
+    async def ask(name: str) -> None:
+        await sampler.sample(SampleRequest(name, 0, tuple(prompt), 2, 1.0, NO_STOP, seed=0))
+
+    async def main() -> list[int]:
+        copied: list[int] = []
+        for name in "ab":
+            await ask(name)
+            copied.append(sampler.stats.copied_tokens)
+        sampler.update_weights(1)
+        await ask("c")
+        return [*copied, sampler.stats.copied_tokens]
+
+    assert asyncio.run(main()) == [0, 29, 29]
+
+
 def test_the_same_requests_give_the_same_bits():
     first, second = (
         [script.completions for script in play(TorchSampler(policy(), slots=6, max_length=400), rollouts(25))]

@@ -1,10 +1,12 @@
 """Continuous batching of turns over a fixed number of key/value slots, inside the event loop.
 
 A trajectory holds one slot from its first turn until it is released; its keys and values stay while it waits for a
-tool, so that its next turn computes the new observation only. One asyncio task makes one forward pass after the other,
-each with the next token of every trajectory that is sampling and the new context of those that are about to, and lets
-other coroutines run in between. No thread and no clock is involved: the same requests in the same order give the same
-bits. Tools that wait for external events make that order depend on time; `lockstep` removes this dependence.
+tool, so that its next turn computes the new observation only. What new trajectories have in common at their beginnings,
+such as the prompt of a group, is computed for one of them and copied to the others. One asyncio task makes one forward
+pass after the other, each with the next token of every trajectory that is sampling and the new context of those that
+are about to, and lets other coroutines run in between. No thread and no clock is involved: the same requests in the
+same order give the same bits. Tools that wait for external events make that order depend on time; `lockstep` removes
+this dependence.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from evoseek.policy.pass_times import PassTimes
 from evoseek.policy.policy import Policy, SamplerContext
 from evoseek.policy.random_streams import turn_uniforms
 from evoseek.policy.settings import SamplerSettings
+from evoseek.policy.sharing import SHARED, find_longest
 from evoseek.policy.slots import SlotCache
 from evoseek.policy.stops import StopRule, StopRules
 from evoseek.types import Completion, SampleRequest
@@ -47,12 +50,13 @@ class SamplerStats:
 
     action_tokens: int = 0
     prefill_tokens: int = 0
+    copied_tokens: int = 0  # of beginnings that were computed for another trajectory
     steps: int = 0
     busy_s: float = 0.0
 
     def clear(self) -> None:
         """Set every count to zero."""
-        self.action_tokens = self.prefill_tokens = self.steps = 0
+        self.action_tokens = self.prefill_tokens = self.copied_tokens = self.steps = 0
         self.busy_s = 0.0
 
 
@@ -297,13 +301,30 @@ class TorchSampler:
             self._compact(decoding)
         spans = [Span(row.slot, row.cached, row.ids[row.cached :]) for row in decoding]
         budget = self._prefill_tokens
-        for row in busy:
-            if _missing(row) > 1 and budget > 0:
+        for row in self._share([row for row in busy if _missing(row) > 1]):
+            if budget > 0:
                 ids = row.ids[row.cached : row.cached + budget]
                 spans.append(Span(row.slot, row.cached, ids))
                 budget -= len(ids)
         self.stats.prefill_tokens += self._prefill_tokens - budget
         return sorted(spans, key=lambda span: (len(span.ids), span.slot))
+
+    def _share(self, rows: list[_Row]) -> list[_Row]:
+        """Copy to rows that begin what other slots hold of their contexts. Gives the rows to prefill now: one waits
+        while another before it computes a longer part of its context."""
+        held = [row for row in self._slots if row is not None and row.cached >= SHARED]
+        computed: list[_Row] = []
+        for row in rows:
+            if row.cached == 0:
+                length, number = find_longest(row.ids, (other.ids[: other.cached] for other in held))
+                if find_longest(row.ids, (other.ids for other in computed))[0] >= length + SHARED:
+                    continue
+                if number is not None:
+                    self._cache.copy(held[number].slot, row.slot, length)
+                    self.stats.copied_tokens += length
+                    row.cached = length
+            computed.append(row)
+        return computed
 
     def _append(self, row: _Row, token: int, logprob: float) -> bool:
         """Add a sampled token to a row; True, with the completion handed over, if its turn ends there."""

@@ -71,6 +71,12 @@ class SlotCache(Cache):
             store.permute([*left, *right], [*right, *left], length)
 
     @torch.inference_mode()
+    def copy(self, source: int, to: int, length: int) -> None:
+        """Copy the first `length` positions of one slot to another."""
+        for store in self._stores:
+            store.permute([to], [source], length)
+
+    @torch.inference_mode()
     def clear(self) -> None:
         """Overwrite everything with zeros: a stale value that is not finite would not stay behind a mask."""
         self.reset()
