@@ -9,6 +9,7 @@ print(run.ask("Who wrote Dune?").answer)
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -54,6 +55,7 @@ from evoseek.training.probe import WeightsProbe
 from evoseek.training.run_state import RunState, resume
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.sources import read_questions
+from evoseek.training.stages import Stages, check_stages, settings_in
 from evoseek.training.update import Credit
 from evoseek.types import Question, Trajectory
 
@@ -159,22 +161,37 @@ def train(
 
     Ctrl-C finishes the step and saves. Raises whatever training raises.
     """
-    max_seconds = seconds_left(settings, run)
+    notify = _Notices(partial(say, console))
+
+    def train_stage() -> tuple[int, bool, bool]:
+        """Train to the end of the current stage, or of the run: the last step, whether another stage begins, whether
+        the run is at its end. What it holds in memory is free when it returns."""
+        with ExitStack() as held:
+            max_seconds = seconds_left(settings, run)
+            with ranks.setting_up(), notify.preparing():
+                made = training_loop(settings, run, notify=notify, ranks=ranks, objects=objects)
+                loop = held.enter_context(made)
+            begins = loop.stages is not None and loop.stages.begins_after(loop.start)
+            if loop.start and not begins:
+                notify(f"Resuming {run.path} after step {loop.start}.")
+            if loop.stages is not None:
+                notify(loop.stages.describe(loop.start))
+            loop.progress, loop.should_stop, loop.max_seconds = progress, interrupted, max_seconds
+            step = asyncio.run(loop.run())
+            return step, loop.has_turned, step >= loop.steps
+
     with (
         stop_on_interrupt(lambda: say(console, STOPPING)) as interrupted,
-        TrainingProgress(console, max_seconds=max_seconds) as progress,
-        ExitStack() as held,
+        TrainingProgress(console, max_seconds=seconds_left(settings, run)) as progress,
     ):
-        with ranks.setting_up():
-            made = training_loop(settings, run, notify=partial(say, console), ranks=ranks, objects=objects)
-            loop = held.enter_context(made)
-        if loop.start:
-            say(console, f"Resuming {run.path} after step {loop.start}.")
-        loop.progress, loop.should_stop, loop.max_seconds = progress, interrupted, max_seconds
-        ended = Ended(asyncio.run(loop.run()), ranks.any(interrupted()))
+        step, has_turned, is_over = train_stage()
+        while has_turned and not is_over and not ranks.any(interrupted()):
+            gc.collect()  # before the model is loaded anew: two of them may not fit
+            step, has_turned, is_over = train_stage()
+        ended = Ended(step, ranks.any(interrupted()))
     if ended.interrupted:
         say(console, f"Stopped after step {ended.step}. The same command resumes it.")
-    elif ended.step < loop.steps:
+    elif not is_over:
         say(console, f"Trained {run.path} to step {ended.step}, where run.max_minutes ended it; raise it to go on.")
     else:
         say(console, f"Trained {run.path} to step {ended.step}.")
@@ -186,6 +203,26 @@ def seconds_left(settings: TrainingSettings, run: RunDirectory) -> float:
     if settings.run.max_minutes is None:
         return math.inf
     return 60 * settings.run.max_minutes - sum(row.get("step/seconds") or 0.0 for row in read_metrics(run.timings))
+
+
+class _Notices:
+    """Passes texts on to the user; those that come while a stage is prepared only once, since they would come again
+    with every stage."""
+
+    def __init__(self, notify: Callable[[str], None]) -> None:
+        self._notify, self._told, self._is_preparing = notify, set[str](), False
+
+    @contextmanager
+    def preparing(self) -> Generator[None]:
+        """While a stage is prepared."""
+        self._is_preparing = True
+        yield
+        self._is_preparing = False
+
+    def __call__(self, text: str) -> None:
+        if not (self._is_preparing and text in self._told):
+            self._told.add(text)
+            self._notify(text)
 
 
 @contextmanager
@@ -213,7 +250,8 @@ def training_loop(
     ranks: Ranks = ALONE,
     objects: Objects | None = None,
 ) -> Generator[TrainingLoop]:
-    """A training loop ready to run; it continues from the run's last checkpoint if it has one.
+    """A training loop ready to run; it continues from the run's last checkpoint if it has one. Of a run with stages, it
+    is that of the current stage.
 
     Everything is opened and checked before the settings are claimed for the directory, so a mistake leaves no trace.
     The caller holds the run's lock. Every rank makes its own loop from the same settings; together they train one
@@ -221,21 +259,27 @@ def training_loop(
     """
     if not run.is_begun:  # a resumed run has to keep the settings that it was begun with
         check_settings_of_run(settings)
+        check_stages(settings)
     check_settings(settings)
     checkpoint = latest_checkpoint(run.path, ranks=ranks)
-    with opened(settings, run, checkpoint=checkpoint, ranks=ranks, notify=notify, objects=objects) as context:
-        plan = _plan(settings, context)
+    stages = Stages.of(settings, checkpoint.position if checkpoint else None)
+    own = settings if stages is None else settings_in(settings, stages.current)
+    with opened(own, run, checkpoint=checkpoint, ranks=ranks, notify=notify, objects=objects) as context:
+        plan = _plan(own, context)
         evaluation = _evaluation(context, plan)
         if ranks.is_first:
             given = {"objects": names} if (names := context.objects.names()) else {}
-            run.claim(plan.settings.resolved() | given, inputs_of(settings), may_differ=settings.may_differ())
+            claimed = plan.settings if stages is None else settings
+            run.claim(claimed.resolved() | given, inputs_of(settings), may_differ=settings.may_differ())
         start = resume(run, checkpoint, plan.parts, ranks, plan.state)
         notify(f"{context.trainer}")
+        if stages is not None and ranks.is_first:
+            stages.restore_rows(read_metrics(run.metrics))
         plan.resumed(start)
         steps = settings.run.steps
         yield TrainingLoop(
             system=plan.system,
-            checkpoints=RunState(run, plan.parts, settings.run.keep_checkpoints, ranks, plan.state),
+            checkpoints=RunState(run, plan.parts, settings.run.keep_checkpoints, ranks, plan.state, stages),
             metrics=_metrics(context, plan) if ranks.is_first else NoMetrics(),
             timings=JsonlMetrics(run.timings) if ranks.is_first else NoMetrics(),
             start=start,
@@ -249,6 +293,7 @@ def training_loop(
             pause_s=settings.run.pause_s,
             notify=notify,
             agree=ranks.any,
+            stages=stages,
         )
 
 

@@ -77,10 +77,12 @@ class Section(BaseModel):
     """A table of settings. Unknown keys and numbers that are not finite are errors.
 
     `effects` declares which of them need others; `problems` reports contradictions, with the remedy. `absent` has words
-    about settings that somebody may look for here, by their names.
+    about settings that somebody may look for here, by their names. `staged` names those that a stage of a run may
+    change ("*": all).
     """
 
     absent: ClassVar[Mapping[str, str]] = {}
+    staged: ClassVar[tuple[str, ...]] = ()
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     @classmethod

@@ -17,6 +17,7 @@ from evoseek.systems.zerosearch import ZeroSearch
 from evoseek.training.given import Given, gather
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.sources import check_training_sources, evaluation_path, read_questions
+from evoseek.training.stages import check_stages
 
 _ROLLOUTS = (
     "policy.* lora.* sampler.* search.* environment.* tools rollout.* web.* browse.* reader.* run.seed run.system"
@@ -100,6 +101,8 @@ def training_settings(
     check_settings(settings)
     check_model(settings.policy.model, setting="policy.model")
     check_training_sources(settings)
+    if not begun:
+        check_stages(settings, light=True)
     return given
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field, SerializeAsAny
 
@@ -12,6 +12,7 @@ from evoseek.settings import Chosen, PartSettings
 class CreditSettings(PartSettings):
     """From rewards to advantages."""
 
+    staged: ClassVar[tuple[str, ...]] = ("*",)
     name: str = Field(default="group", description="Name of the credit, or package.module:Name of one of your own.")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field, SerializeAsAny
 
@@ -12,6 +12,7 @@ from evoseek.settings import MANY, Chosen, Count, Decay, PartSettings, Section
 class LearnerSettings(PartSettings):
     """The optimizer, and how gradients are computed."""
 
+    staged: ClassVar[tuple[str, ...]] = ("learning_rate",)
     name: str = Field(default="torch", description="Name of the learner, or package.module:Name of one of your own.")
     learning_rate: float = Field(default=3e-4, gt=0, le=1, description="Learning rate of AdamW.")
     warmup_steps: int = Field(

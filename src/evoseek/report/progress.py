@@ -88,6 +88,8 @@ class TrainingProgress(LiveProgress):
         ]
         if self._held_out is not None:
             parts.insert(1, f"held-out {self._held_out:.3f}")
+        if progress.stage:
+            parts.insert(0, f"stage {progress.stage}")
         if self._steps:
             parts.append(f"left {self._time_left(progress):.0f} s")
         return "  ".join(parts)

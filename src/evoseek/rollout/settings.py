@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from evoseek.settings import MANY, Count, Section, Temperature
@@ -10,6 +12,7 @@ from evoseek.settings import MANY, Count, Section, Temperature
 class RolloutSettings(Section):
     """How a policy is rolled out, and the limits of a rollout."""
 
+    staged: ClassVar[tuple[str, ...]] = ("temperature", "group_size")
     temperature: Temperature = Field(default=1.0, description="Sampling temperature of rollouts in training.")
     max_turns: int = Field(default=5, ge=1, le=10_000, description="Maximum number of completions of a rollout.")
     max_tool_calls: int = Field(default=5, ge=0, le=10_000, description="Maximum number of tool calls of a rollout.")

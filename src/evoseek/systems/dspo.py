@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 class SelectionSettings(Section):
     """How many groups a step may draw to find those with a signal."""
 
+    staged: ClassVar[tuple[str, ...]] = ("limit",)
     limit: int = Field(
         default=4,
         ge=1,

@@ -13,10 +13,12 @@ It fails if no rollout of a question ever succeeds, or all do: for a group-relat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
 
 from evoseek.errors import ConfigError
 from evoseek.protocols import QuestionEngine, SearchEngine
@@ -26,7 +28,7 @@ from evoseek.training.loop import StepReport
 from evoseek.training.pass_rates import PassRates
 from evoseek.training.question_order import Order, UniformOrder, chosen, ordered
 from evoseek.training.rollout_metrics import metrics_by, rollout_metrics, tool_latency_s
-from evoseek.training.settings import QuestionSettings, TrainingSettings
+from evoseek.training.settings import QuestionSettings, StageSettings, TrainingSettings
 from evoseek.types import Invalid, Question, TrajectoryGroup
 
 if TYPE_CHECKING:
@@ -70,6 +72,27 @@ class SearchR1:
 
         questions: QuestionSettings = QuestionSettings()
         rollout: GroupRolloutSettings = GroupRolloutSettings()  # pyright: ignore[reportIncompatibleVariableOverride]
+        stages: tuple[StageSettings, ...] = Field(
+            default=(),
+            description="Stages of the run: tables with a name, an end (steps, or until: a condition on the "
+            "mean of a metric `over` some steps), and settings that differ, such as questions.where.",
+        )
+
+        def problems(self) -> Iterator[str]:
+            """Every stage but the last has an end."""
+            yield from super().problems()
+            names = [stage.name for stage in self.stages]
+            if twice := next((name for name in names if names.count(name) > 1), None):
+                yield f"Two stages have the name {twice}. Give each a name of its own."
+            for number, stage in enumerate(self.stages, 1):
+                has_end, is_last = bool(stage.until) or stage.steps is not None, number == len(self.stages)
+                if is_last and has_end:
+                    yield (
+                        f"The stage {stage.name} is the last one and lasts as long as the run (run.steps). Leave out "
+                        "its steps and until, or add a stage."
+                    )
+                if not is_last and not has_end:
+                    yield f"The stage {stage.name} has no end, but another one follows. Set its steps, or until."
 
     @classmethod
     def build(cls, settings: Settings, context: Context) -> TrainingPlan:

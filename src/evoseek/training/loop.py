@@ -6,12 +6,13 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Protocol
 
 from evoseek.errors import TrainingError
 from evoseek.protocols import MetricSink
+from evoseek.training.stages import Stages
 from evoseek.types import Invalid
 
 _INVALID_STEPS = 3  # number of successive steps with too many invalid rollouts that ends a run
@@ -47,12 +48,13 @@ class Checkpoints(Protocol):
 @dataclass(frozen=True, slots=True)
 class Progress:
     """The progress after a step, for a watcher. The numbers of `metrics` and `timings` are those written to the
-    sinks."""
+    sinks; `stage` is the name of the run's stage, if it has stages."""
 
     step: int
     steps: int
     metrics: Mapping[str, float]
     timings: Mapping[str, float]
+    stage: str = ""
 
 
 Evaluate = Callable[[int], Awaitable[Mapping[str, float]]]
@@ -74,6 +76,9 @@ class TrainingLoop:
     second one, so that the failed service may recover; `notify` is told why. A request to stop ends the pause.
 
     `agree` turns one process's request to stop into the decision of all processes of the run.
+
+    If the run has `stages`, the loop ends with the current one: it `has_turned` then, and its last checkpoint says that
+    the next stage begins. A step after which no checkpoint is saved ends no stage.
     """
 
     system: System
@@ -94,6 +99,8 @@ class TrainingLoop:
     progress: Callable[[Progress], None] = lambda _: None
     pause_s: float = 0.0
     notify: Callable[[str], None] = lambda _: None
+    stages: Stages | None = None
+    has_turned: bool = field(default=False, init=False)
 
     async def run(self) -> int:
         """Train to the last step, or until stopped. Returns the last step made."""
@@ -119,10 +126,24 @@ class TrainingLoop:
                 raise TrainingError(_too_many_failures(step, report, failing))
             if failing and spent < self.max_seconds and not self.should_stop():
                 await self._pause(step, report, self.pause_s * 2 ** (failing - 1))
-            stopping = self.agree(self.should_stop() or spent >= self.max_seconds)
+            self.has_turned = self._turn(step, failing=failing > 0)
+            stopping = self.agree(self.should_stop() or spent >= self.max_seconds) or self.has_turned
             if not failing and (stopping or self._is_due(step, self.checkpoint_every)):
                 self.checkpoints.save(step)
         return step
+
+    def _turn(self, step: int, *, failing: bool) -> bool:
+        """Whether a stage ends with this step; if so, the next one is begun. (Also with the last step: the run may be
+        extended.)"""
+        if self.stages is None:
+            return False
+        if warning := self.stages.warning():
+            self.notify(warning)
+        why = None if failing else self.stages.ended(step)
+        ends = self.agree(why is not None)
+        if ends:
+            self.stages.begin_next(step + 1, why or "")
+        return ends
 
     def _is_due(self, step: int, every: int) -> bool:
         return step == self.steps or (every > 0 and step % every == 0)
@@ -137,9 +158,13 @@ class TrainingLoop:
             await asyncio.sleep(min(left, _SLICE_S))
 
     def _log(self, step: int, metrics: Mapping[str, float], timings: Mapping[str, float]) -> None:
+        stage = ""
+        if self.stages is not None:
+            stage, metrics = self.stages.current.name, {**metrics, "stage": float(len(self.stages.history))}
+            self.stages.observe(step, metrics)
         self.metrics.write(step, metrics)
         self.timings.write(step, timings)
-        self.progress(Progress(step, self.steps, metrics, timings))
+        self.progress(Progress(step, self.steps, metrics, timings, stage))
 
 
 def _too_many_failures(step: int, report: StepReport, in_a_row: int) -> str:

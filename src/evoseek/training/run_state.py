@@ -10,6 +10,7 @@ from evoseek.corpus.resumable_jsonl import ResumableJsonl
 from evoseek.learner.checkpoint import Checkpoint, Part, save_checkpoint
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.runs import RunDirectory
+from evoseek.training.stages import Stages
 
 
 class State(Protocol):
@@ -73,15 +74,17 @@ class RunState:
     keep_last: int
     ranks: Ranks = ALONE
     state: State | None = None
+    stages: Stages | None = None
 
     def save(self, step: int) -> None:
         """Write a checkpoint. Raises CheckpointError."""
         kept = {} if self.state is None else {"system": self.state.state()}
+        begun = {} if self.stages is None else {"stages": self.stages.state()}
         save_checkpoint(
             self.run.path,
             step=step,
             parts=self.parts,
-            position={**log_positions(self.run), **kept},
+            position={**log_positions(self.run), **kept, **begun},
             keep_last=self.keep_last,
             ranks=self.ranks,
         )

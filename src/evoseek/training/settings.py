@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, SerializeAsAny
+from pydantic import ConfigDict, Field, SerializeAsAny
 
 from evoseek.chat.settings import AskedSettings, JudgeSettings
 from evoseek.credit.settings import CreditPart
@@ -29,6 +29,7 @@ TrackerPart = Annotated[SerializeAsAny[TrackerSettings], Chosen("tracker", Track
 class OrderSettings(PartSettings):
     """Which questions a step asks."""
 
+    staged: ClassVar[tuple[str, ...]] = ("*",)
     name: str = Field(default="uniform", description="Name of the order, or package.module:Name of one of your own.")
 
 
@@ -49,6 +50,7 @@ class StepQuestionSettings(Section):
 class QuestionSettings(StepQuestionSettings):
     """The training questions."""
 
+    staged: ClassVar[tuple[str, ...]] = ("per_step", "where", "balance_by", "shares")
     path: str = Field(default="", description="File of questions: JSON lines with question and golden_answers.")
     where: dict[str, Value | tuple[Value, ...]] = Field(
         default={},
@@ -75,6 +77,21 @@ class QuestionSettings(StepQuestionSettings):
     def effects(cls) -> tuple[Needs, ...]:
         """Shares are those of a field's values."""
         return (Needs("shares", "balance_by"),)
+
+
+class StageSettings(Section):
+    """The stages of a run, in their order: tables of settings that differ from the run's, with a name and an end."""
+
+    model_config = ConfigDict(extra="allow")  # the tables
+    name: str = Field(min_length=1, description="Name of the stage.")
+    steps: Count | None = Field(default=None, description="Number of steps after which the stage ends.")
+    until: str = Field(default="", description="Condition that ends the stage: a metric, > >= < or <=, and a number.")
+    over: Count = Field(default=3, description="Number of steps with the metric over which its mean is compared.")
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """The settings that differ from the run's, as nested mappings."""
+        return dict(self.model_extra or {})
 
 
 class EvaluationSettings(Section):

@@ -1,0 +1,233 @@
+"""Stages of a run: each has settings of its own, and ends after so many steps or by a condition on the metrics.
+
+    [[stages]]
+    name = "two hops alone"
+    until = "reward/hops_2 > 0.3"
+    over = 3
+    questions.where = {hops = 2}
+
+    [[stages]]
+    name = "mixed"
+    questions.balance_by = "hops"
+    learner.learning_rate = 1e-5
+
+A new stage begins as a resumed run does: from the checkpoint of the last step, with the weights, optimizer and logs of
+the run, and everything else made from the stage's settings. So a run is the same wherever it was interrupted.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from difflib import get_close_matches
+from statistics import fmean
+from typing import Any, NamedTuple, TypeVar, cast
+
+from evoseek.effect import check_effect
+from evoseek.errors import ConfigError
+from evoseek.registry import build
+from evoseek.settings import Section, check_settings, lookup, read_settings, with_setting
+from evoseek.training.pass_rates import PassRates
+from evoseek.training.question_order import chosen, ordered
+from evoseek.training.settings import QuestionSettings, StageSettings, TrainingSettings
+from evoseek.training.sources import read_questions
+
+_COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+}
+_CONDITION = re.compile(r"\s*(\S+)\s+(>=|<=|>|<)\s+([-+]?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*")
+
+_Settings = TypeVar("_Settings", bound=TrainingSettings)
+
+
+class Condition(NamedTuple):
+    """A metric compared with a number."""
+
+    metric: str
+    comparison: str
+    number: float
+
+    def holds(self, value: float) -> bool:
+        """Whether it holds for this value of the metric."""
+        return _COMPARISONS[self.comparison](value, self.number)
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """A stage that has begun: its name, its first step, and why it began then."""
+
+    name: str
+    step: int
+    why: str
+
+
+@dataclass(slots=True)
+class Stages:
+    """The stages of a run, and those that have begun. `rows` are metric rows of the current one."""
+
+    stages: Sequence[StageSettings]
+    history: list[Began]
+    rows: list[Mapping[str, float | None]] = field(default_factory=list[Mapping[str, float | None]])
+
+    @classmethod
+    def of(cls, settings: TrainingSettings, position: Mapping[str, object] | None) -> Stages | None:
+        """The stages of a run whose last checkpoint has this position (None: it begins); None for a run without."""
+        stages: Sequence[StageSettings] = lookup(settings, "stages") or ()
+        if not stages:
+            return None
+        begun = cast("Sequence[Mapping[str, Any]]", (position or {}).get("stages") or ())
+        return cls(stages, [Began(**stage) for stage in begun] or [Began(stages[0].name, 1, "the run began")])
+
+    @property
+    def current(self) -> StageSettings:
+        """The stage that the run is in."""
+        return self.stages[len(self.history) - 1]
+
+    def state(self) -> list[dict[str, object]]:
+        """What has begun, as plain JSON, for a checkpoint."""
+        return [asdict(stage) for stage in self.history]
+
+    def begins_after(self, step: int) -> bool:
+        """Whether the current stage begins after this step."""
+        return self.history[-1].step == step + 1
+
+    def describe(self, step: int) -> str:
+        """Where the run is after this step, in words."""
+        began = self.history[-1]
+        where = f"Stage {len(self.history)} of {len(self.stages)} ({began.name})"
+        if self.begins_after(step):
+            return f"{where} begins with step {began.step}: {began.why}."
+        return f"{where} continues after step {step}; it began with step {began.step}: {began.why}."
+
+    def restore_rows(self, rows: Sequence[Mapping[str, float | None]]) -> None:
+        """Take the current stage's rows from those of the run."""
+        self.rows = [row for row in rows if (row["step"] or 0) >= self.history[-1].step]
+
+    def observe(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Take a step's row; the one before the first step belongs to no stage."""
+        if step >= self.history[-1].step:
+            self.rows.append({name: value if math.isfinite(value) else None for name, value in metrics.items()})
+
+    def ended(self, step: int) -> str | None:
+        """Why the current stage ends with this step; None if it does not."""
+        stage = self.current
+        if stage is self.stages[-1]:
+            return None
+        if stage.until:
+            condition = parse_condition(stage.until)
+            found = [value for row in self.rows if (value := row.get(condition.metric)) is not None][-stage.over :]
+            if len(found) == stage.over and condition.holds(fmean(found)):
+                steps = f"{stage.over} step{'' if stage.over == 1 else 's'}"
+                return f"the mean of {condition.metric} over {steps} was {fmean(found):.4g} (until {stage.until})"
+        if stage.steps is not None and step - self.history[-1].step + 1 >= stage.steps:
+            return f"{stage.name} has made its {stage.steps} steps"
+        return None
+
+    def warning(self) -> str | None:
+        """A warning if as many steps are made as the condition needs, and none reported its metric."""
+        stage = self.current
+        if not stage.until or stage is self.stages[-1] or len(self.rows) != stage.over:
+            return None
+        metric = parse_condition(stage.until).metric
+        known = {name for row in self.rows for name in row}
+        if metric in known or metric.startswith("eval/"):
+            return None
+        close = get_close_matches(metric, known, 1)
+        return (
+            f"The stage {stage.name} ends when {stage.until}, but no step has reported {metric} so far."
+            + (f" Did you mean {close[0]}?" if close else "")
+            + " Until one does, the stage ends by its number of steps, if it has one."
+        )
+
+    def begin_next(self, step: int, why: str) -> None:
+        """Begin the next stage with this step."""
+        self.history.append(Began(self.stages[len(self.history)].name, step, why))
+        self.rows = []
+
+
+def parse_condition(text: str) -> Condition:
+    """A condition such as "reward/hops_2 > 0.3". Raises ConfigError."""
+    found = _CONDITION.fullmatch(text)
+    if found is None:
+        raise ConfigError(
+            f"stages.until is {text!r}. Expected a metric, one of > >= < <=, and a number, with spaces between them: "
+            '"reward/hops_2 > 0.3".'
+        )
+    return Condition(found[1], found[2], float(found[3]))
+
+
+def settings_in(settings: _Settings, stage: StageSettings, *, light: bool = False) -> _Settings:
+    """The settings of a run while it is in a stage. With `light` torch is not loaded.
+
+    Held-out questions are answered at the same temperature in every stage. Raises ConfigError for a setting that does
+    not exist, that a stage cannot change, or that does not go together with others.
+    """
+    tree = {key: value for key, value in settings.resolved().items() if key != "stages"}
+    source = f"stages: {stage.name}"
+    staged = read_settings(type(settings), tree, stage.own, light=light, source=source)
+    keys = list(_keys(settings, stage.own))
+    for key in keys:
+        table, _, name = key.rpartition(".")
+        if not _may_change(lookup(staged, table), name):
+            raise ConfigError(
+                f"The stage {stage.name} sets {key}, which stays the same during a run. A stage can change "
+                f"{', '.join(_changeable(settings))}."
+            )
+    if (settings.credit.name == "gae") != (staged.credit.name == "gae"):
+        raise ConfigError(
+            f"The stage {stage.name} has credit.name = {staged.credit.name}, and the run {settings.credit.name}: gae "
+            "trains a critic beside the policy, which cannot begin or end during a run. Use gae in all stages, or none."
+        )
+    if staged.evaluation.temperature is None and staged.evaluation.path:
+        staged = with_setting(staged, "evaluation.temperature", settings.held_out_temperature)
+    check_settings(staged)
+    check_effect(staged, keys)
+    return staged
+
+
+def check_stages(settings: TrainingSettings, *, light: bool = False) -> None:
+    """Raises ConfigError for a stage whose settings are wrong, or for which there are too few questions."""
+    stages: Sequence[StageSettings] = lookup(settings, "stages") or ()
+    questions = read_questions(lookup(settings, "questions.path"), setting="questions.path") if stages else []
+    for stage in stages:
+        staged = settings_in(settings, stage, light=light)
+        if stage.until and parse_condition(stage.until).metric.startswith("eval/") and not settings.evaluation.path:
+            raise ConfigError(
+                f"The stage {stage.name} ends when {stage.until}, but nothing is evaluated: evaluation.path is not set."
+            )
+        asked = cast("QuestionSettings", lookup(staged, "questions"))
+        order = ordered(asked, build("order", asked.order, None))
+        try:
+            order(chosen(questions, asked.where), seed=0, step=1, size=asked.per_step, rates=PassRates())
+        except ConfigError as error:
+            raise ConfigError(f"In the stage {stage.name}: {error}") from error
+
+
+def _keys(settings: Section, tree: Mapping[str, object], prefix: str = "") -> Iterator[str]:
+    """The dotted names of the settings that a tree sets; a text for a table is its name."""
+    for key, value in tree.items():
+        dotted = f"{prefix}{key}"
+        table = lookup(settings, dotted)
+        if isinstance(table, Section):
+            yield from _keys(settings, value if isinstance(value, Mapping) else {"name": value}, f"{dotted}.")
+        else:
+            yield dotted
+
+
+def _may_change(table: object, name: str) -> bool:
+    return isinstance(table, Section) and ("*" in type(table).staged or name in type(table).staged)
+
+
+def _changeable(settings: Section, prefix: str = "") -> Iterator[str]:
+    """What a stage can change, in words: `loss.*`, `rollout.temperature`, ..."""
+    yield from (f"{prefix}{name}" for name in type(settings).staged)
+    for key in type(settings).model_fields:
+        table = getattr(settings, key)
+        if isinstance(table, Section):
+            yield from _changeable(table, f"{prefix}{key}.")
