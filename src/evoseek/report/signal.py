@@ -1,15 +1,31 @@
-"""A warning for a run without a learning signal: for several steps no rollout did better than the others of its
-group."""
+"""Warnings for a run that learns nothing, or whose policy collapses: hardly any group has a signal, searches become
+rare, or everything is answered after one search although some questions need more."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 
 from evoseek.protocols import MetricSink
 from evoseek.report.metrics import MetricRow
 
 STEPS = 3
 """Number of steps in a row without any signal that raises the warning."""
+
+WINDOW = 5
+"""Number of steps over which the signs of a collapse are averaged."""
+
+_NEARLY_ALL = 0.9  # share of groups without a signal
+_SOME = 0.5  # searches a rollout below which there is nothing to fall
+_ONE = (0.9, 1.1)  # searches a rollout, if nearly all make one
+_RARELY = 0.2  # share of what is right
+_NONE, _LITTLE = "no signal", "little signal"
+
+REMEDIES = (
+    "Training continues. What may help: a first stage of hard questions alone ([[stages]] with questions.where), "
+    "questions.order=difficulty, a lower learner.learning_rate, a higher rollout.temperature."
+)
 
 
 def no_signal(rows: Sequence[MetricRow], *, relative: bool = True) -> str | None:
@@ -42,17 +58,77 @@ def no_signal(rows: Sequence[MetricRow], *, relative: bool = True) -> str | None
             "with a model that was first tuned on demonstrations (evoseek sft): reinforcement learning cannot teach "
             "what is never tried."
         )
+    if reward > 0.0:
+        return found + "Each question is answered always right or always wrong. " + REMEDIES.partition(". ")[2]
     return found + (
         "Rollouts answer, but never right: begin with easier questions, check that the index holds the answers "
         "(evoseek search), raise rollout.group_size, or use a graded reward (reward.name=f1)."
     )
 
 
+def little_signal(rows: Sequence[MetricRow]) -> str | None:
+    """The warning that nearly all groups of the last steps had no signal; or None."""
+    shares, rewards = _values(rows, "frac_reward_zero_std")[-WINDOW:], _values(rows, "reward")[-WINDOW:]
+    if len(shares) < WINDOW or fmean(shares) < _NEARLY_ALL or not rewards:
+        return None
+    found = (
+        f"In the last {WINDOW} steps {fmean(shares):.0%} of the groups had no signal: their rollouts were all worth "
+        f"the same, so they teach nothing (the mean reward was {fmean(rewards):.3f}). "
+    )
+    if fmean(rewards) >= _NEARLY_ALL:
+        return found + "Nearly all are right. Training continues; harder questions would teach more."
+    return found + REMEDIES
+
+
+def fewer_searches(rows: Sequence[MetricRow]) -> str | None:
+    """The warning that searches per rollout fell below half of those at the beginning; or None."""
+    calls = _values(rows, "tools/call_frequency")
+    first, now = calls[:WINDOW], calls[-WINDOW:]
+    if len(calls) < 2 * WINDOW or fmean(first) < _SOME or fmean(now) >= fmean(first) / 2:
+        return None
+    return (
+        f"Rollouts make {fmean(now):.2f} tool calls in the last {WINDOW} steps, less than half of the "
+        f"{fmean(first):.2f} at the beginning: the policy may be giving up searching. {REMEDIES}"
+    )
+
+
+def one_search(rows: Sequence[MetricRow]) -> str | None:
+    """The warning that questions of several hops are answered after one search, as those of one are, and hardly ever
+    right; or None. Only where metrics are reported by hops."""
+    hops = sorted({int(found[1]) for row in rows[-WINDOW:] for name in row if (found := _CALLS.search(name))})
+    harder = [number for number in hops if number > 1]
+    calls = {number: _values(rows, f"tools/call_frequency/hops_{number}")[-WINDOW:] for number in hops}
+    right = {number: _values(rows, f"reward/hops_{number}")[-WINDOW:] for number in harder}
+    if not harder or any(len(values) < WINDOW for values in (*calls.values(), *right.values())):
+        return None
+    if not all(_ONE[0] <= fmean(values) <= _ONE[1] for values in calls.values()):
+        return None
+    if any(fmean(values) >= _RARELY for values in right.values()):
+        return None
+    return (
+        f"In the last {WINDOW} steps nearly every rollout answered after one search, also where questions have "
+        f"{' or '.join(map(str, harder))} hops, which were right in {max(map(fmean, right.values())):.0%} at most: the "
+        f"easy questions teach the policy to stop. {REMEDIES}"
+    )
+
+
+_CALLS = re.compile(r"^(?:solver/)?tools/call_frequency/hops_(\d+)$")
+
+
+def _values(rows: Sequence[MetricRow], name: str) -> list[float]:
+    """A metric's values, in the steps that have it: the solver's, where roles are told apart."""
+    solver = f"solver/{name}"
+    name = solver if any(solver in row for row in rows) else name
+    return [value for row in rows if (value := row.get(name)) is not None]
+
+
 class SignalMetrics:
     """A MetricSink that watches the rows and passes them on to `sink`.
 
-    `notify` is called with the warning after `STEPS` steps without a signal, and again only after there was one.
-    `earlier` are the rows of a run that is resumed (`read_metrics`); `relative` is as in `no_signal`.
+    `notify` is called with a warning when what it is about begins, and again only after it has ended (a sign of a
+    collapse for more than `WINDOW` steps). `earlier` are the rows of a run that is resumed (`read_metrics`); `relative`
+    is as in `no_signal`. Where a run has stages, the signs of a collapse are looked for among the rows of the current
+    one, whose questions are alike.
     """
 
     def __init__(
@@ -65,13 +141,27 @@ class SignalMetrics:
     ) -> None:
         self._sink, self._notify, self._relative = sink, notify, relative
         self._rows: list[MetricRow] = list(earlier)
-        self._is_told = no_signal(self._rows, relative=relative) is not None
+        self._on = dict.fromkeys(self._warnings(), len(self._rows))  # at how many rows a warning last held
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         """Pass a row on."""
         self._rows.append(metrics)
-        words = no_signal(self._rows, relative=self._relative)
-        if words and not self._is_told:
-            self._notify(words)
-        self._is_told = words is not None
+        for about, words in self._warnings().items():
+            silence = 1 if about == _NONE else WINDOW
+            if about not in self._on or len(self._rows) - self._on[about] > silence:
+                self._notify(words)
+            little = f"{_LITTLE}/{metrics.get('stage')}"
+            for same in (about, little) if about == _NONE else (about,):
+                self._on[same] = len(self._rows)
         self._sink.write(step, metrics)
+
+    def _warnings(self) -> dict[str, str]:
+        """What is to be warned of now, by what it is about; without any signal at all, that alone."""
+        if words := no_signal(self._rows, relative=self._relative):
+            return {_NONE: words}
+        stage = self._rows[-1].get("stage") if self._rows else None
+        rows = [row for row in self._rows if row.get("stage") == stage]
+        signs = {f"few searches/{stage}": fewer_searches(rows), f"one search/{stage}": one_search(rows)}
+        if self._relative:
+            signs[f"{_LITTLE}/{stage}"] = little_signal(rows)
+        return {about: words for about, words in signs.items() if words}
