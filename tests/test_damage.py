@@ -184,6 +184,7 @@ def make_run(folder):
     with run.locked():
         save_questions(folder / "q.jsonl", QUESTIONS)
         claim(run, folder)
+        (run.path / "checkpoints" / "step-000001").mkdir(parents=True)
         make_metrics(run.path)
         save_questions(run.questions, QUESTIONS)
         (folder / "positions").write_text(repr(log_positions(run)))

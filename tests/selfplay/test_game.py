@@ -451,7 +451,7 @@ def test_files_that_are_not_there_are_named(places, tmp_path, options, error):
 
 
 def test_a_run_that_was_begun_otherwise_is_not_gone_on_with(places, tmp_path):
-    loop_of("dr-zero", tmp_path / "run", {"search.index": places["search.index"]})
+    loop_of("dr-zero", tmp_path / "run", {"search.index": places["search.index"]}).checkpoints.save(1)
     with pytest.raises(ConfigError, match=r"proposer\.attempts was 5, now 4"):
         loop_of("dr-zero", tmp_path / "run", {"search.index": places["search.index"], "proposer.attempts": 4})
 
