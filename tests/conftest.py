@@ -2,11 +2,13 @@
 
 import asyncio
 import gc
+import itertools
 import json
 import os
 import random
 import subprocess
 import sys
+import time
 from functools import cache, partial
 from pathlib import Path
 from runpy import run_path
@@ -174,6 +176,81 @@ def run_ranks():
     yield run
     server.stdin.close()
     server.wait(timeout=30)
+
+
+class Command:
+    """A command of the command line in a process of its own, or in several."""
+
+    def __init__(self, ask, order):
+        self._ask, self._order, self.pids = ask, order, ask(order)["pids"]
+
+    def said(self, where: str = "out") -> str:
+        """What it has written so far to stdout ("out") or stderr ("err")."""
+        path = Path(self._order[where])
+        return path.read_text() if path.exists() else ""
+
+    def wait(self) -> list[int]:
+        """The exit statuses; minus its number for a signal. If it was not killed, `events` then has how many there
+        were, and `torch` whether it was loaded."""
+        answer = self._ask({"wait": self.pids, "end": self._order["end"]})
+        self.events, self.torch = answer["events"], answer["torch"]
+        return answer["statuses"]
+
+    def interrupt_after(self, text: str, number: int) -> list[int]:
+        """Send a signal once it has said something, and wait for its end."""
+        deadline = time.monotonic() + 240
+        while text not in self.said():
+            assert time.monotonic() < deadline, self.said()
+            time.sleep(0.01)
+        for pid in self.pids:
+            os.kill(pid, number)
+        return self.wait()
+
+
+class ForkServer:
+    """Runs commands in processes that are forked from one that has imported what takes long: see commands_child.py."""
+
+    def __init__(self, outputs: Path, *words: str):
+        self._outputs = (str(outputs / str(number)) for number in itertools.count())
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("commands_child.py")), *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+
+    def start(
+        self, *words: object, folder=None, ranks=1, watch=(), kill_at: int | None = None, moment="before", apart=False
+    ) -> Command:
+        """Begin a command in a folder, by default this one; `apart` keeps stderr apart from stdout."""
+        path = next(self._outputs)
+        order = {"words": [str(word) for word in words], "folder": str(folder or os.getcwd()), "ranks": ranks}
+        files = {"out": path, "err": f"{path}.err" if apart else path, "end": f"{path}.end"}
+        return Command(self._ask, {**order, **files, "watch": watch, "kill_at": kill_at, "moment": moment})
+
+    def end(self) -> None:
+        self._process.stdin.close()
+        self._process.wait(timeout=30)
+
+    def _ask(self, order) -> dict:
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+
+@pytest.fixture(scope="session")
+def fork_server(tmp_path_factory):
+    """`fork_server("warm")` begins a fork server, with everything imported; `fork_server()` one without torch."""
+    servers = []
+
+    def begin(*words):
+        servers.append(ForkServer(tmp_path_factory.mktemp("outputs"), *words))
+        return servers[-1]
+
+    yield begin
+    for server in servers:
+        server.end()
 
 
 def pytest_make_parametrize_id(val):

@@ -2,14 +2,9 @@
 
 import contextlib
 import io
-import itertools
 import json
-import os
 import random
 import shutil
-import subprocess
-import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from runpy import run_path
@@ -45,65 +40,10 @@ def curves():
     """Runs of this test draw their curves."""
 
 
-class Command:
-    """A command of the command line in a process of its own, or in several."""
-
-    def __init__(self, ask, order):
-        self._ask, self._output, self.pids = ask, order["output"], ask(order)["pids"]
-
-    def said(self) -> str:
-        return Path(self._output).read_text() if Path(self._output).exists() else ""
-
-    def wait(self) -> list[int]:
-        """The exit statuses; minus its number for a signal. `events` has then how many there were, if it ended."""
-        answer = self._ask({"wait": self.pids, "output": self._output})
-        self.events = answer["events"]
-        return answer["statuses"]
-
-    def interrupt_after(self, text: str, number: int) -> list[int]:
-        """Send a signal once it has said something, and wait for its end."""
-        deadline = time.monotonic() + 240
-        while text not in self.said():
-            assert time.monotonic() < deadline, self.said()
-            time.sleep(0.01)
-        for pid in self.pids:
-            os.kill(pid, number)
-        return self.wait()
-
-
-class ForkServer:
-    """Runs commands in processes that are forked from one that has imported everything: see commands_child.py."""
-
-    def __init__(self, outputs: Path):
-        self._outputs = (str(outputs / str(number)) for number in itertools.count())
-        self._process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("commands_child.py"))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
-
-    def start(self, *words: object, ranks=1, watch=(), kill_at: int | None = None, moment="before") -> Command:
-        order = {"words": [str(word) for word in words], "folder": os.getcwd(), "output": next(self._outputs)}
-        return Command(self._ask, {**order, "ranks": ranks, "watch": watch, "kill_at": kill_at, "moment": moment})
-
-    def end(self) -> None:
-        self._process.stdin.close()
-        self._process.wait(timeout=30)
-
-    def _ask(self, order) -> dict:
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
-
-
 @pytest.fixture(scope="session")
-def processes(tmp_path_factory):
+def processes(fork_server):
     """`processes.start("train", ...)` begins a command in a process of its own."""
-    server = ForkServer(tmp_path_factory.mktemp("outputs"))
-    yield server
-    server.end()
+    return fork_server("warm")
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,22 @@
-"""A fork server that runs commands, and kills them: `python commands_child.py`, a JSON order a line on stdin.
+"""A fork server that runs commands, and kills them: `python commands_child.py [warm]`, a JSON order a line on stdin.
 
-    {"words": ["train", ...], "output": path, "ranks": n, "watch": [...], "kill_at": n or null, "moment": "before"}
-    {"pids": [...]}                                  the answer: they have begun
-    {"wait": [...], "output": path}                  the next order
-    {"statuses": [...], "events": n}                 the answer: all have ended
+    {"words": ["train", ...], "folder": path, "out": path, "err": path, "end": path,
+     "ranks": n, "watch": [...], "kill_at": n or null, "moment": "before"}
+    {"pids": [...]}                                         the answer: they have begun
+    {"wait": [...], "end": path}                            the next order
+    {"statuses": [...], "events": n, "torch": true}         the answer: all have ended (and had loaded torch)
 
-For each order a child is forked for every rank (everything is imported already, so this is cheap), with the variables
-that torchrun would set if there are several. It runs the command, and sends itself SIGKILL at its n-th event. Events
-are calls of what is watched: all that matters to what is on disk and to the order of things, which is every write of a
-log row, fsync, rename, unlink, learner update and round of the sampler. The moment is "before" or "after" the call, or
-"torn", which writes half of what a write event would have written.
+For each order a child is forked for every rank (the settings are imported already, and all the rest in a warm server,
+so this is cheap), with the variables that torchrun would set if there are several. It runs the command, and sends
+itself SIGKILL at its n-th event. Events are calls of what is watched: all that matters to what is on disk and to the
+order of things, which is every write of a log row, fsync, rename, unlink, learner update and round of the sampler. The
+moment is "before" or "after" the call, or "torn", which writes half of what a write event would have written.
 """
 
 import importlib
 import json
 import os
+import pkgutil
 import signal
 import socket
 import sys
@@ -22,15 +24,7 @@ import tempfile
 import traceback
 from pathlib import Path
 
-import torch
-
-import evoseek.jobs.train
 from evoseek.cli.main import main as command_line  # before torch: sets how its threads wait
-from evoseek.learner.learner import Learner
-from evoseek.policy.load import load_policy
-from evoseek.policy.sampler import TorchSampler
-from evoseek.report.metrics import JsonlMetrics
-from evoseek.rollout.record import TrajectoryWriter
 
 
 def torn_row(sink, *_):
@@ -39,13 +33,13 @@ def torn_row(sink, *_):
 
 
 EVENTS = {
-    "replace": (os, "replace"),
-    "fsync": (os, "fsync"),
-    "unlink": (os, "unlink"),
-    "round": (TorchSampler, "_step"),
-    "update": (Learner, "update"),
-    "row": (JsonlMetrics, "write", torn_row),
-    "rollout": (TrajectoryWriter, "write", torn_row),
+    "replace": ("os", "replace"),
+    "fsync": ("os", "fsync"),
+    "unlink": ("os", "unlink"),
+    "round": ("evoseek.policy.sampler:TorchSampler", "_step"),
+    "update": ("evoseek.learner.learner:Learner", "update"),
+    "row": ("evoseek.report.metrics:JsonlMetrics", "write", torn_row),
+    "rollout": ("evoseek.rollout.record:TrajectoryWriter", "write", torn_row),
 }
 
 
@@ -58,6 +52,7 @@ class Killer:
 
     def watch(self, owner, name, torn=None):
         """Make calls of owner.name events. `torn(path)` writes a part of what the call would have written."""
+        owner = pkgutil.resolve_name(owner)
         original = getattr(owner, name)
 
         def watched(*arguments, **options):
@@ -75,14 +70,13 @@ class Killer:
 
 
 def run(order, environment):
-    os.dup2(os.open(order["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), 1)
-    os.dup2(1, 2)
+    for descriptor, name in ((1, "out"), (2, "err")):
+        os.dup2(os.open(order[name], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), descriptor)
     os.environ |= {"COLUMNS": "300", **environment}
     os.chdir(order["folder"])
     killer = Killer(order["kill_at"], order["moment"])
     for name in order["watch"]:
         killer.watch(*EVENTS[name])
-    evoseek.jobs.train.draw = lambda run, console: None  # slow, and no part of the state
     sys.argv = ["evoseek", *order["words"]]
     status = 1
     try:
@@ -92,7 +86,8 @@ def run(order, environment):
     except BaseException:
         traceback.print_exc()
     sys.stdout.flush()
-    Path(f"{order['output']}.events").write_text(str(killer.events))
+    sys.stderr.flush()
+    Path(order["end"]).write_text(json.dumps({"events": killer.events, "torch": "torch" in sys.modules}))
     os._exit(status)
 
 
@@ -117,28 +112,33 @@ def start(order):
 
 def wait(order):
     statuses = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in order["wait"]]
-    events = Path(f"{order['output']}.events")
-    return {"statuses": statuses, "events": int(events.read_text()) if events.exists() else None}
+    end = Path(order["end"])
+    return {"statuses": statuses, **(json.loads(end.read_text()) if end.exists() else {"events": None, "torch": None})}
 
 
 def warm_up():
-    """Fill what libraries keep after their first use, which each child would else do for itself."""
-    for module in ("torch._dynamo", "evoseek.jobs.propose"):
+    """Import all, and fill what libraries keep after their first use, which each child would else do for itself."""
+    for module in ("torch._dynamo", "evoseek.jobs.train", "evoseek.jobs.propose", "evoseek.learner.learner"):
         importlib.import_module(module)
-    model = load_policy("tiny").model
+    sys.modules["evoseek.jobs.train"].draw = lambda run, console: None  # slow, and no part of the state
+    torch = sys.modules["torch"]
+    torch.set_num_threads(1)
+    model = pkgutil.resolve_name("evoseek.policy.load:load_policy")("tiny").model
     model(input_ids=torch.zeros(1, 4, dtype=torch.long)).logits.sum().backward()
     torch.optim.AdamW(model.parameters()).step()
     with tempfile.TemporaryDirectory() as directory:
         model.save_pretrained(directory)
 
 
-def serve():
-    torch.set_num_threads(1)
-    warm_up()
+def serve(warm):
+    for module in ("search_r1", "zerosearch"):
+        importlib.import_module(f"evoseek.systems.{module}")
+    if warm:
+        warm_up()
     for line in sys.stdin:
         order = json.loads(line)
         print(json.dumps(wait(order) if "wait" in order else start(order)), flush=True)
 
 
 if __name__ == "__main__":
-    serve()
+    serve(warm="warm" in sys.argv)
