@@ -4,7 +4,7 @@
      "ranks": n, "watch": [...], "kill_at": n or null, "moment": "before"}
     {"pids": [...]}                                         the answer: they have begun
     {"wait": [...], "end": path}                            the next order
-    {"statuses": [...], "events": n, "torch": true}         the answer: all have ended (and had loaded torch)
+    {"statuses": [...], "events": ["row", ...], "torch": true}   the answer: all have ended (and had loaded torch)
 
 For each order a child is forked for every rank (the settings are imported already, and all the rest in a warm server,
 so this is cheap), with the variables that torchrun would set if there are several. It runs the command, and sends
@@ -45,19 +45,19 @@ EVENTS = {
 
 class Killer:
     def __init__(self, kill_at, moment):
-        self.kill_at, self.moment, self.events = kill_at, moment, 0
+        self.kill_at, self.moment, self.events = kill_at, moment, []
 
     def die(self):
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def watch(self, owner, name, torn=None):
+    def watch(self, event, owner, name, torn=None):
         """Make calls of owner.name events. `torn(path)` writes a part of what the call would have written."""
         owner = pkgutil.resolve_name(owner)
         original = getattr(owner, name)
 
         def watched(*arguments, **options):
-            self.events += 1
-            if self.events == self.kill_at:
+            self.events.append(event)
+            if len(self.events) == self.kill_at:
                 if self.moment == "torn" and torn is not None:
                     torn(*arguments)
                 if self.moment != "after":
@@ -76,7 +76,7 @@ def run(order, environment):
     os.chdir(order["folder"])
     killer = Killer(order["kill_at"], order["moment"])
     for name in order["watch"]:
-        killer.watch(*EVENTS[name])
+        killer.watch(name, *EVENTS[name])
     sys.argv = ["evoseek", *order["words"]]
     status = 1
     try:

@@ -190,8 +190,8 @@ class Command:
         return path.read_text() if path.exists() else ""
 
     def wait(self) -> list[int]:
-        """The exit statuses; minus its number for a signal. If it was not killed, `events` then has how many there
-        were, and `torch` whether it was loaded."""
+        """The exit statuses; minus its number for a signal. If it was not killed, `events` then has what
+        happened, by its kind, and `torch` whether it was loaded."""
         answer = self._ask({"wait": self.pids, "end": self._order["end"]})
         self.events, self.torch = answer["events"], answer["torch"]
         return answer["statuses"]

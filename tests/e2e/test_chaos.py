@@ -1,6 +1,6 @@
 """A run killed with SIGKILL at any moment, also inside a save, resumes to the very same bits.
 
-EVOSEEK_CHAOS sets the number of random points (10 by default; `make chaos` takes 100).
+EVOSEEK_CHAOS sets the number of random points (6 by default; `make chaos` takes 100).
 """
 
 import json
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-POINTS = int(os.environ.get("EVOSEEK_CHAOS", "10"))
+POINTS = int(os.environ.get("EVOSEEK_CHAOS", "6"))
 FILES = (
     "metrics.jsonl",
     "trajectories.jsonl",
@@ -24,6 +24,7 @@ pytestmark = pytest.mark.slow
 
 WATCHED = ("replace", "fsync", "unlink", "round", "update", "row", "rollout")
 MOMENTS = ("before", "after", "torn")
+UPDATES = (2, 3, 4, 2, 3, 4)  # each of the first points comes after this update, and so after a checkpoint
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +40,15 @@ def train(setting, processes):
 
 
 @pytest.fixture(scope="module")
-def whole(train, tmp_path_factory) -> tuple[dict[str, bytes], int]:
-    """Files of an uninterrupted run, and the number of its events."""
+def whole(train, tmp_path_factory) -> tuple[dict[str, bytes], list[int]]:
+    """Files of an uninterrupted run, and the numbers of its events that matter: the first, the update of each step, and
+    the last."""
     run_dir = tmp_path_factory.mktemp("whole")
     command, status = train(run_dir)
     assert status == 0, command.said()
-    return contents(run_dir), command.events
+    updates = [number for number, event in enumerate(command.events, 1) if event == "update"]
+    assert len(updates) == 4
+    return contents(run_dir), [1, *updates, len(command.events)]
 
 
 def contents(run_dir: Path) -> dict[str, bytes]:
@@ -67,15 +71,17 @@ def test_runs_are_reproducible(train, whole, tmp_path):
 def test_killed_anywhere_resumes_bit_for_bit(train, whole, tmp_path, point):
     expected, events = whole
     rng = random.Random(point)
-    kill_at, moment = rng.randint(1, events), rng.choice(MOMENTS)
+    first, last = (events[UPDATES[point]], events[UPDATES[point] + 1]) if point < len(UPDATES) else (1, events[-1])
+    kill_at, moment = rng.randint(first + 1, last), rng.choice(MOMENTS)
     assert train(tmp_path / "run", kill_at=kill_at, moment=moment)[1] == -signal.SIGKILL
     goes_on(train, tmp_path / "run", expected)
 
 
 def test_killed_again_and_again(train, whole, tmp_path):
-    """Twelve kills in one run, some of them before it has taken up the work of the last."""
+    """After the first checkpoint, then four times within a step's events: also before the last work is taken up."""
+    expected, events = whole
     rng = random.Random("again")
-    for _ in range(12):
-        if train(tmp_path / "run", kill_at=rng.randint(1, 60), moment=rng.choice(MOMENTS))[1] == 0:
+    for kill_at in (events[2], *(rng.randint(1, events[3] - events[2]) for _ in range(4))):
+        if train(tmp_path / "run", kill_at=kill_at, moment=rng.choice(MOMENTS))[1] == 0:
             break
-    goes_on(train, tmp_path / "run", whole[0])
+    goes_on(train, tmp_path / "run", expected)

@@ -238,7 +238,7 @@ def test_faults_end_no_training_and_become_no_reward(train, scripted):
     with served() as server:
         scripted(server.url)
         clean = set()
-        for share in (0.0, 0.05, 0.2, 0.5):
+        for share in (0.0, 0.5):
             server.counts.clear()
             for faults in (server.search_faults, server.page_faults):
                 faults.set(dict.fromkeys(PASSING + LASTING, share / len(PASSING + LASTING)))
@@ -294,7 +294,8 @@ def test_a_provider_that_comes_back_is_waited_for(train, scripted):
 @pytest.mark.parametrize("fault", ["hang", "slow"])
 def test_a_server_that_hangs_holds_no_rollout_beyond_its_deadline(train, scripted, kind, fault):
     """Within a second in one of three runs: a busy machine may hold a rollout longer, too."""
-    settings = {"web__timeout_s": 30.0, "browse__timeout_s": 30.0, "rollout__deadline_s": 0.5, "run__steps": 1}
+    settings = {"web__timeout_s": 30.0, "browse__timeout_s": 30.0, "rollout__deadline_s": 0.5}
+    settings |= {"run__steps": 1, "questions__per_step": 1}
     longest = []
     while len(longest) < 3 and min(longest, default=9.0) >= 0.5 + 1.0:
         with served(slow_s=30.0) as server:
@@ -304,14 +305,14 @@ def test_a_server_that_hangs_holds_no_rollout_beyond_its_deadline(train, scripte
             status, said, run = train(server.url, f"run-{len(longest)}", **settings)
         assert status == 2, said
         assert "deadline" in said
-        assert len(made[-1].times) == 3 * 4 * 3  # each was rolled out again twice
+        assert len(made[-1].times) == 4 * 3  # each was rolled out again twice
         assert {outcome.reason for _, outcome in records(run)} == {StopReason.DEADLINE}
         longest.append(max(made[-1].times))
     assert min(longest) < 0.5 + 1.0
 
 
 def test_a_recorded_run_is_repeated_without_a_server_to_the_last_bit(train, connections, tmp_path):
-    settings = {"run__steps": 3, "run__max_invalid": 1.0, "rollout__temperature": 0.7, "learner__learning_rate": 1e-3}
+    settings = {"run__steps": 2, "run__max_invalid": 1.0, "rollout__temperature": 0.7, "learner__learning_rate": 1e-3}
     with served() as server:
         server.search_faults.set({"slow": 0.2, "unavailable": 0.4, "hang": 0.1})
         recorded = {"web__record": tmp_path / "record", "web__timeout_s": 0.5, "web__attempts": 2}

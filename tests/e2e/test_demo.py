@@ -20,14 +20,17 @@ def small_demo(monkeypatch, tmp_path):
     monkeypatch.setattr(source, "tiny_policy_dir", lambda _: tmp_path / "tiny")
     monkeypatch.setattr(demo, "ENTITIES", 200)
     monkeypatch.setattr(demo, "TRAINING_QUESTIONS", 40)
-    monkeypatch.setattr(demo, "EVALUATION_QUESTIONS", 8)
+    monkeypatch.setattr(demo, "EVALUATION_QUESTIONS", 3)
+    options = demo.demo_options
+    small = {"questions.per_step": 2, "rollout.max_tokens_per_turn": 24}
+    monkeypatch.setattr(demo, "demo_options", lambda *given: options(*given) | small)
 
 
 def test_demo_shows_what_it_promises_and_runs_twice(small_demo, tmp_path, cli):
-    words = ("demo", "--run-dir", tmp_path / "demo", "--max-minutes", 0.05)
+    words = ("demo", "--run-dir", tmp_path / "demo", "--max-minutes", 0.01)
     status, out, err = cli(*words)
     assert status == 0, err
-    for phrase in ("before", "after", "greedy", "search off", "other phrasing", "n=8", "question:", "curves.png"):
+    for phrase in ("before", "after", "greedy", "search off", "other phrasing", "n=3", "question:", "curves.png"):
         assert phrase in out
     assert f"ask --run-dir {tmp_path}/demo/run --index {tmp_path}/demo/evaluation/index" in " ".join(out.split())
     metrics = (tmp_path / "demo/run/metrics.jsonl").read_bytes()

@@ -138,18 +138,19 @@ def documents(tmp_path_factory):
     return root / "index"
 
 
-@pytest.mark.parametrize("form", ["tools", "tags"])
-def test_ssp_on_documents_goes_on_where_no_proposal_is_valid(form, documents, random_model, tmp_path, cli):
-    model, run = random_model(form, tmp_path / "model"), tmp_path / "run"
-    short = {
-        "proposer.max_turns": 3,
-        "proposer.max_tokens_per_turn": 16,
-        "rollout.max_tokens_per_turn": 16,
-        "rollout.max_total_tokens": 4000,
-        "sampler.slots": 8,
-    }
+SHORT = {
+    "proposer.max_turns": 3,
+    "proposer.max_tokens_per_turn": 16,
+    "rollout.max_tokens_per_turn": 16,
+    "rollout.max_total_tokens": 4000,
+    "sampler.slots": 8,
+}
+
+
+def test_ssp_on_documents_goes_on_where_no_proposal_is_valid(documents, random_model, tmp_path, cli):
+    model, run = random_model("tools", tmp_path / "model"), tmp_path / "run"
     words = ("train", "ssp", "--corpus", documents, "--model", model, "--run-dir", run, "--steps", 2)
-    status, said, err = cli(*words, *sets(SMALL | short))
+    status, said, err = cli(*words, *sets(SMALL | SHORT))
     assert status == 0, err
     assert "valid 0.0%" in said
     metrics = rows(run / "metrics.jsonl")
@@ -158,8 +159,10 @@ def test_ssp_on_documents_goes_on_where_no_proposal_is_valid(form, documents, ra
         assert sum(share for name, share in row.items() if name.startswith("selfplay/rejected/")) == pytest.approx(1.0)
     before, after = (load_file(path / "model.safetensors") for path in (model, run / "checkpoints/step-000002/policy"))
     assert all((before[name] == weight).all() for name, weight in after.items())
-    status, _, err = cli(
-        *("train", "dr-zero", "--corpus", documents, "--model", model, "--run-dir", tmp_path / "other"),
-        *sets(PHASES | SMALL | SOLVER | short),
-    )
+
+
+def test_dr_zero_on_documents_ends_where_no_question_could_be_written(documents, random_model, tmp_path, cli):
+    model = random_model("tags", tmp_path / "model")
+    words = ("train", "dr-zero", "--corpus", documents, "--model", model, "--run-dir", tmp_path / "run")
+    status, _, err = cli(*words, *sets(PHASES | SMALL | SOLVER | SHORT | {"dr_zero.proposer_steps": 1}))
     assert (status, "wrote no valid question in iteration 1" in err) == (2, True)
