@@ -14,7 +14,8 @@ from statistics import mean
 from rich.console import Console
 
 from evoseek.eval.evaluate import Evaluation
-from evoseek.jobs.demo import GREEDY, Learnt, learn
+from evoseek.jobs.before_after import GREEDY, Learnt
+from evoseek.jobs.demo import learn
 from evoseek.report.tables import score_text
 
 LONG = "greedy, 3 and 4 hops"

@@ -14,18 +14,42 @@ from evoseek.training.interrupt import end_on_interrupt
 
 
 def demo(
-    run_dir: Annotated[Path, typer.Option(help="Directory for worlds, checkpoints and results.")] = Path("demo"),
+    run_dir: Annotated[
+        Path | None, typer.Option(help="Directory for data, checkpoints and results. Default: demo, or demo-real.")
+    ] = None,
+    real: Annotated[
+        bool, typer.Option("--real", help="A real model on real text instead (needs evoseek[real]; 45 minutes).")
+    ] = False,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --real: a folder with corpus.jsonl, train.jsonl, dev.jsonl and demonstrations.jsonl. Default: "
+            "the manual of Python's standard library."
+        ),
+    ] = None,
     seed: FixedSeed = 0,
     processes: Annotated[
         int | None,
         typer.Option(min=1, help="Number of processes that train together. Default: 2, if there are 2 cores."),
     ] = None,
-    max_minutes: Annotated[float, typer.Option(help="Maximum training time in minutes, above 0.")] = 5.0,
+    max_minutes: Annotated[
+        float | None, typer.Option(help="Maximum training time in minutes, above 0. Default: 5, or 40 with --real.")
+    ] = None,
 ) -> None:
     """Watch the tiny policy learn to search, on a world made for it, in about five minutes."""
+    if data is not None and not real:
+        raise ConfigError("--data is for --real: the tiny policy can read nothing but its own generated world.")
+    max_minutes = (40.0 if real else 5.0) if max_minutes is None else max_minutes
     if not max_minutes > 0:
         raise ConfigError(f"--max-minutes is {max_minutes}; it has to be above 0.")
     with end_on_interrupt():
         from evoseek.jobs.demo import run_demo
+        from evoseek.jobs.demo_real import run_real_demo
 
-    finish(run_demo(run_dir, seed=seed, max_minutes=max_minutes, processes=processes, console=Console()))
+    if real:
+        directory = run_dir or Path("demo-real")
+        finish(run_real_demo(directory, data, seed=seed, max_minutes=max_minutes, console=Console()))
+        return
+    finish(
+        run_demo(run_dir or Path("demo"), seed=seed, max_minutes=max_minutes, processes=processes, console=Console())
+    )

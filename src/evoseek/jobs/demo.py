@@ -7,28 +7,23 @@ demo/run/          the run
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
 from evoseek.corpus.questions import save_questions
 from evoseek.errors import TrainingError
-from evoseek.eval.evaluate import Evaluation, Result, evaluate
-from evoseek.eval.statistics import paired_test
+from evoseek.eval.evaluate import Evaluation
+from evoseek.jobs.before_after import Learnt, best_example, measure, show
 from evoseek.jobs.train import draw
 from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.learner.launcher import run_together
-from evoseek.report.answers import trajectory_text
 from evoseek.report.printable import say
-from evoseek.report.tables import comparison_table, evaluation_table
 from evoseek.run import opened, seconds_left, train
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
@@ -46,15 +41,6 @@ TRAINING_HOPS = (1, 2, 2, 3, 3, 4, 4)  # the policy can do one hop already, so s
 EVALUATION_HOPS = (1, 2, 3, 4)
 EVALUATION_QUESTIONS = 500
 OTHER_PHRASING = 1
-SAMPLED, GREEDY = "sampled", "greedy"
-
-
-@dataclass(frozen=True, slots=True)
-class Learnt:
-    """Held-out scores by name (`SAMPLED`, `GREEDY`, ...) before and after training."""
-
-    before: dict[str, Evaluation]
-    after: dict[str, Evaluation]
 
 
 def run_demo(directory: Path, *, seed: int, max_minutes: float, processes: int | None = None, console: Console) -> bool:
@@ -62,9 +48,9 @@ def run_demo(directory: Path, *, seed: int, max_minutes: float, processes: int |
     learnt = learn(directory, seed=seed, max_minutes=max_minutes, processes=processes, console=console)
     if learnt is None:
         return False
-    show(learnt.before, learnt.after, demo_settings(directory, seed), console)
+    show(learnt, demo_settings(directory, seed), console)
     draw(RunDirectory(directory / "run"), console)
-    question = best_example(learnt.before, learnt.after)[1].question.text
+    question = best_example(learnt)[1].question.text
     say(console, f"Ask it something about the held-out world:\n  {_ask_line(directory, question)}")
     return True
 
@@ -85,13 +71,13 @@ def learn(
         say(console, f"Worlds in {directory}: {ENTITIES} entities each, names of the evaluation world held out.")
         say(console, f"Measuring the policy before training on {EVALUATION_QUESTIONS} held-out questions ...")
         with opened(settings) as context:
-            before = measure(context)
+            before = _measure(context)
     options = {**demo_options(directory, seed), "run.max_minutes": max_minutes}
     if not _train(options, run, processes or min(2, os.cpu_count() or 1), console):
         return None
     say(console, "Measuring it after training ...")
     with opened(settings, checkpoint=latest_checkpoint(run.path)) as context:
-        return Learnt(before, measure(context))
+        return Learnt(before, _measure(context))
 
 
 def make_world(
@@ -127,54 +113,12 @@ def demo_options(directory: Path, seed: int) -> dict[str, object]:
     }
 
 
-def measure(context: Context) -> dict[str, Evaluation]:
-    """The held-out scores of a policy: sampled as in training, greedy, with another phrasing, and without search."""
-    settings = context.settings.evaluation
-    world = Path(settings.path).parent
-    questions = read_questions(settings.path, setting="evaluation.path")
-    rephrased = read_questions(str(world / "rephrased.jsonl"), setting="evaluation.path")
-    searching, alone = context.solver(context.held_out_engine), context.agent.solver([])
-
-    async def all_of_them() -> dict[str, Evaluation]:
-        scored = partial(evaluate, metric=context.metric, reward=context.reward)
-        return {
-            SAMPLED: await scored(questions, roller=searching),
-            GREEDY: await scored(questions, roller=searching.at(0.0)),
-            "sampled, other phrasing": await scored(rephrased, roller=searching),
-            "sampled, search off": await scored(questions, roller=alone),
-        }
-
-    return asyncio.run(all_of_them())
-
-
-def show(
-    before: dict[str, Evaluation], after: dict[str, Evaluation], settings: TrainingSettings, console: Console
-) -> None:
-    """Tables, a paired test, and one question as it was answered before and after."""
-    title = f"Held-out {settings.reward.name} with 95 % intervals"
-    for name in (SAMPLED, GREEDY):
-        drawn = f"temperature {settings.rollout.temperature:g}" if name == SAMPLED else name
-        console.print(evaluation_table(f"{title}, {drawn}", {"before": before[name], "after": after[name]}))
-    console.print(comparison_table(title, before, after))
-    old, new = (evaluations[SAMPLED].rewards() for evaluations in (before, after))
-    shared = [key for key in old if key in new]
-    test = paired_test([old[key] for key in shared], [new[key] for key in shared])
-    say(console, f"Paired, sampled: {test.difference:+.3f} over {test.n} questions, p = {test.p_value:.2g}.")
-    for name, result in zip(("before", "after"), best_example(before, after), strict=True):
-        say(console, f"\nOne question {name}:\n{trajectory_text(result.trajectory, result.outcome)}")
-
-
-def best_example(before: dict[str, Evaluation], after: dict[str, Evaluation]) -> tuple[Result, Result]:
-    """The question with the most hops whose greedy answer, as by `ask`, training turned from wrong to right; any
-    question if there is none."""
-    old, new = (evaluations[GREEDY] for evaluations in (before, after))
-    pairs = list(zip(old.results, new.results, strict=True))
-    learnt = [
-        pair
-        for pair in pairs
-        if new.rewards().get(pair[1].question.id) == 1.0 and old.rewards().get(pair[0].question.id) == 0.0
-    ]
-    return max(learnt or pairs, key=lambda pair: int(str(pair[0].question.metadata.get("hops", 0))))
+def _measure(context: Context) -> dict[str, Evaluation]:
+    path = context.settings.evaluation.path
+    questions, rephrased = (
+        read_questions(name, setting="evaluation.path") for name in (path, str(Path(path).with_name("rephrased.jsonl")))
+    )
+    return measure(context, questions, {"other phrasing": rephrased})
 
 
 def _train(options: Mapping[str, object], run: RunDirectory, processes: int, console: Console) -> bool:

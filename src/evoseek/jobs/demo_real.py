@@ -1,0 +1,113 @@
+"""The demonstration with a real model on real text: warm start, reinforcement learning, and held-out scores by hops.
+
+demo-real/data/     corpus.jsonl, train.jsonl, dev.jsonl, demonstrations.jsonl: the manual, unless a folder was given
+demo-real/index/    passages of at most 40 words
+demo-real/sft/      the warm start
+demo-real/run/      reinforcement learning
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from rich.console import Console
+
+from evoseek.corpus.documents import read_corpus
+from evoseek.corpus.passages import split_document
+from evoseek.corpus.read_report import ReadReport
+from evoseek.errors import DataError, SearchIndexError
+from evoseek.jobs.before_after import Learnt, measure, show
+from evoseek.jobs.train import draw
+from evoseek.learner.checkpoint import latest_checkpoint
+from evoseek.manual.folder import write_manual
+from evoseek.manual.library import read_library, standard_library
+from evoseek.report.metrics import read_metrics
+from evoseek.report.printable import say
+from evoseek.run import opened, train
+from evoseek.runs import RunDirectory
+from evoseek.search.lexical import LexicalIndex
+from evoseek.training.given import load_settings
+from evoseek.training.settings import TrainingSettings
+from evoseek.training.sources import read_questions
+from evoseek.types import Question
+
+PASSAGE_WORDS = 40
+EVALUATION_QUESTIONS = 100
+FILES = ("corpus.jsonl", "train.jsonl", "dev.jsonl", "demonstrations.jsonl")
+
+
+def run_real_demo(directory: Path, data: Path | None, *, seed: int, max_minutes: float, console: Console) -> bool:
+    """Train SmolLM2-135M-Instruct on a folder of real text for about so many minutes, and print what changed.
+
+    `data` has the four files; without it the manual of Python's standard library is used. A second call resumes. False
+    if Ctrl-C ended it early. Raises DataError for a folder without them.
+    """
+    data = data or _manual(directory / "data", console)
+    _check(data)
+    _index(data / "corpus.jsonl", directory / "index", console)
+    shared = {"search.index": str(directory / "index"), "run.seed": seed}
+    say(console, "Warm start: supervised fine-tuning on demonstrations ...")
+    demonstrations = {"demonstrations.path": str(data / "demonstrations.jsonl"), **shared}
+    warm = RunDirectory(directory / "sft")
+    if not _train(load_settings(Path("sft/smollm2"), options=demonstrations), warm, console):
+        return False
+    left = max_minutes - sum(row.get("step/seconds") or 0.0 for row in read_metrics(warm.timings)) / 60
+    options = {"policy.model": str(warm.path), "questions.path": str(data / "train.jsonl"), **shared}
+    settings = load_settings(Path("search-r1/smollm2"), options={**options, "run.max_minutes": max(left, 1.0)})
+    questions = held_out(read_questions(str(data / "dev.jsonl"), setting="dev.jsonl"), EVALUATION_QUESTIONS)
+    say(console, f"Measuring the policy before reinforcement learning on {len(questions)} held-out questions ...")
+    with opened(settings) as context:
+        before = measure(context, questions)
+    run = RunDirectory(directory / "run")
+    if not _train(settings, run, console):
+        return False
+    say(console, "Measuring it after training ...")
+    with opened(settings, checkpoint=latest_checkpoint(run.path)) as context:
+        show(Learnt(before, measure(context, questions)), settings, console)
+    draw(run, console)
+    return True
+
+
+def held_out(questions: Sequence[Question], number: int) -> list[Question]:
+    """The first so many questions, with the same share of each number of hops."""
+    by_hops: dict[object, list[Question]] = {}
+    for question in questions:
+        by_hops.setdefault(question.metadata.get("hops"), []).append(question)
+    share = max(1, number // len(by_hops))
+    return [question for part in by_hops.values() for question in part[:share]]
+
+
+def _manual(folder: Path, console: Console) -> Path:
+    if not folder.exists():
+        source = standard_library()
+        say(console, f"Reading the manual of Python's standard library in {source} ...")
+        write_manual(folder, read_library(source))
+    return folder
+
+
+def _check(data: Path) -> None:
+    if missing := [name for name in FILES if not (data / name).is_file()]:
+        raise DataError(
+            f"{data} has no {' and no '.join(missing)}. Expected a folder with {', '.join(FILES)}: documents, "
+            "questions to train on and held-out ones (with metadata.hops), and demonstrations as `evoseek sft` reads "
+            "them. Without --data the manual of Python's standard library is used."
+        )
+
+
+def _index(corpus: Path, directory: Path, console: Console) -> None:
+    """Build the index, unless it is there."""
+    with suppress(SearchIndexError):
+        LexicalIndex.open(directory)
+        return
+    report = ReadReport()
+    documents = read_corpus(corpus, report=report)
+    passages = (passage for document in documents for passage in split_document(document, max_words=PASSAGE_WORDS))
+    index = LexicalIndex.build(directory, passages)
+    say(console, f"{report.summary()}: {len(index):,} passages of at most {PASSAGE_WORDS} words in {directory}.")
+
+
+def _train(settings: TrainingSettings, run: RunDirectory, console: Console) -> bool:
+    with run.locked():
+        return not train(settings, run, console=console).interrupted
