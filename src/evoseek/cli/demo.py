@@ -27,6 +27,9 @@ def demo(
             "the manual of Python's standard library."
         ),
     ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="With --real: a model. Default: smollm2-135m, SmolLM2-135M-Instruct.")
+    ] = None,
     seed: FixedSeed = 0,
     processes: Annotated[
         int | None,
@@ -37,18 +40,21 @@ def demo(
     ] = None,
 ) -> None:
     """Watch the tiny policy learn to search, on a world made for it, in about five minutes."""
-    if data is not None and not real:
-        raise ConfigError("--data is for --real: the tiny policy can read nothing but its own generated world.")
+    if not real and (data is not None or model is not None):
+        raise ConfigError(
+            "--data and --model are for --real: without it the tiny policy is trained, which can read nothing but its "
+            "own generated world."
+        )
     max_minutes = (40.0 if real else 5.0) if max_minutes is None else max_minutes
     if not max_minutes > 0:
         raise ConfigError(f"--max-minutes is {max_minutes}; it has to be above 0.")
     with end_on_interrupt():
         from evoseek.jobs.demo import run_demo
-        from evoseek.jobs.demo_real import run_real_demo
+        from evoseek.jobs.demo_real import MODEL, run_real_demo
 
     if real:
-        directory = run_dir or Path("demo-real")
-        finish(run_real_demo(directory, data, seed=seed, max_minutes=max_minutes, console=Console()))
+        directory, policy = run_dir or Path("demo-real"), model or MODEL
+        finish(run_real_demo(directory, data, model=policy, seed=seed, max_minutes=max_minutes, console=Console()))
         return
     finish(
         run_demo(run_dir or Path("demo"), seed=seed, max_minutes=max_minutes, processes=processes, console=Console())

@@ -33,13 +33,16 @@ from evoseek.training.settings import TrainingSettings
 from evoseek.training.sources import read_questions
 from evoseek.types import Question
 
+MODEL = "smollm2-135m"
 PASSAGE_WORDS = 40
 EVALUATION_QUESTIONS = 100
 FILES = ("corpus.jsonl", "train.jsonl", "dev.jsonl", "demonstrations.jsonl")
 
 
-def run_real_demo(directory: Path, data: Path | None, *, seed: int, max_minutes: float, console: Console) -> bool:
-    """Train SmolLM2-135M-Instruct on a folder of real text for about so many minutes, and print what changed.
+def run_real_demo(
+    directory: Path, data: Path | None, *, model: str = MODEL, seed: int, max_minutes: float, console: Console
+) -> bool:
+    """Train a model on a folder of real text for about so many minutes, and print what changed.
 
     `data` has the four files; without it the manual of Python's standard library is used. A second call resumes. False
     if Ctrl-C ended it early. Raises DataError for a folder without them.
@@ -49,7 +52,7 @@ def run_real_demo(directory: Path, data: Path | None, *, seed: int, max_minutes:
     _index(data / "corpus.jsonl", directory / "index", console)
     shared = {"search.index": str(directory / "index"), "run.seed": seed}
     say(console, "Warm start: supervised fine-tuning on demonstrations ...")
-    demonstrations = {"demonstrations.path": str(data / "demonstrations.jsonl"), **shared}
+    demonstrations = {"policy.model": model, "demonstrations.path": str(data / "demonstrations.jsonl"), **shared}
     warm = RunDirectory(directory / "sft")
     if not _train(load_settings(Path("sft/smollm2"), options=demonstrations), warm, console):
         return False
