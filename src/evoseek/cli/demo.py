@@ -18,7 +18,10 @@ def demo(
         Path | None, typer.Option(help="Directory for data, checkpoints and results. Default: demo, or demo-real.")
     ] = None,
     real: Annotated[
-        bool, typer.Option("--real", help="A real model on real text instead (needs evoseek[real]; 45 minutes).")
+        bool,
+        typer.Option(
+            "--real", help="A real model on real text instead (`make demo-real` installs what it needs; 45 minutes)."
+        ),
     ] = False,
     data: Annotated[
         Path | None,
