@@ -20,7 +20,10 @@ def data(tmp_path):
         for n, name in enumerate(names)
     ]
     shown = [
-        {"question": row["question"], "turns": [{"query": "place"}, {"answer": row["golden_answers"][0]}]}
+        {
+            "question": row["question"],
+            "turns": [{"query": row["id"].partition("/")[2]}, {"answer": row["golden_answers"][0]}],
+        }
         for row in questions
     ]
     files = {"corpus": passages, "train": questions, "dev": questions[::6], "demonstrations": shown}

@@ -58,7 +58,7 @@ def run_real_demo(
         return False
     left = max_minutes - sum(row.get("step/seconds") or 0.0 for row in read_metrics(warm.timings)) / 60
     options = {"policy.model": str(warm.path), "questions.path": str(data / "train.jsonl"), **shared}
-    settings = load_settings(Path("search-r1/smollm2"), options={**options, "run.max_minutes": max(left, 1.0)})
+    settings = load_settings(Path("search-r1/smollm2"), options={**options, "run.max_minutes": max(left, 0.05)})
     questions = held_out(read_questions(str(data / "dev.jsonl"), setting="dev.jsonl"), EVALUATION_QUESTIONS)
     say(console, f"Measuring the policy before reinforcement learning on {len(questions)} held-out questions ...")
     with opened(settings) as context:

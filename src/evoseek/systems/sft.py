@@ -85,11 +85,6 @@ class DemonstrationSettings(Section):
                 f"demonstrations.path is {self.path} and demonstrations.from_run {self.from_run}, but demonstrations "
                 "come from one of them. Leave the other one out."
             )
-        if not (self.path or self.from_run):
-            yield (
-                "No demonstrations were given: set demonstrations.path (--demonstrations) to a file of them, or "
-                "demonstrations.from_run (--from) to the directory of a run."
-            )
 
 
 class SFTEvaluationSettings(EvaluationSettings):

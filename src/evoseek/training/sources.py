@@ -38,6 +38,11 @@ def check_training_sources(settings: TrainingSettings) -> None:
         path = lookup(settings, setting)
         if path and not Path(path).is_file():
             raise DataError(f"{setting} is {path}, but there is no such file.{nearest(Path(path))} Check the path.")
+    if lookup(settings, "demonstrations.path") == lookup(settings, "demonstrations.from_run") == "":
+        raise ConfigError(
+            "No demonstrations were given: set demonstrations.path (--demonstrations) to a file of them, or "
+            "demonstrations.from_run (--from) to the directory of a run."
+        )
     for setting in ("demonstrations.path", "demonstrations.held_out_path"):
         if path := lookup(settings, setting):
             load_demonstrations(Path(path))
