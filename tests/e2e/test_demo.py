@@ -27,7 +27,7 @@ def small_demo(monkeypatch, tmp_path):
 
 
 def test_demo_shows_what_it_promises_and_runs_twice(small_demo, tmp_path, cli):
-    words = ("demo", "--run-dir", tmp_path / "demo", "--max-minutes", 0.01)
+    words = ("demo", "--run-dir", tmp_path / "demo", "--max-minutes", 0.01, "--processes", 1)
     status, out, err = cli(*words)
     assert status == 0, err
     for phrase in ("before", "after", "greedy", "search off", "other phrasing", "n=3", "question:", "curves.png"):

@@ -172,7 +172,7 @@ def test_dr_zero_killed_in_every_phase_equals_a_run_that_was_not(config, corpus,
 
 def test_ssp_killed_in_a_step_that_replays_equals_a_run_that_was_not(config, tmp_path):
     """The second step replays questions of the first; then the buffer is reset."""
-    ssp = config("ssp", {"run.steps": 3, "ssp.reset_every": 2})
+    ssp = config("ssp", {"run.steps": 3, "ssp.reset_every": 2, "selfplay.proposals_per_step": 5})
     train(ssp, tmp_path / "whole")
     found = rows(tmp_path / "whole")
     assert any(row.get("grad_norm") for row in found)

@@ -22,7 +22,7 @@ def places(tmp_path_factory):
     """Questions of a training world, which has no index; index and questions of an evaluation world."""
     root = tmp_path_factory.mktemp("worlds")
     worlds = {split: World.generate(5, 300, split) for split in ("train", "evaluation")}
-    for split, count in (("train", 300), ("evaluation", 100)):
+    for split, count in (("train", 300), ("evaluation", 40)):
         save_questions(root / f"{split}.jsonl", worlds[split].questions(count, seed=5, hops=(2,)))
     LexicalIndex.build(root / "index", worlds["evaluation"].passages())
     return root, worlds["train"]
@@ -32,7 +32,7 @@ def words_of(places, run, *more):
     root, _ = places
     return (
         *("train", "zerosearch", "--run-dir", run, "--questions", root / "train.jsonl"),
-        *("--set", "search.top_k=3", "--set", "questions.per_step=10", "--set", "run.pause_s=0", *more),
+        *("--set", "search.top_k=3", "--set", "questions.per_step=6", "--set", "run.pause_s=0", *more),
     )
 
 
@@ -61,10 +61,11 @@ def test_search_is_learnt_from_a_simulator_and_then_works_on_a_real_index(places
         "zerosearch.noise_end": 0.2,
         "evaluation.index": root / "index",
         "evaluation.path": root / "evaluation.jsonl",
-        "evaluation.every": 14,
+        "evaluation.every": 8,
+        "learner.learning_rate": 1e-3,
     }
     sets = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    status, _, err = cli(*words_of(places, tmp_path / "run", "--steps", 14, *sets))
+    status, _, err = cli(*words_of(places, tmp_path / "run", "--steps", 8, *sets))
     assert status == 0, err
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     held_out = [row["eval/reward"] for row in rows if "eval/reward" in row]
