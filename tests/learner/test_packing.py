@@ -213,6 +213,17 @@ def test_rounding_is_no_reason_not_to_pack(architecture: str, dtype: torch.dtype
         assert torch.equal(weight, values)
 
 
+def test_what_bfloat16_makes_of_the_states_is_no_reason_either(model: PreTrainedModel) -> None:
+    """A run would be packed after one step and padded after the next, and would not resume to the same bits."""
+
+    def body(*, input_ids: torch.Tensor, packed_pass: object = None, **others: object) -> torch.Tensor:
+        states = model.base_model(input_ids=input_ids, packed_pass=packed_pass, use_cache=False, **others)
+        found = states.last_hidden_state
+        return found + 3.0 if packed_pass and found.dtype == torch.bfloat16 else found
+
+    assert packing_limit(body, model.to(torch.bfloat16)) > 0
+
+
 def test_what_rounding_does_at_control_tokens_is_no_reason_either(model: PreTrainedModel) -> None:
     """There some real models multiply it until nothing else is left: here the states are one thing in a packed row,
     another in any other pass."""
