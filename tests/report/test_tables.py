@@ -7,7 +7,7 @@ from evoseek.eval.evaluate import Evaluation, Result, Score
 from evoseek.eval.statistics import Interval
 from evoseek.report.answers import trajectory_text
 from evoseek.report.printable import printable
-from evoseek.report.progress import TrainingProgress
+from evoseek.report.progress import TrainingProgress, curve
 from evoseek.report.tables import evaluation_table, score_text
 from evoseek.training.loop import Progress
 from evoseek.types import (
@@ -93,8 +93,8 @@ def test_plain_progress_lines():
         progress(Progress(0, 10, {"eval/reward": 0.125}, {}))
         progress(Progress(1, 10, metrics, timings))
     first, second = console.file.getvalue().splitlines()
-    assert first == "step 0/10  held-out 0.125"
-    expected = "step 1/10  reward 0.500  held-out 0.125  invalid 25.0%  rollout 1234 tok/s  tool 0.0100 s  left 18 s"
+    assert first == "step 0/10  held-out ▂ 0.125"
+    expected = "step 1/10  reward 0.500  held-out ▂ 0.125  invalid 25.0%  rollout 1234 tok/s  tool 0.0100 s  left 18 s"
     assert second == expected
 
 
@@ -105,7 +105,7 @@ def test_self_play_shows_both_roles():
         progress(Progress(0, 10, {"eval/reward": 0.125}, {}))
         progress(Progress(1, 10, metrics, {}))
     assert console.file.getvalue().splitlines()[1] == (
-        "step 1/10  solver 0.250  held-out 0.125  proposer 0.750  valid 50.0%"
+        "step 1/10  solver 0.250  held-out ▂ 0.125  proposer 0.750  valid 50.0%"
     )
 
 
@@ -116,3 +116,9 @@ def test_progress_shows_how_rollouts_end(role):
     with TrainingProgress(console) as progress:
         progress(Progress(1, 10, {f"{role}rollout/stop/{how}": share for how, share in ends.items()}, {}))
     assert console.file.getvalue().strip() == "step 1/10  answered 50%  malformed 25%  cut off 12%"
+
+
+def test_the_held_out_curve_shows_the_last_scores():
+    assert curve([0.0, 0.5, 1.0]) == "▁▅█"
+    assert curve([-1.0, 2.0]) == "▁█"
+    assert curve([0.0] * 20 + [1.0]) == "▁" * 11 + "█"

@@ -108,7 +108,7 @@ def demo_options(directory: Path, seed: int) -> dict[str, object]:
         "evaluation.index": str(directory / "evaluation" / "index"),
         "evaluation.path": str(directory / "evaluation" / "questions.jsonl"),
         "evaluation.limit": 100,
-        "evaluation.every": 20,
+        "evaluation.every": 10,
         "run.seed": seed,
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -14,6 +15,9 @@ from evoseek.training.loop import Progress
 
 STOPPING = "Stopping after this step; its checkpoint is saved. Press Ctrl-C again to abort at once."
 STOPPING_AFTER_BATCH = "Stopping after this batch. Press Ctrl-C again to abort at once: what is written stays."
+
+_BARS = "▁▂▃▄▅▆▇█"
+_CURVE = 12  # held-out scores that are shown
 
 
 class LiveProgress:
@@ -45,6 +49,12 @@ class LiveProgress:
             self._console.print(f"{self._noun} {done}/{total}  {text}", highlight=False, soft_wrap=True)
 
 
+def curve(values: Sequence[float]) -> str:
+    """The last values as a curve of bars, from 0 (or less) to 1 (or more)."""
+    last = values[-_CURVE:]
+    return "".join(_BARS[min(max(round(value * (len(_BARS) - 1)), 0), len(_BARS) - 1)] for value in last)
+
+
 class TrainingProgress(LiveProgress):
     """To be called after every step. `max_seconds` is the training loop's limit."""
 
@@ -53,14 +63,15 @@ class TrainingProgress(LiveProgress):
         self._max_seconds = max_seconds
         self._seconds = 0.0
         self._steps = 0
-        self._held_out: float | None = None
+        self._held_out: list[float] = []
 
     def __call__(self, progress: Progress) -> None:
         """Show one step."""
         if "step/seconds" in progress.timings:
             self._seconds += progress.timings["step/seconds"]
             self._steps += 1
-        self._held_out = progress.metrics.get("eval/reward", self._held_out)
+        if "eval/reward" in progress.metrics:
+            self._held_out.append(progress.metrics["eval/reward"])
         self.show(progress.step, progress.steps, self.describe(progress))
 
     def describe(self, progress: Progress) -> str:
@@ -86,8 +97,8 @@ class TrainingProgress(LiveProgress):
             )
             if name in source
         ]
-        if self._held_out is not None:
-            parts.insert(1, f"held-out {self._held_out:.3f}")
+        if self._held_out:
+            parts.insert(1, f"held-out {curve(self._held_out)} {self._held_out[-1]:.3f}")
         if progress.stage:
             parts.insert(0, f"stage {progress.stage}")
         if self._steps:
