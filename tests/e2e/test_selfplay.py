@@ -293,12 +293,12 @@ class TestTrap1AnOutagePaysNobody:
         Four attempts leave 1 of 16 searches failed, so that of some questions over a fifth of the attempts fail."""
         rewards: dict[float, list[float]] = {0.0: [], 0.5: []}
         for failing, seed in ((0.0, 0), (0.0, 1), (0.5, 0), (0.5, 1)):
-            settings = {"run.seed": seed, "run.steps": 1, "selfplay.proposals_per_step": 12, **ITERATION}
+            settings = {"run.seed": seed, "run.steps": 2, "selfplay.proposals_per_step": 12, **ITERATION}
             made, run = config(system, settings), tmp_path / f"{failing}-{seed}"
             engine = FailingEngine(open_index(made.search.index, setting="search.index"), failing, seed)
             train(made, run, engine=engine)
             assert engine.failures == pytest.approx(failing * engine.calls, rel=0.15)
-            assert [row["step"] for row in rows(run)] == [1]
+            assert [row["step"] for row in rows(run)] == [1, 2]
             check_rewards(made, run)
             found = [r.outcome for r in records(run) if r.trajectory.role == "proposer"]
             rewards[failing] += [outcome.reward for outcome in found if isinstance(outcome, Scored)]
