@@ -50,16 +50,22 @@ def test_a_run_is_known_by_its_lock_or_its_checkpoints(tmp_path):
         pass
 
 
+def make_checkpoint(run):
+    (run.path / "checkpoints" / "step-000001").mkdir(parents=True)
+
+
 @pytest.fixture
 def begun(tmp_path):
     """A run with a checkpoint."""
-    (tmp_path / "checkpoints" / "step-000001").mkdir(parents=True)
-    return RunDirectory(tmp_path)
+    run = RunDirectory(tmp_path)
+    make_checkpoint(run)
+    return run
 
 
-def test_claim_keeps_the_config_and_refuses_another(begun):
-    run = begun
+def test_claim_keeps_the_config_and_refuses_another(tmp_path):
+    run = RunDirectory(tmp_path)
     run.claim({"run": {"steps": 5, "seed": 0}})
+    make_checkpoint(run)
     run.claim({"run": {"steps": 9, "seed": 0}}, may_differ={"run.steps"})
     assert json.loads(run.config.read_text()) == {"run": {"steps": 9, "seed": 0}}
     with pytest.raises(ConfigError, match=r"run\.seed was 0, now 1"):
@@ -75,6 +81,12 @@ def test_a_run_without_a_checkpoint_begins_anew_with_other_settings(tmp_path):
     assert run.read_config() == {"run": {"seed": 1}}
 
 
+def test_checkpoints_without_a_config_are_not_resumed(begun):
+    with pytest.raises(RunError, match=r"has checkpoints, but no config\.json"):
+        begun.claim({"run": {"seed": 1}})
+    assert not begun.config.exists()
+
+
 def test_what_may_differ_is_named_or_a_pattern():
     before, now = {"run": {"steps": 1, "seed": 0}}, {"run": {"steps": 2, "seed": 0}, "asked": {"model": "m"}}
     assert changes(before, now, {"run.steps", "asked.*"}) == ""
@@ -88,9 +100,10 @@ def test_damaged_config_is_said(begun):
         run.claim({})
 
 
-def test_a_run_is_resumed_by_what_its_inputs_hold_and_not_by_how_they_are_spelt(begun):
-    run, may_differ = begun, {"run.steps"}
+def test_a_run_is_resumed_by_what_its_inputs_hold_and_not_by_how_they_are_spelt(tmp_path):
+    run, may_differ = RunDirectory(tmp_path), {"run.steps"}
     run.claim({"questions": {"path": "q"}}, {"questions.path": Input("/a/q", "a" * 64)}, may_differ=may_differ)
+    make_checkpoint(run)
     run.claim({"questions": {"path": "./q"}}, {"questions.path": Input("/b/q", "a" * 64)}, may_differ=may_differ)
     assert json.loads(run.config.read_text()) == {"questions": {"path": "./q"}}
     with pytest.raises(
@@ -101,9 +114,10 @@ def test_a_run_is_resumed_by_what_its_inputs_hold_and_not_by_how_they_are_spelt(
         run.claim({"questions": {"path": ""}}, {}, may_differ=may_differ)
 
 
-def test_a_run_of_before_inputs_were_recorded_is_known_by_its_settings(begun):
-    run = begun
+def test_a_run_of_before_inputs_were_recorded_is_known_by_its_settings(tmp_path):
+    run = RunDirectory(tmp_path)
     run.claim({"questions": {"path": "q"}}, {"questions.path": Input("/a/q", "a" * 64)})
+    make_checkpoint(run)
     run.inputs.unlink()
     with pytest.raises(ConfigError, match=r"was 'q', now '\./q'"):
         run.claim({"questions": {"path": "./q"}}, {"questions.path": Input("/a/q", "a" * 64)})
@@ -112,9 +126,10 @@ def test_a_run_of_before_inputs_were_recorded_is_known_by_its_settings(begun):
         run.claim({"questions": {"path": "q"}}, {"questions.path": Input("/a/q", "a" * 64)})
 
 
-def test_a_damaged_record_of_inputs_is_said(begun):
-    run = begun
+def test_a_damaged_record_of_inputs_is_said(tmp_path):
+    run = RunDirectory(tmp_path)
     run.claim({}, {"questions.path": Input("/a/q", "a" * 64)})
+    make_checkpoint(run)
     run.inputs.write_text(run.inputs.read_text().replace("/a/q", "/a/p"))
     with pytest.raises(RunError, match=r"inputs\.json is damaged .*checksum"):
         run.claim({}, {"questions.path": Input("/a/q", "a" * 64)})

@@ -26,6 +26,7 @@ from evoseek.errors import ConfigError
 from evoseek.eval.evaluate import Evaluation, Result, evaluate
 from evoseek.learner.checkpoint import Checkpoint, latest_checkpoint
 from evoseek.learner.distributed import ALONE, Ranks
+from evoseek.learner.launcher import is_orphaned
 from evoseek.loss.base import LossFn, LossInputs
 from evoseek.policy.machine import find_machine
 from evoseek.protocols import MetricSink, QuestionEngine, SearchEngine, Tool
@@ -163,11 +164,13 @@ def train(
     """
     notify = _Notices(partial(say, console))
 
+    def is_asked_to_stop() -> bool:
+        return interrupted() or is_orphaned()
+
     def train_stage() -> tuple[int, bool, bool]:
         """Train to the end of the current stage, or of the run: the last step, whether another stage begins, whether
         the run is at its end. What it holds in memory is free when it returns."""
         with ExitStack() as held:
-            max_seconds = seconds_left(settings, run)
             with ranks.setting_up(), notify.preparing():
                 made = training_loop(settings, run, notify=notify, ranks=ranks, objects=objects)
                 loop = held.enter_context(made)
@@ -176,7 +179,8 @@ def train(
                 notify(f"Resuming {run.path} after step {loop.start}.")
             if loop.stages is not None:
                 notify(loop.stages.describe(loop.start))
-            loop.progress, loop.should_stop, loop.max_seconds = progress, interrupted, max_seconds
+            loop.progress, loop.should_stop = progress, is_asked_to_stop
+            loop.max_seconds = seconds_left(settings, run)  # of the log, from which discarded steps are cut by now
             step = asyncio.run(loop.run())
             return step, loop.has_turned, step >= loop.steps
 
@@ -185,10 +189,10 @@ def train(
         TrainingProgress(console, max_seconds=seconds_left(settings, run)) as progress,
     ):
         step, has_turned, is_over = train_stage()
-        while has_turned and not is_over and not ranks.any(interrupted()):
+        while has_turned and not is_over and not ranks.any(is_asked_to_stop()):
             gc.collect()  # before the model is loaded anew: two of them may not fit
             step, has_turned, is_over = train_stage()
-        ended = Ended(step, ranks.any(interrupted()))
+        ended = Ended(step, ranks.any(is_asked_to_stop()))
     if ended.interrupted:
         say(console, f"Stopped after step {ended.step}. The same command resumes it.")
     elif not is_over:

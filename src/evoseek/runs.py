@@ -125,9 +125,14 @@ class RunDirectory:
         A run without a checkpoint begins anew, with whatever settings: nothing would be resumed with them.
         `may_differ` names dotted keys, or patterns of them, that a resumed run may change. `inputs` are the files and
         folders by the dotted keys that name them: their paths may differ, as long as the contents are the same. Raises
-        ConfigError naming every other key that differs, and every input.
+        ConfigError naming every other key that differs, and every input; RunError for checkpoints without a config.
         """
         inputs = inputs or {}
+        if not self.config.exists() and any(self.path.glob("checkpoints/step-*")):
+            raise RunError(
+                f"{self.path} has checkpoints, but no config.json, so nothing says with which settings they were made. "
+                "Restore it from a copy, or give another --run-dir for a new run."
+            )
         if self.is_begun:
             before = self._read_inputs()
             known = inputs.keys() & before.keys()

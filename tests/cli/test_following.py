@@ -35,8 +35,9 @@ def test_a_resumed_run_is_the_same_whatever_is_chosen_now(model, tmp_path):
     assert "learner.learning_rate = 3e-05" in said
     assert "policy.device" not in said
     run = RunDirectory(tmp_path / "run")
-    (run.path / "checkpoints" / "step-000001").mkdir(parents=True)
+    run.path.mkdir()
     run.claim(settings.resolved() | {"sampler": settings.sampler.model_dump(mode="json") | {"slots": 3}})
+    (run.path / "checkpoints" / "step-000001").mkdir(parents=True)
     resumed, said = printed(load_settings(options=given), run)
     assert (resumed.sampler.slots, resumed.learner) == (3, settings.learner)
     assert "sampler.slots = 3" in said

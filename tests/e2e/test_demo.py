@@ -40,3 +40,10 @@ def test_demo_shows_what_it_promises_and_runs_twice(small_demo, tmp_path, cli):
     assert "trained already" in again
     assert (tmp_path / "demo/run/metrics.jsonl").read_bytes() == metrics
     assert again[again.index("Held-out") :] == out[out.index("Held-out") :]
+
+
+def test_worlds_of_another_seed_are_not_taken(small_demo, tmp_path, cli):
+    demo.make_world(tmp_path / "demo" / "train", "train", 0, 4, (1,))
+    status, _, err = cli("demo", "--run-dir", tmp_path / "demo", "--seed", 7, "--processes", 1)
+    assert status == 2
+    assert "holds the world of seed 0, but the seed is 7" in err

@@ -57,3 +57,17 @@ def test_data_is_for_the_real_demo(tmp_path, cli):
     status, _, err = cli("demo", "--data", tmp_path)
     assert status == 2
     assert "--data and --model are for --real" in err
+
+
+def test_a_real_model_is_trained_by_one_process(data, tmp_path, cli):
+    status, _, err = cli("demo", "--real", "--data", data, "--run-dir", tmp_path / "out", "--processes", 2)
+    assert status == 2
+    assert "--processes is for the demo without --real" in err
+
+
+def test_mistakes_in_questions_are_told_before_the_warm_start(data, tmp_path, cli):
+    (data / "dev.jsonl").write_text("{")
+    status, _, err = cli("demo", "--real", "--data", data, "--run-dir", tmp_path / "out")
+    assert status == 2
+    assert "dev.jsonl" in err
+    assert not (tmp_path / "out" / "sft").exists()

@@ -146,7 +146,7 @@ def test_a_model_that_proposes_well_gives_verified_questions_of_real_documents(
         if "/proposals/" not in request.trajectory_id:  # a reader or a solver, who can both spell
             spelt = re.search(r"spelt ([\d ]+) in code points", context)[1]
             return f"<answer> {''.join(chr(int(code)) for code in spelt.split())} </answer>{end}"
-        answer = re.findall(r"The answer: ([^<\n]*)", context)[-1].strip()
+        answer = re.findall(r"to which the answer is: ([^<\n]*)", context)[-1].strip()
         if request.turn == 0:
             call = json.dumps({"name": "search", "arguments": {"query": answer}})
             return f"<tool_call>{call}</tool_call>{end}" if form == "tools" else f"<search> {answer} </search>"

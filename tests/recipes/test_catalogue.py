@@ -12,7 +12,7 @@ from evoseek.training.given import load_settings
 def test_a_recipe_is_named_by_its_system_and_file():
     assert recipes()["dr-zero/3b"] == FOLDER / "dr-zero" / "3b.toml"
     assert {name.partition("/")[0] for name in recipes()} == {
-        *("algorithms", "deepresearcher", "dr-zero", "search-r1", "ssp", "zerosearch")
+        *("algorithms", "deepresearcher", "dr-zero", "search-r1", "sft", "ssp", "zerosearch")
     }
 
 

@@ -1,8 +1,9 @@
 import pytest
 
 from evoseek.errors import RunError
+from evoseek.learner.checkpoint import Checkpoint
 from evoseek.runs import RunDirectory
-from evoseek.training.run_state import cut_logs, log_positions
+from evoseek.training.run_state import cut_logs, log_positions, resume
 
 
 @pytest.fixture
@@ -57,3 +58,24 @@ def test_an_empty_log_that_was_removed_is_empty(run):
     run.questions.unlink()
     cut_logs(run, position)
     assert not run.questions.exists()
+
+
+class Kept:
+    """A system with a state."""
+
+    def __init__(self):
+        self.restored = []
+
+    def state(self):
+        return {}
+
+    def restore(self, state):
+        self.restored.append(state)
+
+
+@pytest.mark.parametrize(("position", "expected"), [({"system": {"rates": [1]}}, {"rates": [1]}), ({}, {})])
+def test_what_a_system_keeps_is_restored(tmp_path, position, expected):
+    kept = Kept()
+    checkpoint = Checkpoint(tmp_path, 4, position, {}, "")
+    assert resume(RunDirectory(tmp_path), checkpoint, {}, state=kept) == 4
+    assert kept.restored == [expected]

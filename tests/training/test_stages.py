@@ -153,6 +153,8 @@ def test_what_a_stage_cannot_change_is_refused(stage, words):
         ([LAST, LAST | {"name": "b"}], "The stage last has no end, but another one follows"),
         ([TWO], "The stage two is the last one and lasts as long as the run"),
         ([TWO, LAST | {"name": "two"}], "Two stages have the name two"),
+        ([{"name": "a", "steps": 2, "over": 2}, LAST], "a has over = 2, but no until"),
+        ([TWO | {"steps": 1}, LAST], "two ends after 1 steps, so the mean over 2"),
     ],
 )
 def test_every_stage_but_the_last_has_an_end(given, words):
@@ -182,6 +184,7 @@ def places(tmp_path_factory):
         ({"questions": {"where": {"hops": 2}, "per_step": 3}}, "In the stage a: A step draws 3 .* only 2"),
         ({"until": "eval/reward > 0"}, "nothing is evaluated: evaluation.path is not set"),
         ({"until": "reward"}, "Expected a metric"),
+        ({"until": "step > 3"}, "step is no metric. Set the stage's steps"),
     ],
 )
 def test_stages_are_checked_before_the_run_begins(places, stage, words):

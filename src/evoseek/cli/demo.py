@@ -48,6 +48,10 @@ def demo(
             "--data and --model are for --real: without it the tiny policy is trained, which can read nothing but its "
             "own generated world."
         )
+    if real and processes is not None:
+        raise ConfigError(
+            "--processes is for the demo without --real: a real model is trained by one process on all cores."
+        )
     max_minutes = (40.0 if real else 5.0) if max_minutes is None else max_minutes
     if not max_minutes > 0:
         raise ConfigError(f"--max-minutes is {max_minutes}; it has to be above 0.")

@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 
 from evoseek.corpus.questions import save_questions
-from evoseek.errors import TrainingError
+from evoseek.errors import ConfigError, TrainingError
 from evoseek.eval.evaluate import Evaluation
 from evoseek.jobs.before_after import Learnt, best_example, measure, show
 from evoseek.jobs.train import draw
@@ -32,7 +32,7 @@ from evoseek.training.given import load_settings
 from evoseek.training.interrupt import INTERRUPTED
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.sources import read_questions
-from evoseek.world.oracle import save_world_card
+from evoseek.world.oracle import load_world, save_world_card
 from evoseek.world.world import Split, World
 
 ENTITIES = 1000
@@ -85,6 +85,11 @@ def make_world(
 ) -> None:
     """Generate a world's index, card and questions, unless they are there. The same seed gives the same files."""
     if (directory / "questions.jsonl").exists():
+        if (made := load_world(directory / "world.json").seed) != seed:
+            raise ConfigError(
+                f"{directory} holds the world of seed {made}, but the seed is {seed}. Give the same seed, or another "
+                "--run-dir."
+            )
         return
     world = World.generate(seed, entities or ENTITIES, split)
     LexicalIndex.build(directory / "index", world.passages())

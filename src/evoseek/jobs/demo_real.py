@@ -9,7 +9,6 @@ demo-real/run/      reinforcement learning
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console
@@ -17,7 +16,7 @@ from rich.console import Console
 from evoseek.corpus.documents import read_corpus
 from evoseek.corpus.passages import split_document
 from evoseek.corpus.read_report import ReadReport
-from evoseek.errors import DataError, SearchIndexError
+from evoseek.errors import DataError
 from evoseek.jobs.before_after import Learnt, measure, show
 from evoseek.jobs.train import draw
 from evoseek.learner.checkpoint import latest_checkpoint
@@ -49,6 +48,8 @@ def run_real_demo(
     """
     data = data or _manual(directory / "data", console)
     _check(data)
+    read_questions(str(data / "train.jsonl"), setting="train.jsonl")  # its mistakes are told before the warm start
+    questions = held_out(read_questions(str(data / "dev.jsonl"), setting="dev.jsonl"), EVALUATION_QUESTIONS)
     _index(data / "corpus.jsonl", directory / "index", console)
     shared = {"search.index": str(directory / "index"), "run.seed": seed}
     say(console, "Warm start: supervised fine-tuning on demonstrations ...")
@@ -59,7 +60,6 @@ def run_real_demo(
     left = max_minutes - sum(row.get("step/seconds") or 0.0 for row in read_metrics(warm.timings)) / 60
     options = {"policy.model": str(warm.path), "questions.path": str(data / "train.jsonl"), **shared}
     settings = load_settings(Path("search-r1/smollm2"), options={**options, "run.max_minutes": max(left, 0.05)})
-    questions = held_out(read_questions(str(data / "dev.jsonl"), setting="dev.jsonl"), EVALUATION_QUESTIONS)
     say(console, f"Measuring the policy before reinforcement learning on {len(questions)} held-out questions ...")
     with opened(settings) as context:
         before = measure(context, questions)
@@ -100,10 +100,7 @@ def _check(data: Path) -> None:
 
 
 def _index(corpus: Path, directory: Path, console: Console) -> None:
-    """Build the index, unless it is there."""
-    with suppress(SearchIndexError):
-        LexicalIndex.open(directory)
-        return
+    """Build the index; of a corpus that has not changed it is the same again."""
     report = ReadReport()
     documents = read_corpus(corpus, report=report)
     passages = (passage for document in documents for passage in split_document(document, max_words=PASSAGE_WORDS))

@@ -17,13 +17,15 @@ import torch.distributed as dist
 
 _GRACE_S = 20.0  # how long the others may take to end after one has failed: their next collective tells them
 _LOOK_S = 0.1
+_LAUNCHER = "EVOSEEK_LAUNCHER"  # the process that started this one by `run_together`
 
 
-def run_together(number: int, words: Sequence[str]) -> int:
+def run_together(number: int, words: Sequence[str], *, program: Sequence[str] = ("-m", "evoseek")) -> int:
     """Run `python -m evoseek WORDS` in so many processes that join as ranks. Returns 0 or, if any failed, the status of
-    the first that did.
+    the first that did. `program` is what Python runs instead of evoseek.
 
-    Ctrl-C reaches them as it reaches this process, which waits for them; SIGTERM is passed on to them. Each has its
+    Ctrl-C reaches them as it reaches this process, which waits for them; SIGTERM is passed on to them. If this process
+    is killed, they save after their step and end. Each has its
     share of this machine's cores, unless OMP_NUM_THREADS says how many.
     """
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
@@ -31,13 +33,18 @@ def run_together(number: int, words: Sequence[str]) -> int:
     with _passing_signals(processes):
         try:
             for rank in range(number):
-                command = [sys.executable, "-m", "evoseek", *words]
+                command = [sys.executable, *program, *words]
                 processes.append(subprocess.Popen(command, env=_environment(rank, number, store.port)))
             return _wait(processes)
         finally:
             for process in processes:
                 process.kill()
                 process.wait()
+
+
+def is_orphaned() -> bool:
+    """Whether this process was started by `run_together`, and the process that did so has died."""
+    return os.environ.get(_LAUNCHER, str(os.getppid())) != str(os.getppid())
 
 
 def _environment(rank: int, number: int, port: int) -> dict[str, str]:
@@ -50,6 +57,7 @@ def _environment(rank: int, number: int, port: int) -> dict[str, str]:
         "MASTER_PORT": port,
         "TORCHELASTIC_USE_AGENT_STORE": "True",
         "TORCHELASTIC_RESTART_COUNT": 0,
+        _LAUNCHER: os.getpid(),
     }
     threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // number))}
     return threads | os.environ | {name: str(value) for name, value in own.items()}

@@ -32,7 +32,7 @@ def end_on_interrupt() -> Generator[None]:
 def stop_on_interrupt(on_request: Callable[[], None]) -> Generator[Callable[[], bool]]:
     """Within the block the first SIGINT or SIGTERM calls `on_request` and makes the given function return True. After
     it a SIGINT raises KeyboardInterrupt as usual; a SIGTERM does nothing more, since supervisors send it repeatedly.
-    One that was ignored before stays so. Works in the main thread only, as all signal handling."""
+    A SIGTERM that was ignored before stays so. Works in the main thread only, as all signal handling."""
     requested = False
 
     def handle(number: int, frame: FrameType | None) -> None:

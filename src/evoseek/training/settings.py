@@ -93,6 +93,16 @@ class StageSettings(Section):
         """The settings that differ from the run's, as nested mappings."""
         return dict(self.model_extra or {})
 
+    def problems(self) -> Iterator[str]:
+        """`over` is for a condition, which can be looked at before the stage ends."""
+        if "over" in self.model_fields_set and not self.until:
+            yield f"The stage {self.name} has over = {self.over}, but no until: there is no mean. Leave over out."
+        if self.until and self.steps is not None and self.steps < self.over:
+            yield (
+                f"The stage {self.name} ends after {self.steps} steps, so the mean over {self.over} (over) is never "
+                "compared. Set over to fewer steps, or steps to more."
+            )
+
 
 class EvaluationSettings(Section):
     """Evaluation on held-out questions during training."""

@@ -159,6 +159,8 @@ def parse_condition(text: str) -> Condition:
             f"stages.until is {text!r}. Expected a metric, one of > >= < <=, and a number, with spaces between them: "
             '"reward/hops_2 > 0.3".'
         )
+    if found[1] == "step":
+        raise ConfigError(f"stages.until is {text!r}, but step is no metric. Set the stage's steps instead.")
     return Condition(found[1], found[2], float(found[3]))
 
 
