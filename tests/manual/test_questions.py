@@ -1,3 +1,4 @@
+from evoseek.corpus.demonstrations import demonstration_row
 from evoseek.manual.demonstrations import demonstrate
 from evoseek.manual.questions import ask
 
@@ -20,10 +21,11 @@ def test_hops_lead_to_the_answer(library):
     one = next(one for one in ask(library) if one.question.id == "method's base: Ferry.board")
     assert one.question.metadata == {"hops": 2, "kind": "method's base"}
     assert one.about == "Ferry"
-    assert demonstrate(one) == {
+    assert demonstration_row(demonstrate(one)) == {
         "id": "method's base: Ferry.board",
         "question": "What is the base class of the class that has the method board?",
         "golden_answers": ["Boat"],
+        "metadata": {"hops": 2, "kind": "method's base"},
         "turns": [
             {"query": "board"},
             {"think": "board is a method of Ferry.", "query": "class Ferry"},

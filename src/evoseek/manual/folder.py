@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 
+from evoseek.corpus.demonstrations import demonstration_row
 from evoseek.corpus.questions import question_row
 from evoseek.files import replace_directory
 from evoseek.manual.demonstrations import demonstrate
@@ -37,7 +38,8 @@ def write_manual(folder: Path, library: Library, *, seed: int = 0) -> None:
         documents = ({"id": page.id, "title": page.title, "text": page.text} for page in pages(library))
         _write(unfinished / "corpus.jsonl", documents)
         _write(unfinished / "train.jsonl", (question_row(one.question) for one in train))
-        _write(unfinished / "demonstrations.jsonl", map(demonstrate, _take(train, DEMONSTRATIONS)))
+        shown = (demonstration_row(demonstrate(one)) for one in _take(train, DEMONSTRATIONS))
+        _write(unfinished / "demonstrations.jsonl", shown)
         _write(unfinished / "dev.jsonl", (question_row(one.question) for one in _take(held_out, {1: half, 2: half})))
 
 
