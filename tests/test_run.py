@@ -11,6 +11,7 @@ from evoseek.errors import ConfigError
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.registry import KINDS
 from evoseek.reward.overlong import OverlongReward
+from evoseek.reward.unanswered import UnansweredReward
 from evoseek.reward.web_format import WebFormatReward
 from evoseek.rollout.limits import Limits
 from evoseek.run import opened, seconds_left, training_loop
@@ -128,6 +129,13 @@ def test_overlong_rollouts_are_penalised_in_training_and_not_in_evaluation(place
     assert shaped.reward.metric == "exact_match"
     metrics = asyncio.run(loop.evaluate(0))
     assert 0.0 <= metrics["eval/reward"] <= 1.0
+
+
+def test_a_rollout_without_an_answer_is_penalised_in_training_and_not_in_evaluation(places, tmp_path):
+    loop = loop_of(places, tmp_path, questions__per_step=2, reward__unanswered_penalty=0.5)
+    shaped = loop.system.rollouts.reward
+    assert (type(shaped), shaped.penalty) == (UnansweredReward, 0.5)
+    assert 0.0 <= asyncio.run(loop.evaluate(0))["eval/reward"] <= 1.0
 
 
 def test_the_filter_of_dspo(places, tmp_path):

@@ -3,7 +3,8 @@ import asyncio
 import pytest
 
 from evoseek.reward.functions import AnswerReward
-from evoseek.reward.overlong import OverlongReward, overlong_penalty, unshaped
+from evoseek.reward.overlong import OverlongReward, overlong_penalty
+from evoseek.reward.shaping import unshaped
 from evoseek.types import Invalid, Question, Scored, Segment, StopReason, Trajectory
 
 

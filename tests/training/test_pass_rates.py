@@ -1,7 +1,7 @@
 import json
 from dataclasses import replace
 
-from evoseek.reward.overlong import UNSHAPED
+from evoseek.reward.shaping import UNSHAPED
 from evoseek.training.pass_rates import PassRates
 from evoseek.types import Scored
 

@@ -14,9 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from evoseek.protocols import RewardFn
+from evoseek.reward.shaping import shaped
 from evoseek.types import Outcome, Scored, Trajectory
-
-UNSHAPED = "unshaped"
 
 
 def overlong_penalty(length: int, *, longest: int, cache: int) -> float:
@@ -24,14 +23,9 @@ def overlong_penalty(length: int, *, longest: int, cache: int) -> float:
     return -min(1.0, max(0, length - (longest - cache)) / cache)
 
 
-def unshaped(outcome: Scored) -> float:
-    """The reward before the penalty: filters judge a group's rollouts by it, and not by their lengths."""
-    return outcome.parts.get(UNSHAPED, outcome.reward)
-
-
 @dataclass(frozen=True, slots=True)
 class OverlongReward:
-    """Another RewardFn plus the penalty, which is the part `overlong`; the part `unshaped` is the other's reward."""
+    """Another RewardFn plus the penalty, which is the part `overlong`."""
 
     reward: RewardFn
     longest: int
@@ -43,4 +37,4 @@ class OverlongReward:
         if not isinstance(outcome, Scored):
             return outcome
         penalty = overlong_penalty(trajectory.num_action_tokens, longest=self.longest, cache=self.cache)
-        return Scored(outcome.reward + penalty, {**outcome.parts, UNSHAPED: outcome.reward, "overlong": penalty})
+        return shaped(outcome, "overlong", penalty)

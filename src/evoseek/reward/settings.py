@@ -24,6 +24,13 @@ class RewardSettings(PartSettings):
     overlong_cache: Count | None = Field(
         default=None, description="Number of tokens below reward.overlong_max over which that penalty grows from 0."
     )
+    unanswered_penalty: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="What a rollout that ends without an answer loses in training. Above 0, a wrong answer is better "
+        "than none.",
+    )
 
     def problems(self) -> Iterator[str]:
         """The penalty has two numbers."""

@@ -176,7 +176,9 @@ class GameSettings(TrainingSettings, ABC):
     def effects(cls) -> tuple[Needs, ...]:
         """In self-play a reward also says what share of answers is right."""
         why = "In self-play a reward also says what share of answers is right."
-        return *super().effects(), Needs("reward.overlong_*", "", (), why)
+        return *super().effects(), *(
+            Needs(name, "", (), why) for name in ("reward.overlong_*", "reward.unanswered_penalty")
+        )
 
     def problems(self) -> Iterator[str]:
         """Combinations that self-play does not support."""

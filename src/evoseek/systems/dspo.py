@@ -27,8 +27,8 @@ from pydantic import Field
 
 from evoseek.credit.filters import GroupSelection
 from evoseek.loss.settings import AlgorithmSettings, LossPart
-from evoseek.reward.overlong import unshaped
 from evoseek.reward.settings import RewardPart
+from evoseek.reward.shaping import unshaped
 from evoseek.settings import Section, part
 from evoseek.systems.search_r1 import Rollouts, SearchR1
 from evoseek.training.question_order import most_of

@@ -37,6 +37,7 @@ from evoseek.registry import build, check_part
 from evoseek.reward.functions import NamedReward
 from evoseek.reward.judge import same_family
 from evoseek.reward.overlong import OverlongReward
+from evoseek.reward.unanswered import UnansweredReward
 from evoseek.rollout.agent import Agent
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.roller import Roller
@@ -223,9 +224,12 @@ class Context:
 
     @property
     def training_reward(self) -> RewardFn:
-        """The solver's reward in training: with DAPO's penalty for overlong rollouts, if it is set."""
-        longest, cache = self.settings.reward.overlong_max, self.settings.reward.overlong_cache
-        return self.reward if longest is None or cache is None else OverlongReward(self.reward, longest, cache)
+        """The solver's reward in training: with the penalties for rollouts without an answer and overlong ones."""
+        settings, reward = self.settings.reward, self.reward
+        if settings.unanswered_penalty:
+            reward = UnansweredReward(reward, settings.unanswered_penalty)
+        longest, cache = settings.overlong_max, settings.overlong_cache
+        return reward if longest is None or cache is None else OverlongReward(reward, longest, cache)
 
     @cached_property
     def trainer(self) -> Trainer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from evoseek.reward.overlong import unshaped
+from evoseek.reward.shaping import unshaped
 from evoseek.types import Scored, TrajectoryGroup
 
 
@@ -13,7 +13,7 @@ from evoseek.types import Scored, TrajectoryGroup
 class PassRates:
     """For each question that was rolled out, by id, the sum of its rewards (between 0 and 1) and their number.
 
-    It is kept in a run's checkpoints. Invalid rollouts are not counted, nor is the penalty for overlong ones.
+    It is kept in a run's checkpoints. Invalid rollouts are not counted, nor are penalties.
     """
 
     _counts: dict[str, tuple[float, int]] = field(default_factory=dict[str, tuple[float, int]])
