@@ -116,7 +116,11 @@ KINDS: Mapping[str, Kind] = {
     ),
     "sampler": Kind(
         "tokens in, tokens out",
-        {"torch": "evoseek.policy.sampler:TorchSampler", "vllm": "evoseek.policy.engines.vllm:VLLMSampler"},
+        {
+            "torch": "evoseek.policy.sampler:TorchSampler",
+            "vllm": "evoseek.policy.engines.vllm:VLLMSampler",
+            "sglang": "evoseek.policy.engines.sglang:SGLangSampler",
+        },
         ("sample", "release"),
         is_heavy=True,
     ),

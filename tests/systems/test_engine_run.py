@@ -9,6 +9,7 @@ import pytest
 from evoseek.corpus.questions import save_questions
 from evoseek.errors import ConfigError, TrainingError
 from evoseek.policy.engines.scripted import Failure, ScriptedVLLM
+from evoseek.policy.engines.scripted_sglang import ScriptedSGLang
 from evoseek.policy.load import load_policy
 from evoseek.policy.policy import SamplerContext, SamplerHome
 from evoseek.policy.sampler import TorchSampler
@@ -60,7 +61,7 @@ def train(server, places, directory, **options):
     with serving(server) as url:
         settings = {
             **places,
-            "sampler.name": "vllm",
+            "sampler.name": "sglang" if isinstance(server, ScriptedSGLang) else "vllm",
             "sampler.urls": [url],
             "sampler.attempts": 1,
             "questions.per_step": 2,
@@ -82,6 +83,14 @@ def test_every_step_is_sampled_with_the_weights_of_the_step_before(rank, places,
     assert len(server.loaded) == 3
     assert {body["cache_salt"] for body in server.turns} == {"0", "1", "2"}
     assert not any(path.exists() for path in server.loaded)  # gone with the run
+
+
+def test_a_run_with_servers_of_sglang(places, tmp_path):
+    server = ScriptedSGLang(opened("tiny"), open_weights=opened)
+    rows = train(server, places, tmp_path / "run", **{"learner.learning_rate": 1e-3})
+    assert [row["sampling/probe_difference"] < 1e-3 for row in rows] == [True, True]
+    assert {body["extra_key"] for body in server.turns} == {path.name for path in server.loaded}
+    assert server.counts["/pause_generation"] == server.counts["/continue_generation"] == len(server.loaded) == 3
 
 
 def test_a_server_without_the_weights_stops_the_run(places, tmp_path):

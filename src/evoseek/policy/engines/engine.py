@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from evoseek.errors import ConfigError
+from evoseek.errors import ConfigError, SamplerError
 from evoseek.http.retry import TransientError
+from evoseek.http.said import quoted
 from evoseek.policy.engines.launch import Command, Model
 from evoseek.policy.engines.link import Link
 from evoseek.policy.engines.settings import ServerSettings
 from evoseek.policy.stops import StopRule
 from evoseek.types import SampleRequest
 
+T = TypeVar("T")
+
 _ENDS = ("stop", "length")
 _ROUNDING = 1e-3
+_LOADED = ("already been loaded", "already exists")  # as vLLM and SGLang say it
 TOP, WARM, COLD = 5, 1.0, 0.5  # what is asked for to tell raw logprobs from tempered ones
 
 
@@ -47,6 +52,7 @@ class Sampled:
     logprobs: Sequence[float]
     finish_reason: str
     prompt_ids: Sequence[int] | None = None
+    prompt_length: int | None = None
     version: str | None = None  # of the weights, or the adapter's name
     asked_version: str | None = None
 
@@ -109,6 +115,8 @@ def check_sampled(sampled: Sampled, request: SampleRequest, vocabulary: int) -> 
         wrong = f"{len(ids)} of {most} tokens, ended by length"
     elif sampled.prompt_ids is not None and list(sampled.prompt_ids) != list(request.token_ids):
         wrong = f"a prompt of {len(sampled.prompt_ids)} ids that are not the {len(request.token_ids)} that were sent"
+    elif sampled.prompt_length not in (None, len(request.token_ids)):
+        wrong = f"a prompt of {sampled.prompt_length} ids instead of the {len(request.token_ids)} that were sent"
     elif sampled.version != sampled.asked_version:
         wrong = f"a sample from the weights {sampled.version!r} instead of {sampled.asked_version!r}"
     if wrong:
@@ -128,6 +136,58 @@ def check_tempered(engine: Engine, url: str, warm: Sequence[float], cold: Sequen
         f"{reported:.4f} apart, but {expected:.4f} was expected from the {gap:.4f} at temperature {WARM:g}. Training "
         f"needs the logprobs of the distribution that was sampled from. {engine.remedy}"
     )
+
+
+async def load_adapter(
+    link: Link,
+    weights: Weights,
+    before: Weights | None,
+    *,
+    root: str,
+    remedy: str,
+    retried: Collection[int] = (),
+) -> None:
+    """Load an adapter by the endpoints below `root`; then drop the last one. A refusal with a status among `retried` is
+    asked again, since a directory may not be seen at once on another machine. Raises SamplerError, with the remedy."""
+    body = {"lora_name": weights.adapter, "lora_path": str(weights.directory)}
+    try:
+        await link.tell(f"{root}/load_lora_adapter", body, retried=retried)
+    except SamplerError as error:
+        if not any(said in str(error) for said in _LOADED):  # by a call whose reply was lost
+            raise SamplerError(f"{error} {remedy}") from error
+    if before is not None and before.adapter:
+        with suppress(SamplerError):  # it only takes memory
+            await link.tell(f"{root}/unload_lora_adapter", {"lora_name": before.adapter})
+
+
+def listed(value: Any) -> list[Served]:
+    """The models of a reply to /v1/models, without adapters."""
+    models = [model for model in value["data"] if not model.get("parent")]
+    return [Served(str(model["id"]), model.get("max_model_len")) for model in models]
+
+
+def highest(logprobs: Sequence[Any]) -> list[float]:
+    """The `TOP` highest of logprobs, of which there have to be as many."""
+    if len(logprobs) < TOP:
+        raise ValueError(f"{len(logprobs)} logprobs")
+    return sorted(map(float, logprobs))[: -TOP - 1 : -1]
+
+
+def reader(engine: str, read: Callable[[Any], T]) -> Callable[[Any], T]:
+    """`read`, with TransientError for a value of another shape."""
+
+    def checked(value: Any) -> T:
+        try:
+            return read(value)
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            raise strange(engine, value) from error
+
+    return checked
+
+
+def strange(engine: str, value: object) -> TransientError:
+    """The error for a reply that is not as the engine documents it."""
+    return TransientError(f"its reply is not as {engine}'s: {quoted(value, '')}")
 
 
 def _is_id(token: object, vocabulary: int) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import h11
 
@@ -67,15 +67,27 @@ class ScriptedServer(Loopback):
     """A server in front of a sampler. What it speaks is a class derived from it. `tempers` says whether reported
     logprobs depend on the temperature.
 
-    open_weights: makes the sampler for weights in a directory; without it they are only recorded. `failures` are what
+    open_weights: makes the sampler for weights in a directory; without it they are only recorded. `model` is what it
+    serves, for sequences of `max_length` tokens, and `version` the engine's. `failures` are what
     the next turns meet, the first one first; `always`, if set, is what every further turn meets. `received` has path
     and body of every request, `turns` the bodies of those for turns, `counts` how many there were by path, `cancelled`
     how many turns the client left. `loaded` are the directories in the order in which they were to be loaded.
     """
 
-    def __init__(self, sampler: Sampler, *, open_weights: Callable[[Path], Sampler] | None = None) -> None:
+    newest: ClassVar[str]
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        *,
+        open_weights: Callable[[Path], Sampler] | None = None,
+        model: str = "policy",
+        version: str = "",
+        max_length: int = 4096,
+    ) -> None:
         super().__init__(max_body=_MAX_BODY)
         self.sampler, self._open = sampler, open_weights
+        self.model, self.version, self.max_length = model, version or self.newest, max_length
         self.adapters: dict[str, Sampler] = {}
         self.failures = deque[Failure]()
         self.always: Failure | None = None
@@ -168,6 +180,12 @@ class ScriptedServer(Loopback):
         total = math.log(sum(map(math.exp, scaled)))
         return [logit - total for logit in scaled]
 
+    def listed(self) -> Response:
+        """The reply to /v1/models."""
+        own = {"id": self.model, "parent": None, "max_model_len": self.max_length}
+        adapters = [{"id": name, "parent": self.model, "max_model_len": None} for name in self.adapters]
+        return Response.of_json({"object": "list", "data": [own, *adapters]})
+
     @abstractmethod
     def is_turn(self, path: str, body: Any) -> bool:
         """Whether a request asks for a turn of a trajectory."""
@@ -192,17 +210,7 @@ class ScriptedServer(Loopback):
 class ScriptedVLLM(ScriptedServer):
     """Replies as `vllm serve` with adapters, processed logprobs and the endpoints for development."""
 
-    def __init__(
-        self,
-        sampler: Sampler,
-        *,
-        open_weights: Callable[[Path], Sampler] | None = None,
-        model: str = "policy",
-        version: str = "0.33.0",
-        max_length: int = 4096,
-    ) -> None:
-        super().__init__(sampler, open_weights=open_weights)
-        self.model, self.version, self.max_length = model, version, max_length
+    newest = "0.33.0"
 
     def is_turn(self, path: str, body: Any) -> bool:
         """A completion of ids, of a model that there is."""
@@ -219,9 +227,7 @@ class ScriptedVLLM(ScriptedServer):
             case "/version":
                 return Response.of_json({"version": self.version})
             case "/v1/models":
-                own = {"id": self.model, "parent": None, "max_model_len": self.max_length}
-                adapters = [{"id": name, "parent": self.model, "max_model_len": None} for name in self.adapters]
-                return Response.of_json({"object": "list", "data": [own, *adapters]})
+                return self.listed()
             case "/v1/completions" if "return_token_ids" not in body:
                 return self._top(body)
             case "/v1/load_lora_adapter":

@@ -14,14 +14,21 @@ as it was (weights are written untied, see `weight_files`); a model's own genera
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from typing import Any
 
 from evoseek.errors import ConfigError, SamplerError
-from evoseek.http.retry import TransientError
-from evoseek.http.said import quoted
-from evoseek.policy.engines.engine import TOP, Sampled, Served, Weights
+from evoseek.policy.engines.engine import (
+    TOP,
+    Sampled,
+    Served,
+    Weights,
+    highest,
+    listed,
+    load_adapter,
+    reader,
+    strange,
+)
 from evoseek.policy.engines.launch import HOST, Command, Model, visible
 from evoseek.policy.engines.link import Link, RefusedError
 from evoseek.policy.engines.sampler import EngineSampler
@@ -32,6 +39,10 @@ from evoseek.types import SampleRequest
 OLDEST = (0, 30)
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM allows
 _COMPLETIONS = "/v1/completions"
+_ADAPTERS = (
+    "The server has to see that directory, and be started with --enable-lora, --max-lora-rank of at least lora.rank, "
+    "and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1."
+)
 _UNFILTERED = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
 
 
@@ -60,14 +71,14 @@ class VLLM:
 
     async def check(self, link: Link) -> list[Served]:
         """Of the version and the list of models. Adapters are not among them."""
-        version = await link.get("/version", _reader(lambda value: str(value["version"])))
+        version = await link.get("/version", reader(self.name, lambda value: str(value["version"])))
         numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
         if numbers < OLDEST:
             raise ConfigError(
                 f"The server {link.url} runs vLLM {version}; 0.30 or later is needed for token ids and logprobs as "
                 "they were sampled. Install a newer one (pip install 'vllm>=0.30')."
             )
-        return await link.get("/v1/models", _reader(_models))
+        return await link.get("/v1/models", reader(self.name, listed))
 
     async def top_logprobs(self, link: Link, model: str, prompt: Sequence[int], temperature: float) -> list[float]:
         """By a request for one token."""
@@ -80,12 +91,12 @@ class VLLM:
             "return_tokens_as_token_ids": True,
             **_UNFILTERED,
         }
-        return await link.post(_COMPLETIONS, body, _reader(_top_logprobs))
+        return await link.post(_COMPLETIONS, body, reader(self.name, _top_logprobs))
 
     async def load(self, link: Link, model: str, weights: Weights, before: Weights | None) -> None:
         """An adapter by its name; all weights from their directory, while no token is sampled."""
         if weights.adapter:
-            await _load_adapter(link, weights, before)
+            await load_adapter(link, weights, before, root="/v1", remedy=_ADAPTERS, retried=(404,))
             return
         try:
             await link.tell("/pause?mode=keep")
@@ -134,9 +145,11 @@ class VLLM:
                     }
                 ],
             }:
-                return Sampled(ids, logprobs, str(reason), prompt, model, body["model"])
+                return Sampled(
+                    ids, logprobs, str(reason), prompt_ids=prompt, version=model, asked_version=body["model"]
+                )
             case _:
-                raise _strange(value)
+                raise strange(self.name, value)
 
 
 class VLLMSampler(EngineSampler):
@@ -148,47 +161,6 @@ class VLLMSampler(EngineSampler):
     engine = VLLM()
 
 
-async def _load_adapter(link: Link, weights: Weights, before: Weights | None) -> None:
-    """Load an adapter, also if the directory is not to be seen at once on another machine; then drop the last one."""
-    body = {"lora_name": weights.adapter, "lora_path": str(weights.directory)}
-    try:
-        await link.tell("/v1/load_lora_adapter", body, retried=(404,))
-    except SamplerError as error:
-        if "already been loaded" not in str(error):  # by a call whose reply was lost
-            raise SamplerError(
-                f"{error} The server has to see that directory, and be started with --enable-lora, --max-lora-rank of "
-                "at least lora.rank, and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1."
-            ) from error
-    if before is not None and before.adapter:
-        with suppress(SamplerError):  # it only takes memory
-            await link.tell("/v1/unload_lora_adapter", {"lora_name": before.adapter})
-
-
-def _models(value: Any) -> list[Served]:
-    """Those of /v1/models that are no adapters."""
-    models = [model for model in value["data"] if not model.get("parent")]
-    return [Served(str(model["id"]), model.get("max_model_len")) for model in models]
-
-
 def _top_logprobs(value: Any) -> list[float]:
     """The highest logprobs of the first token."""
-    found = sorted(float(number) for number in value["choices"][0]["logprobs"]["top_logprobs"][0].values())[::-1]
-    if len(found) < TOP:
-        raise KeyError("top_logprobs")
-    return found[:TOP]
-
-
-def _reader(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """`read`, with TransientError for a value of another shape."""
-
-    def checked(value: Any) -> Any:
-        try:
-            return read(value)
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            raise _strange(value) from error
-
-    return checked
-
-
-def _strange(value: object) -> TransientError:
-    return TransientError(f"its reply is not as vLLM's: {quoted(value, '')}")
+    return highest(list(value["choices"][0]["logprobs"]["top_logprobs"][0].values()))

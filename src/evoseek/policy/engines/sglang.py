@@ -1,0 +1,182 @@
+"""SGLang, over HTTP: `python -m sglang.launch_server --model-path MODEL`, 0.5.10 or later.
+
+    POST /generate                  ids in, ids and logprobs out; stop strings stay in the ids
+    POST /load_lora_adapter         an adapter (--enable-lora)
+    POST /update_weights_from_disk  all weights, between /pause_generation and /continue_generation
+
+What is known to go wrong, and how it is met here: `ignore_eos` switches stop tokens off as well (it stays off); a
+sequence has two tokens less than the server's context at most, a prompt six less, and what is longer is cut without a
+word (the context counts as `_RESERVED` tokens shorter); the cache cannot be flushed while tokens are sampled (turns are
+aborted before, and every request has the weights' name as `extra_key`); a server that was restarted answers with the
+weights that it began with (all weights of a version have a name, which the reply's `weight_version` has to repeat); a
+prompt's ids are not returned (their number is compared); logprobs may be those before the temperature (this is refused;
+SGLANG_RETURN_ORIGINAL_LOGPROB); a model's own generation settings are defaults of requests (each names all of them).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from evoseek.errors import ConfigError
+from evoseek.policy.engines.engine import (
+    TOP,
+    Sampled,
+    Served,
+    Weights,
+    highest,
+    listed,
+    load_adapter,
+    reader,
+    strange,
+)
+from evoseek.policy.engines.launch import HOST, Command, Model, visible
+from evoseek.policy.engines.link import Link
+from evoseek.policy.engines.sampler import EngineSampler
+from evoseek.policy.engines.settings import ServerSettings
+from evoseek.policy.stops import StopRule
+from evoseek.types import SampleRequest
+
+OLDEST = (0, 5, 10)
+_RESERVED = 8  # tokens of the context that no sequence can have
+_GENERATE = "/generate"
+_UNFILTERED = {
+    "top_p": 1.0,
+    "top_k": -1,
+    "min_p": 0.0,
+    "frequency_penalty": 0.0,
+    "presence_penalty": 0.0,
+    "repetition_penalty": 1.0,
+}
+_ADAPTERS = (
+    "The server has to see that directory, and be started with --enable-lora, --lora-target-modules all and "
+    "--max-lora-rank of at least lora.rank."
+)
+
+
+class SGLang:
+    """Speaks to SGLang's servers (see engine.Engine)."""
+
+    name = "SGLang"
+    remedy = "Start it without SGLANG_RETURN_ORIGINAL_LOGPROB."
+
+    def command(self, settings: ServerSettings, model: Model, gpus: Sequence[int], port: int) -> Command:
+        """`sglang.launch_server`."""
+        words = [
+            *(settings.program or ("python", "-m", "sglang.launch_server")),
+            *("--model-path", model.source, "--served-model-name", settings.model or "policy"),
+            *("--host", HOST, "--port", str(port), "--dtype", model.dtype),
+            *("--context-length", str(model.max_length + _RESERVED), "--tp-size", str(settings.tensor_parallel)),
+        ]
+        if gpus:
+            words += ["--mem-fraction-static", str(settings.memory_share)]
+        if model.rank:
+            words += ["--enable-lora", "--max-lora-rank", str(model.rank), "--lora-target-modules", "all"]
+            words += ["--max-loras-per-batch", "2"]
+        return Command([*words, *settings.arguments], visible(gpus))
+
+    async def check(self, link: Link) -> list[Served]:
+        """Of the version and the list of models. Adapters are not among them."""
+        version = await link.get("/server_info", reader(self.name, lambda value: str(value["version"])))
+        if tuple(int(number) for number in re.findall(r"\d+", version)[:3]) < OLDEST:
+            raise ConfigError(
+                f"The server {link.url} runs SGLang {version}; 0.5.10 or later is needed, which takes new weights "
+                "while it is paused. Install a newer one (pip install 'sglang>=0.5.10')."
+            )
+        models = await link.get("/v1/models", reader(self.name, listed))
+        return [
+            replace(model, max_length=None if model.max_length is None else model.max_length - _RESERVED)
+            for model in models
+        ]
+
+    async def top_logprobs(self, link: Link, model: str, prompt: Sequence[int], temperature: float) -> list[float]:
+        """By a request for one token."""
+        body = {
+            "input_ids": list(prompt),
+            "sampling_params": {"max_new_tokens": 1, "temperature": temperature, **_UNFILTERED},
+            "return_logprob": True,
+            "top_logprobs_num": TOP,
+        }
+        return await link.post(_GENERATE, body, reader(self.name, _top_logprobs))
+
+    async def load(self, link: Link, model: str, weights: Weights, before: Weights | None) -> None:
+        """An adapter by its name; all weights from their directory, while no token is sampled."""
+        if weights.adapter:
+            await load_adapter(link, weights, before, root="", remedy=_ADAPTERS, retried=(400,))
+            return
+        await link.tell("/pause_generation", {"mode": "abort"})
+        try:
+            body = {"model_path": str(weights.directory), "weight_version": weights.directory.name}
+            await link.tell("/update_weights_from_disk", {**body, "flush_cache": True})
+        finally:
+            await link.tell("/continue_generation", {})
+
+    def ask(
+        self, request: SampleRequest, rule: StopRule, model: str, weights: Weights | None
+    ) -> tuple[str, dict[str, Any]]:
+        """A completion of ids, of the model or the adapter."""
+        adapter = {"lora_path": weights.adapter} if weights and weights.adapter else {}
+        return _GENERATE, {
+            "input_ids": list(request.token_ids),
+            "sampling_params": {
+                "max_new_tokens": request.max_tokens,
+                "temperature": request.temperature,
+                "stop": list(rule.strings),
+                "stop_token_ids": sorted(rule.token_ids),
+                "ignore_eos": False,
+                "no_stop_trim": True,
+                "skip_special_tokens": False,
+                "spaces_between_special_tokens": False,
+                **_UNFILTERED,
+            },
+            "return_logprob": True,
+            "extra_key": weights.directory.name if weights else "0",
+            **adapter,
+        }
+
+    def read(self, value: Any, body: dict[str, Any], weights: Weights | None) -> Sampled:
+        """The ids with the logprobs beside them."""
+        match value:
+            case {
+                "output_ids": list(ids),
+                "meta_info": {
+                    "finish_reason": {"type": str(reason)},
+                    "prompt_tokens": int(length),
+                    "output_token_logprobs": list(pairs),
+                    "weight_version": version,
+                },
+            } if _are_of(pairs, ids):
+                own = weights is not None and not weights.adapter
+                return Sampled(
+                    ids,
+                    [pair[0] for pair in pairs],
+                    reason,
+                    prompt_length=length,
+                    version=str(version) if own else None,
+                    asked_version=weights.directory.name if own and weights else None,
+                )
+            case _:
+                raise strange(self.name, value)
+
+
+class SGLangSampler(EngineSampler):
+    """Samples with servers of SGLang."""
+
+    class Settings(ServerSettings):
+        """Settings of servers of SGLang."""
+
+    engine = SGLang()
+
+
+def _are_of(pairs: Sequence[Any], ids: Sequence[Any]) -> bool:
+    """Whether logprobs, each followed by its token's id, are those of these ids, as far as there are both."""
+    if not all(isinstance(pair, list) and len(pair) > 1 for pair in pairs):
+        return False
+    return all(pair[1] == token for pair, token in zip(pairs, ids, strict=False))
+
+
+def _top_logprobs(value: Any) -> list[float]:
+    """The highest logprobs of the first token."""
+    return highest([entry[0] for entry in value["meta_info"]["output_top_logprobs"][0]])
