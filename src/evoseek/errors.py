@@ -8,6 +8,7 @@
     ├── PolicyError          a model or tokenizer cannot be loaded or does not fit the format
     ├── ToolError            a tool, engine or judge failed (ends a rollout as Invalid, never as a reward)
     │   └── ReplyError       a model's reply is cut, empty or not in the requested form; a retry may help
+    │       └── CutReplyError   it was cut at its limit of tokens
     ├── PageError            a web page cannot be read, by anybody (the model is told so)
     ├── SamplerError         the sampler failed or was given a request it cannot serve
     ├── RunError             a run directory cannot be used
@@ -53,6 +54,10 @@ class ToolError(EvoseekError):
 
 class ReplyError(ToolError):
     """A model's reply is cut, empty or not in the requested form. A retry may help."""
+
+
+class CutReplyError(ReplyError):
+    """A model's reply was cut at its limit of tokens."""
 
 
 class PageError(EvoseekError):

@@ -200,6 +200,15 @@ class Tool(Protocol):
         ...
 
 
+@runtime_checkable
+class ReasonedTool(Protocol):
+    """A tool whose results depend on what the model wrote before it called: it is bound to that first."""
+
+    def after(self, reasoning: str) -> Tool:
+        """The tool for the next call of a model that has written this so far, the turn with the call included."""
+        ...
+
+
 class Environment(Protocol):
     """A task for one role: its prompt and its tools. The rollout loop is the same for all environments."""
 

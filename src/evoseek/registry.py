@@ -130,6 +130,18 @@ KINDS: Mapping[str, Kind] = {
         ("update",),
         is_heavy=True,
     ),
+    "baseline": Kind(
+        "a way to answer that trains nothing, for `evoseek eval --baseline`",
+        {
+            "direct": "evoseek.eval.baselines.direct:Direct",
+            "cot": "evoseek.eval.baselines.chain_of_thought:ChainOfThought",
+            "rag": "evoseek.eval.baselines.rag:RAG",
+            "ircot": "evoseek.eval.baselines.ircot:IRCoT",
+            "search-o1": "evoseek.eval.baselines.search_o1:SearchO1",
+            "ragent": "evoseek.eval.baselines.ragent:RAgent",
+        },
+        ("searches", "__call__"),
+    ),
     "tracker": Kind("takes the numbers of a step, beside metrics.jsonl", {}, ("write",)),
 }
 

@@ -188,8 +188,8 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """One rollout as it happened. `segments` begins with the prompt, then alternates action and observation; it is
-    empty if the model was called with messages."""
+    """One rollout as it happened. `segments` begins with the prompt, then alternates action and observation (a baseline
+    that prompts the model several times has a prompt each time); it is empty if the model was called with messages."""
 
     id: str
     question: Question

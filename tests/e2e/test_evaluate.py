@@ -116,6 +116,55 @@ def test_a_model_behind_an_endpoint_is_evaluated(evaluate, setting, tmp_path):
     assert (found["cost"]["searches"]["mean"], "written" in found["cost"]) == (1.0, False)
 
 
+@pytest.mark.parametrize("name", ["direct", "rag", "ircot", "search-o1", "ragent"])
+def test_a_baseline_is_evaluated_and_resumed_as_any_other(evaluate, tmp_path, monkeypatch, name):
+    whole, _ = evaluate("--baseline", name, "--out", tmp_path / "whole")
+    assert (whole["baseline"], whole["search"], whole["n"], whole["final"]) == (name, name != "direct", 6, True)
+    assert whole["cost"]["written"]["n"] == 6
+    assert f" by {name}: f1" in (tmp_path / "whole" / "results.md").read_text()
+    sample = TorchSampler.sample
+
+    async def failing(self, request):
+        if request.trajectory_id.startswith(("evaluation/q1/", "evaluation/q4/")):
+            raise SamplerError("The sampler hiccups.")
+        return await sample(self, request)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TorchSampler, "sample", failing)
+        partly, _ = evaluate("--baseline", name, "--out", tmp_path / "out")
+    assert (partly["final"], partly["n_invalid"]) == (False, 2)
+    found, said = evaluate("--baseline", name, "--out", tmp_path / "out")
+    assert "4 of 6 samples are there; 2 are drawn now." in said
+    assert found == whole
+    assert "baseline was" in evaluate("--baseline", "cot", "--out", tmp_path / "out", status=2)[1]
+
+
+def test_baselines_that_are_refused(evaluate):
+    assert "There is no baseline 'ragg'. Did you mean rag?" in evaluate("--baseline", "ragg", status=2)[1]
+    assert "--no-search and --baseline were both given" in evaluate("--baseline", "rag", "--no-search", status=2)[1]
+
+
+def test_a_baseline_of_ones_own_that_was_changed_is_refused(evaluate, tmp_path, monkeypatch):
+    module = tmp_path / "answered_by_me.py"
+    monkeypatch.syspath_prepend(tmp_path)
+    for prompt, status in (("baseline_direct", 0), ("baseline_cot", 2)):
+        module.write_text(
+            "class Mine:\n    searches = False\n    async def __call__(self, attempt):\n"
+            f"        return await attempt.roll({prompt!r})\n"
+        )
+        sys.modules.pop("answered_by_me", None)
+        said = evaluate("--out", tmp_path / "out", "--baseline", "answered_by_me:Mine", status=status)[1]
+    assert "own.--baseline (answered_by_me:Mine).sha256 was" in said
+
+
+def test_a_model_behind_an_endpoint_answers_by_a_baseline(evaluate, setting, tmp_path):
+    with http.ChatServer(*(http.replies(http.choice(turn)) for turn in ("north is.", "<answer> north </answer>"))) as s:
+        asked = ("--set", f"asked.base_url={s.url}", "--set", "asked.model=a-model", "--set", "asked.concurrency=1")
+        words = ("--index", setting.index, *asked, "--limit", 1, "--baseline", "ircot", "--samples", 1)
+        found, _ = evaluate(*words, "--set", "reward.name=exact_match")
+    assert (found["model"], found["mean"], found["cost"]["searches"]["mean"]) == ("a-model", 1.0, 2.0)
+
+
 def test_a_suite_declares_the_metric_and_what_its_scripts_read_is_written(setting, cli, tmp_path):
     rows = [{"query_id": n, "query": f"{word} is", "answer": "north"} for n, word in enumerate(("gold", "river"))]
     (tmp_path / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

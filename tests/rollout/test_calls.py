@@ -8,7 +8,7 @@ from evoseek.env.prompts import load_prompts
 from evoseek.env.solver import SolverEnv
 from evoseek.rollout.calls import ToolCalls, ToolFailedError
 from evoseek.rollout.limits import Limits
-from evoseek.types import Question, ToolCall
+from evoseek.types import Action, Question, ToolCall, ToolResult
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def calls_of(mayors):
 
 
 def texts(calls, *queries):
-    return asyncio.run(calls.texts([ToolCall("search", {"query": query}) for query in queries]))
+    return asyncio.run(calls.texts([Action("", tuple(ToolCall("search", {"query": query}) for query in queries))]))
 
 
 def test_calls_are_made_up_to_the_limit(calls_of):
@@ -44,4 +44,29 @@ def test_what_came_is_kept_when_another_call_fails(calls_of):
 
 
 def test_a_tool_that_does_not_exist_is_told_so(calls_of):
-    assert asyncio.run(calls_of().texts([ToolCall("fly", {})])) == ['There is no tool "fly". The tools are: search.']
+    texts = asyncio.run(calls_of().texts([Action("", (ToolCall("fly", {}),))]))
+    assert texts == ['There is no tool "fly". The tools are: search.']
+
+
+class Reasoned:
+    """A tool that repeats what was written before the call."""
+
+    name, schema, reasoning = "search", {}, ""
+
+    def for_question(self, question, trajectory_id):
+        return self
+
+    def after(self, reasoning):
+        tool = Reasoned()
+        tool.reasoning = reasoning
+        return tool
+
+    async def __call__(self, call):
+        return ToolResult(call, f"after {self.reasoning!r}")
+
+
+def test_a_tool_may_be_told_what_was_written_before_the_call():
+    call = ToolCall("search", {"query": "a"})
+    calls = ToolCalls(SolverEnv([Reasoned()], load_prompts("tiny")), Question("q", "who ?", ()), "q/0", Limits())
+    turns = [Action("one"), Action("two", (call, call))]
+    assert asyncio.run(calls.texts(turns)) == ["after 'one\\ntwo'"] * 2

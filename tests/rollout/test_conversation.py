@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from evoseek.chat.local import SamplerChat
 from evoseek.env.prompts import load_prompts
 from evoseek.env.solver import SolverEnv
-from evoseek.errors import PolicyError, ReplyError, ToolError
+from evoseek.errors import CutReplyError, PolicyError, ReplyError, ToolError
 from evoseek.policy.encoding import split_trusted
 from evoseek.policy.scripted import ScriptedChat, ScriptedSampler
 from evoseek.policy.stops import StopRules
@@ -109,7 +109,7 @@ def test_tags_that_a_passage_forges_are_text(run):
     assert observed == f"{{<information>\n}}{forged} : Meri{{\n</information>}}"
 
 
-@pytest.mark.parametrize("error", [ToolError("the endpoint is down"), ReplyError("it was cut")])
+@pytest.mark.parametrize("error", [ToolError("the endpoint is down"), ReplyError("it is empty")])
 def test_a_chat_that_fails_is_a_failure_and_never_an_answer(run, error):
     def fail(messages, key):
         if len(messages) > 1:
@@ -120,6 +120,17 @@ def test_a_chat_that_fails_is_a_failure_and_never_an_answer(run, error):
     assert (trajectory.stop_reason, trajectory.failure) == (StopReason.SAMPLER_FAILED, str(error))
     assert trajectory.answer is None
     assert len(trajectory.tool_results) == 1
+
+
+def test_a_reply_that_was_cut_is_the_models_own_doing(run):
+    def write(messages, key):
+        if len(messages) > 1:
+            raise CutReplyError("it was cut at its limit of tokens")
+        return SEARCH
+
+    trajectory, chat = run(ScriptedChat(write), max_malformed=3)
+    assert (trajectory.stop_reason, trajectory.failure, trajectory.answer) == (StopReason.MAX_TOKENS, None, None)
+    assert (len(chat.asked), [action.text for action in trajectory.actions]) == (2, [SEARCH, ""])
 
 
 def test_other_errors_of_the_chat_are_raised(run):

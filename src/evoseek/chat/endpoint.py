@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import httpx2
 
-from evoseek.errors import PolicyError, ReplyError, ToolError
+from evoseek.errors import CutReplyError, PolicyError, ToolError
 from evoseek.http.pool import CallPool
 from evoseek.http.retry import Retry
 from evoseek.http.said import json_of, quoted
@@ -68,7 +68,7 @@ class EndpointChat:
         )
 
     async def chat(self, messages: Sequence[Message], *, key: str, form: Mapping[str, object] | None = None) -> str:
-        """The reply's text. Raises ToolError, or ReplyError for a reply that was cut."""
+        """The reply's text. Raises ToolError, or CutReplyError for a reply that was cut."""
         payload = self._payload(messages, key, form)
         try:
             return await self._server.call(lambda client: self._attempt(client, payload))
@@ -115,14 +115,14 @@ def _sent(content: str) -> str:
 def text_of(body: bytes, *, secret: str) -> str:
     """The text in the body of a success: of the first choice, if the model came to its end.
 
-    Raises TransientError for a body that is not JSON, ReplyError for a reply that was cut, ToolError for any other that
-    is none. They say what is wrong, not whose reply it is.
+    Raises TransientError for a body that is not JSON, CutReplyError for a reply that was cut, ToolError for any other
+    that is none. They say what is wrong, not whose reply it is.
     """
     match json_of(body, secret=secret):
         case {"choices": [{"message": {"refusal": str(refusal)}}, *_]} if refusal:
             raise ToolError(f"the model refused: {quoted(refusal, secret)}. Change the prompt, or the model.")
         case {"choices": [{"finish_reason": "length"}, *_]}:
-            raise ReplyError("it was cut at its limit of tokens. Raise max_tokens, or ask for less in the prompt.")
+            raise CutReplyError("it was cut at its limit of tokens. Raise max_tokens, or ask for less in the prompt.")
         case {"choices": [{"finish_reason": "content_filter"}, *_]}:
             raise ToolError("the server's content filter held it back. Change the prompt, or the endpoint.")
         case {"choices": [{"finish_reason": "stop", "message": {"content": str(content)}}, *_]} if content.strip():

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from transformers import PreTrainedTokenizerBase
 
-from evoseek.errors import ReplyError, SamplerError, ToolError
+from evoseek.errors import CutReplyError, ReplyError, SamplerError, ToolError
 from evoseek.policy.tags import TagRenderer
 from evoseek.protocols import Sampler
 from evoseek.types import Message, SampleRequest, StopConditions
@@ -50,7 +50,8 @@ class SamplerChat:
 
     async def chat(self, messages: Sequence[Message], *, key: str, form: Mapping[str, object] | None = None) -> str:
         """The reply's text, without the token that ends it. Raises ToolError, also for a key that is in progress
-        (ReplyError for a reply that is cut or empty); PolicyError for messages that the chat template refuses."""
+        (CutReplyError for a reply that is cut, ReplyError for an empty one); PolicyError for messages that the chat
+        template refuses."""
         ids = self._renderer.render_prompt(messages)
         room = min(self._max_tokens, self._max_total_tokens - len(ids))
         if room < 1:
@@ -73,6 +74,7 @@ class SamplerChat:
             self._sampler.release(key)
         if completion.finish_reason == "length":
             raise self._useless(
+                CutReplyError,
                 key,
                 f"after {room} tokens it had not come to its end, and the beginning of a reply is none. Raise "
                 f"max_tokens ({self._max_tokens}) and max_total_tokens ({self._max_total_tokens}, of which the prompt "
@@ -80,7 +82,7 @@ class SamplerChat:
             )
         text = self._text(completion.token_ids)
         if not text.strip():
-            raise self._useless(key, "it is empty. Ask for a reply in the prompt, or take another model.")
+            raise self._useless(ReplyError, key, "it is empty. Ask for a reply in the prompt, or take another model.")
         return _THINK + text if self._is_in_thought(ids) else text
 
     def _is_in_thought(self, prompt: Sequence[int]) -> bool:
@@ -97,5 +99,5 @@ class SamplerChat:
     def _failed(self, key: str, what: str) -> ToolError:
         return ToolError(f"There is no reply of the model {self.name!r} for {key!r}: {what}")
 
-    def _useless(self, key: str, what: str) -> ReplyError:
-        return ReplyError(str(self._failed(key, what)))
+    def _useless(self, kind: type[ReplyError], key: str, what: str) -> ReplyError:
+        return kind(str(self._failed(key, what)))

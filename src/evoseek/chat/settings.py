@@ -80,7 +80,11 @@ class AskedSettings(ChatSettings):
         "endpoint. Default: the policy answers.",
     )
     max_tokens: int = Field(
-        default=2048, ge=1, le=MANY, description="Maximum number of tokens of a reply, reasoning included."
+        default=2048,
+        ge=1,
+        le=MANY,
+        description="Maximum number of tokens of a reply, reasoning included; a longer one ends the rollout without an "
+        "answer.",
     )
 
 

@@ -36,6 +36,13 @@ def evaluate(
     samples: Annotated[int, typer.Option(min=1, help="Number of samples of each question.")] = 1,
     temperature: Annotated[float | None, typer.Option(help="0: greedy. Default: as in training.")] = None,
     no_search: Annotated[bool, typer.Option("--no-search", help="Answer without any tool.")] = False,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            help="Way to answer instead of the agent's own: direct, cot, rag, ircot, search-o1, ragent, or "
+            "package.module:Name (`evoseek parts baseline`)."
+        ),
+    ] = None,
     limit: Annotated[
         int | None, typer.Option(help="Maximum number of questions, from the first. Default: evaluation.limit.")
     ] = None,
@@ -49,6 +56,7 @@ def evaluate(
 
     With --out every finished sample is kept; if interrupted, the same command draws only what is missing or failed.
     """
+    searches = _searches(baseline, no_search)
     from evoseek.cli.settings import check_evaluation, given_settings
 
     with end_on_interrupt():
@@ -63,7 +71,7 @@ def evaluate(
         "run.seed": seed,
     }
     given = given_settings("eval", run_dir, config or (), options=options, sets=set_ or ())
-    check_evaluation(given.read(light=True), search=not no_search, model=model, questions=suite is None)
+    check_evaluation(given.read(light=True), search=searches, model=model, questions=suite is None)
     with end_on_interrupt():
         from evoseek.cli.following import following
         from evoseek.jobs.ask import is_asked
@@ -80,10 +88,24 @@ def evaluate(
     asked = every[: settings.evaluation.limit]
     say(console, f"Asking {len(asked)} of {len(every)} questions{f', {samples} times each' if samples > 1 else ''}.")
     with opened(settings, checkpoint=checkpoint_of(run_dir)) as context:
-        wanted = Wanted(asked, samples, not no_search, suite)
+        wanted = Wanted(asked, samples, searches, suite, baseline)
         evaluated = evaluate_policy(context, wanted, out, console=console, quiet=json)
     if json:
         print(dumps(evaluated.json, ensure_ascii=False))
+
+
+def _searches(baseline: str | None, no_search: bool) -> bool:
+    """Whether anything is searched. Raises ConfigError for an unknown baseline, and for --no-search with one."""
+    if baseline is None:
+        return not no_search
+    if no_search:
+        raise ConfigError(
+            "--no-search and --baseline were both given, but a baseline says itself whether it searches. Leave out "
+            "--no-search; the baselines direct and cot do not search."
+        )
+    from evoseek.registry import find
+
+    return bool(find("baseline", baseline).searches)
 
 
 def _suite(on: str | None, data: Path | None, questions: str | None) -> Suite | None:

@@ -17,6 +17,7 @@ set; those that it lacks are those of the set `default`.
     judge.jinja              that of a judge; `question`, `golden_answers`, `answer`
     question_filter.jinja    that of a judge of questions; `question`
     reading.jinja            that of a reading agent; `task`, `title` of the page, `memory` (notes so far), `segment`
+    baseline_*.jinja         those of the baselines; `evoseek.eval.baselines` says which has which variables
     observation.jinja        the text of a search's result; variable `passages`, best first, maybe none
     web_results.jinja        that of a web search; `searches`, each with `query` and `passages` (their `id` is the URL)
     pages.jinja              that of browsing; `pages`, each with `url`, `title`, `text`, `problem` (one is "")

@@ -12,7 +12,7 @@ from evoseek.errors import ConfigError, ToolError
 from evoseek.policy.encoding import well_formed
 from evoseek.protocols import QuestionEngine, SearchEngine
 from evoseek.search.found import search
-from evoseek.search.retrying import RetryingEngine
+from evoseek.search.retrying import retried
 from evoseek.types import Question, ToolCall, ToolResult
 
 _SCHEMA: Mapping[str, object] = {
@@ -39,8 +39,7 @@ class SearchTool:
         engine, searching = context.engine, context.settings.search
         if engine is None:
             raise ConfigError("The tool search needs an engine, but there is none here. Leave it out of tools.")
-        if not isinstance(engine, QuestionEngine) and not getattr(engine, "retries", False):
-            engine = RetryingEngine(engine, attempts=searching.attempts, wait_s=searching.wait_s)
+        engine = retried(engine, attempts=searching.attempts, wait_s=searching.wait_s)
         return cls(engine, searching.top_k, template=context.prompts["observation"])
 
     def __init__(self, engine: SearchEngine | QuestionEngine, k: int = 3, *, template: PromptTemplate) -> None:

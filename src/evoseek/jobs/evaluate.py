@@ -14,6 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from evoseek.errors import EvoseekError
+from evoseek.eval.baselines.attempt import BaselineAnswerer, ChatModel, PolicyModel
 from evoseek.eval.browsecomp import write_runs
 from evoseek.eval.draw import check_temperature, draw_missing, keys_of
 from evoseek.eval.fanoutqa import write_answers
@@ -23,11 +24,14 @@ from evoseek.eval.sample import Answerer, Key, Sample, content_digest, merged
 from evoseek.eval.suite import Suite
 from evoseek.files import json_digest, write_atomic
 from evoseek.jobs.ask import asked_model, is_asked, tell_about_template
+from evoseek.registry import build
 from evoseek.report.evaluation import cost_grid, grids, latex, markdown, note, results_json, terminal
 from evoseek.report.printable import say
 from evoseek.report.progress import CountProgress
+from evoseek.rollout.agent import limits_of
 from evoseek.run import examined_by
 from evoseek.runs import with_digests
+from evoseek.settings import PartSettings
 from evoseek.training.context import Context
 from evoseek.training.inputs import identity, inputs_of
 from evoseek.types import Question
@@ -41,13 +45,15 @@ _ENOUGH = 10  # searches without any result that tell a broken engine from queri
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is evaluated: questions, how many samples of each, whether the model may search, and the suite that the
-    questions are of, or a part of (None: they are of none)."""
+    """What is evaluated: questions, how many samples of each, whether anything is searched, the suite that the
+    questions are of, or a part of (None: they are of none), and the baseline by which the model answers (None: as an
+    agent)."""
 
     questions: Sequence[Question]
     samples: int = 1
     search: bool = True
     suite: Suite | None = None
+    baseline: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +83,7 @@ def evaluate(context: Context, wanted: Wanted, out: Path | None, *, console: Con
     check_temperature(wanted.samples, examinee.temperature)
     about = _about(context, wanted, examinee)
     folder = EvaluationFolder(out) if out is not None else None
-    with folder.held(_identity(context, about, wanted.samples)) if folder else nullcontext():
+    with folder.held(_identity(context, wanted, about)) if folder else nullcontext():
         samples = folder.samples() if folder else {}
         _draw(context, wanted, examinee, samples, folder, console)
         results = Results(
@@ -94,6 +100,8 @@ def evaluate(context: Context, wanted: Wanted, out: Path | None, *, console: Con
 
 
 def _examinee(context: Context, wanted: Wanted, console: Console) -> _Examinee:
+    if wanted.baseline is not None:
+        return _baseline(context, wanted.baseline, wanted.search, console)
     if is_asked(context.settings):
         model = asked_model(context, context.held_out_engine if context.settings.has_engine else None, wanted.search)
         return _Examinee(model.chat.name, model.answer, context.settings.asked.temperature)
@@ -101,6 +109,24 @@ def _examinee(context: Context, wanted: Wanted, console: Console) -> _Examinee:
     tell_about_template(agent, console)
     roller = (examined_by(context) if wanted.search else agent.solver([])).at(temperature)
     return _Examinee(agent.policy.name, roller.one, temperature)
+
+
+def _baseline(context: Context, name: str, search: bool, console: Console) -> _Examinee:
+    """The policy, or the model of [asked], that answers by a baseline."""
+    settings, engine = context.settings, None
+    if search:
+        engine = context.held_out_engine if settings.has_engine else context.web.engine
+    if is_asked(settings):
+        chat, prompts = context.chat("asked")
+        model, called, temperature = ChatModel(chat), chat.name, settings.asked.temperature
+    else:
+        agent, temperature = context.agent, settings.held_out_temperature
+        tell_about_template(agent, console)
+        model, called, prompts = PolicyModel(agent, temperature), agent.policy.name, agent.prompts
+    baseline = build("baseline", PartSettings(name=name), context)
+    limits = limits_of(settings.rollout, prompts)
+    answerer = BaselineAnswerer(baseline, model, prompts, limits, engine, settings.search)
+    return _Examinee(called, answerer.answer, temperature)
 
 
 def _about(context: Context, wanted: Wanted, examinee: _Examinee) -> dict[str, object]:
@@ -113,15 +139,16 @@ def _about(context: Context, wanted: Wanted, examinee: _Examinee) -> dict[str, o
         "seed": context.settings.run.seed,
         "questions": json_digest(contents),
         **({"suite": wanted.suite.about()} if wanted.suite else {}),
+        **({"baseline": wanted.baseline} if wanted.baseline else {}),
     }
 
 
-def _identity(context: Context, about: Mapping[str, object], samples: int) -> dict[str, object]:
+def _identity(context: Context, wanted: Wanted, about: Mapping[str, object]) -> dict[str, object]:
     """What has to be the same when an evaluation is resumed."""
-    tree = identity(context.settings, context.checkpoint)
+    tree = identity(context.settings, context.checkpoint, {"--baseline": wanted.baseline} if wanted.baseline else None)
     index = with_digests({"evaluation": {"index": ""}}, inputs_of(context.settings))
     deciding = {key: tree[key] for key in (*_DECIDING, "own", "checkpoint") if key in tree}
-    return {**deciding, **index, "samples": samples, "evaluated": dict(about)}
+    return {**deciding, **index, "samples": wanted.samples, "evaluated": dict(about)}
 
 
 def _draw(
@@ -165,7 +192,8 @@ def _title(about: Mapping[str, object], metric: str) -> str:
     drawn = "greedy" if temperature == 0 else f"temperature {temperature:g}"
     suite: Any = about.get("suite")
     on = f" on {suite['name']} {suite['split']}".rstrip() if suite else ""
-    return f"{about['model']}{on}: {metric}, {drawn}, search {'on' if about['search'] else 'off'}"
+    by = f" by {about['baseline']}" if "baseline" in about else ""
+    return f"{about['model']}{by}{on}: {metric}, {drawn}, search {'on' if about['search'] else 'off'}"
 
 
 def _write(folder: EvaluationFolder, evaluated: Evaluated) -> None:

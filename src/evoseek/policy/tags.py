@@ -4,8 +4,8 @@
     <information> passages </information>
     <answer> answer </answer>
 
-With the tools of the web, <search> holds queries and <browse> addresses, one in each line. A proposer states its
-question in <question> before the answer.
+With the tools of the web, <search> holds queries and <browse> addresses, one in each line. The baseline RAgent opens
+passages by their numbers in <open>. A proposer states its question in <question> before the answer.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ _TAGS_OF_TOOLS = {
     "search": ("search", SEARCH["search"]),
     "web_search": ("search", TagCall("web_search", "queries", True)),
     "browse": ("browse", TagCall("browse", "urls", True)),
+    "open": ("open", TagCall("open", "numbers")),
 }
 
 

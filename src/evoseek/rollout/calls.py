@@ -8,9 +8,9 @@ from typing import Any, cast
 
 from evoseek.errors import ConfigError
 from evoseek.policy.encoding import trusted
-from evoseek.protocols import Environment, Tool
+from evoseek.protocols import Environment, ReasonedTool, Tool
 from evoseek.rollout.limits import Limits
-from evoseek.types import Question, ToolCall, ToolResult
+from evoseek.types import Action, Question, ToolCall, ToolResult
 
 
 class ToolFailedError(Exception):
@@ -28,13 +28,15 @@ class ToolCalls:
         self._malformed = 0
         self.results: list[ToolResult] = []
 
-    async def texts(self, calls: Sequence[ToolCall]) -> list[str] | None:
-        """The results for the calls of a turn, in their order; None if no call is left, which ends the rollout.
+    async def texts(self, actions: Sequence[Action]) -> list[str] | None:
+        """The results for the calls of the last of a rollout's turns, in their order; None if no call is left, which
+        ends the rollout.
 
         Raises ToolFailedError.
         """
+        calls = actions[-1].tool_calls
         if self._may_call and len(self.results) + len(calls) <= self._limits.max_tool_calls:
-            return await self._make(calls)
+            return await self._make(calls, "\n".join(action.text for action in actions))
         told = self._final_answer()
         return None if told is None else [told] * len(calls)
 
@@ -54,9 +56,9 @@ class ToolCalls:
         self._may_call = self._may_call and told is None
         return told
 
-    async def _make(self, calls: Sequence[ToolCall]) -> list[str]:
+    async def _make(self, calls: Sequence[ToolCall], reasoning: str) -> list[str]:
         """Run calls concurrently. Results that have arrived are always kept."""
-        results = await asyncio.gather(*(_call(self._tools, call) for call in calls))
+        results = await asyncio.gather(*(_call(self._tools, call, reasoning) for call in calls))
         came = [result for result in results if not isinstance(result, ToolFailedError)]
         self.results += came
         if len(came) < len(results):
@@ -64,14 +66,14 @@ class ToolCalls:
         return [result.text for result in came]
 
 
-async def _call(tools: Mapping[str, Tool], call: ToolCall) -> ToolResult | ToolFailedError:
+async def _call(tools: Mapping[str, Tool], call: ToolCall, reasoning: str) -> ToolResult | ToolFailedError:
     """The result of a call, or its failure. If the tool does not exist, the result says so: it is the policy's
     mistake."""
     tool = tools.get(call.name)
     if tool is None:
         return ToolResult(call, f'There is no tool "{call.name}". The tools are: {", ".join(tools) or "none"}.')
     try:
-        result: Any = await tool(call)
+        result: Any = await (tool.after(reasoning) if isinstance(tool, ReasonedTool) else tool)(call)
         if not isinstance(result, ToolResult):
             raise TypeError(f"it gave {result!r:.80}, expected a ToolResult")
         return result

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 
-from evoseek.errors import ToolError
+from evoseek.errors import CutReplyError, ToolError
 from evoseek.policy.encoding import trusted
 from evoseek.policy.tags import OBSERVATION, SEARCH, TagCall, read_action, stop_strings, tag_calls
 from evoseek.protocols import Chat, Environment
@@ -20,8 +20,9 @@ async def converse(
 ) -> Trajectory:
     """Let a model answer in the tag format. The trajectory has no segments, since its tokens are unknown.
 
-    It ends as `run_trajectory` does, and a failed chat counts as a failed sampler. Limits in tokens do not apply, and
-    all time is waiting, since the model's own time is unknown. Errors of the chat other than ToolError are raised.
+    It ends as `run_trajectory` does, and a failed chat counts as a failed sampler. The limit in tokens is that of the
+    chat: a reply that was cut at it ends the rollout, scored. All time is waiting, since the model's own time is
+    unknown. Errors of the chat other than ToolError are raised.
     """
     actions: list[Action] = []
     calls, failure = ToolCalls(env, question, trajectory_id, limits), None
@@ -63,23 +64,28 @@ async def _take_turns(
     tags = TagMessages(tag_calls([tool.schema for tool in env.tools.values()]))
     messages = env.messages(question)
     for turn in range(1, limits.max_turns + 1):
-        action = tags.parse(await chat.chat(messages, key=f"{trajectory_id}/turn-{turn - 1}"))
+        try:
+            reply = await chat.chat(messages, key=f"{trajectory_id}/turn-{turn - 1}")
+        except CutReplyError:  # what is too long is the model's own doing, as in `run_trajectory`
+            actions.append(Action("", problem="it was cut at its limit of tokens"))
+            return StopReason.MAX_TOKENS
+        action = tags.parse(reply)
         actions.append(action)
         if action.answer is not None:
             return StopReason.ANSWERED
         if action.tool_calls:
             if turn == limits.max_turns:
                 return StopReason.MAX_TURNS
-            texts = await calls.texts(action.tool_calls)
+            texts = await calls.texts(actions)
             if texts is None:
                 return StopReason.MAX_TOOL_CALLS
-            reply = tags.observation(texts)
+            observation = tags.observation(texts)
         else:
             told = calls.notice(action.problem or "") if turn < limits.max_turns else None
             if told is None:
                 return StopReason.MALFORMED
-            reply = Message("user", told)
-        messages = [*messages, tags.said(action), reply]
+            observation = Message("user", told)
+        messages = [*messages, tags.said(action), observation]
     return StopReason.MAX_TURNS
 
 

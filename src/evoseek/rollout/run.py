@@ -124,7 +124,7 @@ async def _take_turns(
         if action.tool_calls:
             if turn == limits.max_turns:
                 return StopReason.MAX_TURNS
-            texts = await calls.texts(action.tool_calls)
+            texts = await calls.texts(log.actions)
             if texts is None:
                 return StopReason.MAX_TOOL_CALLS
             observation = renderer.render_observation(texts, completion.token_ids)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from evoseek.errors import ConfigError, ToolError
 from evoseek.http.retry import Retry
-from evoseek.protocols import SearchEngine
+from evoseek.protocols import QuestionEngine, SearchEngine
 from evoseek.types import Passage
 
 
@@ -42,3 +42,10 @@ class RetryingEngine:
             raise ToolError(
                 f"The search engine failed at each of {self._retry.attempts} attempts; the last time: {error}"
             ) from error
+
+
+def retried(engine: SearchEngine | QuestionEngine, *, attempts: int, wait_s: float) -> SearchEngine | QuestionEngine:
+    """The engine with retries, unless it retries by itself or is bound to a question first."""
+    if isinstance(engine, QuestionEngine) or getattr(engine, "retries", False):
+        return engine
+    return RetryingEngine(engine, attempts=attempts, wait_s=wait_s)

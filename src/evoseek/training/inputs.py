@@ -49,18 +49,21 @@ def inputs_of(settings: TrainingSettings) -> dict[str, Input]:
     }
 
 
-def identity(settings: TrainingSettings, checkpoint: Checkpoint | None = None) -> dict[str, object]:
-    """The resolved settings with the digests of files instead of their names, the modules of parts of a user's own, and
-    the checkpoint in use: a file that was begun with the same values is resumed. Raises as `inputs_of`."""
+def identity(
+    settings: TrainingSettings, checkpoint: Checkpoint | None = None, parts: Mapping[str, str] | None = None
+) -> dict[str, object]:
+    """The resolved settings with the digests of files instead of their names, the modules of parts of a user's own
+    (also of other `parts`, by where they are named), and the checkpoint in use: a file that was begun with the same
+    values is resumed. Raises as `inputs_of`."""
     origin = {"sha256": checkpoint.digest, "step": checkpoint.step} if checkpoint else {}
-    own = {at: {"sha256": file_digest(path)} for at, path in _own_modules(settings).items()}
+    own = {at: {"sha256": file_digest(path)} for at, path in _own_modules(settings, parts).items()}
     known = {**with_digests(settings.resolved(), inputs_of(settings)), "checkpoint": origin}
     return {**known, "own": own} if own else known
 
 
-def _own_modules(settings: TrainingSettings) -> dict[str, Path]:
+def _own_modules(settings: TrainingSettings, parts: Mapping[str, str] | None = None) -> dict[str, Path]:
     """The files of parts of a user's own, by where they are named and how."""
-    named = {"run.system": settings.run.system}
+    named = {"run.system": settings.run.system, **(parts or {})}
     named |= {at: part.name for at, part in tables(settings) if isinstance(part, PartSettings)}
     files: dict[str, Path] = {}
     for at, name in named.items():

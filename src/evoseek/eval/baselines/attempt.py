@@ -1,0 +1,278 @@
+"""What a baseline answers with: a model that is rolled out in any environment, an engine, and the limits of rollouts.
+
+A baseline is a class with `searches` (whether it needs an engine) and a coroutine of an `Attempt`, which it prompts and
+searches with; the trajectory that it returns is the one whose answer counts. `evoseek eval --baseline` takes it by
+name, or as package.module:Name. Prompts are the templates baseline_*.jinja of a prompt set.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, Protocol
+
+from evoseek.env.prompts import PromptSet
+from evoseek.env.tools import SearchTool
+from evoseek.errors import ConfigError
+from evoseek.protocols import Chat, Environment, QuestionEngine, Renderer, Sampler, SearchEngine, Tool
+from evoseek.rollout.agent import Agent
+from evoseek.rollout.calls import ToolCalls, ToolFailedError
+from evoseek.rollout.conversation import converse
+from evoseek.rollout.limits import Limits
+from evoseek.rollout.roller import Roller
+from evoseek.search.retrying import retried
+from evoseek.search.settings import SearchSettings
+from evoseek.types import (
+    Action,
+    Completion,
+    Message,
+    Passage,
+    Question,
+    SampleRequest,
+    StopReason,
+    ToolCall,
+    Trajectory,
+)
+
+
+class Baseline(Protocol):
+    """A way to answer a question."""
+
+    searches: ClassVar[bool]
+
+    async def __call__(self, attempt: Attempt) -> Trajectory:
+        """The rollout, one of the attempt's own, that ends with the answer or without one."""
+        ...
+
+
+class Model(Protocol):
+    """A model that can be rolled out in any environment."""
+
+    @property
+    def format(self) -> Literal["tags", "tools"]:
+        """How it calls tools."""
+        ...
+
+    def has_room(self, question: Question, env: Environment, limits: Limits) -> bool:
+        """Whether the prompt leaves room for a reply, as far as that is known beforehand."""
+        ...
+
+    async def roll(self, question: Question, env: Environment, trajectory_id: str, limits: Limits) -> Trajectory:
+        """One rollout."""
+        ...
+
+
+class ChatModel:
+    """A chat model, which is called with messages."""
+
+    format: Literal["tags", "tools"] = "tags"
+
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
+
+    def has_room(self, question: Question, env: Environment, limits: Limits) -> bool:
+        """True: how many tokens a prompt has is not known."""
+        return True
+
+    async def roll(self, question: Question, env: Environment, trajectory_id: str, limits: Limits) -> Trajectory:
+        """One rollout, in messages."""
+        return await converse(question, env=env, chat=self._chat, limits=limits, trajectory_id=trajectory_id)
+
+
+class PolicyModel:
+    """A policy with its sampler. Between two turns a rollout holds no slot of the sampler: one that waits for another
+    one, as in Search-o1, would otherwise wait for ever where all slots are held by its like."""
+
+    def __init__(self, agent: Agent, temperature: float) -> None:
+        self._agent, self._temperature = agent, temperature
+        self._renderers: dict[tuple[str, ...], Renderer] = {}
+        self.format: Literal["tags", "tools"] = agent.renderer([]).format
+
+    def has_room(self, question: Question, env: Environment, limits: Limits) -> bool:
+        """Whether there is room for a token."""
+        return self._roller(env, limits).prompt_length(question) < limits.max_total_tokens
+
+    async def roll(self, question: Question, env: Environment, trajectory_id: str, limits: Limits) -> Trajectory:
+        """One rollout, in tokens."""
+        return await self._roller(env, limits).one(question, trajectory_id)
+
+    def _roller(self, env: Environment, limits: Limits) -> Roller:
+        names = tuple(env.tools)
+        if names not in self._renderers:
+            self._renderers[names] = self._agent.renderer(list(env.tools.values()))
+        sampler, seed = _Releasing(self._agent.sampler), self._agent.settings.run.seed
+        return Roller(env, self._renderers[names], sampler, limits, self._temperature, seed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Releasing:
+    """A sampler that keeps nothing of a trajectory after a turn."""
+
+    sampler: Sampler
+
+    @property
+    def policy_version(self) -> int:
+        return self.sampler.policy_version
+
+    async def sample(self, request: SampleRequest) -> Completion:
+        try:
+            return await self.sampler.sample(request)
+        finally:
+            self.sampler.release(request.trajectory_id)
+
+    def release(self, trajectory_id: str) -> None:
+        self.sampler.release(trajectory_id)
+
+    def update_weights(self, version: int, weights: Mapping[str, Any] | None = None) -> None:
+        self.sampler.update_weights(version, weights)
+
+
+class PromptEnv:
+    """An `Environment` that asks by one template, which is also given `values`."""
+
+    role = "solver"
+
+    def __init__(
+        self,
+        tools: Sequence[Tool],
+        prompts: PromptSet,
+        format: Literal["tags", "tools"],
+        template: str,
+        values: Mapping[str, object],
+    ) -> None:
+        self.tools: Mapping[str, Tool] = {tool.name: tool for tool in tools}
+        self._prompts, self._format, self._template, self._values = prompts, format, prompts[template], values
+
+    def messages(self, question: Question) -> list[Message]:
+        """One user message."""
+        return [Message("user", self._template.marked(question=question.text, format=self._format, **self._values))]
+
+    def malformed(self, problem: str) -> str:
+        """The notice after a malformed turn."""
+        return self._prompts.malformed(problem, role=self.role, tools=self.tools, format=self._format)
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineAnswerer:
+    """Answers questions by a baseline, within the limits of rollouts. `engine` is None where nothing is searched."""
+
+    baseline: Baseline
+    model: Model
+    prompts: PromptSet
+    limits: Limits
+    engine: SearchEngine | QuestionEngine | None
+    searching: SearchSettings
+
+    async def answer(self, question: Question, trajectory_id: str) -> Trajectory:
+        """One attempt. It ends as a rollout does; whatever fails in it makes it a failure."""
+        attempt = Attempt(self, question, trajectory_id)
+        try:
+            last = await self.baseline(attempt)
+            return attempt.ended(last.stop_reason, last.answer, last.failure)
+        except FailedRolloutError as error:
+            return attempt.ended(error.reason, None, str(error))
+        except ToolFailedError as error:
+            return attempt.ended(StopReason.TOOL_FAILED, None, str(error))
+
+
+class FailedRolloutError(Exception):
+    """A rollout or a search of an attempt failed, which ends the attempt."""
+
+    def __init__(self, reason: StopReason, failure: str | None) -> None:
+        super().__init__(failure or "")
+        self.reason = reason
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One attempt at a question. Whatever is written, searched and found in it is recorded.
+
+    The limits are those of a rollout: as many searches as an agent could make (`calls`), as many tokens in each
+    rollout of the model.
+    """
+
+    answerer: BaselineAnswerer
+    question: Question
+    id: str
+    _parts: list[Trajectory] = field(default_factory=list[Trajectory])
+    _begun: Counter[str] = field(default_factory=Counter[str])
+    _retrievals: ToolCalls | None = None
+
+    @property
+    def calls(self) -> int:
+        """How many calls the attempt has."""
+        return self.answerer.limits.calls
+
+    async def roll(
+        self,
+        template: str,
+        values: Mapping[str, object] | None = None,
+        *,
+        tools: Sequence[Tool] = (),
+        part: str = "",
+        may_overflow: bool = False,
+    ) -> Trajectory:
+        """Prompt the model by a template, which is given the question, the format and `values`, and roll it out with
+        tools. `part` names a rollout of one turn, beside the one that answers.
+
+        A failed rollout ends the attempt. A prompt without room for a reply is an error of the settings, or, if it
+        `may_overflow` because it holds what the model wrote, a rollout that ended for want of tokens.
+        """
+        answerer, identifier = self.answerer, self.id
+        if part:
+            identifier = f"{self.id}/{part}-{self._begun[part]}"
+            self._begun[part] += 1
+        limits = answerer.limits
+        if part:
+            limits = replace(limits, max_turns=1, max_malformed=0, final_answer=None)
+        env = PromptEnv(tools, answerer.prompts, answerer.model.format, template, values or {})
+        if may_overflow and not answerer.model.has_room(self.question, env, limits):
+            full = Action("", problem="its prompt leaves no room for a reply")
+            return Trajectory(identifier, self.question, "solver", (), (full,), (), StopReason.MAX_TOKENS)
+        rolled = await answerer.model.roll(self.question, env, identifier, limits)
+        self._parts.append(rolled)
+        if rolled.stop_reason.is_failure:
+            raise FailedRolloutError(rolled.stop_reason, rolled.failure)
+        return rolled
+
+    def search_tool(self, k: int | None = None) -> SearchTool:
+        """The tool `search`, for at most k passages (default: search.top_k). Raises ConfigError without an engine."""
+        answerer, settings = self.answerer, self.answerer.searching
+        if answerer.engine is None:
+            raise ConfigError("This baseline searches, but there is no engine. Give it one with --index.")
+        engine = retried(answerer.engine, attempts=settings.attempts, wait_s=settings.wait_s)
+        return SearchTool(engine, k or settings.top_k, template=answerer.prompts["observation"])
+
+    async def retrieve(self, query: str) -> tuple[Passage, ...] | None:
+        """The passages for a query; None if no call is left. A failed search ends the attempt."""
+        if self._retrievals is None:
+            answerer = self.answerer
+            env = PromptEnv([self.search_tool()], answerer.prompts, answerer.model.format, "observation", {})
+            limits = replace(answerer.limits, max_tool_calls=self.calls, final_answer=None)
+            self._retrievals = ToolCalls(env, self.question, self.id, limits)
+        call = ToolCall("search", {"query": query})
+        try:
+            async with asyncio.timeout(self.answerer.limits.waiting_s):
+                texts = await self._retrievals.texts([Action(query, (call,))])
+        except TimeoutError as error:
+            failure = f"A search took more than {self.answerer.limits.waiting_s} s."
+            raise FailedRolloutError(StopReason.DEADLINE, failure) from error
+        return None if texts is None else self._retrievals.results[-1].passages
+
+    def ended(self, reason: StopReason, answer: str | None, failure: str | None) -> Trajectory:
+        """All of the attempt as one trajectory."""
+        parts, retrieved = self._parts, self._retrievals.results if self._retrievals else []
+        return Trajectory(
+            id=self.id,
+            question=self.question,
+            role="solver",
+            segments=tuple(segment for part in parts for segment in part.segments),
+            actions=tuple(action for part in parts for action in part.actions),
+            tool_results=(*retrieved, *(result for part in parts for result in part.tool_results)),
+            stop_reason=reason,
+            answer=answer if reason is StopReason.ANSWERED else None,
+            failure=failure,
+            policy_version=min((part.policy_version for part in parts), default=0),
+        )
