@@ -46,6 +46,12 @@ def test_one_passage_is_enough_for_an_engine_that_works():
     assert nothing_found([rollout(*[ToolResult(SEARCH, "")] * 99, ToolResult(WEB, "", FOUND))]) is None
 
 
+def test_a_search_without_such_a_tool_is_the_policys_mistake_and_none_of_an_engine():
+    said = [ToolResult(SEARCH, 'There is no tool "search". The tools are: none.')] * 20
+    assert searches([rollout(*said)]) == []
+    assert nothing_found([rollout(*said)]) is None
+
+
 @pytest.mark.parametrize("call", NO_SEARCH)
 def test_what_asks_for_nothing_is_no_search(call):
     """A policy whose calls are all wrong is to be scored: its engine was never asked."""

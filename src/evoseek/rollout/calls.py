@@ -13,6 +13,10 @@ from evoseek.rollout.limits import Limits
 from evoseek.types import Action, Question, ToolCall, ToolResult
 
 
+NO_TOOL = 'There is no tool "'
+"""How the result of a call begins whose tool does not exist."""
+
+
 class ToolFailedError(Exception):
     """A tool failed; the text says which and how."""
 
@@ -71,7 +75,7 @@ async def _call(tools: Mapping[str, Tool], call: ToolCall, reasoning: str) -> To
     mistake."""
     tool = tools.get(call.name)
     if tool is None:
-        return ToolResult(call, f'There is no tool "{call.name}". The tools are: {", ".join(tools) or "none"}.')
+        return ToolResult(call, f'{NO_TOOL}{call.name}". The tools are: {", ".join(tools) or "none"}.')
     try:
         result: Any = await (tool.after(reasoning) if isinstance(tool, ReasonedTool) else tool)(call)
         if not isinstance(result, ToolResult):

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
+from evoseek.rollout.calls import NO_TOOL
 from evoseek.types import Invalid, StopReason, ToolCall, ToolResult, Trajectory, TrajectoryGroup
 
 _ENOUGH = 10  # number of searches that distinguishes a broken engine from queries that match nothing
@@ -18,8 +19,10 @@ _SHOWN = 80  # characters of a query
 
 
 def searches(trajectories: Sequence[Trajectory]) -> list[ToolResult]:
-    """The results of calls that asked an engine for something: `search` or `web_search`, with a query."""
-    return [result for trajectory in trajectories for result in trajectory.tool_results if _query(result.call)]
+    """The results of calls that asked an engine for something: `search` or `web_search`, with a query, where the
+    rollout has that tool."""
+    results = (result for trajectory in trajectories for result in trajectory.tool_results if _query(result.call))
+    return [result for result in results if result.passages or not result.text.startswith(NO_TOOL)]
 
 
 def nothing_found(trajectories: Sequence[Trajectory]) -> Invalid | None:
