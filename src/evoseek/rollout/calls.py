@@ -12,7 +12,6 @@ from evoseek.protocols import Environment, ReasonedTool, Tool
 from evoseek.rollout.limits import Limits
 from evoseek.types import Action, Question, ToolCall, ToolResult
 
-
 NO_TOOL = 'There is no tool "'
 """How the result of a call begins whose tool does not exist."""
 
