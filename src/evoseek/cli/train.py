@@ -46,6 +46,9 @@ def train(
     seed: Seed = None,
     config: ConfigFiles = None,
     processes: Processes = 1,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check the settings and print what would be done; do nothing.")
+    ] = False,
     set_: Sets = None,
 ) -> None:
     """Train a policy. Ctrl-C finishes the step and saves; --run-dir alone resumes the run, with its own settings."""
@@ -56,7 +59,7 @@ def train(
         "run.steps": steps,
         "run.seed": seed,
     }
-    begin_or_resume(run_dir, system, options, config, set_, processes)
+    begin_or_resume(run_dir, system, options, config, set_, processes, dry_run=dry_run)
 
 
 def begin_or_resume(
@@ -66,11 +69,19 @@ def begin_or_resume(
     config: Sequence[Path] | None,
     set_: Sequence[str] | None,
     processes: int,
+    *,
+    dry_run: bool = False,
 ) -> None:
-    """Train with the settings of a command line; `options` are those that its own options gave, by dotted names."""
+    """Train with the settings of a command line, or say what that would be; `options` are those that its own options
+    gave, by dotted names."""
     from evoseek.cli.settings import training_settings
 
     given = training_settings(run_dir, config or (), options=options, sets=set_ or (), system=system)
+    if dry_run:
+        from evoseek.cli.dry_run import say_plan
+
+        say_plan(given, run_dir, processes)
+        return
     if processes > 1 and "RANK" not in os.environ:
         with end_on_interrupt():
             from evoseek.learner.launcher import run_together

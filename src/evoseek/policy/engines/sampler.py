@@ -43,12 +43,7 @@ class EngineSampler:
     @classmethod
     def build(cls, settings: ServerSettings, context: SamplerContext) -> EngineSampler:
         """From settings. Raises ConfigError."""
-        processes = context.home.processes
-        if processes > 1:
-            raise ConfigError(
-                f"sampler.name is {settings.name}, but {processes} processes train together, and each would hand its "
-                "weights to the same servers. Train in one process, or set sampler.name to torch."
-            )
+        _check_processes(settings, context.home.processes)
         policy, home, key = context.policy, context.home, _key(settings.api_key_env)
         files = None
         if settings.weights == "update":
@@ -70,6 +65,18 @@ class EngineSampler:
         }
 
     @classmethod
+    def planned(
+        cls, settings: ServerSettings, directory: Path, max_length: int, dtype: str, rank: int, processes: int
+    ) -> dict[str, Command]:
+        """How a run would start its servers, of a model in a directory below this one, by addresses that are free now;
+        none if it is given addresses. Raises ConfigError for so many processes."""
+        _check_processes(settings, processes)
+        if not settings.launch:
+            return {}
+        served = Model(str((directory / "model").absolute()), max_length, dtype, rank)
+        return cls.commands(settings, served, free_ports(len(gpus_of(settings))))
+
+    @classmethod
     def _launch(cls, settings: ServerSettings, context: SamplerContext) -> list[str]:
         """Start servers of the policy's base, and wait until they are up; their addresses. Raises ConfigError."""
         policy, home = context.policy, context.home
@@ -79,8 +86,7 @@ class EngineSampler:
         model = cast("Any", policy.model)
         rank = int(model.peft_config[policy.adapter].r) if policy.adapter is not None else 0
         dtype = str(policy.model.dtype).removeprefix("torch.")
-        served = Model(str((directory / "model").absolute()), context.max_length, dtype, rank)
-        commands = cls.commands(settings, served, free_ports(len(gpus_of(settings))))
+        commands = cls.planned(settings, directory, context.max_length, dtype, rank, home.processes)
         launch(commands, directory, settings.start_s, home.closing)
         return list(commands)
 
@@ -167,6 +173,14 @@ class EngineSampler:
             up = [replica for replica in self._replicas if not replica.is_lost] or self._replicas
             home = self._homes[trajectory_id] = max(up, key=lambda replica: _rank(replica.link.url, trajectory_id))
         return home
+
+
+def _check_processes(settings: ServerSettings, processes: int) -> None:
+    if processes > 1:
+        raise ConfigError(
+            f"sampler.name is {settings.name}, but {processes} processes train together, and each would hand its "
+            "weights to the same servers. Train in one process, or set sampler.name to torch."
+        )
 
 
 def _check_sharing(policy: Policy, home: SamplerHome) -> None:

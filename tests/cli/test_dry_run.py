@@ -1,0 +1,80 @@
+"""`evoseek train --dry-run`: what it says is what a run does, and it leaves no trace."""
+
+import json
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from evoseek.cli.dry_run import outline
+from evoseek.cli.main import app
+from evoseek.corpus.questions import save_questions
+from evoseek.errors import ConfigError
+from evoseek.runs import RunDirectory
+from evoseek.search.lexical import LexicalIndex
+from evoseek.training.given import load_settings
+from evoseek.types import Passage, Question
+
+
+@pytest.fixture
+def words(tmp_path):
+    LexicalIndex.build(tmp_path / "index", [Passage("p", "Kalo", "Kalo", "Kalo is a river")])
+    save_questions(tmp_path / "q.jsonl", [Question(str(n), f"What is Kalo {n}?", ("a river",)) for n in range(3)])
+    given = ["search-r1", "--run-dir", tmp_path / "run", "--model", "tiny", "--index", tmp_path / "index"]
+    return ["train", *map(str, given), "--questions", str(tmp_path / "q.jsonl"), "--steps", "7"]
+
+
+def said(words, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["evoseek", *words])
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    return result.output.splitlines()
+
+
+def test_it_says_what_would_be_done_and_does_nothing(words, tmp_path, monkeypatch):
+    launched = ["--set", "sampler.name=vllm", "--set", "sampler.launch=true", "--set", "lora.rank=4"]
+    before = sorted(tmp_path.rglob("*"))
+    lines = said([*words, *launched, "--set", "sampler.gpus=[0,1]", "--dry-run"], monkeypatch)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert f"  search.index = {json.dumps(str(tmp_path / 'index'))}" in lines
+    assert {"  run.steps = 7", "  lora.rank = 4", "  sampler.gpus = [0, 1]"} <= set(lines)
+    assert "Model: tiny (float32, an adapter of rank 4) on cpu" in lines
+    assert f"Plan: search-r1, 7 steps, in {tmp_path / 'run'}" in lines
+    assert f"Questions: 3 of {tmp_path / 'q.jsonl'}, 20 in a step" in lines
+    servers = [line for line in lines if line.startswith("Server: ")]
+    for number, line in enumerate(servers):
+        assert line.startswith(f"Server: CUDA_VISIBLE_DEVICES={number} VLLM_SERVER_DEV_MODE=1 ")
+        assert (
+            f"vllm serve {tmp_path / 'run' / 'sampler' / 'model'} --served-model-name policy --host 127.0.0.1" in line
+        )
+        assert "--enable-lora --max-loras 2 --max-lora-rank 8" in line
+    assert len(servers) == 2
+
+
+def test_several_processes_are_told_as_torchrun_would_be(words, monkeypatch):
+    lines = said([*words, "--processes", "2", "--set", "run.pause_s=0", "--dry-run"], monkeypatch)
+    rest = " ".join([*words, "--processes", "2", "--set", "run.pause_s=0"])
+    assert f"Learner: torchrun --standalone --nproc-per-node 2 -m evoseek {rest}" in lines
+    assert not any(line.startswith("Server") for line in lines)
+
+
+def test_stages_and_a_run_that_would_be_resumed(words, tmp_path):
+    (tmp_path / "run" / "checkpoints" / "step-000012").mkdir(parents=True)
+    stages = [{"name": "one", "steps": 5}, {"name": "two", "until": "reward > 0.5"}, {"name": "three"}]
+    options = {"questions.path": str(tmp_path / "q.jsonl"), "run.steps": 20, "stages": stages}
+    settings = load_settings(options=options)
+    lines = list(outline(settings, RunDirectory(tmp_path / "run"), processes=1, words=[]))
+    assert f"Plan: search-r1, 20 steps, resumed after step 12, in {tmp_path / 'run'}" in lines
+    assert lines[lines.index("  Stage 1, one: until 5 steps are made") + 1 :][:2] == [
+        "  Stage 2, two: until reward > 0.5",
+        "  Stage 3, three: until the end of the run",
+    ]
+
+
+def test_what_a_run_would_refuse_is_refused(words, tmp_path):
+    servers = {"questions.path": str(tmp_path / "q.jsonl"), "sampler.name": "sglang", "sampler.urls": ["http://a"]}
+    with pytest.raises(ConfigError, match="2 processes train together"):
+        list(outline(load_settings(options=servers), RunDirectory(tmp_path / "run"), processes=2, words=[]))
+    result = CliRunner().invoke(app, [*words[:-2], "--set", "questions.path=nowhere", "--dry-run"])
+    assert "nowhere" in str(result.exception)
+    assert not (tmp_path / "run").exists()
