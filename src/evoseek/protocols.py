@@ -39,10 +39,12 @@ class Sampler(Protocol):
         ...
 
     def update_weights(self, version: int, weights: Mapping[str, Any] | None = None) -> None:
-        """Sample with new weights from now on. Every later completion carries this version.
+        """Sample with new weights from now on. The completion of every turn that begins later carries this version.
 
         `weights` are tensors by their names in the model; None says that the sampler's model itself was changed in
-        place, or not at all. No completion may be in progress. Raises SamplerError if the weights cannot be taken.
+        place, or not at all. Only with rollout.max_staleness are turns in progress: they end with the old weights or
+        continue with the new ones, and each token's logprob is that of the weights that wrote it. Raises SamplerError
+        if the weights cannot be taken.
         """
         ...
 

@@ -300,6 +300,7 @@ def training_loop(
             notify=notify,
             agree=ranks.any,
             stages=stages,
+            drop=plan.drop,
         )
 
 

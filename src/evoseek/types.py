@@ -129,6 +129,7 @@ class Completion:
     """The sampler's output: token ids and their logprobs under the distribution that was sampled from (temperature
     applied; for temperature 0 the logprobs are those of temperature 1).
 
+    `policy_version` is that of the weights with which the turn began; a sampler's weights may change within a turn.
     `seconds` is how long the sampler worked on these tokens. It includes neither the wait for a slot nor the part of a
     forward pass beyond a few times the usual duration (`policy.pass_times`): a stall is not the policy's own time. A
     sampler that does not measure it reports 0, and all of its time counts as waiting.
@@ -143,11 +144,15 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A run of tokens with one origin. Only action segments carry logprobs (one per token) and are trained."""
+    """A run of tokens with one origin. Only action segments carry logprobs (one per token) and are trained.
+
+    `policy_version` is set for a turn that was begun with newer weights than the trajectory (None: with the same).
+    """
 
     kind: Literal["prompt", "action", "observation"]
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...] = ()
+    policy_version: int | None = None
 
 
 class StopReason(StrEnum):
@@ -189,7 +194,8 @@ class ToolResult:
 @dataclass(frozen=True, slots=True)
 class Trajectory:
     """One rollout as it happened. `segments` begins with the prompt, then alternates action and observation (a baseline
-    that prompts the model several times has a prompt each time); it is empty if the model was called with messages."""
+    that prompts the model several times has a prompt each time); it is empty if the model was called with messages.
+    `policy_version` is that of the first turn, which is the oldest."""
 
     id: str
     question: Question

@@ -636,3 +636,39 @@ def test_a_pass_that_stalls_is_not_all_the_policys_own_time() -> None:
     assert (passed, len(completion.token_ids), completion.finish_reason) == (10, 10, "length")
     assert completion.seconds == 14.0
     assert sampler.stats.busy_s == 109.0
+
+
+def test_new_weights_reach_a_turn_at_its_next_token_and_lose_none():
+    """`a` is in the middle of a turn, `b` has finished one and asks for another just then, `c` waits for a slot."""
+    chosen = policy()
+    sampler, older = TorchSampler(chosen, slots=2, max_length=100), policy()
+    newer = {name: weights + 0.05 for name, weights in chosen.model.state_dict().items()}
+    contexts = {"a": [1, 2, 3], "b": [4, 5], "c": [6, 7]}
+
+    async def ask(name: str, turn: int, count: int) -> Completion:
+        return await sampler.sample(SampleRequest(name, turn, tuple(contexts[name]), count, 1.0, NO_STOP, seed=0))
+
+    async def end(name: str, turn: int, count: int) -> Completion:
+        completion = await ask(name, turn, count)
+        sampler.release(name)
+        return completion
+
+    async def main() -> tuple[dict[str, Completion], int]:
+        long = asyncio.create_task(end("a", 0, 30))
+        contexts["b"] += (await ask("b", 0, 6)).token_ids
+        waiting = [asyncio.create_task(end("b", 1, 6)), asyncio.create_task(end("c", 0, 6))]
+        await asyncio.sleep(0)  # they have asked, and no pass was made since
+        before = sampler.stats.action_tokens - 6
+        sampler.update_weights(1, newer)
+        done = dict(zip("abc", await asyncio.wait_for(asyncio.gather(long, *waiting), 30), strict=True))
+        return done, before
+
+    done, before = asyncio.run(main())
+    assert 0 < before < 30
+    assert [done[name].policy_version for name in "abc"] == [0, 1, 1]
+    for name, completion in done.items():
+        new, _ = plain_logprobs(chosen.model, contexts[name], completion, 1.0)
+        old, _ = plain_logprobs(older.model, contexts[name], completion, 1.0)
+        expected = torch.cat([old[:before], new[before:]]) if name == "a" else new
+        assert torch.allclose(torch.tensor(completion.logprobs), expected, atol=1e-5, rtol=0)
+    assert not torch.allclose(old, new, atol=1e-2)

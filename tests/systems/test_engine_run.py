@@ -123,3 +123,15 @@ def test_several_processes_are_refused_for_now():
     own = load_settings(options={"sampler.name": "vllm", "sampler.urls": ["http://127.0.0.1:1"]}).sampler
     with pytest.raises(ConfigError, match="2 processes train together"):
         build("sampler", own, SamplerContext(load_policy("tiny"), 64, home=SamplerHome(processes=2)))
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_rollouts_go_on_during_an_update_and_servers_get_the_new_weights_between_their_turns(rank, places, tmp_path):
+    server = ScriptedVLLM(opened("tiny"), open_weights=opened)
+    options = {"lora.rank": rank, "learner.learning_rate": 1e-3, "rollout.max_staleness": 1, "run.steps": 3}
+    rows = train(server, places, tmp_path / "run", **options)
+    assert [row["sampling/probe_difference"] < 1e-3 for row in rows] == [True] * 3
+    assert [row["rollout/invalid_frac"] for row in rows] == [0.0] * 3
+    assert rows[0]["rollout/staleness/max"] == 0
+    assert max(row["rollout/staleness/max"] for row in rows) <= 1
+    assert len(server.loaded) == 4

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -16,8 +17,9 @@ from evoseek.rollout.trajectory_json import group_to_json
 from evoseek.selfplay.majority import relabel
 from evoseek.systems.search_r1 import SearchR1
 from evoseek.tiny.tokenizer import tiny_tokenizer
+from evoseek.training.ahead import Ahead
 from evoseek.training.loop import TrainingLoop
-from evoseek.types import Invalid
+from evoseek.types import Invalid, Scored
 
 ONE_RIGHT = {"q0/0": "meri", "q0/1": "kalo", "q1/0": "kalo", "q1/1": "kalo"}
 
@@ -159,3 +161,84 @@ def test_rewards_are_reported_by_hops_where_questions_have_them(scripted, questi
     assert (metrics["reward/hops_1"], metrics["reward/hops_2"]) == (0.5, 0.0)
     none = asyncio.run(replace(system, report_by="", rollouts=scripted(ONE_RIGHT)).step(1)).metrics
     assert "reward/hops_1" not in none
+
+
+class Waiting(Update):
+    """An update that ends once the sampler has been asked for a rollout of a later step; `met` says whether it was."""
+
+    def __init__(self, later):
+        self.asked, self.later, self.met = threading.Event(), later, {}
+
+    def script(self, request):
+        if request.trajectory_id.startswith(f"step-{self.later:06d}/"):
+            self.asked.set()
+        return "<answer> meri </answer>"
+
+    def __call__(self, step, groups):
+        self.met[step] = self.asked.wait(timeout=20 if step < self.later else 0)
+        return super().__call__(step, groups)
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_rollouts_of_the_next_steps_begin_before_a_step_s_update_has_ended(scripted, questions, n):
+    update, base = Waiting(later=n + 1), scripted({})
+    sampler = ScriptedSampler(update.script, tiny_tokenizer())
+    slow = replace(base, roller=replace(base.roller, sampler=sampler), reward=Slow(update))
+    system = SearchR1(questions[:2], slow, update, lambda step: None, questions_per_step=2, ahead=Ahead(n, 9))
+
+    async def run():
+        await system.step(1)
+        await system.ahead.drop()
+
+    asyncio.run(run())
+    assert update.met == {1: True}
+
+
+class Slow:
+    """A reward that for later steps waits until the first one's update has ended."""
+
+    def __init__(self, update):
+        self.update = update
+
+    async def __call__(self, trajectory):
+        while not trajectory.id.startswith("step-000001/") and not self.update.met:
+            await asyncio.sleep(0.001)
+        return Scored(1.0)
+
+
+def test_turns_after_an_update_are_of_the_new_weights_and_only_trained_steps_are_recorded(scripted, questions, records):
+    """With n = 1 a rollout of step 2 searches with weights 0, waits for step 1's update, and answers with weights 1;
+    that of step 3 begins with weights 1. The first turn has 5 tokens, the second 3."""
+    prompts, base, published = load_prompts("tiny"), scripted({}, group_size=1), asyncio.Event()
+
+    class Held(Nothing):
+        async def search(self, queries, k):
+            await published.wait()
+            return await super().search(queries, k)
+
+    def script(request):
+        early = request.trajectory_id.startswith("step-000002/") and request.turn == 0
+        return "<search> kalo </search>" if early else "<answer> meri </answer>"
+
+    sampler = ScriptedSampler(script, tiny_tokenizer())
+    tool = SearchTool(Held(), template=prompts["observation"])
+    roller = replace(base.roller, env=SolverEnv([tool], prompts), sampler=sampler)
+
+    def publish(step):
+        sampler.update_weights(step)
+        published.set()
+
+    system = SearchR1(questions[:1], replace(base, roller=roller), Update(), publish, 1, ahead=Ahead(1, 3))
+
+    async def run():
+        first = (await system.step(1)).metrics
+        assert {record.step for record in records()} == {1}
+        return [first, (await system.step(2)).metrics, (await system.step(3)).metrics]
+
+    metrics = asyncio.run(run())
+    staleness = [(row["rollout/staleness/mean"], row["rollout/staleness/max"]) for row in metrics]
+    second = next(record.trajectory for record in records() if record.step == 2)
+    searched, answered = (segment for segment in second.segments if segment.kind == "action")
+    assert (second.policy_version, searched.policy_version, answered.policy_version) == (0, None, 1)
+    counts = len(searched.token_ids), len(answered.token_ids)
+    assert staleness == [(0.0, 0.0), (counts[0] / sum(counts), 1.0), (1.0, 1.0)]

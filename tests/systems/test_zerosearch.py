@@ -16,6 +16,7 @@ from evoseek.policy.scripted import ScriptedChat, ScriptedSampler
 from evoseek.search.simulated import SimulatedEngine
 from evoseek.selfplay.curriculum import noise_probability
 from evoseek.systems.zerosearch import ZeroSearch
+from evoseek.training.ahead import Ahead
 from evoseek.types import Invalid, Question, StopReason
 
 QUESTIONS = [Question(f"q{n}", f"what is {n} ?", (f"meri{n}",)) for n in range(3)]
@@ -142,3 +143,30 @@ def test_counts_are_those_of_all_ranks(system):
     own = metrics["simulator/queries"] - 5
     assert 0 < own < alone["simulator/queries"]
     assert metrics["simulator/noisy"] == 2 / metrics["simulator/queries"]
+
+
+def test_the_noise_of_steps_that_overlap_is_that_of_each(system):
+    """Step 2 is all noise and begins while step 1, without any, has searched once of twice."""
+    zerosearch, _ = system(noise=lambda step: step - 1.0)
+    begun, chat = asyncio.Event(), zerosearch.engine.chat
+
+    class Waiting:
+        is_local, name = False, "waiting"
+
+        async def chat(self, messages, *, key, form=None):
+            if key.startswith("step-000002"):
+                begun.set()
+            elif key.endswith("search-1"):
+                await begun.wait()
+            return await chat.chat(messages, key=key)
+
+    zerosearch.engine.chat = Waiting()
+    ahead = replace(zerosearch, ahead=Ahead(1, 2))
+
+    async def run():
+        return [(await ahead.step(step)).metrics for step in (1, 2)]
+
+    rows = asyncio.run(asyncio.wait_for(run(), timeout=30))
+    assert [row["simulator/noise"] for row in rows] == [0.0, 1.0]
+    assert [row["simulator/noisy"] for row in rows] == [0.0, 1.0]
+    assert [row["simulator/queries"] for row in rows] == [10.0, 10.0]

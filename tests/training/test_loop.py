@@ -148,3 +148,17 @@ def test_a_wish_to_stop_ends_the_wait_at_once():
     assert run(recorder, pause_s=60.0, should_stop=wishes.__next__)[0] == 1
     assert perf_counter() - started < 5.0
     assert recorder.events == [("step", 1)]
+
+
+def test_what_was_begun_of_later_steps_is_dropped_in_the_end_and_before_a_pause():
+    async def drop():
+        recorder.events.append(("drop",))
+
+    recorder = Recorder({2: 6})
+    run(recorder, steps=3, drop=drop)
+    expected = [("step", 1), ("step", 2), ("drop",), ("step", 3), ("save", 3), ("drop",)]
+    assert recorder.events == expected
+    recorder = Recorder(dict.fromkeys((1, 2, 3), 6))
+    with pytest.raises(TrainingError):
+        run(recorder, drop=drop)
+    assert recorder.events[-1] == ("drop",)

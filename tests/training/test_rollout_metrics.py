@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from evoseek.training.rollout_metrics import metrics_by, rollout_metrics, tool_latency_s
+from evoseek.training.rollout_metrics import metrics_by, rollout_metrics, staleness_metrics, tool_latency_s
 from evoseek.types import (
     Action,
     Invalid,
@@ -111,3 +111,14 @@ def test_metrics_of_each_number_of_hops():
     }
     assert metrics_by(asked, "kind")["reward/kind_a_b"] == 0.25
     assert metrics_by(asked, "depth") == metrics_by(asked, "") == {}
+
+
+def test_staleness_is_weighed_by_tokens():
+    """In step 5 weights 4 are trained: four tokens of weights 2, six of weights 4, and two turns without a version of
+    their own."""
+    mixed = replace(trajectory(StopReason.ANSWERED, 4), policy_version=2)
+    mixed = replace(mixed, segments=(*mixed.segments, Segment("action", (5,) * 6, (0.0,) * 6, 4)))
+    fresh = replace(trajectory(StopReason.ANSWERED, 2), policy_version=4)
+    groups = [TrajectoryGroup("a", (mixed, fresh), (Scored(1.0), Scored(0.0)))]
+    assert staleness_metrics(groups, 5) == {"rollout/staleness/mean": 4 * 2 / 12, "rollout/staleness/max": 2.0}
+    assert staleness_metrics([], 5) == {}

@@ -8,12 +8,15 @@ from evoseek.credit.parts import CriticCredit, LeaveOneOutCredit
 from evoseek.errors import ConfigError
 from evoseek.learner.distributed import Ranks
 from evoseek.learner.reference import score, with_old_logprobs, with_ref_logprobs
+from evoseek.loss.importance import WithImportance
 from evoseek.loss.value import ValueLoss
 from evoseek.policy.load import load_policy, save_policy
 from evoseek.policy.lora import add_adapter
 from evoseek.run import training_loop
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
+from evoseek.systems.search_r1 import SearchR1
+from evoseek.training.context import Context
 from evoseek.training.given import load_settings
 from evoseek.training.ppo import PPOUpdate
 from evoseek.training.trainer import check_dtype, computes_alike
@@ -192,3 +195,58 @@ def test_sampler_and_learner_compute_alike_only_in_float32_and_in_one_process():
     assert not alike(2)
     assert not alike(1, **{"learner.bf16": True})
     assert not alike(1, **{"policy.dtype": "bfloat16"})
+
+
+def test_a_sampler_whose_rollouts_go_on_during_an_update_has_a_policy_of_its_own(places, tmp_path):
+    options = {"questions__per_step": 2, "rollout__max_staleness": 1}
+    settings = load_settings(options=places | {key.replace("__", "."): value for key, value in options.items()})
+    run = RunDirectory(tmp_path / "own")
+    with run.locked(), training_loop(settings, run, notify=print) as loop:
+        sampler = loop.system.rollouts.roller.sampler
+        learner = loop.system.update.learner
+        trained, sampled = learner.model, sampler._policy.model
+        assert trained is not sampled
+        with torch.no_grad():
+            trained.lm_head.weight.add_(1.0)
+        assert not torch.equal(trained.lm_head.weight, sampled.lm_head.weight)
+        loop.system.publish(1)
+        assert torch.equal(trained.lm_head.weight, sampled.lm_head.weight)
+        assert sampler.policy_version == 1
+    shared = loop_of(places, tmp_path / "shared", questions__per_step=2).system
+    assert shared.update.learner.model is shared.rollouts.roller.sampler._policy.model
+
+
+def test_rollouts_ahead_are_corrected_unless_something_else_is_asked_for(places, tmp_path):
+    importance = {
+        (n, given): load_settings(
+            options={"rollout.max_staleness": n} | ({"algorithm.importance": given} if given else {})
+        ).algorithm.importance
+        for n in (0, 1)
+        for given in ("", "none", "mask")
+    }
+    assert importance == {
+        (0, ""): "none",
+        (0, "none"): "none",
+        (0, "mask"): "mask",
+        (1, ""): "truncate",
+        (1, "none"): "none",
+        (1, "mask"): "mask",
+    }
+    system = loop_of(places, tmp_path, questions__per_step=2, rollout__max_staleness=1).system
+    assert isinstance(system.update.learner.loss, WithImportance)
+    assert [transform.func for transform in system.update.transforms] == [with_old_logprobs]
+
+
+def test_what_cannot_go_on_during_an_update_is_refused(places, tmp_path):
+    reinforce = {"loss__name": "reinforce", "algorithm__importance": "none"}
+    with pytest.raises(ConfigError, match=r"loss.name is reinforce, .*Set algorithm.importance to truncate"):
+        loop_of(places, tmp_path / "a", rollout__max_staleness=1, **reinforce)
+    with pytest.raises(ConfigError, match=r"which weights write a turn depends on time, but web.record"):
+        loop_of({}, tmp_path / "b", "deepresearcher", rollout__max_staleness=1, web__record="web.sqlite")
+    for system in ("dr-zero", "ssp", "sft"):
+        with pytest.raises(ConfigError, match="in self-play a step's questions, rewards and replay depend on both"):
+            loop_of({}, tmp_path / "c", system, rollout__max_staleness=1)
+    settings = load_settings(options=places | {"questions.per_step": 2, "rollout.max_staleness": 2})
+    two = Ranks(0, 2, torch.device("cpu"))
+    with pytest.raises(ConfigError, match=r"max_staleness is 2, but 2 processes train together.*Train in one process"):
+        SearchR1.build(settings, Context(settings, RunDirectory(tmp_path / "d"), ranks=two))

@@ -77,7 +77,8 @@ class Evaluation:
 
 
 async def evaluate(questions: Sequence[Question], *, roller: Roller, metric: str, reward: RewardFn) -> Evaluation:
-    """Roll out every question once, all of them concurrently, and score them. The sampler must be idle.
+    """Roll out every question once, all of them concurrently, and score them. The weights must not change meanwhile;
+    rounding depends on what else the sampler is doing.
 
     A question whose rollout stays Invalid after its refills is listed as that, and counts as wrong.
 

@@ -42,7 +42,7 @@ class AlgorithmSettings(Section):
     importance: Literal["none", "truncate", "mask"] = Field(
         default="none",
         description="How importance weights correct for differences between sampler and learner: not "
-        "at all, truncated, or masked.",
+        "at all, truncated, or masked. With rollout.max_staleness above 0 they are truncated by default.",
     )
     importance_cap: float = Field(
         default=2.0,

@@ -189,12 +189,15 @@ class TorchSampler:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all keys and values, as after a change of weights. Turns in progress start over from their ids."""
+        """Forget all keys and values, as after a change of weights. Turns in progress continue from their ids, and
+        those that wait for a slot keep their places."""
         for row in list(self._rows.values()):
             row.cached = 0
             if row.turn is None:
-                self.release(row.trajectory_id)
+                del self._rows[row.trajectory_id]
+                self._slots[row.slot] = None
         self._cache.clear()
+        self._wake()
 
     def _check(self, request: SampleRequest) -> None:
         """Raise SamplerError for a request that cannot be served."""

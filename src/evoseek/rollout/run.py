@@ -43,10 +43,11 @@ class _Log:
                 f"The sampler gave {len(completion.token_ids)} token ids with {len(completion.logprobs)} logprobs; it "
                 "has to give one for each id."
             )
-        self.append(Segment("action", completion.token_ids, completion.logprobs))
-        self.actions.append(action)
         if self.policy_version is None:
             self.policy_version = completion.policy_version
+        newer = None if completion.policy_version == self.policy_version else completion.policy_version
+        self.append(Segment("action", completion.token_ids, completion.logprobs, newer))
+        self.actions.append(action)
         return action
 
 

@@ -102,6 +102,8 @@ def group_from_json(data: Mapping[str, Any]) -> TrajectoryGroup:
 
 def _segment_to_json(segment: Segment, text: str) -> dict[str, Any]:
     data: dict[str, Any] = {"kind": segment.kind, "text": text, "ids": segment.token_ids}
+    if segment.policy_version is not None:
+        data["policy_version"] = segment.policy_version
     if not segment.logprobs:
         return data
     if any(_float32(value) != value for value in segment.logprobs):
@@ -112,7 +114,7 @@ def _segment_to_json(segment: Segment, text: str) -> dict[str, Any]:
 
 def _segment_from_json(data: Mapping[str, Any]) -> Segment:
     logprobs = (_float32(value) if "float32" in data else value for value in data.get("logprobs", ()))
-    return Segment(data["kind"], tuple(data["ids"]), tuple(logprobs))
+    return Segment(data["kind"], tuple(data["ids"]), tuple(logprobs), data.get("policy_version"))
 
 
 def _float32(value: float) -> float:

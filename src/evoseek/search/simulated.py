@@ -10,7 +10,9 @@ import asyncio
 import random
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -23,6 +25,7 @@ _NUMBERED = r"document\s+(\d+)[*_]*\s*:[*_]*"
 _MARKER = re.compile(rf"(?<!\S)[-*_#> ]*+(?:{_NUMBERED})?", re.IGNORECASE)
 _MARKER_OF_LINE = re.compile(rf"^[-*_#> \t]*{_NUMBERED}", re.IGNORECASE | re.MULTILINE)
 DRESS = re.compile(r"\A\s*<think>.*?</think>|^```\w*[ \t]*$", re.DOTALL | re.MULTILINE)
+_SIMULATING: ContextVar[tuple[float, Counter[str]] | None] = ContextVar("simulating", default=None)
 _CHARACTERS = 12  # of a word with its space, at most, on average
 
 
@@ -48,9 +51,9 @@ class SimulatorPrompt(Protocol):
 class SimulatedEngine:
     """A `QuestionEngine`: `for_question` binds it to a rollout, so that no rollout is given another one's documents.
 
-    `noise` is the probability that a query's documents are noisy; it may be changed between rollouts. The draw for a
-    query is determined by `seed`, the rollout's id and the number of the query in it. If a reply is cut or cannot be
-    parsed, the model is called once more. `counts` has `queries`, `noisy`, `repeated` (second replies) and `failed`.
+    `noise` is the probability that a query's documents are noisy, outside of `simulating`. The draw for a query is
+    determined by `seed`, the rollout's id and the number of the query in it. If a reply is cut or cannot be parsed, the
+    model is called once more. `counts` has `queries`, `noisy`, `repeated` (second replies) and `failed`.
     """
 
     chat: Chat
@@ -59,6 +62,22 @@ class SimulatedEngine:
     seed: int
     noise: float = 0.0
     counts: Counter[str] = field(default_factory=Counter[str])
+
+    @contextmanager
+    def simulating(self, noise: float) -> Generator[Counter[str]]:
+        """Within the block, and in tasks that are begun in it, documents are as noisy as this; gives the counts of
+        these queries alone. Blocks of several tasks may overlap in time."""
+        counts = Counter[str]()
+        token = _SIMULATING.set((noise, counts))
+        try:
+            yield counts
+        finally:
+            _SIMULATING.reset(token)
+
+    @property
+    def current(self) -> tuple[float, Counter[str]]:
+        """Noise and counts of the running task."""
+        return _SIMULATING.get() or (self.noise, self.counts)
 
     def for_question(self, question: Question, trajectory_id: str) -> SearchEngine:
         """The engine of one rollout."""
@@ -89,7 +108,8 @@ class _BoundEngine:
 
     async def _simulate(self, query: str, number: int, k: int) -> list[Passage]:
         engine, key = self.engine, f"{self.trajectory_id}/search-{number}"
-        noisy = random.Random(f"{engine.seed}/noise/{key}").random() < engine.noise
+        noise, counts = engine.current
+        noisy = random.Random(f"{engine.seed}/noise/{key}").random() < noise
         messages = engine.prompt(
             question=self.question.text,
             answers=self.question.golden_answers,
@@ -99,11 +119,11 @@ class _BoundEngine:
             documents=k,
             max_words=engine.max_words,
         )
-        engine.counts.update(queries=1, noisy=noisy)
+        counts.update(queries=1, noisy=noisy)
         try:
             texts = await self._documents(messages, key, k)
         except ToolError:
-            engine.counts["failed"] += 1
+            counts["failed"] += 1
             raise
         return [Passage(f"{key}/{i}", key, "", text) for i, text in enumerate(texts, start=1)]
 
@@ -112,7 +132,7 @@ class _BoundEngine:
         try:
             return parse_documents(await engine.chat.chat(messages, key=key), k, engine.max_words)
         except ReplyError:
-            engine.counts["repeated"] += 1
+            engine.current[1]["repeated"] += 1
         return parse_documents(await engine.chat.chat(messages, key=f"{key}/again"), k, engine.max_words)
 
 

@@ -11,7 +11,7 @@ can read a page, the policy sees a note; whatever fails for other reasons ends t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from evoseek.chat.settings import ReaderSettings
 from evoseek.env.settings import EnvironmentPart, ToolPart
 from evoseek.reward.settings import RewardPart
-from evoseek.rollout.settings import GroupRolloutSettings
+from evoseek.rollout.settings import QuestionRolloutSettings
 from evoseek.search.browse.settings import BrowseSettings
 from evoseek.search.settings import SearchPart
 from evoseek.search.web.settings import WebSettings
@@ -45,7 +45,7 @@ class DeepResearcher(SearchR1):
         environment: EnvironmentPart = part("solver", prompt="solver_web")
         tools: tuple[ToolPart, ...] = parts("web_search", "browse")
         reward: RewardPart = part("format_f1")
-        rollout: GroupRolloutSettings = GroupRolloutSettings(
+        rollout: QuestionRolloutSettings = QuestionRolloutSettings(
             group_size=16,
             max_tool_calls=10,
             max_malformed=0,  # such a turn breaks the format, whose reward is -1
@@ -64,6 +64,16 @@ class DeepResearcher(SearchR1):
             return *super().effects(), Needs(
                 "search.name search.index search.attempts search.wait_s evaluation.index", "", (), why
             )
+
+        def problems(self) -> Iterator[str]:
+            """What is recorded or replayed has to happen in the same order again."""
+            yield from super().problems()
+            if self.rollout.max_staleness and (self.web.record or self.web.replay):
+                yield (
+                    f"rollout.max_staleness is {self.rollout.max_staleness}, so which weights write a turn depends on "
+                    "time, but web.record and web.replay are for runs that can be repeated. Set rollout.max_staleness "
+                    "to 0, or leave web.record and web.replay out."
+                )
 
         @property
         def searches_engine(self) -> bool:

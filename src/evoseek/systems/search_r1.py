@@ -7,12 +7,15 @@
         advantages and optimizer steps: the update (GRPO by default; REINFORCE, PPO, ... are others), on the tokens
         that the policy wrote: passages are masked
 
+With `rollout.max_staleness` = n the rollouts of the next n steps go on while a step trains (`training.ahead`).
+
 It fails if no rollout of a question ever succeeds, or all do: for a group-relative update such a group has no signal
 (`frac_reward_zero_std` counts them).
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -23,11 +26,12 @@ from pydantic import Field
 from evoseek.errors import ConfigError
 from evoseek.protocols import QuestionEngine, SearchEngine
 from evoseek.registry import build
-from evoseek.rollout.settings import GroupRolloutSettings
+from evoseek.rollout.settings import QuestionRolloutSettings
+from evoseek.training.ahead import Ahead
 from evoseek.training.loop import StepReport
 from evoseek.training.pass_rates import PassRates
 from evoseek.training.question_order import Order, UniformOrder, chosen, ordered
-from evoseek.training.rollout_metrics import metrics_by, rollout_metrics, tool_latency_s
+from evoseek.training.rollout_metrics import metrics_by, rollout_metrics, staleness_metrics, tool_latency_s
 from evoseek.training.settings import QuestionSettings, StageSettings, TrainingSettings
 from evoseek.types import Invalid, Question, TrajectoryGroup
 
@@ -55,6 +59,8 @@ class SearchR1:
     pass over the questions begins: later than the run's first step if the questions are written during the run.
     `order` chooses the questions of a step, also by the pass `rates` so far; `report_by` is the field of their metadata
     by whose values some metrics are reported.
+    With `ahead` the rollouts of later steps go on while the update runs in a thread, so `collect` is called for several
+    steps at a time; the sampler must not read what the update changes.
     """
 
     questions: Sequence[Question]
@@ -66,12 +72,13 @@ class SearchR1:
     order: Order = field(default_factory=UniformOrder)
     rates: PassRates = field(default_factory=PassRates)
     report_by: str = "hops"
+    ahead: Ahead[Rollouts] | None = None
 
     class Settings(TrainingSettings):
         """Settings of Search-R1."""
 
         questions: QuestionSettings = QuestionSettings()
-        rollout: GroupRolloutSettings = GroupRolloutSettings()  # pyright: ignore[reportIncompatibleVariableOverride]
+        rollout: QuestionRolloutSettings = QuestionRolloutSettings()  # pyright: ignore[reportIncompatibleVariableOverride]
         stages: tuple[StageSettings, ...] = Field(
             default=(),
             description="Stages of the run: tables with a name, an end (steps, or until: a condition on the "
@@ -104,6 +111,7 @@ class SearchR1:
         cls, settings: Settings, context: Context, searched: SearchEngine | QuestionEngine | None, **own: Any
     ) -> TrainingPlan:
         """The plan of a system that trains on questions, by searching this engine; `own` are its further fields."""
+        ahead = _ahead(settings, context)
         context.tell_about_models()
         solver = context.solver(searched)
         asked = settings.questions
@@ -119,30 +127,31 @@ class SearchR1:
             asked.per_step,
             order=order,
             report_by=asked.report_by,
+            ahead=ahead,
             **own,
         )
-        return context.plan(system, solver, state=system.rates)
+        return context.plan(system, solver, state=system.rates, ahead=ahead)
 
     async def step(self, step: int) -> StepReport:
         """Rollouts, rewards, advantages, optimizer steps."""
         started = perf_counter()
-        rollouts = await self.collect(step)
-        rolled_out = perf_counter()
+        rollouts, seconds = await self._rolled_out(step)
+        rolled_out, groups = perf_counter(), rollouts.groups
+        self.rollouts.record(step, groups)
         metrics = {
-            **rollout_metrics(rollouts.groups),
-            **metrics_by(rollouts.groups, self.report_by),
+            **rollout_metrics(groups),
+            **metrics_by(groups, self.report_by),
             **rollouts.metrics,
-            **self.update(step, rollouts.trained),
+            **await self._updated(step, rollouts.trained),
         }
-        self.rates.observe(rollouts.groups)
+        self.rates.observe(groups)
         self.publish(step)
         finished = perf_counter()
-        groups = rollouts.groups
         action_tokens = sum(trajectory.num_action_tokens for group in groups for trajectory in group.trajectories)
         return StepReport(
             metrics=metrics,
             timings={
-                "rollout/tokens_per_s": action_tokens / (rolled_out - started),
+                "rollout/tokens_per_s": action_tokens / seconds,
                 "rollout/seconds": rolled_out - started,
                 "learner/seconds": finished - rolled_out,
                 "tools/latency_s": tool_latency_s(groups),
@@ -150,6 +159,20 @@ class SearchR1:
             failures=tuple(outcome for group in groups for outcome in group.outcomes if isinstance(outcome, Invalid)),
             num_rollouts=sum(len(group.outcomes) for group in groups),
         )
+
+    async def _rolled_out(self, step: int) -> tuple[Rollouts, float]:
+        """The step's rollouts, and the seconds that they took."""
+        if self.ahead is not None:
+            return await self.ahead.take(step, self.collect)
+        started = perf_counter()
+        rollouts = await self.collect(step)
+        return rollouts, perf_counter() - started
+
+    async def _updated(self, step: int, groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
+        """Update the policy; the event loop goes on with the rollouts of later steps, if there are any."""
+        if self.ahead is None:
+            return self.update(step, groups)
+        return staleness_metrics(groups, step) | await asyncio.to_thread(self.update, step, groups)
 
     async def collect(self, step: int) -> Rollouts:
         """The step's rollouts; all of them are trained on."""
@@ -166,3 +189,17 @@ class SearchR1:
                 "different ones."
             )
         return drawn
+
+
+def _ahead(settings: SearchR1.Settings, context: Context) -> Ahead[Rollouts] | None:
+    """What collects rollouts ahead of training; None if the settings do not ask for it. Raises ConfigError."""
+    steps = settings.rollout.max_staleness
+    if steps == 0:
+        return None
+    if context.ranks.size > 1:
+        raise ConfigError(
+            f"rollout.max_staleness is {steps}, but {context.ranks.size} processes train together: each exchanges "
+            "rollouts and gradients with the others in a fixed order, which rollouts that go on during an update would "
+            "break. Train in one process, or set rollout.max_staleness to 0."
+        )
+    return Ahead(steps, settings.run.steps)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ from evoseek.reward.settings import RewardPart
 from evoseek.search.settings import SearchPart
 from evoseek.selfplay.curriculum import noise_probability
 from evoseek.settings import Section, part
-from evoseek.systems.search_r1 import SearchR1
+from evoseek.systems.search_r1 import Rollouts, SearchR1
 from evoseek.training.loop import StepReport
 from evoseek.training.settings import RunSettings
 
@@ -54,6 +54,8 @@ class ZeroSearch(SearchR1):
 
     engine: SimulatedEngine
     noise: Callable[[int], float]
+    simulated: dict[int, dict[str, float]] = field(default_factory=dict[int, dict[str, float]])
+    """The simulator's numbers of steps that were rolled out but not reported yet."""
 
     class Settings(SearchR1.Settings):
         """Settings of ZeroSearch."""
@@ -86,19 +88,20 @@ class ZeroSearch(SearchR1):
         return cls.plan(settings, context, engine, engine=engine, noise=noise)
 
     async def step(self, step: int) -> StepReport:
-        """Set the noise; then a step of Search-R1."""
-        self.engine.noise = self.noise(step)
-        self.engine.counts.clear()
+        """A step of Search-R1, with numbers about the simulator."""
         report = await SearchR1.step(self, step)
-        shares = self.rollouts.ranks.gather(dict(self.engine.counts))
-        counts = sum((Counter(share) for share in shares), Counter[str]())
+        return replace(report, metrics={**report.metrics, **self.simulated.pop(step)})
+
+    async def collect(self, step: int) -> Rollouts:
+        """The step's rollouts, with the noise of the step."""
+        noise = self.noise(step)
+        with self.engine.simulating(noise) as own:
+            rollouts = await SearchR1.collect(self, step)
+        counts = sum((Counter(share) for share in self.rollouts.ranks.gather(dict(own))), Counter[str]())
         queries = max(1, counts["queries"])
-        return replace(
-            report,
-            metrics={
-                **report.metrics,
-                "simulator/noise": self.engine.noise,
-                "simulator/queries": float(counts["queries"]),
-                **{f"simulator/{what}": counts[what] / queries for what in ("noisy", "repeated", "failed")},
-            },
-        )
+        self.simulated[step] = {
+            "simulator/noise": noise,
+            "simulator/queries": float(counts["queries"]),
+            **{f"simulator/{what}": counts[what] / queries for what in ("noisy", "repeated", "failed")},
+        }
+        return rollouts

@@ -44,7 +44,8 @@ from evoseek.rollout.roller import Roller
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import open_index
 from evoseek.search.simulated import SimulatedEngine
-from evoseek.training.loop import System
+from evoseek.training.ahead import Ahead
+from evoseek.training.loop import System, nothing
 from evoseek.training.plan import TrainingPlan
 from evoseek.training.rollouts import QuestionRollouts
 from evoseek.training.run_state import State
@@ -289,17 +290,27 @@ class Context:
                 self.notify(notice)
 
     def plan(
-        self, system: System, solver: Roller, *, examined: Roller | None = None, state: State | None = None
+        self,
+        system: System,
+        solver: Roller,
+        *,
+        examined: Roller | None = None,
+        state: State | None = None,
+        ahead: Ahead[Any] | None = None,
     ) -> TrainingPlan:
         """The plan of a system that trains the run's own policy. Held-out questions are answered with the held-out
-        engine unless another roller is given. `state` is what checkpoints keep of the system."""
+        engine unless another roller is given. `state` is what checkpoints keep of the system, `ahead` holds its
+        rollouts of later steps."""
 
         def resumed(step: int) -> None:
             self.agent.sampler.update_weights(step)
 
         if examined is None and self.settings.evaluation.path and self.settings.has_engine:
             examined = self.solver(self.held_out_engine)
-        return TrainingPlan(system, self.settings, self.trainer.parts, resumed, examined or solver, state=state)
+        drop = ahead.drop if ahead is not None else nothing
+        return TrainingPlan(
+            system, self.settings, self.trainer.parts, resumed, examined or solver, state=state, drop=drop
+        )
 
     def check_prompt(self, solver: Roller, question: Question) -> None:
         """Raises ConfigError if a question's prompt leaves no room to answer."""

@@ -60,6 +60,10 @@ class Progress:
 Evaluate = Callable[[int], Awaitable[Mapping[str, float]]]
 
 
+async def nothing() -> None:
+    """Do nothing: there is nothing to drop."""
+
+
 @dataclass(slots=True)
 class TrainingLoop:
     """Repeats a system's step, from `start` + 1 (0: a new run) to `steps`.
@@ -79,6 +83,9 @@ class TrainingLoop:
 
     If the run has `stages`, the loop ends with the current one: it `has_turned` then, and its last checkpoint says that
     the next stage begins. A step after which no checkpoint is saved ends no stage.
+
+    `drop` is awaited in the end, whatever ends the loop, and after a step with too many invalid rollouts: those that
+    the system has begun of later steps may have met the same failure, and begin again after the pause.
     """
 
     system: System
@@ -100,10 +107,17 @@ class TrainingLoop:
     pause_s: float = 0.0
     notify: Callable[[str], None] = lambda _: None
     stages: Stages | None = None
+    drop: Callable[[], Awaitable[None]] = nothing
     has_turned: bool = field(default=False, init=False)
 
     async def run(self) -> int:
         """Train to the last step, or until stopped. Returns the last step made."""
+        try:
+            return await self._train()
+        finally:
+            await self.drop()
+
+    async def _train(self) -> int:
         step = self.start
         if self.probe is not None and self.probe_every > 0:
             await self.probe(step)
@@ -126,6 +140,8 @@ class TrainingLoop:
             failing = failing + 1 if len(report.failures) > self.max_invalid * report.num_rollouts else 0
             if failing == _INVALID_STEPS or (failing and step == self.steps):
                 raise TrainingError(_too_many_failures(step, report, failing))
+            if failing:
+                await self.drop()
             if failing and spent < self.max_seconds and not self.should_stop():
                 await self._pause(step, report, self.pause_s * 2 ** (failing - 1))
             self.has_turned = self._turn(step, failing=failing > 0)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from evoseek.rollout.roller import Roller
-from evoseek.training.loop import Evaluate, System
+from evoseek.training.loop import Evaluate, System, nothing
 from evoseek.training.run_state import State
 from evoseek.training.settings import TrainingSettings
 
@@ -25,7 +25,7 @@ class TrainingPlan:
     before training); otherwise the settings do. `is_game` says that the policy is rewarded by a game that it plays
     itself, whose reward may rise while the policy gets worse: the held-out score is then watched for that. `state` is
     what checkpoints keep of the system besides the parts, and `measure` gives its own held-out numbers, at every
-    evaluation.
+    evaluation. `drop` drops what the system has begun of later steps.
     """
 
     system: System
@@ -38,3 +38,4 @@ class TrainingPlan:
     is_game: bool = False
     state: State | None = None
     measure: Evaluate | None = None
+    drop: Callable[[], Awaitable[None]] = nothing

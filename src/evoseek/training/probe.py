@@ -40,7 +40,7 @@ class WeightsProbe:
     """Compares the logprobs of sampler and learner; of a sampler with `replicas`, those of each. `score` puts the
     learner's own into `old_logprobs`.
 
-    The sampler has to be idle. The metrics are `sampling/probe_difference` (the maximum), `sampling/probe_mean`, and,
+    No update may be in progress. The metrics are `sampling/probe_difference` (the maximum), `sampling/probe_mean`, and,
     for a sampler with replicas, `sampling/servers_lost`, the number of those that could not be compared.
     """
 

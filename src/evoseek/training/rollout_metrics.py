@@ -82,6 +82,28 @@ def metrics_by(groups: Sequence[TrajectoryGroup], key: str) -> dict[str, float]:
     }
 
 
+def staleness_metrics(groups: Sequence[TrajectoryGroup], step: int) -> dict[str, float]:
+    """How many steps older the weights are with which the turns of rollouts began than those that a step trains:
+
+    rollout/staleness/mean    over the tokens that the policy wrote
+    rollout/staleness/max     of any of them
+    """
+    turns = [
+        (step - 1 - (trajectory.policy_version if segment.policy_version is None else segment.policy_version), segment)
+        for group in groups
+        for trajectory in group.trajectories
+        for segment in trajectory.segments
+        if segment.kind == "action"
+    ]
+    tokens = sum(len(segment.token_ids) for _, segment in turns)
+    if not tokens:
+        return {}
+    return {
+        "rollout/staleness/mean": sum(age * len(segment.token_ids) for age, segment in turns) / tokens,
+        "rollout/staleness/max": float(max(age for age, _ in turns)),
+    }
+
+
 def prefixed(role: str, metrics: Mapping[str, float]) -> dict[str, float]:
     """The metrics as those of a role: `reward` becomes `solver/reward`."""
     return {f"{role}/{name}": value for name, value in metrics.items()}

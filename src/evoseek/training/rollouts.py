@@ -20,8 +20,7 @@ class QuestionRollouts:
     """Rolls questions out: `group_size` times each, all concurrently.
 
     `label` may rescore a complete group. With several `ranks` each takes a share of the questions, and all have all
-    groups in the end (their tool latencies aside). The groups are written to `trajectories` by the first. If the engine
-    finds nothing for any of them, all are Invalid.
+    groups in the end (their tool latencies aside). If the engine finds nothing for any of them, all are Invalid.
     """
 
     roller: Roller
@@ -41,10 +40,12 @@ class QuestionRollouts:
                 group_from_json(shares[index % self.ranks.size][index // self.ranks.size])
                 for index in range(len(questions))
             ]
-        groups = failed_if_nothing_found(groups)
+        return failed_if_nothing_found(groups)
+
+    def record(self, step: int, groups: Sequence[TrajectoryGroup]) -> None:
+        """Write the groups that a step has come to, by the first of the ranks."""
         if self.ranks.is_first:
             self.trajectories.write(step, groups)
-        return groups
 
     async def _group(self, question: Question, step: int) -> TrajectoryGroup:
         key = f"step-{step:06d}/{question.id}"

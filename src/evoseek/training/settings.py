@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import ConfigDict, Field, SerializeAsAny
+from pydantic import ConfigDict, Field, SerializeAsAny, model_validator
 
 from evoseek.chat.settings import AskedSettings, JudgeSettings
 from evoseek.credit.settings import CreditPart
@@ -16,7 +16,20 @@ from evoseek.policy.settings import LoraSettings, PolicySettings, SamplerPart
 from evoseek.reward.settings import RewardPart
 from evoseek.rollout.settings import RolloutSettings
 from evoseek.search.settings import INDEX_ENGINES, SearchPart
-from evoseek.settings import MANY, AnyTemperature, Chosen, Count, Needs, PartSettings, Section, part, parts
+from evoseek.settings import (
+    MANY,
+    AnyTemperature,
+    Chosen,
+    Count,
+    Needs,
+    PartSettings,
+    Section,
+    is_given,
+    lookup,
+    part,
+    parts,
+    with_setting,
+)
 
 
 class TrackerSettings(PartSettings):
@@ -182,6 +195,13 @@ class TrainingSettings(Section):
     asked: AskedSettings = AskedSettings()
     trackers: tuple[TrackerPart, ...] = ()
 
+    @model_validator(mode="after")
+    def _correct_staleness(self) -> Self:
+        """Rollouts ahead of training are corrected unless something else is asked for."""
+        if self.max_staleness == 0 or is_given(self, "algorithm.importance"):
+            return self
+        return with_setting(self, "algorithm.importance", "truncate")
+
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
         """The judge is used only as the reward, and the critic only if the credit needs one."""
@@ -199,6 +219,17 @@ class TrainingSettings(Section):
                 "loss.name is reinforce, whose gradient is right for tokens of the current policy alone, but "
                 f"algorithm.mini_batches is {self.algorithm.mini_batches}. Set it to 1, or loss.name to clipped."
             )
+        if self.loss.name == "reinforce" and self.max_staleness and self.algorithm.importance == "none":
+            yield (
+                "loss.name is reinforce, whose gradient is right for tokens of the current policy alone, but with "
+                f"rollout.max_staleness = {self.max_staleness} older policies write them, and algorithm.importance is "
+                "none. Set algorithm.importance to truncate, or loss.name to clipped."
+            )
+
+    @property
+    def max_staleness(self) -> int:
+        """How many steps rollouts may be ahead of training; 0 in systems that cannot."""
+        return int(lookup(self, "rollout.max_staleness") or 0)
 
     @property
     def is_supervised(self) -> bool:

@@ -23,6 +23,7 @@ from evoseek.loss.base import LossFn, LossInputs, ValueInputs
 from evoseek.loss.value import ValueLoss
 from evoseek.loss.wrapped import wrapped
 from evoseek.policy.critic import load_critic, save_critic
+from evoseek.policy.engines.settings import ServerSettings
 from evoseek.policy.load import load_policy, save_policy
 from evoseek.policy.lora import add_adapter
 from evoseek.policy.policy import Policy, base_of
@@ -37,7 +38,8 @@ from evoseek.training.update import Credit, GroupUpdate, KLPenalty, SampleTransf
 class Trainer:
     """A policy with its learner, the loss and the credit of the settings; for PPO a critic with its own learner.
 
-    `sampled` is the sampler's policy: the same object or, where several ranks share the weights, another copy.
+    `sampled` is the sampler's policy: the same object or, where several ranks share the weights or rollouts go on while
+    it is trained, another copy.
     """
 
     settings: TrainingSettings
@@ -62,9 +64,12 @@ class Trainer:
         total_steps: int | None = None,
     ) -> Trainer:
         """Make the learners of the settings; `loss` and `credit` replace those of the settings. With `total_steps` the
-        learning rate falls to 0 by then. Raises PolicyError or ConfigError."""
+        learning rate falls to 0 by then. A sampler in this process whose rollouts go on during an update keeps its
+        policy to itself: the weights must not change under it, and which adapter is on is a state of the model. Raises
+        PolicyError or ConfigError."""
         check_dtype(settings, sampled, ranks)
-        policy = sampled if ranks.size == 1 else load_trainable(settings, checkpoint, device=str(ranks.device))
+        apart = ranks.size > 1 or (settings.max_staleness > 0 and not isinstance(settings.sampler, ServerSettings))
+        policy = load_trainable(settings, checkpoint, device=str(sampled.model.device)) if apart else sampled
         surrogate = loss or build("loss", settings.loss, settings)
         forward = LogprobModel(
             policy.model,

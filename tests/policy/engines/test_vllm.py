@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from evoseek.errors import ConfigError, SamplerError
+from evoseek.policy.engines.engine import Weights
 from evoseek.policy.engines.link import Link
 from evoseek.policy.engines.scripted import Failure, ScriptedVLLM
 from evoseek.policy.engines.vllm import VLLMSampler
@@ -233,3 +234,54 @@ def test_no_more_turns_than_allowed_are_asked_for_at_once():
             await asyncio.gather(*tasks, return_exceptions=True)
 
     asyncio.run(run())
+
+
+def test_a_turn_has_the_version_that_it_was_asked_of(tmp_path):
+    """Although newer weights are published before the reply."""
+
+    async def run():
+        def script(request):
+            sampler.replicas[0].publish(Weights(7, tmp_path))
+            return "<search> mayor </search>"
+
+        async with serving(scripted(script)) as sampler:
+            return [(await sampler.sample(REQUEST)).policy_version for _ in range(2)]
+
+    assert asyncio.run(run()) == [0, 7]
+
+
+def test_all_weights_are_exchanged_between_turns_and_an_adapter_at_once(tmp_path):
+    """A turn is in progress when newer weights are published, and another trajectory asks for one."""
+
+    class Gated(ScriptedSampler):
+        async def sample(self, request):
+            if not gate.is_set():
+                begun.set()
+                await gate.wait()
+            happened.append("turn")
+            return await super().sample(request)
+
+    class Recording(ScriptedVLLM):
+        def load(self, directory, adapter=""):
+            happened.append(adapter or "all weights")
+            super().load(directory, adapter)
+
+    async def run(first, newer):
+        async with serving(Recording(Gated(lambda request: "<search> a </search>", TOKENIZER))) as sampler:
+            (replica,) = sampler.replicas
+            replica.publish(first)
+            old = asyncio.create_task(sampler.sample(REQUEST))
+            await begun.wait()
+            replica.publish(newer)
+            new = asyncio.create_task(sampler.sample(replace(REQUEST, trajectory_id="q2/0")))
+            for _ in range(100):
+                await asyncio.sleep(0.001)  # enough for what must not happen
+            gate.set()
+            return [done.policy_version for done in await asyncio.gather(old, new)]
+
+    for name in ("", "adapter"):
+        gate, begun, happened = asyncio.Event(), asyncio.Event(), []
+        versions = [Weights(n, tmp_path, name and f"{name}-{n}") for n in (1, 2)]
+        assert asyncio.run(run(*versions)) == [1, 2]
+        all_weights = ["all weights", "turn", "all weights", "turn"]
+        assert happened == (["adapter-1", "adapter-2", "turn", "turn"] if name else all_weights)

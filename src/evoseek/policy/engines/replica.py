@@ -40,6 +40,8 @@ class Replica:
         self._weights: Weights | None = None  # that it should have
         self._loaded: Weights | None = None  # that it has, as far as is known
         self._model = ""  # as found by the check; "" if it has to be checked
+        self._turns = 0  # in progress
+        self._ended: asyncio.Future[None] | None = None  # a turn, for whoever waits for it
         self._lock: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
     @property
@@ -65,16 +67,22 @@ class Replica:
         def read(value: Any) -> Completion:
             sampled = self._engine.read(value, body, weights)
             check_sampled(sampled, request, self._vocabulary)
-            return self._completion(sampled.token_ids, sampled.logprobs, sampled.finish_reason, request)
+            version = weights.version if weights else 0  # newer ones may have been published since
+            return self._completion(sampled.token_ids, sampled.logprobs, sampled.finish_reason, request, version)
 
+        self._turns += 1
         try:
             return await self.link.post(path, body, read)
         except SamplerError:
             self._forget()
             raise
+        finally:
+            self._turns -= 1
+            if self._ended is not None and not self._ended.done():
+                self._ended.set_result(None)
 
     def _completion(
-        self, ids: Sequence[int], logprobs: Sequence[float], reason: str, request: SampleRequest
+        self, ids: Sequence[int], logprobs: Sequence[float], reason: str, request: SampleRequest, version: int
     ) -> Completion:
         """The turn up to the first place where it ends by the policy's own rule, which an engine may overrun."""
         length = self._rules.cut(self._rules.rule(request.stop), ids)
@@ -83,7 +91,6 @@ class Replica:
                 f"it stopped after {len(ids)} tokens where none of the stop strings and stop tokens that were sent "
                 "stands; see that it loads the policy's own tokenizer"
             )
-        version = self._weights.version if self._weights else 0
         end = len(ids) if length is None else length
         ended = "length" if length is None else "stop"
         return Completion(tuple(ids[:end]), tuple(map(float, logprobs[:end])), ended, version)
@@ -94,6 +101,7 @@ class Replica:
     async def _prepare(self) -> None:
         """Check the server and give it the weights, unless that was done since it last failed."""
         async with self._alone():
+            await self._turns_of_older_weights()
             try:
                 if not self._model:
                     self._model = await self._checked()
@@ -103,6 +111,14 @@ class Replica:
             except BaseException:
                 self._forget()  # what was begun may be half done
                 raise
+
+    async def _turns_of_older_weights(self) -> None:
+        """Wait until the turns in progress have ended, if the server is about to exchange all weights under them: it
+        would abort them, or continue them with keys and values of the old ones. (An adapter stays while it is used.)"""
+        new, old = self._weights, self._loaded
+        while new is not None and old is not None and new != old and not new.adapter and self._turns:
+            self._ended = asyncio.get_running_loop().create_future()
+            await self._ended
 
     @asynccontextmanager
     async def _alone(self) -> AsyncGenerator[None]:

@@ -1,0 +1,54 @@
+"""Rollouts of later steps that go on while a step trains (rollout.max_staleness).
+
+    step t trains the weights t - 1 into the weights t; its rollouts began with the weights t - 1 - n or later
+
+    rollouts of t        |=====|
+    rollouts of t + 1          |=========|             n = 1: they begin with the weights t - 1, at the latest when
+    training of t              |===|                   step t trains
+    weights t                      *                   turns from here on are sampled with them
+    training of t + 1                    |===|
+
+A task collects the rollouts of a step in the event loop; the optimizer steps run in a thread. What has begun but was
+not trained on is no part of a checkpoint: a resumed run rolls it out again, with the weights that it resumes from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from time import perf_counter
+from typing import Generic, TypeVar
+
+Collected = TypeVar("Collected")
+
+
+class Ahead(Generic[Collected]):
+    """Collects the rollouts of a step and of up to `steps` after it, none of them after step `last`."""
+
+    def __init__(self, steps: int, last: int) -> None:
+        self.steps, self.last = steps, last
+        self._begun: dict[int, asyncio.Task[tuple[Collected, float]]] = {}
+
+    async def take(self, step: int, collect: Callable[[int], Awaitable[Collected]]) -> tuple[Collected, float]:
+        """What `collect(step)` gives and the seconds that it took, once it is there; the later steps go on.
+
+        To be called for one step after the other, each time with the weights of the step before. Raises what collecting
+        the step raised, whenever that was.
+        """
+        for later in range(step, min(step + self.steps, self.last) + 1):
+            if later not in self._begun:
+                self._begun[later] = asyncio.create_task(_timed(collect, later))
+        return await self._begun.pop(step)
+
+    async def drop(self) -> None:
+        """Cancel what has begun, and wait until it has ended."""
+        tasks = [*self._begun.values()]
+        self._begun.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _timed(collect: Callable[[int], Awaitable[Collected]], step: int) -> tuple[Collected, float]:
+    started = perf_counter()
+    return await collect(step), perf_counter() - started
