@@ -9,24 +9,53 @@ import pytest
 from tests.search.spelling import LetterEncoder
 
 from evoseek.registry import build
+from evoseek.search import lexical
 from evoseek.search.dense import DenseIndex
 from evoseek.search.hybrid import HybridIndex, HybridSettings, fuse
 from evoseek.search.opening import open_built
+from evoseek.search.passage_fields import from_stored
 from evoseek.types import Passage
 
 
-def ranking(names: str) -> list[Passage]:
-    return [Passage(name, name, "", name, score=9.0) for name in names]
-
-
 def test_reciprocal_rank_fusion() -> None:
-    """a: 1/61, b: 1/62 + 1/61, c: 1/63 + 1/63, d: 1/62."""
-    found = fuse([ranking("abc"), ranking("bdc")], 3)
-    assert [passage.id for passage in found] == ["b", "c", "a"]
-    assert [passage.score for passage in found] == pytest.approx([1 / 62 + 1 / 61, 2 / 63, 1 / 61])
-    assert [passage.id for passage in fuse([ranking("a"), ranking("b")], 2)] == ["a", "b"]
-    assert [passage.id for passage in fuse([ranking(""), ranking("b")], 2)] == ["b"]
+    """1: 1/61, 2: 1/62 + 1/61, 3: 1/63 + 1/63, 4: 1/62."""
+    found = fuse([[1, 2, 3], [2, 4, 3]], 3)
+    assert [place for place, _ in found] == [2, 3, 1]
+    assert [score for _, score in found] == pytest.approx([1 / 62 + 1 / 61, 2 / 63, 1 / 61])
+    assert [place for place, _ in fuse([[1], [2]], 2)] == [1, 2]
+    assert [place for place, _ in fuse([[], [2]], 2)] == [2]
     assert fuse([[], []], 2) == []
+
+
+def test_texts_are_read_of_the_fused_passages_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"{'a' * (n % 7 + 1)} {'b' * (n % 5 + 1)}" for n in range(40)]
+    passages = [Passage(f"{n}#0", str(n), "", text) for n, text in enumerate(texts)]
+    index = HybridIndex(DenseIndex.build(tmp_path / "i", passages, LetterEncoder(), engine="hybrid"), depth=30)
+    read: list[object] = []
+
+    def counted(document: object, *score: float) -> Passage:
+        read.append(document)
+        return from_stored(document, *score)
+
+    monkeypatch.setattr(lexical, "from_stored", counted)
+    assert len(index.find("aaa bb", 3)) == len(read) == 3
+
+
+def test_places_hold_after_passages_were_deleted_and_added(tmp_path: Path) -> None:
+    """A place names the passage that a search finds, by terms and by vectors."""
+    texts = [f"{'a' * (n % 7 + 1)} {'b' * (n % 5 + 1)}" for n in range(20)]
+    passages = [Passage(f"{n}#0", str(n), "", text) for n, text in enumerate(texts)]
+    index = DenseIndex.build(tmp_path / "i", passages[:15], LetterEncoder(), engine="hybrid")
+    index.delete(["0", "7", "11"])
+    index.add(passages[15:])
+    left = [passage.id for passage in passages if passage.document_id not in ("0", "7", "11")]
+    assert [index.at(place).id for place in range(len(left))] == left
+    for query in ("aa b", "bbbb", "aaaaa bb"):
+        by_terms, by_vectors = index.store.rank(query, 9), index.rank([query], 9)[0]
+        assert [left[place] for place in by_terms] == [passage.id for passage in index.store.find(query, 9)] != []
+        assert [left[place] for place in by_vectors] == [passage.id for passage in index.find(query, 9)]
+        fused = [(left[place], score) for place, score in fuse([by_terms, by_vectors], 5)]
+        assert [(found.id, found.score) for found in HybridIndex(index, depth=9).find(query, 5)] == fused
 
 
 def test_terms_and_vectors_together(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ PASSAGE = Passage("a#1", "a", "Kalo\n(town)", "Kalo is\na town.", 5, 20, score=0
     ],
 )
 def test_requests(body: object, expected: Request) -> None:
-    assert read_request(body, max_queries=2, max_k=5) == expected
+    assert read_request(body, max_queries=2, max_k=5, max_query=9) == expected
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,7 @@ def test_requests(body: object, expected: Request) -> None:
         ({"queries": "a"}, "queries is 'a'"),
         ({"queries": ["a", 1]}, "queries is"),
         ({"queries": ["a"] * 3}, "3 texts. At most 2"),
+        ({"queries": ["a" * 9, "b" * 10]}, "A query has 10 characters. At most 9 are searched: shorten it."),
         ({"queries": ["a"], "topk": 0}, "topk is 0. Expected a whole number from 1 to 5"),
         ({"queries": ["a"], "topk": 6}, "topk is 6"),
         ({"queries": ["a"], "topk": True}, "topk is True"),
@@ -40,7 +41,7 @@ def test_requests(body: object, expected: Request) -> None:
 )
 def test_wrong_requests_say_what_is_wrong(body: object, message: str) -> None:
     with pytest.raises(RequestError) as caught:
-        read_request(body, max_queries=2, max_k=5)
+        read_request(body, max_queries=2, max_k=5, max_query=9)
     assert message in str(caught.value)
 
 

@@ -26,6 +26,7 @@ def serve_retrieval(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes any free one.")] = 8000,
     max_queries: Annotated[int, typer.Option(min=1, help="Number of queries in a request, at most.")] = 1_024,
     max_k: Annotated[int, typer.Option(min=1, help="Number of passages for a query, at most.")] = 1_000,
+    max_query: Annotated[int, typer.Option(min=1, help="Number of characters of a query, at most.")] = 20_000,
 ) -> None:
     """Serve an index to Search-R1's clients, and to evoseek's engine `remote`, until Ctrl-C or SIGTERM."""
     try:
@@ -42,5 +43,7 @@ def serve_retrieval(
     def started(url: str) -> None:
         say(console, f"{len(index):,} passages at {url}/retrieve   (Ctrl-C ends it)")
 
-    RetrievalServer(index, Limits(max_queries=max_queries, max_k=max_k)).run(host, port, started=started)
+    RetrievalServer(index, Limits(max_queries=max_queries, max_k=max_k, max_query=max_query)).run(
+        host, port, started=started
+    )
     say(console, "Ended.")

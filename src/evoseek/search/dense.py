@@ -102,14 +102,25 @@ class DenseIndex:
 
     def find_all(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """`search`, without awaiting."""
+        found = self._nearest(queries, k)
+        return [
+            [replace(self.at(row), score=score) for row, score in zip(rows, scores, strict=True)]
+            for rows, scores in found
+        ]
+
+    def rank(self, queries: Sequence[str], k: int) -> list[list[int]]:
+        """The places of these passages among `passages`, best first; no text is read."""
+        return [rows for rows, _ in self._nearest(queries, k)]
+
+    def at(self, place: int) -> Passage:
+        """The passage at a place among `passages`."""
+        return self.get(self._vectors.id(place))
+
+    def _nearest(self, queries: Sequence[str], k: int) -> list[tuple[list[int], list[float]]]:
         if not queries:
             return []
         texts = [query.encode(errors="replace").decode() for query in queries]  # a tokenizer refuses lone surrogates
-        found = self._vectors.nearest(self._encoder.queries(texts), k)
-        return [
-            [replace(self.get(self._vectors.id(row)), score=score) for row, score in zip(rows, scores, strict=True)]
-            for rows, scores in found
-        ]
+        return self._vectors.nearest(self._encoder.queries(texts), k)
 
     def add(self, passages: Iterable[Passage]) -> None:
         """Add passages, all or none; only these are encoded. Raises as `LexicalIndex.add`."""

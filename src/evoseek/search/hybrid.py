@@ -18,18 +18,15 @@ from evoseek.types import Passage
 RANK_CONSTANT = 60  # of the paper: how little the first places count beyond the next ones
 
 
-def fuse(rankings: Sequence[Sequence[Passage]], k: int) -> list[Passage]:
-    """The k best passages of several rankings by reciprocal-rank fusion: the score of a passage is the sum of
+def fuse(rankings: Sequence[Sequence[int]], k: int) -> list[tuple[int, float]]:
+    """The k best passages of several rankings by reciprocal-rank fusion, each with its score: the sum of
     1 / (60 + rank) over the rankings that hold it, the rank of the first being 1. Equal scores are in the order of the
     first ranking, then the second."""
-    passages: dict[str, Passage] = {}
-    scores: dict[str, float] = {}
+    scores: dict[int, float] = {}
     for ranking in rankings:
-        for rank, passage in enumerate(ranking, start=1):
-            passages.setdefault(passage.id, passage)
-            scores[passage.id] = scores.get(passage.id, 0.0) + 1 / (RANK_CONSTANT + rank)
-    best = sorted(scores, key=lambda passage_id: -scores[passage_id])[:k]
-    return [replace(passages[passage_id], score=scores[passage_id]) for passage_id in best]
+        for rank, place in enumerate(ranking, start=1):
+            scores[place] = scores.get(place, 0.0) + 1 / (RANK_CONSTANT + rank)
+    return sorted(scores.items(), key=lambda item: -item[1])[:k]
 
 
 class HybridIndex:
@@ -71,14 +68,15 @@ class HybridIndex:
     def find_all(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """`search`, without awaiting."""
         depth = max(k, self._depth)
-        dense = self.dense.find_all(queries, depth)
-        lexical = [self.dense.store.find(query, depth) for query in queries]
+        dense = self.dense.rank(queries, depth)
+        lexical = [self.dense.store.rank(query, depth) for query in queries]
         return [self._fused(query, pair, k) for query, *pair in zip(queries, lexical, dense, strict=True)]
 
-    def _fused(self, query: str, rankings: Sequence[Sequence[Passage]], k: int) -> list[Passage]:
-        if self._reranker is None:
-            return fuse(rankings, k)
-        return self._reranker.rerank(query, fuse(rankings, max(k, self._reranked)))[:k]
+    def _fused(self, query: str, rankings: Sequence[Sequence[int]], k: int) -> list[Passage]:
+        """The best of all rankings. Texts are read only of these."""
+        best = fuse(rankings, k if self._reranker is None else max(k, self._reranked))
+        passages = [replace(self.dense.at(place), score=score) for place, score in best]
+        return passages if self._reranker is None else self._reranker.rerank(query, passages)[:k]
 
 
 class HybridSettings(DenseSettings):

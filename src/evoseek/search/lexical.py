@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -134,6 +135,7 @@ class LexicalIndex:
         self.manifest = manifest
         self.analyser = Analyser(manifest.analyser.stemming)
         self._searcher = searcher
+        self._orders: list[int] | None = None
 
     def __len__(self) -> int:
         """Number of passages."""
@@ -161,16 +163,25 @@ class LexicalIndex:
 
     def find(self, query: str, k: int) -> list[Passage]:
         """`search` for one query, without awaiting."""
-        terms = list(dict.fromkeys(self.analyser.tokens(query)))[:MAX_QUERY_TERMS]
+        return [from_stored(self._searcher.doc(address), score) for score, _, address in self._ranked(query, k)]
+
+    def rank(self, query: str, k: int) -> list[int]:
+        """The places of these passages among `passages`, best first; no text is read."""
+        orders = [order for _, order, _ in self._ranked(query, k)]
+        if self.manifest.next_order == len(self):
+            return orders
+        if self._orders is None:  # since some were deleted, the places are others
+            self._orders = list(_orders(self._searcher, self.manifest.next_order))
+        return [bisect_left(self._orders, order) for order in orders]
+
+    def _ranked(self, text: str, k: int) -> list[tuple[float, int, tantivy.DocAddress]]:
+        """Score, order and address of the k best, equal scores by order of adding: so all that tie with the last of
+        them must be looked at."""
+        terms = list(dict.fromkeys(self.analyser.tokens(text)))[:MAX_QUERY_TERMS]
         k = min(k, len(self))
         if not terms or k < 1:
             return []
-        ranked = self._ranked(terms_query(terms, self.manifest.title_boost), k)
-        return [from_stored(self._searcher.doc(address), score) for score, address in ranked]
-
-    def _ranked(self, query: tantivy.Query, k: int) -> list[tuple[float, tantivy.DocAddress]]:
-        """The k best, equal scores by order of adding: so all that tie with the last of them must be looked at."""
-        limit = k + 8
+        query, limit = terms_query(terms, self.manifest.title_boost), k + 8
         while True:
             found = self._searcher.search(query, limit, count=False).hits
             hits = [(round(score, _SCORE_DIGITS), address) for score, address in found]
@@ -181,7 +192,7 @@ class LexicalIndex:
         ranks = sorted(
             (-score, order, index) for index, ((score, _), order) in enumerate(zip(hits, orders, strict=True))
         )
-        return [hits[index] for _, _, index in ranks[:k]]
+        return [(-score, order, hits[index][1]) for score, order, index in ranks[:k]]
 
     def add(self, passages: Iterable[Passage], *, embedder: PassageEmbedder | None = None) -> None:
         """Add passages, all or none, after those that are there. DataError for an id that is there already (delete
@@ -286,13 +297,24 @@ def _finish(manifest: Manifest, data: Path, embedder: PassageEmbedder | None) ->
 
 
 def _in_order(searcher: tantivy.Searcher, end: int) -> Iterator[Passage]:
-    """The passages whose place is below `end`, by their places."""
+    """The passages whose order is below `end`, by their orders."""
+    for page in _pages(searcher, end):
+        for address in page:
+            yield from_stored(searcher.doc(address))
+
+
+def _orders(searcher: tantivy.Searcher, end: int) -> Iterator[int]:
+    """The orders themselves."""
+    for page in _pages(searcher, end):
+        yield from searcher.fast_field_values("order", page)
+
+
+def _pages(searcher: tantivy.Searcher, end: int) -> Iterator[list[tantivy.DocAddress]]:
     for first in range(0, end, _PAGE):
         page = searcher.search(
             order_query(first, first + _PAGE), _PAGE, False, order_by_field="order", order=tantivy.Order.Asc
         )
-        for _, address in page.hits:
-            yield from_stored(searcher.doc(address))
+        yield [address for _, address in page.hits]
 
 
 def _records(data: Path) -> dict[str, FileRecord]:

@@ -36,8 +36,9 @@ class Request:
         return {"queries": list(self.queries), "topk": self.k, "return_scores": self.return_scores}
 
 
-def read_request(body: object, *, max_queries: int, max_k: int) -> Request:
-    """The request in a JSON body. Raises RequestError for one that is wrong or too large."""
+def read_request(body: object, *, max_queries: int, max_k: int, max_query: int) -> Request:
+    """The request in a JSON body, of so many queries at most, of so many characters each. Raises RequestError for one
+    that is wrong or too large."""
     if not isinstance(body, dict):
         raise RequestError('The body is no JSON object. Expected {"queries": ["..."], "topk": 3}.')
     fields = cast("dict[str, object]", body)
@@ -47,6 +48,8 @@ def read_request(body: object, *, max_queries: int, max_k: int) -> Request:
     texts = cast("list[str]", queries)
     if len(texts) > max_queries:
         raise RequestError(f"queries has {len(texts)} texts. At most {max_queries} are answered at a time: send fewer.")
+    if longest := next((text for text in texts if len(text) > max_query), None):
+        raise RequestError(f"A query has {len(longest):,} characters. At most {max_query:,} are searched: shorten it.")
     k = TOP_K if k is None else k
     if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= max_k:
         raise RequestError(f"topk is {_shown(k)}. Expected a whole number from 1 to {max_k}.")

@@ -46,10 +46,11 @@ class Served(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a server accepts: queries of a request and of a batch, passages for a query, bytes of a body, queries that
-    wait; and the seconds in which requests under way may still end when it is stopped."""
+    """What a server accepts: queries of a request and of a batch, characters of a query, passages for a query, bytes of
+    a body, queries that wait; and the seconds in which requests under way may still end when it is stopped."""
 
     max_queries: int = 1_024
+    max_query: int = 20_000
     max_batch: int = 256
     max_k: int = 1_000
     max_body: int = 4 * 2**20
@@ -93,7 +94,7 @@ class RetrievalServer:
         except (ValueError, RecursionError) as error:
             raise HTTPException(400, f"The body is not JSON ({error}).") from error
         try:
-            asked = read_request(body, max_queries=limits.max_queries, max_k=limits.max_k)
+            asked = read_request(body, max_queries=limits.max_queries, max_k=limits.max_k, max_query=limits.max_query)
         except RequestError as error:
             raise HTTPException(400, str(error)) from error
         try:
