@@ -35,7 +35,7 @@ class Slow:
         if "fail" in queries: raise OSError("the disk is gone")
         if "slow" in queries: time.sleep(1.5)
         return self.index.find_all(queries, k)
-limits = Limits(max_queries=8, max_k=5, max_body=2000)
+limits = Limits(max_query=100, max_queries=8, max_k=5, max_body=2000)
 server = RetrievalServer(Slow(LexicalIndex.open(__import__("pathlib").Path(sys.argv[1]))), limits)
 server.run("127.0.0.1", 0, started=lambda url: print(url, flush=True))
 print("ended", flush=True)
@@ -99,6 +99,7 @@ def test_evoseek_as_a_client_finds_what_is_found_in_process(url: str, index: Lex
         ('{"queries": ["a"], "topk": 9}', 400, "topk is 9. Expected a whole number from 1 to 5"),
         ('{"queries": "a"}', 400, "Expected a list of texts"),
         (json.dumps({"queries": ["a"] * 9}), 400, "At most 8"),
+        (json.dumps({"queries": ["a", "b" * 101]}), 400, "A query has 101 characters. At most 100 are searched"),
         ('{"queries": ["a"]', 400, "The body is not JSON"),
         ("[" * 1500, 400, "The body is not JSON"),
         (b"\xff\xfe", 400, "The body is not JSON"),
