@@ -165,6 +165,37 @@ def test_a_model_behind_an_endpoint_answers_by_a_baseline(evaluate, setting, tmp
     assert (found["model"], found["mean"], found["cost"]["searches"]["mean"]) == ("a-model", 1.0, 2.0)
 
 
+def test_who_answers_with_which_engine_may_stand_alone(setting, cli, trained):
+    def run(*words, status=0):
+        found, out, err = cli("eval", *words, "--limit", 2, "--json", "--set", "reward.name=exact_match")
+        assert found == status, err
+        return json.loads(out) if not status else " ".join(err.split())
+
+    words = ("--on", setting.questions, "--with", setting.index)
+    short = ("--set", "policy.prompts=tiny", "--set", "rollout.max_total_tokens=160", "--temperature", 0)
+    assert run(setting.model, *words, *short) == run(
+        "--model", setting.model, "--index", setting.index, *words[:2], *short
+    )
+    by_run = run(trained.path, *words)
+    assert by_run == run("--run-dir", trained.path, "--index", setting.index, *words[:2])
+    with http.ChatServer(*(http.replies(http.choice("<answer> north </answer>")) for _ in range(2))) as server:
+        assert run(f"a-model@{server.url}", *words)["model"] == "a-model"
+    assert "There is no folder no-such-index." in run(setting.model, *words[:2], "--with", "no-such-index", status=2)
+
+
+def test_who_answers_is_said_once(cli):
+    for words, phrase in {
+        ("tiny", "--model", "tiny"): "tiny and --model both say who answers",
+        (
+            "http://localhost:1/v1",
+        ): "names no model at the endpoint. Expected NAME@URL, as in qwen@http://localhost:1/v1.",
+        ("tiny", "--with", "one", "--index", "two"): "--with one and --index both say what is searched",
+        ("tiny", "--with", "http://localhost:1/retrieve", "--index", "two"): "both say what is searched",
+    }.items():
+        status, _, err = cli("eval", *words)
+        assert (status, phrase in " ".join(err.split())) == (2, True), err
+
+
 def test_a_suite_declares_the_metric_and_what_its_scripts_read_is_written(setting, cli, tmp_path):
     rows = [{"query_id": n, "query": f"{word} is", "answer": "north"} for n, word in enumerate(("gold", "river"))]
     (tmp_path / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

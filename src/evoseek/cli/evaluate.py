@@ -11,6 +11,7 @@ from rich.console import Console
 
 from evoseek.cli.options import ConfigFiles, Index, Json, Model, Questions, RunDir, Seed, Sets, checkpoint_of
 from evoseek.errors import ConfigError
+from evoseek.registry import KINDS, find
 from evoseek.training.interrupt import end_on_interrupt
 
 if TYPE_CHECKING:
@@ -18,6 +19,14 @@ if TYPE_CHECKING:
 
 
 def evaluate(
+    who: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="RUN|MODEL|ENDPOINT",
+            help="Who answers: the directory of a run (as --run-dir), a model (as --model), or NAME@URL for a model "
+            "behind an OpenAI-compatible endpoint (as asked.model and asked.base_url).",
+        ),
+    ] = None,
     run_dir: RunDir = None,
     index: Index = None,
     questions: Questions = None,
@@ -30,6 +39,15 @@ def evaluate(
     ] = None,
     data: Annotated[Path | None, typer.Option(help="Folder or file with the questions of a named suite.")] = None,
     model: Model = None,
+    with_: Annotated[
+        str | None,
+        typer.Option(
+            "--with",
+            metavar="ENGINE",
+            help="What is searched: an engine by name (as search.name), the directory of an index (as --index), or "
+            "the URL of a retrieval server.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the samples and results. The same command resumes it.")
     ] = None,
@@ -57,6 +75,8 @@ def evaluate(
     With --out every finished sample is kept; if interrupted, the same command draws only what is missing or failed.
     """
     searches = _searches(baseline, no_search)
+    run_dir, model, asked_options = _answering(who, run_dir, model)
+    engine = _engine(with_, index)
     from evoseek.cli.settings import check_evaluation, given_settings
 
     with end_on_interrupt():
@@ -64,6 +84,8 @@ def evaluate(
     options = {
         "evaluation.path": questions,
         "evaluation.index": index or (suite.index if suite else None),
+        **asked_options,
+        **engine,
         "reward.name": (suite.declared.metric or None) if suite else None,
         "evaluation.temperature": temperature,
         "evaluation.limit": limit,
@@ -94,6 +116,40 @@ def evaluate(
         print(dumps(evaluated.json, ensure_ascii=False))
 
 
+def _answering(
+    who: str | None, run_dir: Path | None, model: str | None
+) -> tuple[Path | None, str | None, dict[str, object]]:
+    """The run, the model and the settings of an endpoint that WHO names. Raises ConfigError if another one is named,
+    too, or for an endpoint without a name."""
+    if who is None:
+        return run_dir, model, {}
+    if run_dir is not None or model is not None:
+        raise ConfigError(f"{who} and {'--run-dir' if run_dir else '--model'} both say who answers. Give one of them.")
+    name, at, url = who.partition("@")
+    if "://" in who:
+        if not at or "://" in name or not name:
+            raise ConfigError(f"{who} names no model at the endpoint. Expected NAME@URL, as in qwen@{url or who}.")
+        return None, None, {"asked.model": name, "asked.base_url": url}
+    if (Path(who).expanduser() / "config.json").is_file() and (Path(who).expanduser() / "checkpoints").is_dir():
+        return Path(who).expanduser(), None, {}
+    return None, who, {}
+
+
+def _engine(given: str | None, index: str | None) -> dict[str, object]:
+    """The settings of the engine that --with names. Raises ConfigError if it names an index and --index another."""
+    if given is None:
+        return {}
+    if "://" in given:
+        own: dict[str, object] = {"search.name": "remote", "search.url": given, "evaluation.index": ""}
+    elif given in KINDS["search"].parts or ":" in given:
+        return {"search.name": given}
+    else:
+        own = {"evaluation.index": given}
+    if index is not None:
+        raise ConfigError(f"--with {given} and --index both say what is searched. Give one of them.")
+    return own
+
+
 def _searches(baseline: str | None, no_search: bool) -> bool:
     """Whether anything is searched. Raises ConfigError for an unknown baseline, and for --no-search with one."""
     if baseline is None:
@@ -103,8 +159,6 @@ def _searches(baseline: str | None, no_search: bool) -> bool:
             "--no-search and --baseline were both given, but a baseline says itself whether it searches. Leave out "
             "--no-search; the baselines direct and cot do not search."
         )
-    from evoseek.registry import find
-
     return bool(find("baseline", baseline).searches)
 
 
