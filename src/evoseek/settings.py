@@ -107,20 +107,16 @@ class PartSettings(Section):
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Marks the table of a part of a kind. `base` holds the settings that all parts of the kind have in common.
-
-    `complete` says that the built-in parts have no others, so that these are checked without importing torch.
-    """
+    """Marks the table of a part of a kind. `base` holds the settings that all parts of the kind have in common."""
 
     kind: str
     base: type[PartSettings]
-    complete: bool = False
 
     def of(self, name: str, *, light: bool) -> type[PartSettings] | None:
         """The settings of a part; None if they need torch, which must not be imported."""
         check_name(self.kind, name)
         if light and (KINDS[self.kind].is_heavy or ":" in name):
-            return self.base if self.complete and ":" not in name else None
+            return None
         found = getattr(find(self.kind, name), "Settings", self.base)
         if not (isinstance(found, type) and issubclass(found, self.base)):
             raise ConfigError(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Generic, cast
 
 import torch
 from torch import nn
@@ -17,8 +16,8 @@ from torch.optim import Optimizer
 from transformers import PreTrainedModel
 
 from evoseek.errors import TrainingError
-from evoseek.files import write_atomic
-from evoseek.learner.batch import MicroBatch, make_batch, split_by_tokens, trained_length
+from evoseek.learner.base import MAXIMA, Forward, Inputs, LearnerBase, StepBatch, finish_metrics, measure_part
+from evoseek.learner.batch import make_batch, split_by_tokens
 from evoseek.learner.checkpointing import checkpoint_activations
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.learner.masters import LOWER, Masters
@@ -26,56 +25,10 @@ from evoseek.learner.memory import smaller_budget
 from evoseek.learner.optim import adamw, schedule_factor
 from evoseek.learner.settings import LearnerSettings
 from evoseek.learner.sharding import shard_module
-from evoseek.loss.base import Loss, LossFn, LossInputs, Totals, ValueInputs
+from evoseek.loss.base import LossFn, Totals
 from evoseek.types import TrainingSample
 
-MAX_NON_FINITE = 3  # steps in a row whose loss or gradient is not finite, before training stops
-
 OptimizerFactory = Callable[..., Optimizer]
-Inputs = TypeVar("Inputs", LossInputs, ValueInputs)
-Given = TypeVar("Given", LossInputs, ValueInputs, covariant=True)
-
-Term = tuple[Sequence[TrainingSample], LossFn[Inputs]]
-
-
-class Forward(Protocol[Given]):
-    """A model's forward pass over a micro-batch: `LogprobModel` for a policy, `ValueModel` for a critic."""
-
-    @property
-    def model(self) -> nn.Module:
-        """The model that is trained."""
-        ...
-
-    @property
-    def packing_limit(self) -> int:
-        """The length of the longest sample that can be packed; 0 if none can."""
-        ...
-
-    def __call__(self, batch: MicroBatch) -> Given:
-        """The inputs of the loss."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class _Batch(Generic[Inputs]):
-    """A term of a step: its samples with a gradient, and the counts of all its samples with actions."""
-
-    samples: Sequence[TrainingSample]
-    totals: Totals
-    loss: LossFn[Inputs]
-
-    @classmethod
-    def of(cls, samples: Sequence[TrainingSample], loss: LossFn[Inputs]) -> _Batch[Inputs]:
-        trained = [sample for sample in samples if trained_length(sample) > 0]
-        totals = Totals(tokens=sum(sum(sample.loss_mask) for sample in trained), sequences=len(trained))
-        return cls([sample for sample in trained if loss.contributes(sample)], totals, loss)
-
-    @property
-    def metrics(self) -> dict[str, float]:
-        return {
-            "learner/samples": float(self.totals.sequences),
-            "learner/samples_without_gradient": float(self.totals.sequences - len(self.samples)),
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +48,7 @@ class LearnerContext(Generic[Inputs]):
     active: Callable[[], AbstractContextManager[object]] = nullcontext
 
 
-class Learner(Generic[Inputs]):
+class Learner(LearnerBase[Inputs]):
     """Trains a model in place on TrainingSamples, one optimizer step per `update`.
 
     The gradient is accumulated over micro-batches of at most `token_budget` tokens and divided by the counts of the
@@ -154,74 +107,37 @@ class Learner(Generic[Inputs]):
         dump: Path | None = None,
         active: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        self.forward = forward
-        self.model = forward.model
-        self.loss = loss
+        super().__init__(forward, loss, ranks=ranks, dump=dump)
         self.warmup_steps = warmup_steps
         self.total_steps = total_steps
         self.max_grad_norm = max_grad_norm
         self.token_budget = token_budget
         self.bf16 = bf16
-        self.ranks = ranks
-        self.dump = dump
         self.active = active
         with active():
             self.optimizer = optimizer(self.model, learning_rate=learning_rate, weight_decay=weight_decay, betas=betas)
             self.masters = Masters(self.model, self.optimizer)
             self.trained = [self.masters.of(p) for p in self.model.parameters() if p.requires_grad]
         self.base_rates = [float(group["lr"]) for group in self.optimizer.param_groups]
-        self.step = 0
-        self.skipped_no_signal = 0
-        self.skipped_non_finite = 0
-        self.non_finite_in_a_row = 0
-
-    def update(self, samples: Sequence[TrainingSample]) -> dict[str, float]:
-        """Make one optimizer step and return its metrics under TRL's names.
-
-        A batch without any gradient (no samples, or every group's rewards equal) and a non-finite loss or gradient
-        leave weights and optimizer untouched and are counted (`learner/skipped_*`); `loss`, `grad_norm` and `entropy`
-        are then absent. When memory runs out, the micro-batches are halved permanently, and the step is repeated with
-        the same gradient. Raises TrainingError at the third non-finite step in a row, if a single sample does not fit
-        into memory or one of several ranks runs out of it, and if a step leaves weights that are not finite: no later
-        step could repair them.
-        """
-        step, (own,) = self.update_together([(samples, self.loss)])
-        return own | step
-
-    def update_together(self, terms: Sequence[Term[Inputs]]) -> tuple[dict[str, float], list[dict[str, float]]]:
-        """Make one optimizer step on the sum of several terms, each the loss of its own samples.
-
-        Every term is divided by its own counts, as if it were a step by itself, so the gradient is the sum of theirs.
-        A term without any gradient is left out, and the step is skipped only if all are; one that is not finite skips
-        it for all. Returns the step's metrics (`grad_norm`, `learning_rate`, counts of skipped steps) and those of
-        each term. All else is as in `update`.
-        """
-        batches = [_Batch.of(samples, loss) for samples, loss in terms]
-        step: dict[str, float] = {}
-        measured: list[dict[str, float]] = [{} for _ in batches]
-        if any(batch.samples for batch in batches):
-            with self.active():
-                step, measured = self._step(batches)
-        else:
-            self.skipped_no_signal += 1
-        step |= {
-            "learner/skipped_no_signal": float(self.skipped_no_signal),
-            "learner/skipped_non_finite": float(self.skipped_non_finite),
-        }
-        return step, [metrics | batch.metrics for metrics, batch in zip(measured, batches, strict=True)]
 
     def restart(self) -> None:
         """Keep the weights, but reset the optimizer's state and the schedule to those of a new learner."""
         self.optimizer.state.clear()
         self.step = 0
 
-    def _step(self, batches: Sequence[_Batch[Inputs]]) -> tuple[dict[str, float], list[dict[str, float]]]:
+    def step_on(self, batches: Sequence[StepBatch[Inputs]]) -> tuple[dict[str, float], list[dict[str, float]]]:
+        """One optimizer step."""
+        with self.active():
+            return self._step(batches)
+
+    def _step(self, batches: Sequence[StepBatch[Inputs]]) -> tuple[dict[str, float], list[dict[str, float]]]:
         rate = self._set_learning_rate()
         measured = self._accumulate_within_memory(batches)
         norm = _as_float(nn.utils.clip_grad_norm_(self.trained, self.max_grad_norm))
         loss = sum(metrics["loss"] for metrics in measured if metrics)
         if not (math.isfinite(norm) and math.isfinite(loss)):
-            self._skip_non_finite([sample for batch in batches for sample in batch.samples], loss, norm)
+            self.optimizer.zero_grad(set_to_none=True)
+            self.skip_non_finite([sample for batch in batches for sample in batch.samples], loss, norm)
             return {"learning_rate": rate}, [{} for _ in batches]
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
@@ -230,7 +146,7 @@ class Learner(Generic[Inputs]):
         self.step += 1
         return {"grad_norm": norm, "learning_rate": rate}, measured
 
-    def _accumulate_within_memory(self, batches: Sequence[_Batch[Inputs]]) -> list[dict[str, float]]:
+    def _accumulate_within_memory(self, batches: Sequence[StepBatch[Inputs]]) -> list[dict[str, float]]:
         while True:
             self.optimizer.zero_grad(set_to_none=True)  # gradients of an update that was interrupted, or did not fit
             try:
@@ -257,14 +173,12 @@ class Learner(Generic[Inputs]):
             result = (loss or self.loss)(inputs, totals)
             with self.masters.collecting():
                 (result.loss * weight).backward()
-            for name, value in _measure(inputs, result).items():
-                add = torch.maximum if name in _MAXIMA else torch.add
+            for name, value in measure_part(inputs, result).items():
+                add = torch.maximum if name in MAXIMA else torch.add
                 sums[name] = add(sums[name], value * weight) if name in sums else value * weight
-        highest = {name: float(sums.pop(name)) for name in _MAXIMA if name in sums}
+        highest = {name: float(sums.pop(name)) for name in MAXIMA if name in sums}
         values = self.ranks.sum({name: float(value) for name, value in sums.items()})
-        tokens = values.pop("tokens")
-        means = {name: value / tokens if name in _TOKEN_SUMS else value for name, value in values.items()}
-        return means | self.ranks.max(highest)
+        return finish_metrics(values, self.ranks.max(highest))
 
     def _split(self, samples: Sequence[TrainingSample]) -> list[list[TrainingSample]]:
         return split_by_tokens(samples, self.token_budget, self.forward.packing_limit)
@@ -278,22 +192,6 @@ class Learner(Generic[Inputs]):
         for group, rate in zip(self.optimizer.param_groups, self.base_rates, strict=True):
             group["lr"] = rate * factor
         return self.base_rates[0] * factor
-
-    def _skip_non_finite(self, samples: Sequence[TrainingSample], loss: float, norm: float) -> None:
-        self.optimizer.zero_grad(set_to_none=True)
-        self.skipped_non_finite += 1
-        self.non_finite_in_a_row += 1
-        if self.non_finite_in_a_row < MAX_NON_FINITE:
-            return
-        if self.dump is not None and self.ranks.is_first:
-            found = {"step": self.step + 1, "loss": loss, "grad_norm": norm, "samples": [asdict(s) for s in samples]}
-            write_atomic(self.dump, json.dumps(found))
-        raise TrainingError(
-            f"{MAX_NON_FINITE} optimizer steps in a row had a non-finite loss or gradient (last: loss {loss}, "
-            f"gradient norm {norm}); weights are those of step {self.step}. "
-            + (f"The samples of the last one are in {self.dump}. " if self.dump else "")
-            + "Lower the learning rate, or turn bf16 off, and resume from the last checkpoint."
-        )
 
     def _check_weights(self, rate: float) -> None:
         if not math.isfinite(_as_float(nn.utils.get_total_norm(self.trained))):
@@ -314,7 +212,7 @@ class Learner(Generic[Inputs]):
             for key, value in state.items()
         }
         tensors |= {f"{names[self.masters.of(p)]}/{LOWER}": lower for p, lower in self.masters.lower_bits()}
-        return tensors, {name: getattr(self, name) for name in _COUNTERS}
+        return tensors, self.counters()
 
     def load_state_dict(self, tensors: Mapping[str, torch.Tensor], values: Mapping[str, object]) -> None:
         """Restore what `state_dict` gave, into a learner made with the same settings and the same weights."""
@@ -334,28 +232,9 @@ class Learner(Generic[Inputs]):
             else:
                 self.optimizer.state[self.masters.of(parameter)][key] = value.clone().to(parameter.device)
         self.masters.restore(lower)
-        for name in _COUNTERS:
-            setattr(self, name, values[name])
-
-
-_COUNTERS = ("step", "skipped_no_signal", "skipped_non_finite", "non_finite_in_a_row")
-_DIFFERENCE = "sampling/sampling_logp_difference"
-_TOKEN_SUMS = ("entropy", f"{_DIFFERENCE}/mean")
-_MAXIMA = (f"{_DIFFERENCE}/max",)  # of numbers that are 0 or more
+        self.restore_counters(values)
 
 
 def _as_float(value: torch.Tensor) -> float:
     """A scalar; for parameters that are sharded over ranks, the global one."""
     return float(value.full_tensor() if isinstance(value, DTensor) else value)
-
-
-def _measure(inputs: LossInputs | ValueInputs, result: Loss) -> dict[str, torch.Tensor]:
-    """Metrics of a micro-batch, as sums that add up over micro-batches; for `_MAXIMA`, the largest value."""
-    sums = {"loss": result.loss.detach(), "tokens": inputs.loss_mask.sum(), **result.metrics}
-    if isinstance(inputs, LossInputs):
-        with torch.no_grad():
-            difference = (inputs.logprobs - inputs.rollout_logprobs).abs().masked_fill(~inputs.loss_mask, 0.0)
-            sums["entropy"] = inputs.entropies.detach().sum()
-            sums[f"{_DIFFERENCE}/mean"] = difference.sum()
-            sums[f"{_DIFFERENCE}/max"] = difference.max()
-    return sums

@@ -9,19 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Literal, TypedDict, Unpack, cast
+from typing import Literal, Protocol, TypedDict, Unpack, cast, runtime_checkable
 
 import torch
 
+from evoseek.learner.base import Forward
 from evoseek.learner.batch import make_batch, split_by_tokens
 from evoseek.learner.distributed import ALONE, Ranks
-from evoseek.learner.learner import Forward
 from evoseek.learner.memory import smaller_budget
 from evoseek.loss.base import LossInputs, ValueInputs
 from evoseek.types import TrainingSample
 
 AnyForward = Forward[LossInputs] | Forward[ValueInputs]
 TokenValues = list[list[float]]
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """A forward pass that is made elsewhere, of all samples at once."""
+
+    def score(self, samples: Sequence[TrainingSample]) -> list[tuple[float, ...]]:
+        """Of each sample the values of its T tokens, 0.0 off the mask."""
+        ...
 
 
 class Scoring(TypedDict, total=False):
@@ -53,6 +62,9 @@ def score(
     When memory runs out, the micro-batches are halved and all is scored again. Raises TrainingError if a single sample
     does not fit into memory, or memory runs out on one of several ranks.
     """
+    if isinstance(forward, Scorer):
+        with active():
+            return forward.score(samples)
     while True:
         try:
             return _score(forward, samples, token_budget, bf16, ranks, active)

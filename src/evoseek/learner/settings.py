@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
 from pydantic import Field, SerializeAsAny
@@ -13,6 +14,7 @@ class LearnerSettings(PartSettings):
     """The optimizer, and how gradients are computed."""
 
     staged: ClassVar[tuple[str, ...]] = ("learning_rate",)
+    is_remote: ClassVar[bool] = False  # whether another machine computes
     name: str = Field(default="torch", description="Name of the learner, or package.module:Name of one of your own.")
     learning_rate: float = Field(default=3e-4, gt=0, le=1, description="Learning rate of AdamW.")
     warmup_steps: int = Field(
@@ -30,6 +32,10 @@ class LearnerSettings(PartSettings):
     gradient_checkpointing: bool = Field(
         default=False, description="Whether activations are recomputed in the backward pass, to save memory."
     )
+
+    def problems_with(self, settings: Section) -> Iterator[str]:
+        """What this learner cannot do of all that the settings ask for, with the remedy."""
+        yield from ()
 
 
 class CriticSettings(Section):
@@ -50,4 +56,4 @@ class CriticSettings(Section):
     )
 
 
-LearnerPart = Annotated[SerializeAsAny[LearnerSettings], Chosen("learner", LearnerSettings, complete=True)]
+LearnerPart = Annotated[SerializeAsAny[LearnerSettings], Chosen("learner", LearnerSettings)]

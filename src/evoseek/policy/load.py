@@ -13,8 +13,10 @@ from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_c
 from huggingface_hub.errors import HfHubHTTPError
 from huggingface_hub.utils import logging as hub_logging
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
+    GenerationConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
@@ -30,7 +32,7 @@ from evoseek.policy.lora import plain_model
 from evoseek.policy.machine import keep_freed_memory
 from evoseek.policy.policy import Policy, has_adapters
 from evoseek.policy.products import is_slow_with_bfloat16, widen_products
-from evoseek.policy.source import SMOLLM2, find_policy, is_gguf
+from evoseek.policy.source import REMOTE, SMOLLM2, find_policy, is_gguf
 
 _PLAIN_TOKENIZERS = ("PreTrainedTokenizerFast", "TokenizersBackend")
 _SMALL = 10_000_000  # parameters
@@ -53,6 +55,12 @@ def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32"
     path = Path(source).expanduser()
     if path.exists():
         source = str(path.absolute())  # an adapter notes it, and may be loaded from elsewhere
+    if (path / REMOTE).is_file():
+        raise PolicyError(
+            f"got '{source}' as the policy, but its weights are at a service; {path / REMOTE} says where. Use the "
+            "run's directory (--run-dir), which asks the service, or download them from there and give what you "
+            "downloaded."
+        )
     _check_path(source)
     if is_adapter(path):
         return _load_adapted(name_or_dir, path, device, dtype, adapter or adapter_name(path))
@@ -75,6 +83,33 @@ def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32"
             "and give its directory."
         ) from error
     return Policy(model, tokenizer, name_or_dir)
+
+
+def load_shell(name_or_dir: str) -> Policy:
+    """A policy without weights (they are on the device `meta`), whose config and tokenizer are those of a model that is
+    trained elsewhere. Raises PolicyError, also for an adapter or a GGUF file."""
+    source = find_policy(name_or_dir)
+    path = Path(source).expanduser()
+    if is_gguf(source) or is_adapter(path):
+        raise PolicyError(
+            f"got '{name_or_dir}' as the policy, but the weights are to be trained at a service, which makes an "
+            "adapter of its own over a model that it has. Give that model's Hugging Face name, or a directory with its "
+            "config.json and tokenizer; neither a GGUF file nor an adapter will do."
+        )
+    tokenizer = load_tokenizer(name_or_dir)
+    try:
+        with quietly():
+            config = AutoConfig.from_pretrained(str(path) if path.is_dir() else source)
+            with torch.device("meta"):
+                model = AutoModelForCausalLM.from_config(config)
+            model.generation_config = _generation_config(str(path) if path.is_dir() else source, model)
+    except Exception as error:  # as in load_policy
+        raise PolicyError(
+            f"the config of '{name_or_dir}' could not be loaded: {first_line(error)} Expected a directory with a "
+            "config.json, or the name of a causal language model on the Hugging Face hub. Check the name and the "
+            "network."
+        ) from error
+    return Policy(model.eval(), tokenizer, name_or_dir)
 
 
 def check_device(name: str) -> torch.device:
@@ -162,6 +197,14 @@ def load_tokenizer(name_or_dir: str) -> PreTrainedTokenizerBase:
             "by save_pretrained, a GGUF file, or the name of a model on the Hugging Face hub. Check the name and the "
             "network."
         ) from error
+
+
+def _generation_config(source: str, model: PreTrainedModel) -> GenerationConfig:
+    """As it was saved beside the config, or else as it follows from that."""
+    try:
+        return GenerationConfig.from_pretrained(source)
+    except OSError:
+        return GenerationConfig.from_model_config(model.config)
 
 
 def _load_adapted(name: str, directory: Path, device: str, dtype: str, adapter: str) -> Policy:

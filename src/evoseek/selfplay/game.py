@@ -10,12 +10,11 @@ from typing import Protocol
 
 from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv
 from evoseek.errors import ConfigError
+from evoseek.learner.base import LearnerBase
 from evoseek.learner.checkpoint import Checkpoint, Part
-from evoseek.learner.learner import Learner, LearnerContext
-from evoseek.learner.logprobs import LogprobModel
+from evoseek.learner.learner import LearnerContext
 from evoseek.loss.base import LossFn, LossInputs
-from evoseek.policy.load import save_policy
-from evoseek.policy.pair import NewAdapter, load_pair
+from evoseek.policy.pair import PROPOSER, SOLVER, NewAdapter, load_pair
 from evoseek.policy.policy import Policy
 from evoseek.registry import build
 from evoseek.rollout.agent import Agent
@@ -30,6 +29,7 @@ from evoseek.selfplay.tasks import answer_tasks, passage_pool, passage_tasks
 from evoseek.training.context import Context
 from evoseek.training.loop import System
 from evoseek.training.plan import TrainingPlan
+from evoseek.training.trainer import computes_alike, forward_of, loader_of, save_trained
 from evoseek.training.two_roles import RoleUpdate, TwoRoleUpdate
 from evoseek.training.update import GroupUpdate
 from evoseek.types import Passage
@@ -162,11 +162,13 @@ class PassageGame(_Game):
         return GroupUpdate(self.proposer_learner, credit, self.settings.run.seed)
 
     @cached_property
-    def proposer_learner(self) -> Learner[LossInputs]:
+    def proposer_learner(self) -> LearnerBase[LossInputs]:
         """The proposer's learner."""
         own: _PassageSettings = self.settings.proposer  # pyright: ignore[reportAssignmentType]
         policy = self.proposer.policy
-        forward = LogprobModel(policy.model, temperature=self.settings.proposer.temperature)
+        own_ratio = not computes_alike(self.settings, self.context.ranks)
+        temperature = self.settings.proposer.temperature
+        forward = forward_of(self.settings, policy, temperature=temperature, ratio_to_own=own_ratio)
         context = LearnerContext(
             forward,
             self._proposer_loss(),
@@ -179,13 +181,19 @@ class PassageGame(_Game):
     @property
     def parts(self) -> dict[str, Part]:
         """The parts of a checkpoint."""
-        proposer = Part(partial(save_policy, self.proposer.policy), self.proposer_learner)
+        proposer = Part(partial(save_trained, self.proposer.policy), self.proposer_learner)
         return {**self.context.trainer.parts, "proposer": proposer}
 
 
 def load_players(settings: GameSettings, checkpoint: Checkpoint | None) -> tuple[Policy, Policy]:
     """The solver and the proposer: a checkpoint's, or both begun as the model of the settings. Raises PolicyError."""
     own, lora = settings.policy, settings.lora
+    if load := loader_of(settings):
+        solver, proposer = (
+            load(settings, checkpoint and checkpoint.part_directory(part), name)
+            for part, name in (("policy", SOLVER), ("proposer", PROPOSER))
+        )
+        return solver, proposer
     return load_pair(
         own.model,
         solver_directory=checkpoint and checkpoint.part_directory("policy"),

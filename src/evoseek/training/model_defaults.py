@@ -28,6 +28,8 @@ million parameters; a larger model gets these:
                                   once weights (with all of them trained also gradients, AdamW's two moments and the
                                   float32 masters of bfloat16 weights) are in it; a power of two from 1 to 64, not more
                                   than a step has rollouts
+
+What a service trains counts as on an accelerator, and the settings of this machine are not chosen for it.
 """
 
 from __future__ import annotations
@@ -115,12 +117,15 @@ class _Choice:
 
 def _choose(choose: _Choice, machine: Machine, shape: ModelShape | None) -> None:
     """The rules, in an order in which each may follow from those before it."""
-    cpu, adapter, settings = machine.is_cpu, choose.settings.lora.rank > 0, choose.settings
+    adapter, settings = choose.settings.lora.rank > 0, choose.settings
+    remote = settings.learner.is_remote
+    cpu = machine.is_cpu and not remote
     longest = (shape.longest if shape else None) or 4096
     choose("policy.device", machine.device)
-    choose("policy.dtype", "bfloat16" if adapter and not cpu else "float32")
-    choose("learner.bf16", not cpu)
-    choose("learner.token_budget", 2048 if cpu else 8192)
+    if not remote:
+        choose("policy.dtype", "bfloat16" if adapter and not cpu else "float32")
+        choose("learner.bf16", not cpu)
+        choose("learner.token_budget", 2048 if cpu else 8192)
     asks = lookup(settings, "questions.per_step") is not None
     choose("questions.per_step" if asks else "selfplay.proposals_per_step", 4 if cpu else 64)
     choose("rollout.max_total_tokens", min(2048 if cpu else 4096, longest))

@@ -20,7 +20,7 @@ from itertools import compress
 
 from evoseek.credit.parts import CriticCredit
 from evoseek.credit.whiten import whiten
-from evoseek.learner.learner import Learner
+from evoseek.learner.base import LearnerBase
 from evoseek.loss.base import LossInputs, ValueInputs
 from evoseek.training.update import (
     KLPenalty,
@@ -44,8 +44,8 @@ class PPOUpdate:
     """A step of PPO. `predict` fills in the samples' `values`; the policy is not updated in the first
     `critic_warmup_steps` steps. Metrics of the critic are named critic/..."""
 
-    learner: Learner[LossInputs]
-    critic: Learner[ValueInputs]
+    learner: LearnerBase[LossInputs]
+    critic: LearnerBase[ValueInputs]
     predict: SampleTransform
     seed: int
     estimate: Estimate = _GAE

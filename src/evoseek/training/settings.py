@@ -208,7 +208,9 @@ class TrainingSettings(Section):
         return Needs("judge.*", "reward.name", ("judge",)), Needs("critic.*", "credit.name", ("gae",))
 
     def problems(self) -> Iterator[str]:
-        """A plain policy gradient is right only for one step per batch; remote and faiss have no index."""
+        """A plain policy gradient is right only for one step per batch; remote and faiss have no index; what the
+        learner cannot do."""
+        yield from self.learner.problems_with(self)
         if self.search.name in ("remote", "faiss") and self.evaluation.index:
             yield (
                 f"evaluation.index is {self.evaluation.index}, but search.name is {self.search.name}, which searches "
@@ -274,5 +276,7 @@ class TrainingSettings(Section):
         servers = ("urls", "api_key_env", "concurrency", "timeout_s", "attempts", "failures", "pause_s")
         servers += ("weights_directory", "launch", "program", "gpus", "tensor_parallel", "memory_share")
         servers += ("arguments", "start_s", "probe_every", "probe_bound")
+        service = ("base_url", "api_key_env", "timeout_s", "keep_days")
         names = (*(f"run.{key}" for key in run), *(f"sampler.{key}" for key in servers))
+        names += tuple(f"learner.{key}" for key in service)
         return frozenset({*names, "asked.*", "trackers*"})

@@ -9,12 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import torch
 from transformers import PreTrainedModel
 
 from evoseek.errors import ConfigError
+from evoseek.learner.base import Forward, LearnerBase
 from evoseek.learner.checkpoint import Checkpoint, Part
 from evoseek.learner.distributed import ALONE, Ranks
-from evoseek.learner.learner import Learner, LearnerContext
+from evoseek.learner.learner import LearnerContext
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.reference import Scoring, with_old_logprobs, with_ref_logprobs, with_values
 from evoseek.learner.sharding import copy_weights, full_state_dict
@@ -27,7 +29,8 @@ from evoseek.policy.engines.settings import ServerSettings
 from evoseek.policy.load import load_policy, save_policy
 from evoseek.policy.lora import add_adapter
 from evoseek.policy.policy import Policy, base_of
-from evoseek.registry import build
+from evoseek.policy.tinker.policy import RemotePolicy
+from evoseek.registry import build, find
 from evoseek.runs import RunDirectory
 from evoseek.training.ppo import PPOUpdate
 from evoseek.training.settings import TrainingSettings
@@ -45,9 +48,9 @@ class Trainer:
     settings: TrainingSettings
     policy: Policy
     sampled: Policy
-    learner: Learner[LossInputs]
+    learner: LearnerBase[LossInputs]
     credit: Any
-    critic: Learner[ValueInputs] | None
+    critic: LearnerBase[ValueInputs] | None
     ranks: Ranks
 
     @classmethod
@@ -71,8 +74,9 @@ class Trainer:
         apart = ranks.size > 1 or (settings.max_staleness > 0 and not isinstance(settings.sampler, ServerSettings))
         policy = load_trainable(settings, checkpoint, device=str(sampled.model.device)) if apart else sampled
         surrogate = loss or build("loss", settings.loss, settings)
-        forward = LogprobModel(
-            policy.model,
+        forward = forward_of(
+            settings,
+            policy,
             temperature=settings.learnt_temperature,
             entropy_gradient=settings.algorithm.entropy_coefficient > 0,
             ratio_to_own=not computes_alike(settings, ranks),
@@ -97,6 +101,8 @@ class Trainer:
 
     def __str__(self) -> str:
         """In words: what is trained, in which type of number and where, and how samples lie in a micro-batch."""
+        if isinstance(self.policy, RemotePolicy):
+            return f"Training {self.policy.remote}."
         model, adapted = self.policy.model, self.policy.adapter is not None
         what = "an adapter in float32 over a base" if adapted else "all weights"
         dtype = str(model.dtype).removeprefix("torch.")
@@ -188,10 +194,10 @@ class Trainer:
     def _save_policy(self, directory: Path) -> None:
         weights = full_state_dict(self.policy.model, self.ranks) if self.ranks.size > 1 else None
         if self.ranks.is_first:
-            save_policy(self.policy, directory, state_dict=weights)
+            save_trained(self.policy, directory, weights)
 
     def _save_critic(self, directory: Path) -> None:
-        model = cast("Learner[ValueInputs]", self.critic).model
+        model = cast("LearnerBase[ValueInputs]", self.critic).model
         weights = full_state_dict(model, self.ranks) if self.ranks.size > 1 else None
         if self.ranks.is_first:
             save_critic(cast("PreTrainedModel", model), directory, state_dict=weights)
@@ -201,6 +207,8 @@ def load_trainable(settings: TrainingSettings, checkpoint: Checkpoint | None, *,
     """The policy that a run trains: a checkpoint's, or the model of the settings, with a new adapter if they ask for
     one. Raises PolicyError or ConfigError."""
     own, lora = settings.policy, settings.lora
+    if load := loader_of(settings):
+        return load(settings, checkpoint and checkpoint.part_directory("policy"), "policy")
     if checkpoint is not None:
         return load_policy(str(checkpoint.part_directory("policy")), device=device, dtype=own.dtype)
     policy = load_policy(own.model, device=device, dtype=own.dtype)
@@ -212,6 +220,27 @@ def load_trainable(settings: TrainingSettings, checkpoint: Checkpoint | None, *,
             "at 0 to train it further, or merge it (evoseek export) and give the merged model."
         )
     return add_adapter(policy, "policy", rank=lora.rank, alpha=lora.alpha, targets=lora.targets, seed=settings.run.seed)
+
+
+def save_trained(policy: Policy, directory: Path, state_dict: dict[str, torch.Tensor] | None = None) -> None:
+    """Write a policy as `save_policy` does; of one whose weights are at a service, where they are."""
+    if isinstance(policy, RemotePolicy):
+        policy.save(directory)
+    else:
+        save_policy(policy, directory, state_dict)
+
+
+def loader_of(settings: TrainingSettings) -> Callable[[TrainingSettings, Path | None, str], Policy] | None:
+    """How the learner of the settings loads a policy, from a checkpoint's directory or as the model of the settings, by
+    a name; None if it trains one that is loaded here. It is the `load_policy` of the learner's class."""
+    return getattr(find("learner", settings.learner.name), "load_policy", None)
+
+
+def forward_of(settings: TrainingSettings, policy: Policy, **how: Any) -> Forward[LossInputs]:
+    """The forward pass of a policy, with the options of LogprobModel: by `forward_of` of the learner's class, if it has
+    that."""
+    own = getattr(find("learner", settings.learner.name), "forward_of", None)
+    return own(policy, **how) if own else LogprobModel(policy.model, **how)
 
 
 def computes_alike(settings: TrainingSettings, ranks: Ranks) -> bool:
@@ -241,7 +270,7 @@ def check_dtype(settings: TrainingSettings, policy: Policy, ranks: Ranks = ALONE
 
 def _load_critic(
     settings: TrainingSettings, run: RunDirectory, checkpoint: Checkpoint | None, ranks: Ranks
-) -> Learner[ValueInputs]:
+) -> LearnerBase[ValueInputs]:
     """The learner of PPO's critic. It has its own learning rate; everything else is as for the policy."""
     source = str(checkpoint.part_directory("critic")) if checkpoint else settings.policy.model
     forward = ValueModel(load_critic(source, device=str(ranks.device)))

@@ -15,7 +15,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from evoseek.learner.learner import Learner
+from evoseek.learner.base import LearnerBase
 from evoseek.loss.base import LossFn, LossInputs
 from evoseek.training.update import mean_metrics, split_groups
 from evoseek.types import TrainingSample, TrajectoryGroup
@@ -37,7 +37,7 @@ class TwoRoleUpdate:
     metrics are named <role>/...
     """
 
-    learner: Learner[LossInputs]
+    learner: LearnerBase[LossInputs]
     roles: Mapping[str, RoleUpdate]
     seed: int
     mini_batches: int = 1

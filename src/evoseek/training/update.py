@@ -16,7 +16,7 @@ from operator import add
 from statistics import fmean
 from typing import Protocol
 
-from evoseek.learner.learner import Learner
+from evoseek.learner.base import LearnerBase
 from evoseek.loss.base import LossInputs
 from evoseek.types import Invalid, Scored, TrainingSample, TrajectoryGroup
 
@@ -68,7 +68,7 @@ class GroupUpdate:
     ablation.
     """
 
-    learner: Learner[LossInputs]
+    learner: LearnerBase[LossInputs]
     credit: Credit
     seed: int
     mini_batches: int = 1

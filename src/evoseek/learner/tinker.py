@@ -1,0 +1,359 @@
+"""The learner whose weights are at a service that speaks the Tinker API; the losses are computed here.
+
+    forward      at the service: logprobs of the samples' tokens
+    loss         here, any LossFn: it and its slopes, the derivatives by each logprob
+    backward     at the service: by a loss whose derivatives are those slopes
+    optim_step   at the service
+
+So the gradient is exactly that of the loss, for one and a half times the work. A loss sees logprobs and nothing else of
+the model: there is no entropy and no critic.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeVar, cast
+
+import torch
+from pydantic import Field
+from torch import nn
+from torch.nn.utils.rnn import pad_sequence
+
+from evoseek.errors import ConfigError, TrainingError
+from evoseek.learner.base import MAXIMA, LearnerBase, StepBatch, finish_metrics, measure_part
+from evoseek.learner.batch import MicroBatch, make_batch, trained_length
+from evoseek.learner.learner import LearnerContext
+from evoseek.learner.optim import schedule_factor
+from evoseek.learner.settings import LearnerSettings
+from evoseek.loss.base import LossInputs
+from evoseek.policy.settings import LoraSettings, PolicySettings
+from evoseek.policy.source import find_policy, is_gguf
+from evoseek.policy.tinker.policy import RemotePolicy, saved_state
+from evoseek.policy.tinker.sdk import API_KEY, AdamStep, NewModel, RemoteModel, ServiceError, find_key, load_sdk
+from evoseek.settings import Needs, Section, lookup
+from evoseek.types import TrainingSample
+
+T = TypeVar("T")
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class TinkerSettings(LearnerSettings):
+    """The service, and how its model is trained."""
+
+    is_remote = True
+    base_url: str = Field(default="", description="Address of the server. Default: the Tinker service.")
+    api_key_env: str = Field(
+        default=API_KEY, description="Name of the environment variable that holds the service's API key."
+    )
+    base_model: str = Field(
+        default="",
+        description="Name by which the service knows the model that the adapter is put on. Default: policy.model, from "
+        "which the tokenizer comes.",
+    )
+    eps: float = Field(default=1e-8, gt=0, le=1, description="Term that AdamW adds to the denominator.")
+    train_attention: bool = Field(default=True, description="Whether the attention layers are adapted.")
+    train_mlp: bool = Field(default=True, description="Whether the other layers of the decoder are adapted.")
+    train_head: bool = Field(default=True, description="Whether the output head is adapted.")
+    gradient: Literal["sum", "mean"] = Field(
+        default="sum",
+        description="Whether the server adds up the gradients of tokens (sum: the Tinker service), or divides those of "
+        "a sequence by its weights and their sum by the number of sequences (mean: SkyRL's JAX backend).",
+    )
+    timeout_s: float = Field(
+        default=3600.0, gt=0, le=1e6, description="Seconds that a call of training may take before the run stops."
+    )
+    keep_days: float | None = Field(
+        default=None,
+        gt=0,
+        le=10_000,
+        description="Days after which the service deletes the weights that checkpoints refer to. Default: never.",
+    )
+
+    @classmethod
+    def effects(cls) -> tuple[Needs, ...]:
+        """Nothing is computed here."""
+        return (Needs("token_budget bf16 gradient_checkpointing", "", instead="The service computes as it chooses."),)
+
+    def problems_with(self, settings: Section) -> Iterator[str]:
+        """What the service cannot do, before anything is sent to it."""
+        yield from _unsupported(settings)
+        if not _VARIABLE.fullmatch(self.api_key_env):  # which may be the key: it is not repeated
+            yield (
+                "learner.api_key_env does not name an environment variable. Expected a name such as TINKER_API_KEY; "
+                "the key itself stands in that variable, and in no setting."
+            )
+        if not (self.train_attention or self.train_mlp or self.train_head):
+            yield "No layer is adapted: set one of learner.train_attention, train_mlp and train_head to true."
+
+
+class RemoteRun(Protocol):
+    """The settings that a RemotePolicy is made from."""
+
+    @property
+    def run(self) -> Any:
+        """With the seed."""
+        ...
+
+    @property
+    def policy(self) -> PolicySettings:
+        """Of the tokenizer."""
+        ...
+
+    @property
+    def lora(self) -> LoraSettings:
+        """Of the adapter."""
+        ...
+
+    @property
+    def learner(self) -> Any:
+        """TinkerSettings."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteForward:
+    """The forward pass at the service. The inputs that it gives carry a gradient only up to `logprobs`, a leaf; there
+    are no entropies. `ratio_to_own` is that of LogprobModel."""
+
+    policy: RemotePolicy
+    ratio_to_own: bool = True
+
+    @property
+    def model(self) -> nn.Module:
+        """The model, without weights."""
+        return self.policy.model
+
+    @property
+    def packing_limit(self) -> int:
+        """Nothing is packed here."""
+        return 0
+
+    def __call__(self, batch: MicroBatch) -> LossInputs:
+        """The loss inputs of the batch."""
+        lengths = [_last(mask) + 1 for mask in batch.loss_mask]
+        rows = [ids[:length].tolist() for ids, length in zip(batch.token_ids, lengths, strict=True)]
+        found = [torch.tensor([0.0, *values]) for values in self.policy.remote.logprobs(rows)]
+        logprobs = pad_sequence(found, batch_first=True).masked_fill(~batch.loss_mask, 0.0).requires_grad_()
+        old = batch.old_logprobs
+        if self.ratio_to_own:
+            old = torch.where(batch.has_old.unsqueeze(-1), old, logprobs.detach())
+        return LossInputs(
+            logprobs=logprobs,
+            rollout_logprobs=batch.rollout_logprobs,
+            old_logprobs=old,
+            advantages=batch.advantages,
+            loss_mask=batch.loss_mask,
+            weights=batch.weights,
+            entropies=torch.zeros_like(logprobs),
+            ref_logprobs=batch.ref_logprobs,
+        )
+
+    def score(self, samples: Sequence[TrainingSample]) -> list[tuple[float, ...]]:
+        """Of each sample the logprobs of its T tokens, 0.0 off the mask. Raises TrainingError."""
+        lengths = [trained_length(sample) for sample in samples]
+        rows = [sample.token_ids[:length] for sample, length in zip(samples, lengths, strict=True) if length]
+        found = iter(_served(lambda: self.policy.remote.logprobs(rows)))
+        return [
+            _on_actions(sample, next(found) if length else ()) for sample, length in zip(samples, lengths, strict=True)
+        ]
+
+
+class TinkerLearner(LearnerBase[LossInputs]):
+    """Trains a RemotePolicy at its service, one optimizer step per `update`.
+
+    Every failure of the service is a TrainingError: what the service then holds is not known, so that the run has to be
+    resumed from its last checkpoint, which it does with a new copy of the weights that were saved there.
+    """
+
+    Settings = TinkerSettings
+
+    @classmethod
+    def sdk(cls) -> Any:
+        """The module of the SDK; a double in a class derived from this one. Raises ConfigError."""
+        return load_sdk()
+
+    @classmethod
+    def load_policy(cls, settings: RemoteRun, directory: Path | None, name: str) -> RemotePolicy:
+        """The policy of a checkpoint's directory, or one that begins as the model of the settings. Nothing is sent.
+        Raises ConfigError, PolicyError or CheckpointError."""
+        own, lora = settings.learner, settings.lora
+        new = NewModel(
+            own.base_model or settings.policy.model,
+            lora.rank,
+            settings.run.seed,
+            own.train_attention,
+            own.train_mlp,
+            own.train_head,
+        )
+        remote = RemoteModel(
+            cls.sdk(),
+            new,
+            api_key=find_key(own.api_key_env, own.base_url),
+            base_url=own.base_url,
+            state=saved_state(directory) if directory else "",
+            timeout_s=own.timeout_s,
+            keep_days=own.keep_days,
+            gradient=own.gradient,
+        )
+        return RemotePolicy.over(remote, settings.policy.model, name)
+
+    @staticmethod
+    def forward_of(
+        policy: RemotePolicy, *, temperature: float, entropy_gradient: bool = False, ratio_to_own: bool = False
+    ) -> RemoteForward:
+        """The policy's forward pass. `temperature` and `entropy_gradient` have been checked in the settings."""
+        return RemoteForward(policy, ratio_to_own)
+
+    @classmethod
+    def build(cls, settings: TinkerSettings, context: LearnerContext[LossInputs]) -> TinkerLearner:
+        """From settings. Raises ConfigError."""
+        if not isinstance(context.forward, RemoteForward):
+            raise ConfigError(
+                "learner.name is tinker, which trains a policy, but it was asked to train another model (a critic). "
+                "Choose a credit function that needs none, such as credit.name = group."
+            )
+        if context.ranks.size > 1:
+            raise ConfigError(
+                f"learner.name is tinker, but {context.ranks.size} processes train together, and the service trains "
+                "for one. Start the run in one process: it computes next to nothing by itself."
+            )
+        return cls(settings, context)
+
+    def __init__(self, settings: TinkerSettings, context: LearnerContext[LossInputs]) -> None:
+        super().__init__(context.forward, context.loss, ranks=context.ranks, dump=context.dump)
+        self._settings, self._context = settings, context
+        self._remote = cast("RemoteForward", context.forward).policy.remote  # as `build` checks
+        self._active: Callable[[], AbstractContextManager[object]] = context.active
+
+    def step_on(self, batches: Sequence[StepBatch[LossInputs]]) -> tuple[dict[str, float], list[dict[str, float]]]:
+        """One optimizer step."""
+        rate = self._learning_rate()
+        with self._active():
+            terms = [self._differentiate(batch) if batch.samples else None for batch in batches]
+            made = [term for term in terms if term]
+            loss = sum(term.metrics["loss"] for term in made)
+            largest = max(abs(slope) for term in made for row in term.slopes for slope in row)
+            if not (math.isfinite(loss) and math.isfinite(largest)):
+                self.skip_non_finite([sample for batch in batches for sample in batch.samples], loss, largest)
+                return {"learning_rate": rate}, [{} for _ in batches]
+            rows, slopes, logprobs = ([row for term in made for row in getattr(term, name)] for name in _ROWS)
+            own, betas = self._settings, self._settings.betas
+            adam = AdamStep(rate, betas, own.eps, own.weight_decay, own.max_grad_norm)
+            norm = _served(lambda: self._remote.step(rows, slopes, logprobs, adam))
+        self.non_finite_in_a_row = 0
+        self.step += 1
+        return {**norm, "learning_rate": rate}, [term.metrics if term else {} for term in terms]
+
+    def restart(self) -> None:
+        """Keep the weights, but reset the optimizer's state and the schedule to those of a new learner."""
+        _served(self._remote.forget_optimizer)
+        self.step = 0
+
+    def state_dict(self) -> tuple[dict[str, torch.Tensor], dict[str, object]]:
+        """Save weights and optimizer at the service. Gives the counts, and where the state is."""
+        return {}, self.counters() | {"state": _served(self._remote.save)}
+
+    def load_state_dict(self, tensors: Mapping[str, torch.Tensor], values: Mapping[str, object]) -> None:
+        """Restore the counts; the policy was loaded from the state."""
+        self.restore_counters(values)
+
+    def _differentiate(self, batch: StepBatch[LossInputs]) -> _Term:
+        """A term's loss, and its slopes."""
+        packed = make_batch(batch.samples, torch.device("cpu"))
+        inputs = _served(lambda: self.forward(packed))
+        result = batch.loss(inputs, batch.totals)
+        result.loss.backward()
+        slopes = inputs.logprobs.grad
+        if slopes is None:
+            raise TrainingError(
+                f"The loss {type(batch.loss).__name__} has no gradient by the logprobs. With learner.name = tinker a "
+                "loss can be differentiated by them alone; choose another one."
+            )
+        sums = {name: float(value) for name, value in measure_part(inputs, result).items() if name != "entropy"}
+        highest = {name: sums.pop(name) for name in MAXIMA}
+        lengths = [trained_length(sample) for sample in batch.samples]
+        return _Term(
+            [list(sample.token_ids[:length]) for sample, length in zip(batch.samples, lengths, strict=True)],
+            [row[1:length].tolist() for row, length in zip(slopes, lengths, strict=True)],
+            [row[1:length].tolist() for row, length in zip(inputs.logprobs.detach(), lengths, strict=True)],
+            finish_metrics(sums, highest),
+        )
+
+    def _learning_rate(self) -> float:
+        own, context = self._settings, self._context
+        rate = own.learning_rate if context.learning_rate is None else context.learning_rate
+        warmup = own.warmup_steps if context.warmup_steps is None else context.warmup_steps
+        return rate * schedule_factor(self.step, warmup_steps=warmup, total_steps=context.total_steps)
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """The samples of a term: token ids, and of all but the first the slopes of the loss and the logprobs now."""
+
+    rows: list[list[int]]
+    slopes: list[list[float]]
+    logprobs: list[list[float]]
+    metrics: dict[str, float]
+
+
+_ROWS = ("rows", "slopes", "logprobs")
+
+
+def _served(call: Callable[[], T]) -> T:
+    """What a call to the service gives. Raises TrainingError."""
+    try:
+        return call()
+    except ServiceError as error:
+        raise TrainingError(
+            f"{error} What it holds now is not known, so training stops here. Every checkpoint refers to weights that "
+            "were saved before: repair what failed and give the same command again, which resumes from the last one."
+        ) from error
+
+
+def _last(mask: torch.Tensor) -> int:
+    return int(mask.nonzero().max())
+
+
+def _on_actions(sample: TrainingSample, logprobs: Sequence[float]) -> tuple[float, ...]:
+    """Logprobs of all tokens but the first, up to the last action, at their places in the sample."""
+    values = [0.0, *logprobs, *([0.0] * len(sample.token_ids))]
+    return tuple(value if acts else 0.0 for value, acts in zip(values, sample.loss_mask, strict=False))
+
+
+def _unsupported(settings: Section) -> Iterator[str]:
+    """What a run asks for that the service cannot do, with the remedy."""
+    service = "learner.name is tinker, and the service "
+    if lookup(settings, "sampler.name") == "torch":
+        yield (
+            f"{service}holds the weights, so they cannot be sampled here (sampler.name is torch). Set sampler.name to "
+            "tinker, too."
+        )
+    if not (lora := lookup(settings, "lora")).rank:
+        yield f"{service}trains adapters alone, but lora.rank is 0, which trains all weights. Set it, such as to 32."
+    fields = LoraSettings.model_fields
+    for key in ("alpha", "targets"):
+        if (value := getattr(lora, key)) != fields[key].default:
+            yield f"{service}has a scale and targets of its own, so lora.{key} = {value} has no effect. Leave it out."
+    if lookup(settings, "policy.dtype") != "float32":
+        yield f"{service}chooses the type of number, so policy.dtype has no effect. Leave it out."
+    if is_gguf(find_policy(model := lookup(settings, "policy.model"))):
+        yield (
+            f"{service}reads no GGUF file, but policy.model is {model}. Name the model as the service knows it, or a "
+            "directory with its tokenizer, and learner.base_model."
+        )
+    if lookup(settings, "credit.name") == "gae":
+        yield f"{service}trains no critic, but credit.name is gae. Set it to group, or to another without one."
+    if lookup(settings, "algorithm.entropy_coefficient"):
+        yield f"{service}gives no entropies, but algorithm.entropy_coefficient is above 0. Leave it at 0."
+    for key in ("rollout.temperature", "proposer.temperature"):
+        if (value := lookup(settings, key)) not in (None, 1.0):
+            yield f"{service}reports and trains logprobs of temperature 1, but {key} is {value}. Set it to 1."
+    for key in ("evaluation.temperature", "dr_zero.writing_temperature", "verification.temperature"):
+        if (value := lookup(settings, key)) not in (None, 0.0, 1.0):
+            yield f"{service}samples at temperature 1, or greedily at 0, but {key} is {value}. Set it to one of them."

@@ -1,0 +1,136 @@
+"""A sampler at the service that trains the policy."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+
+from evoseek.errors import ConfigError, SamplerError
+from evoseek.http.retry import TransientError
+from evoseek.policy.engines.engine import Sampled, check_sampled
+from evoseek.policy.policy import SamplerContext, eos_ids
+from evoseek.policy.requests import check_request
+from evoseek.policy.settings import SamplerSettings
+from evoseek.policy.stops import StopRules
+from evoseek.policy.tinker.policy import RemotePolicy
+from evoseek.policy.tinker.sdk import ServiceError
+from evoseek.settings import MANY
+from evoseek.types import Completion, SampleRequest
+
+TRAINED, GREEDY = 1.0, 0.0  # the temperatures whose logprobs the service reports
+
+
+class TinkerSampler:
+    """Samples a RemotePolicy (protocols.Sampler) with the weights of the last `update_weights`, which the service keeps
+    for it.
+
+    The service reports logprobs of temperature 1 whatever it samples at, so that no others than 1, and 0 for greedy
+    answers, are taken. Where a turn ends is decided here, by the rule of the embedded sampler. The seed of each turn is
+    sent along; whether it counts is up to the service.
+    """
+
+    class Settings(SamplerSettings):
+        """Settings of the sampler at the service that trains."""
+
+        probe_every: int = Field(
+            default=10,
+            ge=0,
+            le=MANY,
+            description="Number of steps between comparisons of the service's logprobs in sampling and in training on "
+            "short samples (sampling/probe_difference), also before the first step; 0: never.",
+        )
+        probe_bound: float | None = Field(
+            default=0.1,
+            gt=0,
+            le=MANY,
+            description="Mean difference of these logprobs beyond which the run stops.",
+        )
+
+    @classmethod
+    def build(cls, settings: Settings, context: SamplerContext) -> TinkerSampler:
+        """From settings. Raises ConfigError."""
+        policy = context.policy
+        if not isinstance(policy, RemotePolicy):
+            raise ConfigError(
+                "sampler.name is tinker, which samples what the learner tinker trains, but the policy's weights are "
+                "here. Set learner.name to tinker, too, or sampler.name to torch."
+            )
+        if context.home.processes > 1:
+            raise ConfigError(
+                f"sampler.name is tinker, but {context.home.processes} processes train together, and the service "
+                "trains for one. Start the run in one process: it computes next to nothing by itself."
+            )
+        return cls(policy, max_length=context.max_length)
+
+    def __init__(self, policy: RemotePolicy, *, max_length: int) -> None:
+        self._remote, self._max_length = policy.remote, max_length
+        self._vocabulary = int(policy.model.config.get_text_config().vocab_size)
+        self._rules = StopRules(policy.tokenizer, eos_ids(policy))
+        self._version, self._client = 0, None
+
+    @property
+    def policy_version(self) -> int:
+        """The version of the last `update_weights`; 0 before the first."""
+        return self._version
+
+    async def sample(self, request: SampleRequest) -> Completion:
+        """Sample one completion. Raises SamplerError."""
+        check_request(request, max_length=self._max_length, vocabulary=self._vocabulary)
+        if request.temperature not in (TRAINED, GREEDY):
+            raise SamplerError(
+                f"the request of '{request.trajectory_id}' has the temperature {request.temperature:g}, but the "
+                "service reports logprobs of temperature 1 alone. Sample at 1, or at 0 for greedy answers."
+            )
+        if self._client is None:
+            self.update_weights(self._version)
+        version, client = self._version, self._client
+        try:
+            sampled = await self._remote.sample(
+                client,
+                request.token_ids,
+                self._rules.rule(request.stop),
+                max_tokens=request.max_tokens,
+                temperature=request.temperature,
+                seed=_seed(request),
+            )
+            check_sampled(sampled, request, self._vocabulary)
+            return self._completion(sampled, request, version)
+        except (ServiceError, TransientError) as error:
+            raise SamplerError(f"The turn {request.turn} of '{request.trajectory_id}' failed: {error}") from error
+
+    def release(self, trajectory_id: str) -> None:
+        """Nothing is kept for a trajectory."""
+
+    def update_weights(self, version: int, weights: Mapping[str, Any] | None = None) -> None:
+        """Sample with the weights as they are at the service now. Raises SamplerError, also for `weights`, which cannot
+        be sent there."""
+        if weights is not None:
+            raise SamplerError("The service samples with the weights that it trained; it cannot be given others.")
+        if self._client is not None and version == self._version:
+            return
+        try:
+            self._client = self._remote.sampling()
+        except ServiceError as error:
+            raise SamplerError(f"The weights of version {version} cannot be sampled from: {error}") from error
+        self._version = version
+
+    def _completion(self, sampled: Sampled, request: SampleRequest, version: int) -> Completion:
+        """The turn up to the first place where it ends by the policy's own rule."""
+        ids, logprobs = sampled.token_ids, sampled.logprobs
+        length = self._rules.cut(self._rules.rule(request.stop), ids)
+        if length is None and sampled.finish_reason == "stop":
+            raise TransientError(
+                f"it stopped after {len(ids)} tokens where none of the stop strings and stop tokens stands; see that "
+                "policy.model has the tokenizer of learner.base_model"
+            )
+        end = len(ids) if length is None else length
+        return Completion(tuple(ids[:end]), tuple(logprobs[:end]), "length" if length is None else "stop", version)
+
+
+def _seed(request: SampleRequest) -> int:
+    """The random stream of a turn as a number of 31 bits."""
+    text = f"{request.seed}/{request.trajectory_id}/{request.turn}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) >> 1
