@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-import torch
 from transformers import PreTrainedModel
 
 from evoseek.errors import ConfigError
@@ -222,7 +221,7 @@ def load_trainable(settings: TrainingSettings, checkpoint: Checkpoint | None, *,
     return add_adapter(policy, "policy", rank=lora.rank, alpha=lora.alpha, targets=lora.targets, seed=settings.run.seed)
 
 
-def save_trained(policy: Policy, directory: Path, state_dict: dict[str, torch.Tensor] | None = None) -> None:
+def save_trained(policy: Policy, directory: Path, state_dict: dict[str, Any] | None = None) -> None:
     """Write a policy as `save_policy` does; of one whose weights are at a service, where they are."""
     if isinstance(policy, RemotePolicy):
         policy.save(directory)
