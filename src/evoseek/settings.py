@@ -107,16 +107,20 @@ class PartSettings(Section):
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Marks the table of a part of a kind. `base` holds the settings that all parts of the kind have in common."""
+    """Marks the table of a part of a kind. `base` holds the settings that all parts of the kind have in common.
+
+    `plain` are built-in parts that have no others: these are checked without importing torch.
+    """
 
     kind: str
     base: type[PartSettings]
+    plain: tuple[str, ...] = ()
 
     def of(self, name: str, *, light: bool) -> type[PartSettings] | None:
         """The settings of a part; None if they need torch, which must not be imported."""
         check_name(self.kind, name)
         if light and (KINDS[self.kind].is_heavy or ":" in name):
-            return None
+            return self.base if name in self.plain else None
         found = getattr(find(self.kind, name), "Settings", self.base)
         if not (isinstance(found, type) and issubclass(found, self.base)):
             raise ConfigError(

@@ -56,4 +56,4 @@ class CriticSettings(Section):
     )
 
 
-LearnerPart = Annotated[SerializeAsAny[LearnerSettings], Chosen("learner", LearnerSettings)]
+LearnerPart = Annotated[SerializeAsAny[LearnerSettings], Chosen("learner", LearnerSettings, plain=("torch",))]
