@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal, ParamSpec, Protocol, TypeVar
+from typing import Literal, ParamSpec, Protocol, TypeVar, cast
 
 import tantivy
 
@@ -188,7 +188,7 @@ class LexicalIndex:
             if len(hits) < limit or hits[-1][0] < hits[k - 1][0] or limit >= k + MAX_TIED:
                 break
             limit = min(limit * 4, k + MAX_TIED)
-        orders = self._searcher.fast_field_values("order", [address for _, address in hits])
+        orders = _orders_at(self._searcher, [address for _, address in hits])
         ranks = sorted(
             (-score, order, index) for index, ((score, _), order) in enumerate(zip(hits, orders, strict=True))
         )
@@ -306,7 +306,12 @@ def _in_order(searcher: tantivy.Searcher, end: int) -> Iterator[Passage]:
 def _orders(searcher: tantivy.Searcher, end: int) -> Iterator[int]:
     """The orders themselves."""
     for page in _pages(searcher, end):
-        yield from searcher.fast_field_values("order", page)
+        yield from _orders_at(searcher, page)
+
+
+def _orders_at(searcher: tantivy.Searcher, addresses: list[tantivy.DocAddress]) -> list[int]:
+    """Of some passages: every passage has one, a whole number."""
+    return cast("list[int]", searcher.fast_field_values("order", addresses))
 
 
 def _pages(searcher: tantivy.Searcher, end: int) -> Iterator[list[tantivy.DocAddress]]:
