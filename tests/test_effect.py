@@ -124,6 +124,12 @@ def test_what_was_changed_is_known_by_its_dotted_name():
     assert changed(settings, load_settings()) == ["tools", "run.steps", "loss.name", "loss.clip_low", "loss.clip_high"]
 
 
+def test_a_list_of_parts_is_one_setting():
+    stages = [{"name": "one", "steps": 5}, {"name": "two"}]
+    settings = load_settings(options={"stages": stages, "tools": ["evoseek.env.tools:SearchTool"]})
+    assert changed(settings, load_settings()) == ["tools", "stages"]
+
+
 class Detailed(Section):
     """A table whose details need its switch."""
 

@@ -27,14 +27,17 @@ def changed(settings: Section, defaults: Section) -> list[str]:
     return [key for key, (value, own) in now.items() if before.get(key, own) != value]
 
 
-def _values(settings: Section) -> Iterator[tuple[str, object, object]]:
+def _values(settings: Section, prefix: str = "") -> Iterator[tuple[str, object, object]]:
     """Every setting by its dotted name, with its value and the default that its own table has for it."""
-    for prefix, table in tables(settings):
-        for key, info in type(table).model_fields.items():
-            value = getattr(table, key)
-            if not isinstance(value, Section):
-                own: object = info.get_default(call_default_factory=True)
-                yield (f"{prefix}.{key}" if prefix else key), value, own
+    within: dict[str, Section] = {}
+    for key, info in type(settings).model_fields.items():
+        if isinstance(value := getattr(settings, key), Section):
+            within[key] = value
+        else:
+            own: object = info.get_default(call_default_factory=True)
+            yield f"{prefix}{key}", value, own
+    for key, table in within.items():
+        yield from _values(table, f"{prefix}{key}.")
 
 
 def _rows(settings: Section) -> list[tuple[str, str, Needs]]:

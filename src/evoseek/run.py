@@ -261,10 +261,7 @@ def training_loop(
     The caller holds the run's lock. Every rank makes its own loop from the same settings; together they train one
     policy. Raises EvoseekError.
     """
-    if not run.is_begun:  # a resumed run has to keep the settings that it was begun with
-        check_settings_of_run(settings)
-        check_stages(settings)
-    check_settings(settings)
+    check_run(settings, run)
     checkpoint = latest_checkpoint(run.path, ranks=ranks)
     stages = Stages.of(settings, checkpoint.position if checkpoint else None)
     own = settings if stages is None else settings_in(settings, stages.current)
@@ -312,6 +309,14 @@ def _plan(settings: TrainingSettings, context: Context) -> TrainingPlan:
             "TrainingPlan, as `context.plan(system, solver)` makes one."
         )
     return plan
+
+
+def check_run(settings: TrainingSettings, run: RunDirectory) -> None:
+    """Raises ConfigError for settings that a run in this directory would refuse, as far as that takes no model."""
+    if not run.is_begun:  # a resumed run has to keep the settings that it was begun with
+        check_settings_of_run(settings)
+        check_stages(settings)
+    check_settings(settings)
 
 
 def check_settings_of_run(settings: TrainingSettings) -> None:

@@ -120,7 +120,21 @@ class RunDirectory:
         *,
         may_differ: Collection[str] = (),
     ) -> None:
-        """Save the resolved config of a new run and what it reads, or check that an old run had the same.
+        """Save the resolved config of a new run and what it reads, or check that an old run had the same. Arguments and
+        errors are those of `check_same`."""
+        self.check_same(config, inputs, may_differ=may_differ)
+        body = {key: asdict(found) for key, found in (inputs or {}).items()}
+        write_atomic(self.inputs, _sealed(body))
+        write_atomic(self.config, json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+    def check_same(
+        self,
+        config: Mapping[str, object],
+        inputs: Mapping[str, Input] | None = None,
+        *,
+        may_differ: Collection[str] = (),
+    ) -> None:
+        """Check that an old run had the same resolved config, and read the same.
 
         A run without a checkpoint begins anew, with whatever settings: nothing would be resumed with them.
         `may_differ` names dotted keys, or patterns of them, that a resumed run may change. `inputs` are the files and
@@ -143,9 +157,6 @@ class RunDirectory:
                     f"one: {changed}. Restore these settings, or give another --run-dir for a new run."
                 )
             self._check_inputs({key: (before[key], inputs[key]) for key in sorted(known)})
-        body = {key: asdict(found) for key, found in inputs.items()}
-        write_atomic(self.inputs, _sealed(body))
-        write_atomic(self.config, json.dumps(config, indent=2, sort_keys=True) + "\n")
 
     def _check_inputs(self, pairs: Mapping[str, tuple[Input, Input]]) -> None:
         other = [

@@ -13,6 +13,7 @@ from evoseek.errors import ConfigError
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
 from evoseek.training.given import load_settings
+from evoseek.training.inputs import inputs_of
 from evoseek.types import Passage, Question
 
 
@@ -59,7 +60,8 @@ def test_several_processes_are_told_as_torchrun_would_be(words, monkeypatch):
 
 
 def test_stages_and_a_run_that_would_be_resumed(words, tmp_path):
-    (tmp_path / "run" / "checkpoints" / "step-000012").mkdir(parents=True)
+    for name in ("step-000012", "step-000030.copy", "step-"):  # the last two are none
+        (tmp_path / "run" / "checkpoints" / name).mkdir(parents=True)
     stages = [{"name": "one", "steps": 5}, {"name": "two", "until": "reward > 0.5"}, {"name": "three"}]
     options = {"questions.path": str(tmp_path / "q.jsonl"), "run.steps": 20, "stages": stages}
     settings = load_settings(options=options)
@@ -78,3 +80,31 @@ def test_what_a_run_would_refuse_is_refused(words, tmp_path):
     result = CliRunner().invoke(app, [*words[:-2], "--set", "questions.path=nowhere", "--dry-run"])
     assert "nowhere" in str(result.exception)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("sets", "refusal"),
+    [
+        (["sampler.name=sglang"], "sampler.urls is empty and sampler.launch is false"),
+        (["sampler.name=vllm", "sampler.urls=['a']", "sampler.launch=true"], "are given and sampler.launch is true"),
+        (["sampler.name=vllm", "sampler.urls=['http://a']", "sampler.tensor_parallel=2"], "no effect here"),
+        (["sampler.name=sglang", "sampler.urls=['nonsense']"], "nonsense"),
+        (["sampler.name=sglang", "sampler.launch=true", "sampler.api_key_env=EVOSEEK_NO_KEY"], "EVOSEEK_NO_KEY"),
+    ],
+)
+def test_servers_that_a_run_would_refuse_are_refused(words, sets, refusal):
+    result = CliRunner().invoke(app, [*words, *(word for text in sets for word in ("--set", text)), "--dry-run"])
+    assert refusal in str(result.exception)
+
+
+def test_other_settings_than_those_of_the_run_that_is_resumed_are_refused(words, tmp_path, monkeypatch):
+    options = {"questions.path": str(tmp_path / "q.jsonl"), "search.index": str(tmp_path / "index"), "run.steps": 7}
+    (tmp_path / "run").mkdir()
+    begun, run = load_settings(system="search-r1", options=options), RunDirectory(tmp_path / "run")
+    run.claim(begun.resolved(), inputs_of(begun))
+    (tmp_path / "run" / "checkpoints" / "step-000003").mkdir(parents=True)
+    lines = said([*words[:-1], "9", "--dry-run"], monkeypatch)
+    assert f"Plan: search-r1, 9 steps, resumed after step 3, in {tmp_path / 'run'}" in lines
+    result = CliRunner().invoke(app, [*words, "--set", "rollout.max_turns=3", "--dry-run"])
+    assert "begun with another config" in str(result.exception)
+    assert "max_turns" in str(result.exception)

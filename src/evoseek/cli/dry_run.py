@@ -14,9 +14,11 @@ from evoseek.cli.following import following
 from evoseek.effect import changed
 from evoseek.registry import find
 from evoseek.report.printable import say
+from evoseek.run import check_run
 from evoseek.runs import RunDirectory
 from evoseek.settings import lookup, read_settings
 from evoseek.training.given import Given
+from evoseek.training.inputs import inputs_of
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.sources import read_questions
 
@@ -27,6 +29,8 @@ def say_plan(given: Given, run_dir: Path, processes: int) -> None:
     """Print the plan of the command line that this process was called with. Raises ConfigError."""
     console, run = Console(), RunDirectory(run_dir)
     settings = following(given.read(), run=run, console=console)
+    check_run(settings, run)
+    run.check_same(settings.resolved(), inputs_of(settings), may_differ=settings.may_differ())
     for line in outline(settings, run, processes=processes, words=sys.argv[1:]):
         say(console, line)
 
@@ -63,7 +67,8 @@ def _trained(settings: TrainingSettings) -> str:
 
 def _steps(settings: TrainingSettings, run: RunDirectory) -> str:
     """How many, and after which one a run is resumed."""
-    made = max((int(path.name.rpartition("-")[2]) for path in run.path.glob("checkpoints/step-*")), default=0)
+    saved = (path.name.removeprefix("step-") for path in run.path.glob("checkpoints/step-*"))
+    made = max((int(step) for step in saved if step.isdecimal()), default=0)
     return f"{settings.run.steps} steps" + (f", resumed after step {made}" if made else "")
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from evoseek.errors import ConfigError, SamplerError
 from evoseek.http.retry import TransientError
-from evoseek.policy.engines.engine import Weights
+from evoseek.policy.engines.engine import Sampled, Weights, check_sampled
 from evoseek.policy.engines.launch import Model
 from evoseek.policy.engines.link import Link
 from evoseek.policy.engines.scripted import Failure
@@ -111,6 +111,12 @@ def test_no_wrong_reply_becomes_a_sample_and_a_second_attempt_may_be_right(failu
     again = scripted()
     again.failures.append(failure)
     assert sample(again, attempts=2, failures=9, **timeout).finish_reason == "stop"
+
+
+@pytest.mark.parametrize("bad", [False, None, 0.0, ""])
+def test_what_is_no_token_id_is_none_even_if_it_is_nothing(bad):
+    with pytest.raises(TransientError, match=f"the token id {bad!r}, but the policy knows 0 to 9"):
+        check_sampled(Sampled([1, bad], [-0.5, -0.5], "stop"), REQUEST, 10)
 
 
 META = {

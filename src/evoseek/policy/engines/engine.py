@@ -105,8 +105,8 @@ def check_sampled(sampled: Sampled, request: SampleRequest, vocabulary: int) -> 
         wrong = f"{len(ids)} token ids, where 1 to {most} were expected"
     elif len(ids) != len(logprobs):
         wrong = f"{len(ids)} token ids with {len(logprobs)} logprobs"
-    elif bad := next((token for token in ids if not _is_id(token, vocabulary)), None):
-        wrong = f"the token id {bad!r}, but the policy knows 0 to {vocabulary - 1}"
+    elif bad := [token for token in ids if not _is_id(token, vocabulary)]:
+        wrong = f"the token id {bad[0]!r}, but the policy knows 0 to {vocabulary - 1}"
     elif any(not _is_logprob(value) for value in logprobs):
         wrong = f"the logprob {next(value for value in logprobs if not _is_logprob(value))!r}"
     elif sampled.finish_reason not in _ENDS:

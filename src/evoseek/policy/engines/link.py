@@ -46,7 +46,7 @@ class Link:
         wait_s: float = _WAIT_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        check_url(url, setting="sampler.urls", example="http://127.0.0.1:8000")
+        check_address(url)
         self.url = url.rstrip("/")
         self._api_key = api_key
         self._breaker = CircuitBreaker(settings.failures, settings.pause_s, clock)
@@ -100,6 +100,11 @@ class Link:
             raise RefusedError(f"The server {self.url} refused {method} {path}: {error}", error.status) from error
         except ToolError as error:
             raise SamplerError(f"The server {self.url} failed at {method} {path}: {error}") from error
+
+
+def check_address(url: str) -> None:
+    """Raises ConfigError for what is no server's address."""
+    check_url(url, setting="sampler.urls", example="http://127.0.0.1:8000")
 
 
 class _Refusal(ToolError):

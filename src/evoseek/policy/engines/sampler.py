@@ -13,7 +13,7 @@ from typing import Any, ClassVar, cast
 from evoseek.errors import ConfigError
 from evoseek.policy.engines.engine import Engine
 from evoseek.policy.engines.launch import HOST, Command, Model, free_ports, gpus_of, launch
-from evoseek.policy.engines.link import Link
+from evoseek.policy.engines.link import Link, check_address
 from evoseek.policy.engines.replica import Replica
 from evoseek.policy.engines.settings import ServerSettings
 from evoseek.policy.engines.weight_files import WeightFiles, save_untied
@@ -69,8 +69,12 @@ class EngineSampler:
         cls, settings: ServerSettings, directory: Path, max_length: int, dtype: str, rank: int, processes: int
     ) -> dict[str, Command]:
         """How a run would start its servers, of a model in a directory below this one, by addresses that are free now;
-        none if it is given addresses. Raises ConfigError for so many processes."""
+        none if it is given addresses. Raises ConfigError for so many processes, for an address that is none, and
+        without the API key."""
         _check_processes(settings, processes)
+        _key(settings.api_key_env)
+        for url in settings.urls:
+            check_address(url)
         if not settings.launch:
             return {}
         served = Model(str((directory / "model").absolute()), max_length, dtype, rank)
