@@ -264,7 +264,8 @@ def show(out: Path, console: Console) -> None:
         "min",
     )
     for folder in sorted(out.glob("seed*")):
-        files = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
+        found = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
+        files = {name: rows for name, rows in found.items() if "scores" in rows}  # not the state of a collection
         start = files.get("sft")
         for name, found in sorted(files.items(), key=lambda item: (item[0] != "sft", item[0])):
             sampled, *others = found["scores"].values()
