@@ -150,6 +150,7 @@ def test_a_reply_that_disagrees_with_itself_is_none(changed):
 def test_a_server_too_old_or_too_short_or_with_raw_logprobs_stops_the_run():
     with pytest.raises(ConfigError, match=r"runs SGLang 0\.5\.9; 0\.5\.10 or later"):
         sample(scripted(version="0.5.9"))
+    assert sample(scripted(version="0.5.10")).finish_reason == "stop"
     with pytest.raises(ConfigError, match=r"takes sequences of up to 255 tokens, but rollout\.max_total_tokens is 256"):
         sample(scripted(max_length=263))  # of which SGLang leaves some unused
     raw = scripted()
