@@ -118,6 +118,6 @@ def test_segments_are_what_the_model_was_given_and_wrote_and_the_learner_agrees_
         assert max(len(trajectory.tool_results) for trajectory in group.trajectories) >= 1  # it has learnt to search
         batch = make_batch(group_samples(group, [1.0] * 8), context.agent.policy.model.device)
         inputs = LogprobModel(context.agent.policy.model)(batch)
-        apart = (inputs.logprobs - inputs.rollout_logprobs)[batch.loss_mask].abs()
+        apart = (inputs.logprobs - inputs.rollout_logprobs)[batch.loss_mask].abs().detach()
     assert len(apart) > 100
     assert float(apart.mean()) < bound
