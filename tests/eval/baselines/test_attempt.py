@@ -136,6 +136,22 @@ def test_a_policy_is_rolled_out_in_tokens_and_holds_no_slot_between_turns(agent_
     assert "its capital is" in agent.decode(trajectory.segments[0].token_ids)  # that of the reading, which ended first
 
 
+def test_an_attempt_has_the_oldest_version_of_the_policy_that_took_part(agent_of, prompts, engine):
+    said = iter(["kalo .", ANSWER])
+
+    def script(request):
+        sampler.update_weights(sampler.policy_version + 1)
+        return next(said)
+
+    agent, sampler = agent_of(script)
+    model, limits = PolicyModel(agent, 0.0), Limits(max_turns=3, max_tool_calls=2)
+    answerer = BaselineAnswerer(find("baseline", "ircot")(), model, prompts, limits, engine, SearchSettings())
+    trajectory = asyncio.run(answerer.answer(Question("q", "who leads Nida ?", ()), "q/0"))
+    assert trajectory.answer == "meri"
+    assert [completion.policy_version for completion in sampler.completions] == [1, 2]
+    assert trajectory.policy_version == 1
+
+
 def test_a_prompt_that_outgrew_the_room_ends_for_want_of_tokens(agent_of, prompts, engine):
     agent, sampler = agent_of({"q/0/step-0": [" ".join(["kalo"] * 30) + " ."]})
     limits = Limits(max_turns=3, max_total_tokens=60, max_tokens_per_turn=40)

@@ -20,6 +20,7 @@ from evoseek.policy.engines.scripted_sglang import ScriptedSGLang
 from evoseek.policy.engines.sglang import SGLang, SGLangSampler
 from evoseek.policy.load import load_policy
 from evoseek.policy.scripted import ScriptedSampler
+from evoseek.policy.stops import StopRules
 from evoseek.types import Completion, SampleRequest, StopConditions
 
 POLICY = load_policy("tiny")
@@ -137,6 +138,14 @@ def test_a_reply_says_which_weights_it_is_from():
     assert (sampled.token_ids, sampled.logprobs, sampled.prompt_length) == ([8, 9], [-0.5, -0.25], 3)
     assert sampled.version == sampled.asked_version == "weights-3"
     assert read(weight_version="default").version == "default"
+
+
+def test_what_a_turn_leaves_in_the_cache_is_found_by_turns_of_the_same_weights_alone():
+    rule = StopRules(TOKENIZER, [TOKENIZER.eos_token_id]).rule(REQUEST.stop)
+    weights = (None, Weights(3, Path("a/weights-3")), Weights(4, Path("a/weights-4"), "adapter-4"))
+    bodies = [SGLang().ask(REQUEST, rule, "policy", one)[1] for one in weights]
+    assert [body["extra_key"] for body in bodies] == ["0", "weights-3", "weights-4"]
+    assert [body.get("lora_path") for body in bodies] == [None, None, "adapter-4"]
 
 
 @pytest.mark.parametrize(
