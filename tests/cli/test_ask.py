@@ -98,7 +98,6 @@ def test_endless_searching_ends_at_the_runs_limits_without_an_answer(ask):
     [
         (http.fails(500, "it is down"), "it is down"),
         (http.fails(401, "no such key"), "no such key"),
-        (http.replies(http.choice(ANSWER, "length")), "Raise max_tokens"),
         (http.replies(http.choice("")), "expected a first choice"),
     ],
 )
@@ -109,6 +108,14 @@ def test_an_endpoint_that_fails_is_an_error_and_never_an_answer(ask, behaviour, 
     assert "Answer:" not in out
     assert "The question could not be answered: There is no reply of the model 'a-model' at" in err
     assert phrase in err
+
+
+def test_a_reply_that_was_cut_is_no_answer(ask):
+    with http.ChatServer(http.replies(http.choice(SEARCH)), http.replies(http.choice(ANSWER, "length"))) as server:
+        status, out, err = ask(server)
+    assert status == 1
+    assert "Answer:" not in out
+    assert "No answer (max_tokens)." in out
 
 
 def test_the_deadline_ends_it(ask):
