@@ -112,7 +112,7 @@ def test_an_endpoint_that_fails_is_an_error_and_never_an_answer(ask, behaviour, 
 
 def test_a_reply_that_was_cut_is_no_answer(ask):
     with http.ChatServer(http.replies(http.choice(SEARCH)), http.replies(http.choice(ANSWER, "length"))) as server:
-        status, out, err = ask(server)
+        status, out, _ = ask(server)
     assert status == 1
     assert "Answer:" not in out
     assert "No answer (max_tokens)." in out
