@@ -93,6 +93,17 @@ def test_what_may_differ_is_named_or_a_pattern():
     assert changes(before, now, {"asked*"}) == "run.steps was 1, now 2"
 
 
+def test_a_setting_that_a_later_version_brought_had_its_default(tmp_path):
+    run, defaults = RunDirectory(tmp_path), {"reward": {"penalty": 0.0}, "run": {"seed": 7}, "other": {"x": 1}}
+    run.claim({"run": {"seed": 0}})
+    make_checkpoint(run)
+    run.claim({"run": {"seed": 0}, "reward": {"penalty": 0.0}}, defaults=defaults)
+    assert run.read_config() == {"run": {"seed": 0}, "reward": {"penalty": 0.0}}
+    run.config.write_text('{"run": {"seed": 0}}')
+    with pytest.raises(ConfigError, match=r"same one: reward\.penalty was 0\.0, now 0\.5\. Restore"):
+        run.claim({"run": {"seed": 0}, "reward": {"penalty": 0.5}}, defaults=defaults)
+
+
 def test_damaged_config_is_said(begun):
     run = begun
     run.config.write_text("{")

@@ -21,6 +21,7 @@ from evoseek.settings import (
     PartSettings,
     Section,
     check_settings,
+    defaults_of,
     is_given,
     lookup,
     part,
@@ -361,6 +362,19 @@ def test_given_is_what_a_user_or_the_defaults_of_the_whole_set():
     assert settings.loss.clip_high == 4e-4
     assert is_given(DeepResearcher.Settings(), "rollout.max_malformed")
     assert not is_given(SearchR1.Settings(), "rollout.max_malformed")
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_the_defaults_of_settings_are_those_of_the_same_parts(system):
+    given = {"loss.name": "sequence", "loss.clip_high": 0.5, "rollout.max_turns": 7, "run.seed": 3}
+    settings = load_settings(system=system, options=given)
+    defaults = defaults_of(settings)
+    assert (defaults.run.system, defaults.run.seed) == (system, 0)
+    assert type(defaults.loss) is SequenceLoss.Settings
+    assert lookup(defaults, "loss.clip_high") == lookup(
+        load_settings(system=system, options={"loss.name": "sequence"}), "loss.clip_high"
+    )
+    assert defaults.rollout == load_settings(system=system).rollout
 
 
 def test_what_does_not_go_together_is_refused_in_every_table():

@@ -44,7 +44,7 @@ from evoseek.rollout.trajectory_json import (
     trajectory_to_json,
 )
 from evoseek.runs import RunDirectory
-from evoseek.settings import check_settings, read_settings
+from evoseek.settings import check_settings, defaults_of, read_settings
 from evoseek.training.context import Context, Objects
 from evoseek.training.given import gather
 from evoseek.training.inputs import inputs_of
@@ -271,7 +271,10 @@ def training_loop(
         if ranks.is_first:
             given = {"objects": names} if (names := context.objects.names()) else {}
             claimed = plan.settings if stages is None else settings
-            run.claim(claimed.resolved() | given, inputs_of(settings), may_differ=settings.may_differ())
+            defaults = defaults_of(settings).resolved()
+            run.claim(
+                claimed.resolved() | given, inputs_of(settings), may_differ=settings.may_differ(), defaults=defaults
+            )
         start = resume(run, checkpoint, plan.parts, ranks, plan.state)
         notify(f"{context.trainer}")
         if stages is not None and ranks.is_first:

@@ -119,10 +119,11 @@ class RunDirectory:
         inputs: Mapping[str, Input] | None = None,
         *,
         may_differ: Collection[str] = (),
+        defaults: Mapping[str, object] | None = None,
     ) -> None:
         """Save the resolved config of a new run and what it reads, or check that an old run had the same. Arguments and
         errors are those of `check_same`."""
-        self.check_same(config, inputs, may_differ=may_differ)
+        self.check_same(config, inputs, may_differ=may_differ, defaults=defaults)
         body = {key: asdict(found) for key, found in (inputs or {}).items()}
         write_atomic(self.inputs, _sealed(body))
         write_atomic(self.config, json.dumps(config, indent=2, sort_keys=True) + "\n")
@@ -133,11 +134,13 @@ class RunDirectory:
         inputs: Mapping[str, Input] | None = None,
         *,
         may_differ: Collection[str] = (),
+        defaults: Mapping[str, object] | None = None,
     ) -> None:
         """Check that an old run had the same resolved config, and read the same.
 
         A run without a checkpoint begins anew, with whatever settings: nothing would be resumed with them.
-        `may_differ` names dotted keys, or patterns of them, that a resumed run may change. `inputs` are the files and
+        `may_differ` names dotted keys, or patterns of them, that a resumed run may change. `defaults` are the values of
+        settings that the old run does not have, because a later version brought them. `inputs` are the files and
         folders by the dotted keys that name them: their paths may differ, as long as the contents are the same. Raises
         ConfigError naming every other key that differs, and every input; RunError for checkpoints without a config.
         """
@@ -150,7 +153,7 @@ class RunDirectory:
         if self.is_begun:
             before = self._read_inputs()
             known = inputs.keys() & before.keys()
-            changed = changes(self.read_config(), config, {*may_differ, *known})
+            changed = changes(self.read_config(), config, {*may_differ, *known}, defaults or {})
             if changed:
                 raise ConfigError(
                     f"The run in {self.path} was begun with another config and can only be resumed with the same "
@@ -217,10 +220,17 @@ def _sealed(inputs: Mapping[str, object]) -> str:
     return json.dumps({"inputs": inputs, "sha256": json_digest(inputs)}, indent=2, sort_keys=True) + "\n"
 
 
-def changes(before: Mapping[str, object], now: Mapping[str, object], may_differ: Collection[str] = ()) -> str:
+def changes(
+    before: Mapping[str, object],
+    now: Mapping[str, object],
+    may_differ: Collection[str] = (),
+    defaults: Mapping[str, object] | None = None,
+) -> str:
     """The differences between two configs, in words; "" if there are none except in the dotted keys of `may_differ`,
-    which may be patterns."""
-    saved, given = flatten(before), flatten(now)
+    which may be patterns. What is missing before has its value of `defaults`."""
+    given = flatten(now)
+    usual = {key: value for key, value in flatten(defaults or {}).items() if key in given}
+    saved = usual | flatten(before)
     differing = (key for key in sorted(saved.keys() | given.keys()) if saved.get(key) != given.get(key))
     keys = [key for key in differing if not any(fnmatchcase(key, pattern) for pattern in may_differ)]
     return "; ".join(f"{key} was {saved.get(key)!r}, now {given.get(key)!r}" for key in keys)

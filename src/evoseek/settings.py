@@ -78,11 +78,12 @@ class Section(BaseModel):
 
     `effects` declares which of them need others; `problems` reports contradictions, with the remedy. `absent` has words
     about settings that somebody may look for here, by their names. `staged` names those that a stage of a run may
-    change ("*": all).
+    change ("*": all). `training_only` names those that nothing but training reads.
     """
 
     absent: ClassVar[Mapping[str, str]] = {}
     staged: ClassVar[tuple[str, ...]] = ()
+    training_only: ClassVar[tuple[str, ...]] = ()
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     @classmethod
@@ -212,6 +213,11 @@ def is_given(settings: Section, dotted: str) -> bool:
     return isinstance(owner, Section) and key in owner.model_fields_set
 
 
+def defaults_of(settings: _Model) -> _Model:
+    """The same parts, with nothing else given."""
+    return read_settings(type(settings), _named(settings))
+
+
 def with_setting(settings: _Model, dotted: str, value: object) -> _Model:
     """The settings with one of them changed; it counts as given. The value is taken as it is."""
     key, _, rest = dotted.partition(".")
@@ -316,6 +322,13 @@ class _Reader:
             yield f"did you mean {' or '.join(dict.fromkeys(meant))}?"
         elif issubclass(model, PartSettings):
             yield f"{values['name']} has {', '.join(model.model_fields)}"
+
+
+def _named(table: Section) -> Tree:
+    """The names of the parts in a table and in those below it."""
+    names: Tree = {"name": table.name} if isinstance(table, PartSettings) else {}
+    below = ((key, getattr(table, key)) for key in type(table).model_fields)
+    return names | {key: tree for key, one in below if isinstance(one, Section) and (tree := _named(one))}
 
 
 def _nearest(name: str, settings: Sequence[str]) -> list[str]:

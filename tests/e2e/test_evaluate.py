@@ -54,6 +54,20 @@ def test_a_finished_evaluation_is_only_shown_again(evaluate, tmp_path, monkeypat
     assert (again, (tmp_path / "out" / "samples.jsonl").read_text()) == (first, lines)
 
 
+def test_what_only_training_reads_may_change_and_a_new_setting_had_its_default(evaluate, tmp_path):
+    evaluate("--out", tmp_path / "out")
+    settings = tmp_path / "out" / "settings.json"
+    saved = json.loads(settings.read_text())
+    del saved["reward"]["unanswered_penalty"], saved["rollout"]["wait_s"]
+    settings.write_text(json.dumps(saved))
+    _, said = evaluate(
+        "--out", tmp_path / "out", "--set", "reward.unanswered_penalty=0.5", "--set", "rollout.group_size=4"
+    )
+    assert "6 of 6 samples are there" in said
+    _, said = evaluate("--out", tmp_path / "out", "--set", "rollout.wait_s=5", status=2)
+    assert "rollout.wait_s was None, now 5.0" in said
+
+
 def test_what_failed_is_drawn_again_and_then_it_is_as_if_nothing_had_failed(evaluate, tmp_path, monkeypatch):
     whole, _ = evaluate("--out", tmp_path / "whole")
     sample, broken = TorchSampler.sample, ("evaluation/q1/", "evaluation/q4/")

@@ -16,7 +16,7 @@ from evoseek.registry import find
 from evoseek.report.printable import say
 from evoseek.run import check_run
 from evoseek.runs import RunDirectory
-from evoseek.settings import lookup, read_settings
+from evoseek.settings import defaults_of, lookup, read_settings
 from evoseek.training.given import Given
 from evoseek.training.inputs import inputs_of
 from evoseek.training.settings import TrainingSettings
@@ -30,7 +30,8 @@ def say_plan(given: Given, run_dir: Path, processes: int) -> None:
     console, run = Console(), RunDirectory(run_dir)
     settings = following(given.read(), run=run, console=console)
     check_run(settings, run)
-    run.check_same(settings.resolved(), inputs_of(settings), may_differ=settings.may_differ())
+    defaults = defaults_of(settings).resolved()
+    run.check_same(settings.resolved(), inputs_of(settings), may_differ=settings.may_differ(), defaults=defaults)
     for line in outline(settings, run, processes=processes, words=sys.argv[1:]):
         say(console, line)
 

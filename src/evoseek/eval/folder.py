@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -40,9 +40,15 @@ class EvaluationFolder:
         self._samples = ResumableJsonl(path / "samples.jsonl", json.JSONEncoder(ensure_ascii=False))
 
     @contextmanager
-    def held(self, settings: Mapping[str, object]) -> Generator[None]:
+    def held(
+        self,
+        settings: Mapping[str, object],
+        *,
+        may_differ: Collection[str] = (),
+        defaults: Mapping[str, object] | None = None,
+    ) -> Generator[None]:
         """Hold the folder, made if need be, for an evaluation with these settings (values for JSON) while the block
-        runs.
+        runs. `may_differ` and `defaults` are those of `evoseek.runs.changes`.
 
         Raises ConfigError if it holds something else, or an evaluation with other settings; RunLockedError if another
         process is writing it; RunError if it cannot be written.
@@ -65,7 +71,7 @@ class EvaluationFolder:
                 ) from error
             if not self.settings.exists():
                 write_atomic(self.settings, json.dumps(settings, indent=1, ensure_ascii=False) + "\n")
-            elif changed := changes(self.read_settings(), settings):
+            elif changed := changes(self.read_settings(), settings, may_differ, defaults):
                 raise ConfigError(
                     f"The evaluation in {self.path} was begun with other settings and can only be resumed with the "
                     f"same ones: {changed}. Restore these, or give another folder."

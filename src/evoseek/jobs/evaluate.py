@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from evoseek.report.progress import CountProgress
 from evoseek.rollout.agent import limits_of
 from evoseek.run import examined_by
 from evoseek.runs import with_digests
-from evoseek.settings import PartSettings
+from evoseek.settings import PartSettings, defaults_of, tables
 from evoseek.training.context import Context
 from evoseek.training.inputs import identity, inputs_of
 from evoseek.types import Question
@@ -83,7 +83,7 @@ def evaluate(context: Context, wanted: Wanted, out: Path | None, *, console: Con
     check_temperature(wanted.samples, examinee.temperature)
     about = _about(context, wanted, examinee)
     folder = EvaluationFolder(out) if out is not None else None
-    with folder.held(_identity(context, wanted, about)) if folder else nullcontext():
+    with _held(folder, context, wanted, about) if folder else nullcontext():
         samples = folder.samples() if folder else {}
         _draw(context, wanted, examinee, samples, folder, console)
         results = Results(
@@ -141,6 +141,15 @@ def _about(context: Context, wanted: Wanted, examinee: _Examinee) -> dict[str, o
         **({"suite": wanted.suite.about()} if wanted.suite else {}),
         **({"baseline": wanted.baseline} if wanted.baseline else {}),
     }
+
+
+def _held(
+    folder: EvaluationFolder, context: Context, wanted: Wanted, about: Mapping[str, object]
+) -> AbstractContextManager[None]:
+    """Hold the folder for this evaluation. What only training reads may be another than when it was begun."""
+    defaults, every = defaults_of(context.settings).resolved(), tables(context.settings)
+    may_differ = {f"{at}.{key}" for at, table in every for key in table.training_only}
+    return folder.held(_identity(context, wanted, about), may_differ=may_differ, defaults=defaults)
 
 
 def _identity(context: Context, wanted: Wanted, about: Mapping[str, object]) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field, SerializeAsAny
 
@@ -13,6 +13,7 @@ from evoseek.settings import Chosen, Count, PartSettings
 class RewardSettings(PartSettings):
     """The reward of an answer."""
 
+    training_only: ClassVar[tuple[str, ...]] = ("overlong_max", "overlong_cache", "unanswered_penalty")
     name: str = Field(
         default="exact_match", description="Name of the reward, or package.module:Name of one of your own."
     )

@@ -58,12 +58,14 @@ class RolloutSettings(Section):
 class GroupRolloutSettings(RolloutSettings):
     """Settings of rollouts for systems that roll every question out several times."""
 
+    training_only: ClassVar[tuple[str, ...]] = ("group_size",)
     group_size: int = Field(default=8, ge=2, le=10_000, description="Number of rollouts of a question.")
 
 
 class QuestionRolloutSettings(GroupRolloutSettings):
     """Settings of rollouts for systems that are given their questions."""
 
+    training_only: ClassVar[tuple[str, ...]] = ("group_size", "max_staleness")
     max_staleness: int = Field(
         default=0,
         ge=0,
