@@ -33,18 +33,38 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """The page (from 1; of slides the slide) and the heading that a document's text is under from `start` on."""
+
+    start: int
+    page: int | None = None
+    heading: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Document:
-    """A source text as read from the user's corpus."""
+    """A source text as read from the user's corpus.
+
+    `file` is the path within the corpus of the file that it was read from, `marks` (in the order of their starts) its
+    pages and headings as far as the format has them.
+    """
 
     id: str
     title: str
     text: str
     metadata: Mapping[str, object] = field(default_factory=dict[str, object])
+    file: str | None = None
+    marks: tuple[Mark, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A piece of a document: `text` equals the document's text[start:end]. `score` is set by a search engine."""
+    """A piece of a document: `text` equals the document's text[start:end]. `score` is set by a search engine.
+
+    `file`, `page` and `heading` say where it begins, so that a reader finds it again: the path within the corpus, the
+    page of a PDF or slide of a presentation (from 1), and the nearest heading before it. None if the source has none. A
+    policy sees none of the three.
+    """
 
     id: str
     document_id: str
@@ -53,11 +73,31 @@ class Passage:
     start: int = 0
     end: int = 0
     score: float | None = None
+    file: str | None = None
+    page: int | None = None
+    heading: str | None = None
 
     @property
     def contents(self) -> str:
         """The field's common shape: title, newline, text."""
         return f"{self.title}\n{self.text}"
+
+    @property
+    def place(self) -> dict[str, object]:
+        """Where to find it, as JSON values: the file and the range of its text, page and heading if there are any.
+        Empty for a passage that was not read from a file."""
+        if self.file is None:
+            return {}
+        fields = {"file": self.file, "page": self.page, "heading": self.heading, "start": self.start, "end": self.end}
+        return {key: value for key, value in fields.items() if value is not None}
+
+    @property
+    def citation(self) -> str:
+        """Where to find it, as in `guide/setup.md, "Installing", characters 120-560`; its document without a file."""
+        page = f"page {self.page}" if self.page is not None else ""
+        heading = f'"{self.heading}"' if self.heading else ""
+        place = f"characters {self.start}-{self.end}" if self.end > self.start else ""
+        return ", ".join(part for part in (self.file or self.document_id, page, heading, place) if part)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import pytest
 
 from evoseek.corpus import formats
 from evoseek.corpus.documents import ReadReport, read_corpus
+from evoseek.corpus.passages import split_document
 from evoseek.errors import DataError, EmptyCorpusError
 from evoseek.types import Document
 
@@ -246,7 +247,7 @@ def test_pdf(tmp_path: Path) -> None:
     writer.write(tmp_path / "scan.pdf")
     write(tmp_path, a__txt="text", b__pdf=small_pdf("Kalo is a city"))
     documents, report = read(tmp_path)
-    assert reasons(report) == {"scan.pdf": "empty"}
+    assert reasons(report)["scan.pdf"].startswith("PDF without text: its pages are pictures")
     assert (documents["b.pdf"].title, documents["b.pdf"].text) == ("b", "Kalo is a city")
 
 
@@ -256,15 +257,57 @@ def test_pdf_without_the_extra_is_skipped_with_the_command(tmp_path: Path, monke
     assert reasons(report) == {"b.pdf": "PDF needs an extra: pip install 'evoseek[pdf]'"}
 
 
-def small_pdf(text: str) -> bytes:
-    """One page with one line of text, written by hand (readers rebuild the missing table of offsets)."""
-    stream = f"BT /F1 12 Tf 10 50 Td ({text}) Tj ET"
+def cited(folder: Path, name: str, max_words: int) -> list[tuple[str, int | None, str | None]]:
+    """The passages of a file: text, page and heading. The range of each is that of its text."""
+    document = read(folder)[0][name]
+    passages = split_document(document, max_words=max_words)
+    assert all(document.text[passage.start : passage.end] == passage.text for passage in passages)
+    assert all(passage.file == name for passage in passages)
+    return [(passage.text, passage.page, passage.heading) for passage in passages]
+
+
+def test_passages_of_a_pdf_name_the_page_on_which_they_begin(tmp_path: Path) -> None:
+    pytest.importorskip("pypdf")
+    write(tmp_path, sub_in_b__pdf=small_pdf("Kalo is a city", "", "Its mayor is Meri"))
+    assert cited(tmp_path, "sub/b.pdf", 4) == [("Kalo is a city", 1, None), ("Its mayor is Meri", 3, None)]
+
+
+def test_passages_of_markdown_name_the_heading_that_they_are_under(tmp_path: Path) -> None:
+    text = "\n\n  Before all of it.\n\n# Kalo #\nIs a city.\n\n```\n# no heading\n```\n\nMayor\n-----\nIt is Meri."
+    assert cited(write(tmp_path, a__md=text), "a.md", 6) == [
+        ("Before all of it.", None, None),
+        ("# Kalo #\nIs a city.", None, "Kalo"),
+        ("```\n# no heading\n```", None, "Kalo"),
+        ("Mayor\n-----\nIt is Meri.", None, "Mayor"),
+    ]
+
+
+def test_passages_of_a_page_name_the_heading_that_they_are_under(tmp_path: Path) -> None:
+    first, second = "Kalo is a city at the river Supa. " * 5, "The mayor of the city is called Meri. " * 5
+    page = f"<html><body><h1>The <i>city</i></h1><p>{first}</p><h2>Its mayor</h2><p>{second}</p></body></html>"
+    places = {heading: text for text, _, heading in cited(write(tmp_path, a__html=page), "a.html", 30)}
+    assert set(places) == {"The city", "Its mayor"}
+    assert "Meri" in places["Its mayor"]
+
+
+def test_documents_of_json_lines_name_their_file(tmp_path: Path) -> None:
+    write(tmp_path, sub_in_a__jsonl=json.dumps({"id": "7", "contents": "Kalo\n  A city."}))
+    assert read(tmp_path)[0]["7"].file == "sub/a.jsonl"
+
+
+def small_pdf(*texts: str) -> bytes:
+    """Pages with one line of text each, written by hand (readers rebuild the missing table of offsets)."""
+    streams = [f"BT /F1 12 Tf 10 50 Td ({text}) Tj ET" for text in texts]
+    pages = "".join(
+        f"{10 + 2 * number} 0 obj <</Type /Page /Parent 2 0 R /MediaBox [0 0 200 100] /Contents {11 + 2 * number} 0 R "
+        "/Resources <</Font <</F1 5 0 R>>>>>> endobj\n"
+        f"{11 + 2 * number} 0 obj <</Length {len(stream)}>> stream\n{stream}\nendstream endobj\n"
+        for number, stream in enumerate(streams)
+    )
+    kids = " ".join(f"{10 + 2 * number} 0 R" for number in range(len(streams)))
     return (
         "%PDF-1.4\n1 0 obj <</Type /Catalog /Pages 2 0 R>> endobj\n"
-        "2 0 obj <</Type /Pages /Kids [3 0 R] /Count 1>> endobj\n"
-        "3 0 obj <</Type /Page /Parent 2 0 R /MediaBox [0 0 200 100] /Contents 4 0 R "
-        "/Resources <</Font <</F1 5 0 R>>>>>> endobj\n"
-        f"4 0 obj <</Length {len(stream)}>> stream\n{stream}\nendstream endobj\n"
+        f"2 0 obj <</Type /Pages /Kids [{kids}] /Count {len(streams)}>> endobj\n{pages}"
         "5 0 obj <</Type /Font /Subtype /Type1 /BaseFont /Helvetica>> endobj\n"
         "trailer <</Root 1 0 R /Size 6>>\nstartxref\n0\n%%EOF"
     ).encode()

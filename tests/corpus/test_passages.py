@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from evoseek.corpus.passages import split_document
 from evoseek.errors import ConfigError
-from evoseek.types import Document
+from evoseek.types import Document, Mark, Passage
 
 TEXTS = st.lists(
     st.sampled_from(["Kalo", "is", "a", "city.", "\n", "\n\n", " ", "  ", "東京都。", "…", "é", "x" * 250]), max_size=80
@@ -55,3 +55,17 @@ def test_what_fits_is_one_passage_and_nothing_is_none() -> None:
 def test_no_words_at_all_is_refused() -> None:
     with pytest.raises(ConfigError, match="max_words=0"):
         split_document(Document("d", "", "x"), max_words=0)
+
+
+def test_a_passage_has_the_page_and_heading_where_it_begins() -> None:
+    marks = (Mark(0, page=1), Mark(5, page=2, heading="Meri"))
+    document = Document("d", "T", "Kalo. Meri. Supa.", file="d.pdf", marks=marks)
+    found = split_document(document, max_words=1)
+    assert [(p.text, p.file, p.page, p.heading) for p in found] == [
+        ("Kalo.", "d.pdf", 1, None),
+        ("Meri.", "d.pdf", 2, "Meri"),
+        ("Supa.", "d.pdf", 2, "Meri"),
+    ]
+    assert found[1].citation == 'd.pdf, page 2, "Meri", characters 6-11'
+    assert found[1].place == {"file": "d.pdf", "page": 2, "heading": "Meri", "start": 6, "end": 11}
+    assert (Passage("p", "d", "", "x").citation, Passage("p", "d", "", "x").place) == ("d", {})

@@ -37,7 +37,8 @@ objects = st.dictionaries(texts, json_values, max_size=2)
 maybe = st.none() | texts
 ids = st.lists(st.integers(0, 200_000), max_size=4).map(tuple)
 calls = st.builds(ToolCall, texts, objects)
-passages = st.builds(Passage, texts, texts, texts, texts, st.integers(), st.integers(), st.none() | floats)
+CITED = (st.none() | texts, st.none() | st.integers(), st.none() | texts)  # file, page, heading
+passages = st.builds(Passage, texts, texts, texts, texts, st.integers(), st.integers(), st.none() | floats, *CITED)
 results = st.builds(ToolResult, calls, texts, st.lists(passages, max_size=2).map(tuple))
 questions = st.builds(Question, texts, texts, st.lists(texts, max_size=2).map(tuple), objects)
 actions = st.builds(Action, texts, st.lists(calls, max_size=2).map(tuple), maybe, maybe, maybe)

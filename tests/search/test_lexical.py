@@ -12,7 +12,9 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from hypothesis import given
@@ -24,6 +26,8 @@ from evoseek.search import manifest as manifest_module
 from evoseek.search.analyser import Analyser
 from evoseek.search.lexical import MAX_QUERY_TERMS, LexicalIndex
 from evoseek.types import Passage
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
 def passage(identifier: str, text: str, title: str = "") -> Passage:
@@ -56,6 +60,29 @@ def test_passages_come_back_as_they_were_given(index: LexicalIndex) -> None:
     for unknown in ("meri", "", "\ud800"):
         with pytest.raises(DataError, match="has no passage"):
             index.get(unknown)
+
+
+def test_passages_keep_their_citations(tmp_path: Path) -> None:
+    cited = [
+        Passage("a#0", "a", "A", "Kalo", 3, 7, file="a.pdf", page=2),
+        Passage("b#0", "b", "B", "Meri", 0, 4, file="ü.md", heading="Who"),
+        Passage("c#0", "c", "C", "Supa", 0, 4),
+    ]
+    index = LexicalIndex.build(tmp_path / "index", cited)
+    assert list(index.passages()) == cited
+    assert replace(index.find("meri", 1)[0], score=None) == cited[1]
+
+
+def test_an_index_of_before_there_were_citations_is_read_and_added_to(tmp_path: Path) -> None:
+    """Built by the release that did not have them yet."""
+    with ZipFile(FIXTURES / "index_without_citations.zip") as archive:
+        archive.extractall(tmp_path)
+    before = [Passage("a#0", "a", "Kalo", "Its mayor is Meri.", 0, 18), Passage("b#0", "b", "Vesu", "A river.", 0, 8)]
+    index = LexicalIndex.open(tmp_path)
+    assert list(index.passages()) == before
+    index.add([Passage("c#0", "c", "Supa", "A well.", 0, 7, file="c.md", heading="Supa")])
+    assert list(index.passages()) == [*before, Passage("c#0", "c", "Supa", "A well.", 0, 7)]
+    assert find(index, "mayor") == ["a"]
 
 
 def test_search_is_batched_and_ordered_by_score(index: LexicalIndex) -> None:

@@ -109,10 +109,12 @@ def search_index(
     found = asyncio.run(open_built(directory, engine).search([query], k))[0]
     if as_json:
         keys = ("id", "title", "text", "document_id", "score")
-        passages = [{key: getattr(passage, key) for key in keys} for passage in found]
+        passages = [{key: getattr(passage, key) for key in keys} | passage.place for passage in found]
         print(jsons.dumps({"query": query, "passages": passages}, ensure_ascii=False))
         return
     for rank, passage in enumerate(found, start=1):
         say(console, f"{rank}. {passage.title}  [{passage.id}, score {passage.score or 0.0:.3f}]\n   {passage.text}")
+        if passage.file:
+            say(console, f"   from {passage.citation}")
     if not found:
         say(console, "Nothing was found.")

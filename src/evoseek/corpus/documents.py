@@ -61,14 +61,14 @@ def _read(path: Path, report: ReadReport, how: _Reading) -> Iterator[Document]:
     try:
         for file in find_files(path, report):
             for document, line in _read_file(file, report, how):
-                if not (text := document.text.strip()):
+                if not document.text.strip():
                     report.skip(file.path, "empty", line)
                 elif document.id in seen:
                     report.skip(file.path, f"duplicate id: {document.id}", line)
                 else:
                     seen.add(document.id)
                     report.read += 1
-                    yield replace(document, title=" ".join(document.title.split()), text=text)
+                    yield _tidy(document, file.id)
     except OSError as error:  # of the folders: a file that cannot be read is skipped
         raise _unreadable(path, error) from error
     if not report.read:
@@ -76,6 +76,18 @@ def _read(path: Path, report: ReadReport, how: _Reading) -> Iterator[Document]:
             f"No readable document was found in {path}: {report.summary()}. Expected files of type "
             f"{', '.join(SUFFIXES)}; the first that were skipped:\n{report.table(5) or '(none)'}"
         )
+
+
+def _tidy(document: Document, file: str) -> Document:
+    """Without white space around the text and the pieces of the title."""
+    start = len(document.text) - len(document.text.lstrip())
+    return replace(
+        document,
+        title=" ".join(document.title.split()),
+        text=document.text.strip(),
+        file=file,
+        marks=tuple(replace(mark, start=max(0, mark.start - start)) for mark in document.marks),
+    )
 
 
 def _unreadable(path: Path, error: OSError) -> DataError:
@@ -90,10 +102,11 @@ def _read_file(file: CorpusFile, report: ReadReport, how: _Reading) -> Iterator[
         if suffix == ".jsonl":
             yield from read_jsonl(file.path, report, how.line_bytes)
         elif suffix in PARSERS:
-            title, text, guessed = PARSERS[suffix](read_bytes(file.path, how.file_bytes), how.encoding)
-            if guessed:
-                report.guess(file.path, guessed)
-            yield Document(file.id, title if title.strip() else Path(file.id).stem, text), None
+            parsed = PARSERS[suffix](read_bytes(file.path, how.file_bytes), how.encoding)
+            if parsed.guessed:
+                report.guess(file.path, parsed.guessed)
+            title = parsed.title if parsed.title.strip() else Path(file.id).stem
+            yield Document(file.id, title, parsed.text, marks=parsed.marks), None
         else:
             report.other_types[suffix or "no suffix"] += 1
     except DataError as error:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
+from itertools import accumulate
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ import trafilatura
 
 from evoseek.corpus.decoding import Decoded, check_encoding, decode
 from evoseek.errors import ConfigError, DataError
+from evoseek.types import Mark
 
 try:
     import pypdf
@@ -23,15 +25,18 @@ _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 _FENCE = re.compile(r" {0,3}(```|~~~)")
 _DECLARED = re.compile(rb"<meta[^>]{0,200}?charset\s{0,9}=[\s\"']{0,9}([\w.:-]{1,40})", re.IGNORECASE)
 _HEAD = 4096  # bytes in which a page declares its encoding
+_HTML_HEADINGS = "//h1|//h2|//h3|//h4|//h5|//h6"
 _VISIBLE_TEXT = "//body//text()[not(ancestor::script or ancestor::style or ancestor::template or ancestor::noscript)]"
 
 
 class Parsed(NamedTuple):
-    """Title (empty if the file names none) and text, and the name of the file's encoding if that was guessed."""
+    """Title (empty if the file names none) and text, the name of the file's encoding if that was guessed, and the
+    pages and headings of the text."""
 
     title: str
     text: str
     guessed: str = ""
+    marks: tuple[Mark, ...] = ()
 
 
 def parse_plain(data: bytes, encoding: str | None = None) -> Parsed:
@@ -42,22 +47,24 @@ def parse_plain(data: bytes, encoding: str | None = None) -> Parsed:
 def parse_markdown(data: bytes, encoding: str | None = None) -> Parsed:
     """Markdown as it is written, titled by its first heading."""
     text, guessed = decode(data, encoding)
-    return Parsed(_first_heading(text), text, guessed)
+    marks = tuple(markdown_headings(text))
+    return Parsed(marks[0].heading or "" if marks else "", text, guessed, marks)
 
 
-def _first_heading(text: str) -> str:
-    fenced, previous = False, ""
+def markdown_headings(text: str) -> Iterator[Mark]:
+    """The headings of a Markdown text, without those in code blocks."""
+    fenced, previous, start = False, Mark(0), 0
     for line in text.split("\n"):
         if _FENCE.match(line):
             fenced = not fenced
         elif not fenced:
             match = _HEADING.match(line)
             if match and (heading := match[1].rstrip(" \t").rstrip("#").rstrip(" \t")):
-                return heading
-            if previous and _UNDERLINE.match(line):
-                return previous
-        previous = "" if fenced else line.strip()
-    return ""
+                yield Mark(start, heading=heading)
+            elif previous.heading and _UNDERLINE.match(line):
+                yield previous
+        previous = Mark(start, heading="" if fenced else line.strip())
+        start += len(line) + 1
 
 
 def parse_html(data: bytes, encoding: str | None = None) -> Parsed:
@@ -71,8 +78,19 @@ def parse_html(data: bytes, encoding: str | None = None) -> Parsed:
         raise DataError("no HTML in it")
     title = tree.findtext(".//title") or ""
     pieces = [str(piece).strip() for piece in tree.xpath(_VISIBLE_TEXT)]
+    headings = {" ".join("".join(heading.itertext()).split()) for heading in tree.xpath(_HTML_HEADINGS)}
     text = trafilatura.extract(tree, include_comments=False, favor_recall=True)
-    return Parsed(title, text or "\n".join(piece for piece in pieces if piece), guessed)
+    text = text or "\n".join(piece for piece in pieces if piece)
+    return Parsed(title, text, guessed, tuple(_lines_among(text, headings)))
+
+
+def _lines_among(text: str, headings: Set[str]) -> Iterator[Mark]:
+    """The lines that are headings of the page that the text was taken from."""
+    start = 0
+    for line in text.split("\n"):
+        if (heading := " ".join(line.split())) and heading in headings:
+            yield Mark(start, heading=heading)
+        start += len(line) + 1
 
 
 def _decode_page(data: bytes, encoding: str | None) -> Decoded:
@@ -87,13 +105,18 @@ def _decode_page(data: bytes, encoding: str | None) -> Decoded:
 
 
 def parse_pdf(data: bytes, encoding: str | None = None) -> Parsed:
-    """The text layer of a PDF, pages apart by an empty line. Scanned pages without one have no text. A PDF says itself
-    how its text is encoded."""
+    """The text layer of a PDF, pages apart by an empty line. Scanned pages without one have no text: nothing is
+    recognised in pictures. A PDF says itself how its text is encoded."""
     if pypdf is None:
         raise DataError("PDF needs an extra: pip install 'evoseek[pdf]'")
     reader = pypdf.PdfReader(io.BytesIO(data))
     title = reader.metadata.title if reader.metadata else None
-    return Parsed(title or "", "\n\n".join(page.extract_text() for page in reader.pages))
+    texts = [page.extract_text() for page in reader.pages]
+    if texts and not any(text.strip() for text in texts):
+        raise DataError("PDF without text: its pages are pictures; recognise their text (OCR) with another program")
+    starts = accumulate((len(text) + 2 for text in texts), initial=0)
+    marks = tuple(Mark(start, page=page) for page, start in zip(range(1, len(texts) + 1), starts, strict=False))
+    return Parsed(title or "", "\n\n".join(texts), marks=marks)
 
 
 PARSERS: Mapping[str, Callable[[bytes, str | None], Parsed]] = MappingProxyType(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 
 from evoseek.errors import ConfigError
-from evoseek.types import Document, Passage
+from evoseek.types import Document, Mark, Passage
 
 # A word: one character of a script written without spaces, or a run of others. Runs are cut at 100 characters, so
 # that data without spaces (keys, encoded images) cannot make a passage of unbounded length.
@@ -23,21 +24,28 @@ def split_document(document: Document, *, max_words: int = 100) -> list[Passage]
     """Passages `<document id>#<n>`, n from 0, in order and without overlap; together they hold every word.
 
     Each is cut at the last paragraph end (an empty line) in the second half of the words that fit, else at the last
-    sentence or line end there, else at the last border of any kind that fits, else after `max_words` words.
+    sentence or line end there, else at the last border of any kind that fits, else after `max_words` words. The page
+    and heading of a passage are those where it begins.
     """
     if max_words < 1:
         raise ConfigError(f"Passages need at least one word each, got max_words={max_words}. A usual value is 100.")
-    return [
-        Passage(
-            id=f"{document.id}#{number}",
-            document_id=document.id,
-            title=document.title,
-            text=document.text[start:end],
-            start=start,
-            end=end,
-        )
-        for number, (start, end) in enumerate(_spans(document.text, max_words))
-    ]
+    return [_passage(document, number, *span) for number, span in enumerate(_spans(document.text, max_words))]
+
+
+def _passage(document: Document, number: int, start: int, end: int) -> Passage:
+    before = bisect_right(document.marks, start, key=lambda mark: mark.start)
+    mark = document.marks[before - 1] if before else Mark(0)
+    return Passage(
+        id=f"{document.id}#{number}",
+        document_id=document.id,
+        title=document.title,
+        text=document.text[start:end],
+        start=start,
+        end=end,
+        file=document.file,
+        page=mark.page,
+        heading=mark.heading,
+    )
 
 
 def _spans(text: str, max_words: int) -> Iterator[tuple[int, int]]:

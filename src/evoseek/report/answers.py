@@ -23,7 +23,7 @@ def answer_text(trajectory: Trajectory) -> str:
         lines += [f"  {number}. {action.text.strip()}" for number, action in enumerate(trajectory.actions, start=1)]
         return "\n".join(lines if trajectory.actions else [*lines, "  nothing"])
     lines.append("Passages that hold the answer:")
-    lines += [f"  [{p.id}] {p.title}: {p.text}" for p in _support(trajectory)] or ["  none"]
+    lines += [f"  [{p.id}] {p.title}: {p.text}{_cited(p)}" for p in _support(trajectory)] or ["  none"]
     return "\n".join(lines)
 
 
@@ -42,7 +42,7 @@ def answer_json(trajectory: Trajectory) -> dict[str, object]:
             }
             for result in trajectory.tool_results
         ],
-        "support": [{"id": p.id, "title": p.title, "text": p.text} for p in _support(trajectory)],
+        "support": [{"id": p.id, "title": p.title, "text": p.text, **p.place} for p in _support(trajectory)],
         "written": [action.text for action in trajectory.actions],
     }
 
@@ -52,6 +52,11 @@ def _support(trajectory: Trajectory) -> list[Passage]:
     answer = (trajectory.answer or "").casefold()
     passages = {p.id: p for result in trajectory.tool_results for p in result.passages}
     return [p for p in passages.values() if answer and answer in p.contents.casefold()]
+
+
+def _cited(passage: Passage) -> str:
+    """The citation of a passage that was read from a file, on a line of its own."""
+    return f"\n    from {passage.citation}" if passage.file else ""
 
 
 def _argument(value: object) -> str:

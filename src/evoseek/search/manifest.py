@@ -173,7 +173,8 @@ def record_file(path: Path) -> FileRecord:
 
 
 class ContentDigest:
-    """The checksum of a stream of passages, taken while they pass through."""
+    """The checksum of a stream of passages, taken while they pass through. Their citations are not in it: no search and
+    no policy sees them."""
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()

@@ -23,6 +23,10 @@ def _schema() -> tantivy.Schema:
     # The terms come from our own analyser: tantivy only splits them at white space and counts them (no positions).
     for name in ("title_terms", "text_terms"):
         builder.add_text_field(name, tokenizer_name="whitespace", index_option="freq")
+    # Behind the others, whose numbers stay those of an index that was built before there were citations.
+    for name in ("file", "heading"):
+        builder.add_bytes_field(name, stored=True)
+    builder.add_unsigned_field("page", stored=True)
     return builder.build()
 
 
@@ -30,7 +34,8 @@ SCHEMA = _schema()
 
 
 def to_stored(passage: Passage, order: int, analyser: Analyser) -> tantivy.Document:
-    """The passage as tantivy takes it. DataError if it holds what cannot be encoded or offsets below zero."""
+    """The passage as tantivy takes it; an index of before there were citations drops them. DataError if it holds what
+    cannot be encoded or offsets below zero."""
     document = tantivy.Document()
     try:
         document.add_text("id", passage.id)
@@ -39,6 +44,11 @@ def to_stored(passage: Passage, order: int, analyser: Analyser) -> tantivy.Docum
         document.add_bytes("text", passage.text.encode())
         document.add_unsigned("start", passage.start)
         document.add_unsigned("end", passage.end)
+        for name, value in (("file", passage.file), ("heading", passage.heading)):
+            if value is not None:
+                document.add_bytes(name, value.encode())
+        if passage.page is not None:
+            document.add_unsigned("page", passage.page)
     except (UnicodeEncodeError, OverflowError) as error:
         raise DataError(
             f"The passage {passage.id!r} cannot be indexed: {error}. Texts must be proper Unicode (no lone surrogates) "
@@ -61,7 +71,14 @@ def from_stored(document: tantivy.Document, score: float | None = None) -> Passa
         start=fields["start"][0],
         end=fields["end"][0],
         score=score,
+        file=_text(fields, "file"),
+        page=fields["page"][0] if "page" in fields else None,
+        heading=_text(fields, "heading"),
     )
+
+
+def _text(fields: dict[str, list[Any]], name: str) -> str | None:
+    return fields[name][0].decode() if name in fields else None
 
 
 def exact_query(field: str, value: str) -> tantivy.Query:

@@ -3,14 +3,15 @@
     POST /retrieve {"queries": ["...", ...], "topk": 3, "return_scores": true}
     -> {"result": [[{"document": {"id": "...", "contents": "title\\ntext"}, "score": 0.5}, ...], ...]}
 
-Without `return_scores` the documents stand in the lists by themselves. Ours also have a `document_id`.
+Without `return_scores` the documents stand in the lists by themselves. Ours also have a `document_id` and, where the
+passage was read from a file, its citation: `file`, `start`, `end`, and `page` and `heading` where there are any.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from evoseek.errors import ToolError
@@ -96,13 +97,33 @@ def passage_of(item: object) -> Passage:
         title = title[1:-1]
     own = hashlib.sha256(contents.encode(errors="replace")).hexdigest()[:16]  # some servers send no id
     passage_id = str(fields.get("id", own))
-    return Passage(passage_id, str(fields.get("document_id", passage_id)), title, text, 0, len(text), score=score)
+    passage = Passage(passage_id, str(fields.get("document_id", passage_id)), title, text, 0, len(text), score=score)
+    return _cited(passage, fields)
+
+
+def _cited(passage: Passage, fields: dict[str, Any]) -> Passage:
+    """With the citation of the document, as far as it is of our form: other servers' fields may mean anything."""
+    match fields:
+        case {"file": str(file), "start": int(start), "end": int(end)} if end - start == len(passage.text):
+            page, heading = fields.get("page"), fields.get("heading")
+            return replace(
+                passage,
+                start=start,
+                end=end,
+                file=file,
+                page=page if type(page) is int else None,
+                heading=heading if isinstance(heading, str) else None,
+            )
+        case _:
+            return passage
 
 
 def _item(passage: Passage, return_scores: bool) -> dict[str, object]:
     title = " ".join(passage.title.splitlines())  # the first line of the contents
-    document = {"id": passage.id, "document_id": passage.document_id, "contents": f"{title}\n{passage.text}"}
-    return {"document": document, "score": passage.score} if return_scores else dict(document)
+    document: dict[str, object] = {"id": passage.id, "document_id": passage.document_id}
+    document["contents"] = f"{title}\n{passage.text}"
+    document |= passage.place
+    return {"document": document, "score": passage.score} if return_scores else document
 
 
 def _shown(value: object) -> str:
