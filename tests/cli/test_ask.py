@@ -13,7 +13,7 @@ from evoseek.env.prompts import load_prompts
 from evoseek.env.web import Web
 from evoseek.errors import EvoseekError
 from evoseek.jobs import ask as ask_job
-from evoseek.jobs.ask import asked_model, is_asked
+from evoseek.jobs.asked import asked_model, is_asked
 from evoseek.policy.encoding import harmless, plain
 from evoseek.run import opened
 from evoseek.search.browse.beginning import PageBeginning

@@ -1,14 +1,24 @@
 """What an answer rests on, in words."""
 
+import pytest
+
 from evoseek.report.answers import answer_json, answer_text
+from evoseek.report.support import support_of
 from evoseek.types import Passage, Question, StopReason, ToolCall, ToolResult, Trajectory
+
+FOUND = (Passage("a#0", "a", "Kalo", "Its mayor is MERI .", 3, 22, 1.5), Passage("b#0", "b", "Vesu", "It has Tor ."))
+
+
+def answered(answer):
+    result = ToolResult(ToolCall("search", {"query": "mayor"}), "", FOUND)
+    return Trajectory("t", Question("q", "?", ()), "solver", (), (), (result,), StopReason.ANSWERED, answer)
 
 
 def test_only_passages_that_hold_the_answer_are_named_as_such():
-    found = (Passage("a#0", "a", "Kalo", "Its mayor is MERI ."), Passage("b#0", "b", "Vesu", "Its mayor is Tor ."))
-    result = ToolResult(ToolCall("search", {"query": "mayor"}), "", found)
-    trajectory = Trajectory("t", Question("q", "?", ()), "solver", (), (), (result,), StopReason.ANSWERED, "Meri")
-    searches, support = answer_text(trajectory).split("Passages that hold the answer:")
+    trajectory = answered("Meri")
+    searches, support = answer_text(trajectory, support_of(trajectory), refuses=True).split(
+        "Passages that hold the answer:"
+    )
     assert "1. search: mayor  ->  Kalo, Vesu" in searches
     assert "[a#0] Kalo: Its mayor is MERI ." in support
     assert "Vesu" not in support
@@ -18,8 +28,19 @@ def test_the_support_of_an_answer_is_cited():
     found = Passage("a.pdf#0", "a.pdf", "Kalo", "Its mayor is Meri.", 7, 25, file="a.pdf", page=3)
     result = ToolResult(ToolCall("search", {"query": "mayor"}), "", (found,))
     trajectory = Trajectory("t", Question("q", "?", ()), "solver", (), (), (result,), StopReason.ANSWERED, "Meri")
-    assert "from a.pdf, page 3, characters 7-25" in answer_text(trajectory)
-    assert answer_json(trajectory)["support"] == [
+    assert "from a.pdf, page 3, characters 7-25" in answer_text(trajectory, support_of(trajectory), refuses=True)
+    assert answer_json(trajectory, support_of(trajectory), refuses=True)["support"] == [
         {"id": "a.pdf#0", "title": "Kalo", "text": "Its mayor is Meri.", "file": "a.pdf", "page": 3}
         | {"start": 7, "end": 25}
     ]
+
+
+@pytest.mark.parametrize(("refuses", "heading"), [(True, "Not found in the documents."), (False, "Answer: Lina")])
+def test_an_answer_that_nothing_supports_is_refused_or_marked(refuses, heading):
+    trajectory = answered("Lina")
+    text = answer_text(trajectory, support_of(trajectory), refuses=refuses)
+    assert text.startswith(heading)
+    assert ("Lina" in text) is not refuses
+    assert text.endswith("support.unsupported=show" if refuses else "  none")
+    as_json = answer_json(trajectory, support_of(trajectory), refuses=refuses)
+    assert (as_json["answer"], as_json["supported"], as_json["support"]) == (None if refuses else "Lina", False, [])

@@ -88,6 +88,26 @@ class AskedSettings(ChatSettings):
     )
 
 
+class SupportSettings(ChatSettings):
+    """How an answer is checked against the passages found for it, by `evoseek ask` and `evoseek serve agent`."""
+
+    model: str = Field(
+        default="",
+        description="Model, as in judge.model, that judges whether the passages support an answer. Default: the "
+        "answer's words are looked for in them.",
+    )
+    unsupported: Literal["refuse", "show"] = Field(
+        default="refuse",
+        description="What is done with an answer that the passages do not support: refuse says that it was not found "
+        "in the documents, show gives it with a note.",
+    )
+
+    @classmethod
+    def effects(cls) -> tuple[Needs, ...]:
+        """Settings of a judge need one."""
+        return *super().effects(), Needs("base_url prompts temperature max_tokens concurrency", "model")
+
+
 class JudgeSettings(ChatSettings):
     """The model that says whether an answer is right (reward.name = "judge")."""
 

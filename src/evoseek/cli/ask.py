@@ -34,7 +34,7 @@ def ask(
     with end_on_interrupt():
         from evoseek.cli.following import following
         from evoseek.jobs.ask import ask as ask_model
-        from evoseek.jobs.ask import is_asked
+        from evoseek.jobs.asked import is_asked
 
     settings = given.read()
     if not is_asked(settings):

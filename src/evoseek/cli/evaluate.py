@@ -96,7 +96,7 @@ def evaluate(
     check_evaluation(given.read(light=True), search=searches, model=model, questions=suite is None)
     with end_on_interrupt():
         from evoseek.cli.following import following
-        from evoseek.jobs.ask import is_asked
+        from evoseek.jobs.asked import is_asked
         from evoseek.jobs.evaluate import Wanted
         from evoseek.jobs.evaluate import evaluate as evaluate_policy
         from evoseek.report.printable import say

@@ -26,7 +26,8 @@ _PLAIN_JUDGE = "judge.* policy.device run.seed run.max_invalid"
 
 # The settings that a command other than `train` accepts with --set; a file may be shared with other commands.
 _READ_BY = {
-    "ask": f"{_ROLLOUTS} asked.*",
+    "ask": f"{_ROLLOUTS} asked.* support.*",
+    "serve agent": f"{_ROLLOUTS} asked.* support.*",
     "eval": f"{_ROLLOUTS} asked.* questions.path reward.* judge.* evaluation.path evaluation.index evaluation.limit "
     "evaluation.temperature",
     "prompt": f"{_ROLLOUTS} ssp.* selfplay.* proposer.*",
@@ -43,7 +44,7 @@ _READ_BY = {
     "data contamination": "policy.* lora.* sampler.* rollout.* run.seed run.max_invalid",
 }
 # The other commands take the settings that their task needs.
-_RUNS_THE_SYSTEM = ("ask", "eval", "prompt", "collect", "propose")
+_RUNS_THE_SYSTEM = ("ask", "serve agent", "eval", "prompt", "collect", "propose")
 _ONLY_IN_TRAINING = ("evaluation.path",)  # as a switch: `eval` has its own questions
 
 

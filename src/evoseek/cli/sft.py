@@ -95,7 +95,7 @@ def collect(
     check_evaluation(given.read(light=True), search=True)
     with end_on_interrupt():
         from evoseek.cli.following import following
-        from evoseek.jobs.ask import is_asked
+        from evoseek.jobs.asked import is_asked
         from evoseek.jobs.collect import Wanted, collect_demonstrations
         from evoseek.run import opened
         from evoseek.training.model_defaults import follow_endpoint

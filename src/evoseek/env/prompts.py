@@ -15,6 +15,7 @@ set; those that it lacks are those of the set `default`.
                              (how many), `max_words` (of each)
     simulator_label.jinja    that of a judge of search results; `question`, `query`, `passages`
     judge.jinja              that of a judge; `question`, `golden_answers`, `answer`
+    support.jinja            that of a judge of support; `question`, `answer`, `passages` that its rollout found
     question_filter.jinja    that of a judge of questions; `question`
     reading.jinja            that of a reading agent; `task`, `title` of the page, `memory` (notes so far), `segment`
     baseline_*.jinja         those of the baselines; `evoseek.eval.baselines` says which has which variables

@@ -13,7 +13,7 @@ from rich.console import Console
 from evoseek.corpus.demonstrations import Demonstration, demonstration_row
 from evoseek.corpus.resumable_jsonl import ResumableJsonl, open_growing_file
 from evoseek.errors import ConfigError, EvoseekError
-from evoseek.jobs.ask import asked_model, is_asked
+from evoseek.jobs.asked import asked_model, is_asked
 from evoseek.protocols import RewardFn
 from evoseek.report.failures import for_example, say_left_out
 from evoseek.report.printable import say
@@ -166,7 +166,7 @@ def _model(context: Context, wanted: Wanted) -> tuple[str, Roll]:
             "asked.temperature above 0 (--set asked.temperature=0.7), or --attempts to 1."
         )
     model = asked_model(context, asked_engine(context))
-    return model.chat.name, model.answer
+    return model.chat.name, model.one
 
 
 def _kept(attempts: Sequence[tuple[Trajectory, Outcome]], wanted: Wanted) -> list[Demonstration]:

@@ -23,7 +23,8 @@ from evoseek.eval.results import Results
 from evoseek.eval.sample import Answerer, Key, Sample, content_digest, merged
 from evoseek.eval.suite import Suite
 from evoseek.files import json_digest, write_atomic
-from evoseek.jobs.ask import asked_model, is_asked, tell_about_template
+from evoseek.jobs.ask import tell_about_template
+from evoseek.jobs.asked import asked_model, is_asked
 from evoseek.registry import build
 from evoseek.report.evaluation import cost_grid, grids, latex, markdown, note, results_json, terminal
 from evoseek.report.printable import say
@@ -104,7 +105,7 @@ def _examinee(context: Context, wanted: Wanted, console: Console) -> _Examinee:
         return _baseline(context, wanted.baseline, wanted.search, console)
     if is_asked(context.settings):
         model = asked_model(context, context.held_out_engine if context.settings.has_engine else None, wanted.search)
-        return _Examinee(model.chat.name, model.answer, context.settings.asked.temperature)
+        return _Examinee(model.chat.name, model.one, context.settings.asked.temperature)
     agent, temperature = context.agent, context.settings.held_out_temperature
     tell_about_template(agent, console)
     roller = (examined_by(context) if wanted.search else agent.solver([])).at(temperature)

@@ -4,54 +4,75 @@ from __future__ import annotations
 
 from typing import cast
 
-from evoseek.types import Outcome, Passage, Scored, Trajectory
+from evoseek.report.support import NOT_FOUND, Support
+from evoseek.types import Outcome, Passage, Scored, ToolResult, Trajectory
 
 
-def answer_text(trajectory: Trajectory) -> str:
-    """The answer, the searches, and the found passages that contain the answer (or a note that there are none). Without
-    an answer: the model's output in every turn."""
-    answer = trajectory.answer
-    ending = trajectory.failure or trajectory.stop_reason
-    lines = [f"Answer: {answer}" if answer else f"No answer ({ending}).", "Searches:"]
+def answer_text(trajectory: Trajectory, support: Support, *, refuses: bool) -> str:
+    """The answer, the searches, and the passages that support it. Without an answer: the model's output in every turn.
+    An answer that nothing supports is left out if `refuses`, and marked otherwise."""
+    is_refused = trajectory.answer is not None and refuses and not support.is_given
+    lines = [_heading(trajectory, is_refused), "Searches:"]
     for number, result in enumerate(trajectory.tool_results, start=1):
         titles = ", ".join(passage.title for passage in result.passages) or "nothing found"
         asked = "; ".join(map(_argument, result.call.arguments.values()))
         lines.append(f"  {number}. {result.call.name}: {asked}  ->  {titles}")
     lines += [] if trajectory.tool_results else ["  none"]
-    if answer is None:
+    if trajectory.answer is None:
         lines.append("What the model wrote:")
         lines += [f"  {number}. {action.text.strip()}" for number, action in enumerate(trajectory.actions, start=1)]
         return "\n".join(lines if trajectory.actions else [*lines, "  nothing"])
-    lines.append("Passages that hold the answer:")
-    lines += [f"  [{p.id}] {p.title}: {p.text}{_cited(p)}" for p in _support(trajectory)] or ["  none"]
+    if is_refused:
+        return "\n".join(
+            [*lines, "No passage that was found supports what the model answered: support.unsupported=show"]
+        )
+    lines.append(_SUPPORTS[support.rule])
+    lines += [f"  [{p.id}] {p.title}: {p.text}{_cited(p)}" for p in support.passages] or ["  none"]
     return "\n".join(lines)
 
 
-def answer_json(trajectory: Trajectory) -> dict[str, object]:
-    """The same as JSON values; `answer` is null if there is none."""
+_SUPPORTS = {
+    "words": "Passages that hold the answer:",
+    "topic": "Passages about the question (they need not say the answer):",
+    "judge": "Passages that support the answer, as the judge says:",
+    "none": "Passages that support the answer:",
+}
+
+
+def _heading(trajectory: Trajectory, is_refused: bool) -> str:
+    if trajectory.answer is None:
+        return f"No answer ({trajectory.failure or trajectory.stop_reason})."
+    return NOT_FOUND if is_refused else f"Answer: {trajectory.answer}"
+
+
+def answer_json(trajectory: Trajectory, support: Support, *, refuses: bool) -> dict[str, object]:
+    """The same as JSON values; `answer` is null if there is none, or if it is refused."""
+    is_refused = refuses and not support.is_given
     return {
         "question": trajectory.question.text,
-        "answer": trajectory.answer,
+        "answer": None if is_refused else trajectory.answer,
         "stop_reason": trajectory.stop_reason.value,
         "failure": trajectory.failure,
-        "searches": [
-            {
-                "tool": result.call.name,
-                "arguments": dict(result.call.arguments),
-                "found": [{"id": passage.id, "title": passage.title} for passage in result.passages],
-            }
-            for result in trajectory.tool_results
-        ],
-        "support": [{"id": p.id, "title": p.title, "text": p.text, **p.place} for p in _support(trajectory)],
+        "supported": support.is_given,
+        "rule": support.rule,
+        "searches": [search_json(result) for result in trajectory.tool_results],
+        "support": [citation(passage) for passage in support.passages],
         "written": [action.text for action in trajectory.actions],
     }
 
 
-def _support(trajectory: Trajectory) -> list[Passage]:
-    """The found passages that contain the answer, each once."""
-    answer = (trajectory.answer or "").casefold()
-    passages = {p.id: p for result in trajectory.tool_results for p in result.passages}
-    return [p for p in passages.values() if answer and answer in p.contents.casefold()]
+def search_json(result: ToolResult) -> dict[str, object]:
+    """A call and what it found."""
+    return {
+        "tool": result.call.name,
+        "arguments": dict(result.call.arguments),
+        "found": [{"id": passage.id, "title": passage.title} for passage in result.passages],
+    }
+
+
+def citation(passage: Passage) -> dict[str, object]:
+    """A passage with the place that it leads back to."""
+    return {"id": passage.id, "title": passage.title, "text": passage.text, **passage.place}
 
 
 def _cited(passage: Passage) -> str:

@@ -10,6 +10,7 @@ from evoseek.errors import ConfigError
 from evoseek.policy.encoding import trusted
 from evoseek.protocols import Environment, ReasonedTool, Tool
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.watch import Watch, unwatched
 from evoseek.types import Action, Question, ToolCall, ToolResult
 
 NO_TOOL = 'There is no tool "'
@@ -23,8 +24,10 @@ class ToolFailedError(Exception):
 class ToolCalls:
     """Makes the calls of a rollout's turns. `results` outlives whatever ends the rollout."""
 
-    def __init__(self, env: Environment, question: Question, trajectory_id: str, limits: Limits) -> None:
-        self._env = env
+    def __init__(
+        self, env: Environment, question: Question, trajectory_id: str, limits: Limits, watch: Watch = unwatched
+    ) -> None:
+        self._env, self._watch = env, watch
         self._tools = {name: _bound(tool, question, trajectory_id) for name, tool in env.tools.items()}
         self._limits = limits
         self._may_call = True
@@ -61,12 +64,18 @@ class ToolCalls:
 
     async def _make(self, calls: Sequence[ToolCall], reasoning: str) -> list[str]:
         """Run calls concurrently. Results that have arrived are always kept."""
-        results = await asyncio.gather(*(_call(self._tools, call, reasoning) for call in calls))
+        results = await asyncio.gather(*(self._watched(call, reasoning) for call in calls))
         came = [result for result in results if not isinstance(result, ToolFailedError)]
         self.results += came
         if len(came) < len(results):
             raise ToolFailedError("; ".join(str(result) for result in results if isinstance(result, ToolFailedError)))
         return [result.text for result in came]
+
+    async def _watched(self, call: ToolCall, reasoning: str) -> ToolResult | ToolFailedError:
+        result = await _call(self._tools, call, reasoning)
+        if isinstance(result, ToolResult):
+            self._watch(result)
+        return result
 
 
 async def _call(tools: Mapping[str, Tool], call: ToolCall, reasoning: str) -> ToolResult | ToolFailedError:

@@ -12,11 +12,18 @@ from evoseek.policy.tags import OBSERVATION, SEARCH, TagCall, read_action, stop_
 from evoseek.protocols import Chat, Environment
 from evoseek.rollout.calls import ToolCalls, ToolFailedError
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.watch import Watch, unwatched
 from evoseek.types import Action, Message, Question, StopReason, Trajectory
 
 
 async def converse(
-    question: Question, *, env: Environment, chat: Chat, limits: Limits, trajectory_id: str
+    question: Question,
+    *,
+    env: Environment,
+    chat: Chat,
+    limits: Limits,
+    trajectory_id: str,
+    watch: Watch = unwatched,
 ) -> Trajectory:
     """Let a model answer in the tag format. The trajectory has no segments, since its tokens are unknown.
 
@@ -25,11 +32,11 @@ async def converse(
     unknown. Errors of the chat other than ToolError are raised.
     """
     actions: list[Action] = []
-    calls, failure = ToolCalls(env, question, trajectory_id, limits), None
+    calls, failure = ToolCalls(env, question, trajectory_id, limits, watch), None
     timer = asyncio.timeout(limits.waiting_s)
     try:
         async with timer:
-            reason = await _take_turns(actions, question, calls, env, chat, limits, trajectory_id)
+            reason = await _take_turns(actions, question, calls, env, chat, limits, trajectory_id, watch)
     except ToolFailedError as error:
         reason, failure = StopReason.TOOL_FAILED, str(error)
     except ToolError as error:
@@ -59,6 +66,7 @@ async def _take_turns(
     chat: Chat,
     limits: Limits,
     trajectory_id: str,
+    watch: Watch,
 ) -> StopReason:
     """The loop: write, parse, call, observe."""
     tags = TagMessages(tag_calls([tool.schema for tool in env.tools.values()]))
@@ -68,9 +76,11 @@ async def _take_turns(
             reply = await chat.chat(messages, key=f"{trajectory_id}/turn-{turn - 1}")
         except CutReplyError:  # what is too long is the model's own doing, as in `run_trajectory`
             actions.append(Action("", problem="it was cut at its limit of tokens"))
+            watch(actions[-1])
             return StopReason.MAX_TOKENS
         action = tags.parse(reply)
         actions.append(action)
+        watch(action)
         if action.answer is not None:
             return StopReason.ANSWERED
         if action.tool_calls:

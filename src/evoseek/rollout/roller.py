@@ -4,13 +4,16 @@ here."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from evoseek.env.history import HistoryEnv
 from evoseek.errors import ToolError
 from evoseek.protocols import Environment, Renderer, RewardFn, Sampler
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.run import run_trajectory
-from evoseek.types import Invalid, Outcome, Question, StopReason, Trajectory, TrajectoryGroup
+from evoseek.rollout.watch import Watch, unwatched
+from evoseek.types import Invalid, Message, Outcome, Question, StopReason, Trajectory, TrajectoryGroup
 
 REFILLS = 2
 """How often an Invalid member of a group is rolled out again."""
@@ -32,6 +35,10 @@ class Roller:
         """The same roller at another temperature, unless that is None."""
         return self if temperature is None else replace(self, temperature=temperature)
 
+    def after(self, history: Sequence[Message]) -> Roller:
+        """The same roller for a question that follows earlier messages."""
+        return replace(self, env=HistoryEnv(self.env, history)) if history else self
+
     def prompt_length(self, question: Question) -> int:
         """Tokens of a question's prompt."""
         return len(self.renderer.render_prompt(self.env.messages(question)))
@@ -41,7 +48,7 @@ class Roller:
         total = self.limits.max_total_tokens
         return self.prompt_length(question) + min(self.limits.max_tokens_per_turn, total // 2) <= total
 
-    async def one(self, question: Question, trajectory_id: str) -> Trajectory:
+    async def one(self, question: Question, trajectory_id: str, *, watch: Watch = unwatched) -> Trajectory:
         """One rollout; see `run_trajectory`."""
         return await run_trajectory(
             question,
@@ -52,6 +59,7 @@ class Roller:
             trajectory_id=trajectory_id,
             temperature=self.temperature,
             seed=self.seed,
+            watch=watch,
         )
 
     async def group(

@@ -12,6 +12,7 @@ from evoseek.protocols import Environment, Renderer, Sampler
 from evoseek.rollout.calls import ToolCalls, ToolFailedError
 from evoseek.rollout.clock import Clock
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.watch import Watch, unwatched
 from evoseek.types import (
     Action,
     Completion,
@@ -27,6 +28,7 @@ from evoseek.types import (
 class _Log:
     """The log of a rollout. It outlives whatever ends the rollout, so nothing that was sampled is lost."""
 
+    watch: Watch
     segments: list[Segment] = field(default_factory=list[Segment])
     actions: list[Action] = field(default_factory=list[Action])
     token_ids: tuple[int, ...] = ()
@@ -48,6 +50,7 @@ class _Log:
         newer = None if completion.policy_version == self.policy_version else completion.policy_version
         self.append(Segment("action", completion.token_ids, completion.logprobs, newer))
         self.actions.append(action)
+        self.watch(action)
         return action
 
 
@@ -61,14 +64,16 @@ async def run_trajectory(
     trajectory_id: str,
     temperature: float,
     seed: int,
+    watch: Watch = unwatched,
 ) -> Trajectory:
-    """Roll out one trajectory. It ends with a StopReason whatever the policy, a tool or the sampler does.
+    """Roll out one trajectory. It ends with a StopReason whatever the policy, a tool or the sampler does. `watch` is
+    given its turns and results as they happen.
 
     A failure (of a tool or the sampler, or too long a wait) is a stop reason as well, with its cause in `failure`.
     Errors in rendering the prompt, and other errors of the sampler than SamplerError, are raised; so is ConfigError for
     a prompt that leaves no room for a single token: a policy that could not write is not to be scored.
     """
-    log, calls, failure = _Log(), ToolCalls(env, question, trajectory_id, limits), None
+    log, calls, failure = _Log(watch), ToolCalls(env, question, trajectory_id, limits, watch), None
     log.append(Segment("prompt", renderer.render_prompt(env.messages(question))))
     if len(log.token_ids) >= limits.max_total_tokens:
         raise ConfigError(

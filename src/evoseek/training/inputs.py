@@ -34,7 +34,7 @@ def inputs_of(settings: TrainingSettings) -> dict[str, Input]:
     """
     models, prompts = {"policy.model": settings.policy.model}, {"policy.prompts": settings.policy.prompts}
     for name, chat in tables(settings):
-        if isinstance(chat, ChatSettings) and name != "asked":
+        if isinstance(chat, ChatSettings) and name not in ("asked", "support"):
             prompts[f"{name}.prompts"] = chat.prompts if chat.model else "auto"
             models[f"{name}.model"] = "" if chat.base_url else chat.model
     named = {key: Path(find_policy(name)).expanduser() for key, name in models.items() if name}

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import ConfigDict, Field, SerializeAsAny, model_validator
 
-from evoseek.chat.settings import AskedSettings, JudgeSettings
+from evoseek.chat.settings import AskedSettings, JudgeSettings, SupportSettings
 from evoseek.credit.settings import CreditPart
 from evoseek.env.settings import EnvironmentPart, ToolPart
 from evoseek.learner.settings import CriticSettings, LearnerPart
@@ -193,6 +193,7 @@ class TrainingSettings(Section):
     evaluation: EvaluationSettings = EvaluationSettings()
     judge: JudgeSettings = JudgeSettings()
     asked: AskedSettings = AskedSettings()
+    support: SupportSettings = SupportSettings()
     trackers: tuple[TrackerPart, ...] = ()
 
     @model_validator(mode="after")
@@ -279,4 +280,4 @@ class TrainingSettings(Section):
         service = ("base_url", "api_key_env", "timeout_s", "keep_days")
         names = (*(f"run.{key}" for key in run), *(f"sampler.{key}" for key in servers))
         names += tuple(f"learner.{key}" for key in service)
-        return frozenset({*names, "asked.*", "trackers*"})
+        return frozenset({*names, "asked.*", "support.*", "trackers*"})

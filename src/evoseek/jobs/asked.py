@@ -1,0 +1,64 @@
+"""The model of [asked], which answers instead of the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from evoseek.env.context import EnvironmentContext
+from evoseek.env.history import HistoryEnv
+from evoseek.errors import ConfigError
+from evoseek.protocols import Chat, Environment, QuestionEngine, SearchEngine
+from evoseek.registry import build
+from evoseek.rollout.agent import limits_of
+from evoseek.rollout.conversation import converse
+from evoseek.rollout.limits import Limits
+from evoseek.rollout.watch import Watch, unwatched
+from evoseek.training.context import Context
+from evoseek.training.settings import TrainingSettings
+from evoseek.types import Message, Question, Trajectory
+
+
+@dataclass(frozen=True, slots=True)
+class AskedModel:
+    """A chat model with an environment."""
+
+    chat: Chat
+    env: Environment
+    limits: Limits
+
+    def after(self, history: Sequence[Message]) -> AskedModel:
+        """The same model for a question that follows earlier messages."""
+        return replace(self, env=HistoryEnv(self.env, history)) if history else self
+
+    async def one(self, question: Question, trajectory_id: str, *, watch: Watch = unwatched) -> Trajectory:
+        """One rollout; see `converse`."""
+        return await converse(
+            question, env=self.env, chat=self.chat, limits=self.limits, trajectory_id=trajectory_id, watch=watch
+        )
+
+
+def is_asked(settings: TrainingSettings) -> bool:
+    """Whether the model of [asked] is to answer. Raises ConfigError if some of its settings are set, but no model."""
+    asked = settings.asked
+    if asked.model or asked.base_url:
+        return True
+    before = type(asked)()
+    changed = [key for key in type(asked).model_fields if getattr(asked, key) != getattr(before, key)]
+    if changed:
+        raise ConfigError(
+            f"asked.{changed[0]} is set, but neither asked.model nor asked.base_url: who is to be asked? Set "
+            "asked.model (and asked.base_url, if it is behind an endpoint), or leave [asked] out to ask the policy."
+        )
+    return False
+
+
+def asked_model(context: Context, engine: SearchEngine | QuestionEngine | None, search: bool = True) -> AskedModel:
+    """The model of [asked], which searches with this engine or the web, or not at all. Raises ConfigError, PolicyError
+    or SearchIndexError."""
+    settings = context.settings
+    chat, prompts = context.chat("asked")
+    tools = context.tools(prompts, engine) if search else []
+    limits = limits_of(settings.rollout, prompts)
+    env = build("environment", settings.environment, EnvironmentContext(tools, prompts, "tags", limits.calls))
+    return AskedModel(chat, env, limits)

@@ -1,0 +1,156 @@
+"""Whether the passages that a rollout found support its answer, and which of them do.
+
+By words (the default): the first rule that applies decides.
+
+    none    there is no answer, or it says that it knows none
+    topic   yes or no, which stands in no passage: supported by passages about the question, namely those whose title it
+            names, and those with at least half of its significant words
+    topic   a choice between things that the question itself names, so that naming one proves little: the answer stands
+            in a passage, and those passages and the ones whose title the question names are of two documents or more
+    words   the whole answer stands in a passage, its words in a row, whatever their case, accents and punctuation
+    words   of an answer in several parts or in a sentence, every claim stands so in some passage: its parts without the
+            words of the question, and without the words at their ends that say nothing
+
+This says that the documents contain what was answered, not that they say it of what was asked: Meri may stand there as
+somebody else's mayor. A judge (settings [support]) reads the question, the answer and the passages instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from evoseek.corpus.scripts import fold, is_unspaced
+from evoseek.corpus.stop_words import STOP_WORDS
+from evoseek.env.prompts import PromptTemplate
+from evoseek.protocols import Chat
+from evoseek.reward.verdict import parse_verdict, verdict_form
+from evoseek.selfplay.question_rules import offers_alternatives
+from evoseek.selfplay.wording import YES_NO
+from evoseek.types import Message, Passage, Trajectory
+
+NOT_FOUND = "Not found in the documents."
+
+_GAVE_UP = frozenset(
+    map(
+        fold,
+        [
+            *("", "unknown", "not known", "no answer", "cannot answer", "not found", "nothing found", "n/a"),
+            *("I don't know", "I do not know", "not found in the documents", "not in the documents", "not mentioned"),
+            *("not specified", "insufficient information", "not enough information", "cannot be determined"),
+        ],
+    )
+)
+_DENIALS = frozenset(
+    fold("no not nor none neither never without except nicht kein keine non pas ni sin нет не").split()
+)
+_EMPTY = STOP_WORDS - _DENIALS
+_PARTS = re.compile(r"[,;:.!?()\n]+(?=\s|$)|[、。，；]|\b(?:and|or|und|oder|et|ou)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """The result of the check: the passages that support the answer in the order in which they were found, whether they
+    do, and the rule that says so."""
+
+    passages: tuple[Passage, ...]
+    is_given: bool
+    rule: Literal["none", "topic", "words", "judge"]
+
+
+Check = Callable[[Trajectory], Awaitable[Support]]
+
+
+async def by_words(trajectory: Trajectory) -> Support:
+    """The check by words, as a Check."""
+    return support_of(trajectory)
+
+
+def support_of(trajectory: Trajectory) -> Support:
+    """The check by words."""
+    answer, question, found = trajectory.answer or "", trajectory.question.text, found_passages(trajectory)
+    if has_given_up(trajectory):
+        return Support((), False, "none")
+    if fold(answer) in YES_NO:
+        about = tuple(p for p in found if _names(question, p) or _is_about(question, p))
+        return Support(about, bool(about), "topic")
+    holding = tuple(p for p in found if _stands_in(answer, p.contents))
+    if offers_alternatives(question) and _stands_in(answer, question):
+        related = tuple(p for p in found if p in holding or _names(question, p))
+        return Support(related, bool(holding) and len({p.document_id for p in related}) > 1, "topic")
+    if holding:
+        return Support(holding, True, "words")
+    claims = list(_claims(answer, question))
+    holders = {claim: [p for p in found if _stands_in(claim, p.contents)] for claim in claims}
+    named = [p for passages in holders.values() for p in passages]
+    is_given = bool(claims) and all(holders.values())
+    return Support(tuple(p for p in found if is_given and p in named), is_given, "words")
+
+
+def has_given_up(trajectory: Trajectory) -> bool:
+    """Whether there is no answer, or only one such as `unknown`."""
+    return fold(trajectory.answer or "") in _GAVE_UP
+
+
+def found_passages(trajectory: Trajectory) -> tuple[Passage, ...]:
+    """What all searches found, each passage once."""
+    return tuple({p.id: p for result in trajectory.tool_results for p in result.passages}.values())
+
+
+class SupportJudge:
+    """A Check by a chat model. It is asked only where there are an answer and passages; the passages that it supports
+    are those that the words point to, or all if they point to none. Raises ToolError if there is no verdict."""
+
+    def __init__(self, chat: Chat, template: PromptTemplate) -> None:
+        self._chat, self._template = chat, template
+
+    async def __call__(self, trajectory: Trajectory) -> Support:
+        """Check one answer."""
+        found = found_passages(trajectory)
+        if has_given_up(trajectory) or not found:
+            return Support((), False, "none")
+        prompt = self._template.marked(question=trajectory.question.text, answer=trajectory.answer, passages=found)
+        reply = await self._chat.chat(
+            [Message("user", prompt)], key=f"{trajectory.id}/support", form=verdict_form("supported")
+        )
+        is_given = parse_verdict(reply, ("supported", "unsupported"))
+        return Support((support_of(trajectory).passages or found) if is_given else (), is_given, "judge")
+
+
+def _stands_in(words: str, text: str) -> bool:
+    """Whether words stand in a text, in a row and as whole words (as characters where no spaces separate words)."""
+    part, whole = fold(words), fold(text)
+    if is_unspaced(words):
+        return bool(part) and part.replace(" ", "") in whole.replace(" ", "")
+    return bool(part) and f" {part} " in f" {whole} "
+
+
+def _names(question: str, passage: Passage) -> bool:
+    return _stands_in(passage.title, question)
+
+
+def _is_about(question: str, passage: Passage) -> bool:
+    asked = set(fold(question).split()) - STOP_WORDS
+    return bool(asked) and 2 * len(asked & set(fold(passage.contents).split())) >= len(asked)
+
+
+def _claims(answer: str, question: str) -> Iterator[str]:
+    """What an answer says beyond the words of its question."""
+    asked = set(fold(question).split())
+    for part in _PARTS.split(answer):
+        run: list[str] = []
+        for word in [*fold(part).split(), None]:
+            if word is not None and word not in asked:
+                run.append(word)
+            else:
+                if told := _without_ends(run):
+                    yield " ".join(told)
+                run = []
+
+
+def _without_ends(words: Sequence[str]) -> Sequence[str]:
+    """The words from the first to the last that says something."""
+    telling = [number for number, word in enumerate(words) if word not in _EMPTY]
+    return words[telling[0] : telling[-1] + 1] if telling else ()

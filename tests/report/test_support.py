@@ -1,0 +1,100 @@
+"""Which passages support an answer, worked out by hand."""
+
+import asyncio
+
+import pytest
+
+from evoseek.env.prompts import load_prompts
+from evoseek.errors import ToolError
+from evoseek.policy.encoding import plain
+from evoseek.policy.scripted import ScriptedChat
+from evoseek.report.support import SupportJudge, support_of
+from evoseek.types import Passage, Question, StopReason, ToolCall, ToolResult, Trajectory
+
+KALO = Passage("kalo#0", "kalo", "Kalo", "Kalo is a town by the sea. Its mayor is Meri Tolu, who was born in Vesu.")
+VESU = Passage("vesu#0", "vesu", "Vesu", "Vesu has 2,400 people. It was founded in 1702 by Tor Ane.")
+OTHER = Passage("misc#0", "misc", "Weather", "It rains often. The treaty was signed in Paris.")
+JAPAN = Passage("jp#0", "jp", "東京", "東京は日本の首都です。")
+
+
+def answered(question, answer, *passages):
+    """Two searches that both find the first passage."""
+    results = tuple(ToolResult(ToolCall("search", {}), "", found) for found in (passages, passages[:1]))
+    return Trajectory("t", Question("t", question, ()), "solver", (), (), results, StopReason.ANSWERED, answer)
+
+
+WHO = "Who is the mayor of Kalo?"
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "expected"),
+    [
+        # The whole answer, in a row
+        (WHO, "meri  TOLU.", (["kalo"], True, "words")),
+        ("How many people has Vesu?", "2400", (["vesu"], True, "words")),
+        ("Where was she born?", "Vesu", (["kalo", "vesu"], True, "words")),
+        (WHO, "Tolu Meri", ([], False, "words")),
+        (WHO, "Meri Tol", ([], False, "words")),
+        ("What was signed?", "Treaty of Paris", ([], False, "words")),
+        # Sentences and several parts: what they say beyond the question
+        (WHO, "The mayor of Kalo is Meri Tolu.", (["kalo"], True, "words")),
+        (WHO, "The mayor of Kalo is Tor Meri.", ([], False, "words")),
+        ("Who are mayor and founder?", "Meri Tolu and Tor Ane", (["kalo", "vesu"], True, "words")),
+        ("Who are mayor and founder?", "Meri Tolu and Lina", ([], False, "words")),
+        (WHO, "not Meri Tolu", ([], False, "words")),
+        (WHO, "the mayor of Kalo", ([], False, "words")),
+        # No answer
+        (WHO, "Unknown", ([], False, "none")),
+        (WHO, "I don't know.", ([], False, "none")),
+        (WHO, "  ", ([], False, "none")),
+        # Yes and no: what was found is about the question
+        ("Is Kalo a town by the sea?", "yes", (["kalo"], True, "topic")),
+        ("Was the treaty signed in Rome?", "No", (["misc"], True, "topic")),
+        ("Is Lina a river?", "yes", ([], False, "topic")),
+        # A choice between named things: one is said, and two documents are about them
+        ("Which is larger, Kalo or Vesu?", "Vesu", (["kalo", "vesu"], True, "topic")),
+        ("Which is larger, Vesu or Lina?", "Lina", (["vesu"], False, "topic")),
+    ],
+)
+def test_by_words(question, answer, expected):
+    support = support_of(answered(question, answer, KALO, VESU, OTHER))
+    assert ([passage.document_id for passage in support.passages], support.is_given, support.rule) == expected
+
+
+def test_scripts_without_spaces():
+    assert support_of(answered("日本の首都はどこですか", "東京", JAPAN)).is_given
+    assert not support_of(answered("日本の首都はどこですか", "京都", JAPAN)).is_given
+
+
+def test_without_a_search_nothing_is_supported():
+    trajectory = answered(WHO, "Meri", KALO)
+    assert not support_of(
+        Trajectory("t", trajectory.question, "solver", (), (), (), StopReason.ANSWERED, "Meri")
+    ).is_given
+    assert not support_of(Trajectory("t", trajectory.question, "solver", (), (), (), StopReason.MAX_TURNS)).is_given
+
+
+def judged(reply, *given):
+    chat = ScriptedChat({"t/support": reply})
+    return asyncio.run(SupportJudge(chat, load_prompts("default")["support"])(answered(*given))), chat
+
+
+def test_a_judge_sees_question_answer_and_passages():
+    support, chat = judged('{"supported": false}', WHO, "Meri Tolu", KALO, VESU)
+    assert ([*support.passages], support.is_given, support.rule) == ([], False, "judge")
+    prompt = plain(chat.asked[0].messages[0].content)
+    assert "The question: Who is the mayor of Kalo?" in prompt
+    assert "<answer> Meri Tolu </answer>" in prompt
+    assert "Passage 2: Vesu\nVesu has 2,400 people." in prompt
+    support, _ = judged("supported", WHO, "the one born in Vesu, no doubt", KALO, OTHER)
+    assert [passage.id for passage in support.passages] == ["kalo#0", "misc#0"]  # the words point to none
+    support, _ = judged("supported", WHO, "Meri Tolu", KALO, OTHER)
+    assert [passage.id for passage in support.passages] == ["kalo#0"]
+
+
+def test_a_judge_is_not_asked_about_nothing_and_its_failure_is_no_verdict():
+    for given in ((WHO, "unknown", KALO), (WHO, "Meri")):
+        support, chat = judged("supported", *given)
+        assert (support.is_given, chat.asked) == (False, [])
+    with pytest.raises(ToolError, match="holds no single verdict"):
+        judged("perhaps", WHO, "Meri", KALO)
