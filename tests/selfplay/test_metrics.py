@@ -109,6 +109,35 @@ def test_pass_rates_are_of_scored_attempts_alone():
         assert metrics[f"selfplay/pass_rate/{name}"] == (1 / 3 if name in third else 0.0)
 
 
+def test_trainable_are_questions_that_some_attempts_answer_right_and_some_do_not():
+    """Of three questions with a scored attempt 5 of 5, 1 of 5 and 2 of 3 are right."""
+    assert selfplay_metrics(EPISODES)["selfplay/trainable"] == pytest.approx(2 / 3)
+    assert selfplay_metrics([FAILED]).keys().isdisjoint({"selfplay/trainable", "selfplay/agreed_wrong"})
+
+
+@pytest.mark.parametrize(
+    ("tally", "answer", "agreed"),
+    [
+        ((2, 1), "Meri", 0.0),
+        ((2, 1), "Tora", 1.0),
+        ((1, 1), "Tora", 0.0),
+        ((1, 2), "Tora", 0.0),
+        ((1, 0, 9), "Tora", 1.0),
+    ],
+)
+def test_roles_agree_on_a_wrong_answer_when_most_attempts_give_it(tally, answer, agreed):
+    episode = valid(1, 0, "What is Kalo's mayor?", answer, [], tally, Scored(0.0))
+    assert selfplay_metrics([episode], oracle=TRUTHS.get)["selfplay/agreed_wrong"] == agreed
+
+
+def test_roles_agree_on_what_has_no_answer():
+    nonsense = valid(1, 0, "What is Kalo's Kalo?", "Meri", [], (3, 0), Scored(0.0))
+    unsolved = valid(1, 0, "What is Kalo's Kalo?", "Meri", [], None, Scored(0.0))
+    sound = valid(1, 0, "What is Kalo's mayor?", "Meri", [], (3, 0), Scored(0.0))
+    metrics = selfplay_metrics([nonsense, unsolved, sound], oracle=TRUTHS.get)
+    assert metrics["selfplay/agreed_wrong"] == 1 / 2
+
+
 def test_trap_12_a_graded_answer_counts_as_right_from_a_threshold_on():
     """Two attempts with an F1 of 6/7 and 1/2."""
     episode = valid(1, 0, "q", "a", [], (1, 1), Scored(0.0))

@@ -50,6 +50,7 @@ _SELFPLAY_PANELS = (
         "Hops (entropy, nats)", {"requested": "selfplay/requested_hops/entropy", "true": "selfplay/true_hops/entropy"}
     ),
     Panel("Solver's pass rate", {"": "selfplay/pass_rate/mean"}),
+    Panel("Trainable questions", {"": "selfplay/trainable", "agreed, but wrong": "selfplay/agreed_wrong"}),
     Panel("Searches a rollout", _of_roles("tools/call_frequency")),
     Panel("Entropy", _of_roles("entropy")),
     Panel("Tokens a rollout", _of_roles("completions/mean_length")),

@@ -37,6 +37,8 @@ def selfplay_metrics(
     selfplay/<these two>/entropy      of their distribution, in nats
     selfplay/pass_rate/mean           of the solver, over the valid questions with a scored attempt
     selfplay/pass_rate/<from>-<to>    share of these questions; the upper end belongs to it. /0 and /1: none, all right
+    selfplay/trainable                share of these questions with a signal for the solver: answered right by some of
+                                      its scored attempts, but not by all
     selfplay/duplicate_rate           share of valid questions whose normalised text came before in the batch
     selfplay/question_words           words of a valid question
     selfplay/topics/entropy           of the passages on which the valid questions rest (`evidence`), as a share of what
@@ -48,6 +50,8 @@ def selfplay_metrics(
     selfplay/true_hops/mean, /entropy of the valid questions that can be answered
     selfplay/true_hops/<n>            share of these, for n of 0 to 4 and 5+
     selfplay/hops_kept                share of valid questions that can be answered by the requested hops
+    selfplay/agreed_wrong             share of valid questions with a scored attempt on whose answer the roles agree,
+                                      more than half of the attempts, although it is wrong: co-cheating
 
     A number that has no value is left out.
     """
@@ -64,9 +68,10 @@ def selfplay_metrics(
         **{f"selfplay/rejected/{reason}": rejected[reason] / len(episodes) for reason in Rejection},
         **_spread("selfplay/requested_hops", [_requested(episode) for episode, _ in asked]),
         **_spread("selfplay/searches", [len(episode.proposer.tool_results) for episode, _ in asked]),
-        **_pass_rates(solvers, metric, right_from),
+        **_pass_rates(_tallies(solvers, metric, right_from)),
         **_variety([question for _, question in asked]),
         **(_truths(asked, oracle, len(episodes)) if oracle else {}),
+        **(_agreed(asked, oracle, metric, right_from) if oracle else {}),
     }
 
 
@@ -87,17 +92,24 @@ def _spread(name: str, numbers: Sequence[int]) -> dict[str, float]:
     return {f"{name}/mean": fmean(numbers), f"{name}/entropy": _entropy(numbers)} if numbers else {}
 
 
-def _pass_rates(groups: Sequence[TrajectoryGroup], metric: str, right_from: float) -> dict[str, float]:
+def _tallies(groups: Sequence[TrajectoryGroup], metric: str, right_from: float) -> list[tuple[int, int]]:
+    """How many of the scored attempts at a question were right, and how many there are; groups without any are left
+    out."""
     tallies: list[tuple[int, int]] = []
     for group in groups:
         right = [outcome.parts[metric] >= right_from for outcome in group.outcomes if isinstance(outcome, Scored)]
         if right:
             tallies.append((sum(right), len(right)))
+    return tallies
+
+
+def _pass_rates(tallies: Sequence[tuple[int, int]]) -> dict[str, float]:
     if not tallies:
         return {}
     bins = Counter("1" if right == tried else _PASS_RATES[-(-5 * right // tried)] for right, tried in tallies)
     return {
         "selfplay/pass_rate/mean": fmean(right / tried for right, tried in tallies),
+        "selfplay/trainable": fmean(0 < right < tried for right, tried in tallies),
         **{f"selfplay/pass_rate/{name}": bins[name] / len(tallies) for name in _PASS_RATES},
     }
 
@@ -134,6 +146,18 @@ def _truths(asked: Sequence[tuple[Episode, Question]], oracle: Oracle, proposals
         metrics |= _spread("selfplay/true_hops", hops)
         metrics |= {f"selfplay/true_hops/{name}": shares[name] / len(hops) for name in _HOPS}
     return metrics
+
+
+def _agreed(
+    asked: Sequence[tuple[Episode, Question]], oracle: Oracle, metric: str, right_from: float
+) -> dict[str, float]:
+    agreed: list[bool] = []
+    for episode, question in asked:
+        for right, tried in _tallies([episode.solvers] if episode.solvers else [], metric, right_from):
+            truth = oracle(question.text)
+            is_wrong = truth is None or exact_match(truth.answer, question.golden_answers) < 1.0
+            agreed.append(is_wrong and 2 * right > tried)
+    return {"selfplay/agreed_wrong": fmean(agreed)} if agreed else {}
 
 
 def _entropy(values: Iterable[Hashable]) -> float:
