@@ -12,7 +12,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "src" / "evoseek"
 FOUNDATION = (
     *("types", "protocols", "errors", "files", "runs", "http"),
-    *("registry", "settings", "settings_tree", "effect", "recipes"),
+    *("registry", "settings", "settings_tree", "effect", "recipes", "project"),
 )
 LAYERS = (
     *("corpus", "manual", "search", "world", "policy", "chat", "env", "rollout", "reward", "credit", "loss", "learner"),
@@ -131,3 +131,14 @@ def test_start_is_light(statement):
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_the_command_line_starts_without_what_takes_long_to_import():
+    heavy = ("torch", "transformers", "numpy", "starlette", "uvicorn", "tantivy", "huggingface_hub", "httpx2", "mcp")
+    code = (
+        "import sys; from evoseek.cli.main import app\n"
+        "try: app(['--help'])\n"
+        f"finally: print([m for m in {heavy} if m in sys.modules], file=sys.stderr)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stderr.strip() == "[]"

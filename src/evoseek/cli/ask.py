@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from evoseek.cli.options import ConfigFiles, Index, Json, Model, RunDir, Sets, checkpoint_of
+from evoseek.cli.shared import stop_if_dry, who_answers
 from evoseek.training.interrupt import end_on_interrupt
 
 NO_ANSWER = 1  # the exit status of `ask` if the model gave no answer
@@ -26,11 +27,13 @@ def ask(
 
     If there is no answer, prints the model's output and ends with status 1.
     """
-    from evoseek.cli.settings import check_asking, given_settings
+    from evoseek.cli.settings import check_asking, given_settings, run_of_project
 
+    run_dir = run_of_project(run_dir, model, config)
     options = {"search.index": index, "policy.model": model}
     given = given_settings("ask", run_dir, config or (), options=options, sets=set_ or ())
     check_asking(given.read(light=True), question, model=model)
+    stop_if_dry([f"Ask {who_answers(given, run_dir)}: {question}"], given.read())
     with end_on_interrupt():
         from evoseek.cli.following import following
         from evoseek.jobs.ask import ask as ask_model

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from evoseek.cli.options import ConfigFiles, FixedSeed, Index, JudgeModel, Model, Seed, Sets, finish, new_group
+from evoseek.cli.shared import stop_if_dry
 from evoseek.errors import ConfigError
 from evoseek.training.interrupt import end_on_interrupt
 
@@ -39,6 +40,7 @@ def filter_data(
         from evoseek.data.sorting import filter_questions
         from evoseek.run import opened
 
+    stop_if_dry([f"Sort out questions of {questions} by {given.read().judge.model}; write {out}"], given.read())
     with opened(given.read()) as context:
         finish(filter_questions(context, questions, out, console=Console()))
 
@@ -69,6 +71,7 @@ def contamination(
         from evoseek.data.sorting import find_contamination
         from evoseek.run import opened
 
+    stop_if_dry([f"Sort out questions of {questions} that are known or overlap; write {out}"], given.read())
     with opened(given.read()) as context:
         finished = find_contamination(
             context,
@@ -109,6 +112,7 @@ def audit_data(
         from evoseek.data.auditing import audit_questions
         from evoseek.run import opened
 
+    stop_if_dry([f"Look for the answers to {questions} in {light.search.index}; write {out}"], given.read())
     with opened(given.read()) as context:
         closed_book = model is not None
         audit_questions(
@@ -126,7 +130,9 @@ def mix_data(
     """Draw questions from several files in a ratio, as --from nq.jsonl=1 --from hotpotqa.jsonl=3."""
     from evoseek.data.mixing import mix_questions
 
-    mix_questions(_shares(sources), out, count=count, seed=seed, console=Console())
+    shares = _shares(sources)
+    stop_if_dry([f"Draw {count} questions from {', '.join(map(str, shares))} (seed {seed}); write {out}"])
+    mix_questions(shares, out, count=count, seed=seed, console=Console())
 
 
 def _shares(sources: Sequence[str]) -> dict[Path, float]:

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from evoseek.cli.options import FixedSeed, finish
+from evoseek.cli.shared import stop_if_dry
 from evoseek.errors import ConfigError
 from evoseek.training.interrupt import end_on_interrupt
 
@@ -59,6 +60,9 @@ def demo(
         from evoseek.jobs.demo import run_demo
         from evoseek.jobs.demo_real import MODEL, run_real_demo
 
+    where = run_dir or Path("demo-real" if real else "demo")
+    plan = f"Train {model or 'smollm2-135m'} on real text" if real else "Train the tiny policy on a generated world"
+    stop_if_dry([f"{plan} for at most {max_minutes:g} minutes and measure it before and after, in {where}"])
     if real:
         directory, policy = run_dir or Path("demo-real"), model or MODEL
         finish(run_real_demo(directory, data, model=policy, seed=seed, max_minutes=max_minutes, console=Console()))

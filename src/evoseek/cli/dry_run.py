@@ -1,8 +1,7 @@
-"""`evoseek train --dry-run`: says what a command would do. Nothing is loaded, started or written."""
+"""`evoseek train --dry-run`: what training would do. Nothing is loaded, started or written."""
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,12 +10,11 @@ from pathlib import Path
 from rich.console import Console
 
 from evoseek.cli.following import following
-from evoseek.effect import changed
+from evoseek.cli.shared import stop_if_dry
 from evoseek.registry import find
-from evoseek.report.printable import say
 from evoseek.run import check_run
 from evoseek.runs import RunDirectory
-from evoseek.settings import defaults_of, lookup, read_settings
+from evoseek.settings import defaults_of, lookup
 from evoseek.training.given import Given
 from evoseek.training.inputs import inputs_of
 from evoseek.training.settings import TrainingSettings
@@ -32,17 +30,12 @@ def say_plan(given: Given, run_dir: Path, processes: int) -> None:
     check_run(settings, run)
     defaults = defaults_of(settings).resolved()
     run.check_same(settings.resolved(), inputs_of(settings), may_differ=settings.may_differ(), defaults=defaults)
-    for line in outline(settings, run, processes=processes, words=sys.argv[1:]):
-        say(console, line)
+    stop_if_dry(outline(settings, run, processes=processes, words=sys.argv[1:]), settings, console=console)
 
 
 def outline(settings: TrainingSettings, run: RunDirectory, *, processes: int, words: Sequence[str]) -> Iterator[str]:
     """The lines for settings that were checked; `words` are those of the command line after `evoseek`. Raises
     ConfigError if servers cannot be used as they are to be."""
-    defaults = read_settings(type(settings), {"run": {"system": settings.run.system}}, light=True)
-    yield "Settings that differ from the defaults:"
-    for key in changed(settings, defaults):
-        yield f"  {key} = {_shown(lookup(settings, key))}"
     yield f"Model: {settings.policy.model} ({settings.policy.dtype}, {_trained(settings)}) on {settings.policy.device}"
     yield f"Plan: {settings.run.system}, {_steps(settings, run)}, in {run.path.absolute()}"
     for number, stage in enumerate(lookup(settings, "stages") or (), 1):
@@ -58,10 +51,6 @@ def outline(settings: TrainingSettings, run: RunDirectory, *, processes: int, wo
         yield f"Server: {command}"
 
 
-def _shown(value: object) -> str:
-    return json.dumps(value, default=lambda part: part.resolved())
-
-
 def _trained(settings: TrainingSettings) -> str:
     return f"an adapter of rank {settings.lora.rank}" if settings.lora.rank else "all weights"
 
@@ -70,7 +59,7 @@ def _steps(settings: TrainingSettings, run: RunDirectory) -> str:
     """How many, and after which one a run is resumed."""
     saved = (path.name.removeprefix("step-") for path in run.path.glob("checkpoints/step-*"))
     made = max((int(step) for step in saved if step.isdecimal()), default=0)
-    return f"{settings.run.steps} steps" + (f", resumed after step {made}" if made else "")
+    return f"{settings.planned_steps} steps" + (f", resumed after step {made}" if made else "")
 
 
 def _servers(settings: TrainingSettings, run: RunDirectory, processes: int) -> list[str]:

@@ -10,12 +10,17 @@ import typer
 from rich.console import Console
 
 from evoseek.cli.options import ConfigFiles, Index, Json, Model, Questions, RunDir, Seed, Sets, checkpoint_of
+from evoseek.cli.shared import stop_if_dry, who_answers
 from evoseek.errors import ConfigError
 from evoseek.registry import KINDS, find
+from evoseek.report.printable import say
+from evoseek.settings import lookup
 from evoseek.training.interrupt import end_on_interrupt
 
 if TYPE_CHECKING:
     from evoseek.eval.suite import Suite
+    from evoseek.training.settings import TrainingSettings
+    from evoseek.types import Question
 
 
 def evaluate(
@@ -23,8 +28,8 @@ def evaluate(
         str | None,
         typer.Argument(
             metavar="RUN|MODEL|ENDPOINT",
-            help="Who answers: the directory of a run (as --run-dir), a model (as --model), or NAME@URL for a model "
-            "behind an OpenAI-compatible endpoint (as asked.model and asked.base_url).",
+            help="Who answers: a run (as --run-dir), a model (as --model), or NAME@URL of an OpenAI-compatible "
+            "endpoint. Default: the project's run.",
         ),
     ] = None,
     run_dir: RunDir = None,
@@ -33,52 +38,46 @@ def evaluate(
     on: Annotated[
         str | None,
         typer.Option(
-            help="Suite instead of --questions: a name such as hotpotqa, a TOML file that declares one, or a question "
-            "file or folder (also of a generated world, with its index)."
+            help="Suite: a name such as hotpotqa, a TOML file that declares one, or a question file or folder."
         ),
     ] = None,
-    data: Annotated[Path | None, typer.Option(help="Folder or file with the questions of a named suite.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder or file with a named suite's questions.")] = None,
     model: Model = None,
     with_: Annotated[
         str | None,
         typer.Option(
             "--with",
             metavar="ENGINE",
-            help="What is searched: an engine by name (as search.name), the directory of an index (as --index), or "
-            "the URL of a retrieval server.",
+            help="What is searched: an engine by name, an index (as --index), or the URL of a retrieval server.",
         ),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for the samples and results. The same command resumes it.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for samples and results.")] = None,
     samples: Annotated[int, typer.Option(min=1, help="Number of samples of each question.")] = 1,
     temperature: Annotated[float | None, typer.Option(help="0: greedy. Default: as in training.")] = None,
     no_search: Annotated[bool, typer.Option("--no-search", help="Answer without any tool.")] = False,
     baseline: Annotated[
         str | None,
-        typer.Option(
-            help="Way to answer instead of the agent's own: direct, cot, rag, ircot, search-o1, ragent, or "
-            "package.module:Name (`evoseek parts baseline`)."
-        ),
+        typer.Option(help="Other way to answer: direct, cot, rag, ircot, search-o1, ragent, or package.module:Name."),
     ] = None,
-    limit: Annotated[
-        int | None, typer.Option(help="Maximum number of questions, from the first. Default: evaluation.limit.")
-    ] = None,
+    limit: Annotated[int | None, typer.Option(help="Maximum number of questions, from the first.")] = None,
     seed: Seed = None,
     json: Json = False,
     config: ConfigFiles = None,
     set_: Sets = None,
 ) -> None:
-    """Score a policy, or the model of [asked], on questions: every metric with 95 % intervals, by hops, source, stop
-    reason and number of searches, and what it cost.
+    """Score a policy, or the model of [asked], on questions: every metric with 95 % intervals, and what it cost.
 
-    With --out every finished sample is kept; if interrupted, the same command draws only what is missing or failed.
+    In a project without labelled questions: on those that self-play wrote and was not trained on. With --out the same
+    command resumes.
+
+    Example: evoseek eval runs/mine --questions held-out.jsonl --out results/mine
     """
     searches = _searches(baseline, no_search)
     run_dir, model, asked_options = _answering(who, run_dir, model)
     engine = _engine(with_, index)
-    from evoseek.cli.settings import check_evaluation, given_settings
+    from evoseek.cli.settings import check_evaluation, given_settings, run_of_project
 
+    run_dir = run_of_project(run_dir, model, config, asked_options)
     with end_on_interrupt():
         suite = _suite(on, data, questions)
     options = {
@@ -93,27 +92,45 @@ def evaluate(
         "run.seed": seed,
     }
     given = given_settings("eval", run_dir, config or (), options=options, sets=set_ or ())
-    check_evaluation(given.read(light=True), search=searches, model=model, questions=suite is None)
+    own = None if suite or run_dir is None else _written(given.read(light=True), run_dir)
+    check_evaluation(given.read(light=True), search=searches, model=model, questions=suite is None and own is None)
     with end_on_interrupt():
         from evoseek.cli.following import following
         from evoseek.jobs.asked import is_asked
         from evoseek.jobs.evaluate import Wanted
         from evoseek.jobs.evaluate import evaluate as evaluate_policy
-        from evoseek.report.printable import say
         from evoseek.run import opened
         from evoseek.training.model_defaults import follow_endpoint
         from evoseek.training.sources import evaluation_path, read_questions
 
     settings, console = given.read(), Console(stderr=json)
     settings = follow_endpoint(settings) if is_asked(settings) else following(settings, console=Console(stderr=True))
-    every = suite.questions if suite else read_questions(evaluation_path(settings), setting="evaluation.path")
+    every = suite.questions if suite else own or read_questions(evaluation_path(settings), setting="evaluation.path")
     asked = every[: settings.evaluation.limit]
-    say(console, f"Asking {len(asked)} of {len(every)} questions{f', {samples} times each' if samples > 1 else ''}.")
+    times = f", {samples} times each" if samples > 1 else ""
+    where = f"Samples and results in {out}" if out else "Nothing is written (--out keeps samples and results)"
+    stop_if_dry([f"Ask {who_answers(given, run_dir)} {len(asked)} questions{times}", where], settings)
+    say(console, f"Asking {len(asked)} of {len(every)} questions{times}.")
     with opened(settings, checkpoint=checkpoint_of(run_dir)) as context:
         wanted = Wanted(asked, samples, searches, suite, baseline)
         evaluated = evaluate_policy(context, wanted, out, console=console, quiet=json)
     if json:
         print(dumps(evaluated.json, ensure_ascii=False))
+
+
+def _written(settings: TrainingSettings, run_dir: Path) -> list[Question] | None:
+    """The questions that self-play wrote in this run and held out, if none were named: they are told of. None for a run
+    of another system."""
+    from evoseek.training.sources import evaluation_path
+
+    if evaluation_path(settings) or lookup(settings, "proposer") is None:
+        return None
+    from evoseek.runs import RunDirectory
+    from evoseek.selfplay.held_out import held_out_questions
+
+    questions, words = held_out_questions(RunDirectory(run_dir))
+    say(Console(stderr=True), words)
+    return questions
 
 
 def _answering(

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from evoseek.cli.shared import stop_if_dry
 from evoseek.errors import ConfigError, PolicyError, RunError
 from evoseek.files import check_new
 from evoseek.report.printable import say
@@ -23,6 +24,7 @@ def export(
 
     check_new(directory)
     check_model(source, setting="The run or policy")
+    stop_if_dry([f"Write the policy of {source} as a plain model to {directory}"])
     write_plain(source, directory, console=Console())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json as jsons
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,7 @@ import typer
 from rich.console import Console
 
 from evoseek.cli.options import Json
+from evoseek.cli.shared import project, stop_if_dry
 from evoseek.errors import ConfigError
 from evoseek.report.printable import say
 
@@ -39,8 +41,11 @@ class NumberChoice(StrEnum):
 
 
 def index(
-    corpus: Annotated[Path, typer.Argument(help="A folder of texts, Markdown, HTML, PDF, or a JSONL file.")],
-    directory: Annotated[Path, typer.Argument(help="Directory for the index.")],
+    corpus: Annotated[
+        Path | None,
+        typer.Argument(help="A folder of texts, Markdown, HTML, PDF, or a JSONL file. Default: the project's."),
+    ] = None,
+    directory: Annotated[Path | None, typer.Argument(help="Directory for the index. Default: the project's.")] = None,
     stemming: Annotated[StemmingChoice, typer.Option(help="Reduce words to their stems.")] = StemmingChoice.none,
     max_words: Annotated[int, typer.Option(help="Maximum length of a passage, in words.")] = 100,
     encoding: Annotated[
@@ -68,6 +73,7 @@ def index(
 ) -> None:
     """Index a corpus for searching, and report what was skipped and why. If interrupted while passages are embedded,
     the same command resumes."""
+    corpus, directory = _places(corpus, directory)
     from evoseek.jobs.index import IndexPlan, build_index
 
     plan = IndexPlan(
@@ -82,7 +88,23 @@ def index(
         device=device,
         dtype=None if dtype is None else dtype.value,
     )
+    stop_if_dry([f"Index {corpus} in {directory}"], asdict(plan))
     build_index(corpus, directory, plan, console=Console())
+
+
+def _places(corpus: Path | None, directory: Path | None) -> tuple[Path, Path]:
+    """The documents and the index: those that are given, or the project's. Raises ConfigError without either."""
+    own = project() if corpus is None or directory is None else None
+    found = corpus or (own and own.documents), directory or (own and own.index)
+    if found[0] is None or found[1] is None:
+        missing = "'CORPUS'" if found[0] is None else "'DIRECTORY'"
+        raise ConfigError(
+            f"Missing argument {missing}: give the documents and a folder for the index, or make a project, whose "
+            "evoseek.toml names both, with `evoseek init`."
+        )
+    if own:
+        say(Console(stderr=True), f"From {own.file}: documents {found[0]}, index {found[1]}")
+    return found[0], found[1]
 
 
 def search(

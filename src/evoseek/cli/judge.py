@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from evoseek.cli.options import ConfigFiles, Sets, new_group
+from evoseek.cli.shared import stop_if_dry
 from evoseek.training.interrupt import end_on_interrupt
 
 judge = new_group("The model that says whether an answer is right.")
@@ -31,5 +32,6 @@ def check(
         from evoseek.report.judging import check_judge
         from evoseek.run import opened
 
+    stop_if_dry([f"Ask the judge about {len(labelled)} answers of {cases}"], given.read())
     with opened(given.read()) as context:
         check_judge(*context.chat("judge"), labelled, console=Console())

@@ -7,6 +7,7 @@ import sys
 import textwrap
 import traceback
 import warnings
+from collections.abc import Collection
 from typing import Annotated
 
 import typer
@@ -19,6 +20,7 @@ from evoseek.cli.demo import demo
 from evoseek.cli.evaluate import evaluate
 from evoseek.cli.export import export
 from evoseek.cli.index import index, search
+from evoseek.cli.init import init
 from evoseek.cli.judge import judge
 from evoseek.cli.parts import parts
 from evoseek.cli.prompt import prompt
@@ -26,6 +28,7 @@ from evoseek.cli.propose import propose
 from evoseek.cli.recipes import recipes
 from evoseek.cli.serve import serve
 from evoseek.cli.sft import collect, sft
+from evoseek.cli.shared import with_shared
 from evoseek.cli.simulator import simulator
 from evoseek.cli.tiny import tiny
 from evoseek.cli.train import train
@@ -44,7 +47,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
 
@@ -63,7 +66,7 @@ def evoseek(
     """Language-model search agents that teach themselves."""
 
 
-for command in (demo, index, search, collect, sft, train, propose):
+for command in (init, demo, index, search, collect, sft, train, propose):
     app.command()(command)
 app.command("eval")(evaluate)
 app.command()(compare)
@@ -78,6 +81,25 @@ for name, group in {
     "serve": serve,
 }.items():
     app.add_typer(group, name=name)
+
+_IN_PROJECT = ("index", "search", "sft", "train", "propose", "collect", "eval", "ask", "prompt")
+_ONLY_READ = ("search", "compare", "prompt", "recipes", "parts")
+
+
+def _add_shared_options(group: typer.Typer, *, in_project: Collection[str] = ()) -> None:
+    """Add --project to these commands of a group, and --dry-run to those that do more than read."""
+    for info in group.registered_commands:
+        command = info.callback
+        name = info.name or (command.__name__ if command else "")
+        names = [*(["project"] if name in in_project else []), *(["dry_run"] if name not in _ONLY_READ else [])]
+        if command is not None:
+            info.callback = with_shared(command, *names)
+    for inner in group.registered_groups:
+        if inner.typer_instance is not None:
+            _add_shared_options(inner.typer_instance)
+
+
+_add_shared_options(app, in_project=_IN_PROJECT)
 
 
 def main() -> None:

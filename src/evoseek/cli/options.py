@@ -17,10 +17,7 @@ Index = Annotated[str | None, typer.Option(help="Directory of an index made by `
 Questions = Annotated[str | None, typer.Option(help="JSON lines: question, golden_answers.")]
 Model = Annotated[
     str | None,
-    typer.Option(
-        help="`tiny` (or another policy of the package), `smollm2-135m`, a directory (also of a run), a GGUF file, or "
-        "a Hugging Face name."
-    ),
+    typer.Option(help="`tiny`, `smollm2-135m`, a directory (also of a run), a GGUF file, or a Hugging Face name."),
 ]
 JudgeModel = Annotated[str | None, typer.Option("--model", help="The model that judges, as in judge.model.")]
 ConfigFiles = Annotated[
@@ -30,9 +27,7 @@ ConfigFiles = Annotated[
 Sets = Annotated[list[str] | None, typer.Option("--set", help="A setting, such as learner.learning_rate=1e-4.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of all random numbers.")]
 FixedSeed = Annotated[int, typer.Option("--seed", help="Seed of all random numbers.")]
-Json = Annotated[
-    bool, typer.Option("--json", help="Print the result as one JSON object on stdout, and everything else on stderr.")
-]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as a JSON object, everything else on stderr.")]
 GrowingFile = Annotated[Path, typer.Argument(help="The JSONL file to write. The same command resumes it.")]
 
 

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from evoseek.cli.options import ConfigFiles, GrowingFile, Model, Seed, Sets, checkpoint_of, finish
+from evoseek.cli.shared import stop_if_dry, who_answers
 from evoseek.training.interrupt import end_on_interrupt
 
 
@@ -53,4 +54,6 @@ def propose(
         from evoseek.jobs.propose import propose as write_questions
 
     settings, checkpoint = following(given.read(), console=Console(stderr=True)), checkpoint_of(run_dir)
+    words = f"Write {count} questions about {settings.search.index} to {out} with {who_answers(given, run_dir)}"
+    stop_if_dry([words], settings)
     finish(write_questions(settings, checkpoint, out, count=count, max_proposals=max_proposals, console=Console()))

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from evoseek.cli.index import EngineChoice
 from evoseek.cli.options import new_group
+from evoseek.cli.shared import stop_if_dry
 from evoseek.errors import ConfigError
 from evoseek.report.printable import say
 
@@ -38,6 +39,7 @@ def serve_retrieval(
         ) from error
     from evoseek.search.opening import open_built
 
+    stop_if_dry([f"Serve the index {directory} at {host}:{port}"])
     console, index = Console(), open_built(directory, engine and engine.value)
 
     def started(url: str) -> None:

@@ -6,15 +6,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
+from rich.console import Console
+
+from evoseek.cli.shared import project
 from evoseek.effect import changed, check_effect
 from evoseek.errors import ConfigError, PolicyError, RunError
 from evoseek.files import nearest
 from evoseek.policy.source import find_policy, is_gguf
-from evoseek.runs import RunDirectory
+from evoseek.project import Project
+from evoseek.report.printable import say
+from evoseek.runs import RunDirectory, flatten
 from evoseek.search.lexical import check_index
 from evoseek.settings import check_settings, read_settings
 from evoseek.systems.zerosearch import ZeroSearch
-from evoseek.training.given import Given, gather
+from evoseek.training.given import Given, gather, shared_settings
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.sources import check_training_sources, evaluation_path, read_questions
 from evoseek.training.stages import check_stages
@@ -45,6 +50,7 @@ _READ_BY = {
 }
 # The other commands take the settings that their task needs.
 _RUNS_THE_SYSTEM = ("ask", "serve agent", "eval", "prompt", "collect", "propose")
+_TOLD = 6  # settings of a project that are named
 _ONLY_IN_TRAINING = ("evaluation.path",)  # as a switch: `eval` has its own questions
 
 
@@ -58,16 +64,20 @@ def given_settings(
     system: str | None = None,
     fallback: str = "search-r1",
 ) -> Given:
-    """The settings of a run, with options over them; without a run, those of config files and options. `system` and
-    `fallback` are those of `gather`. They are checked as far as that takes no torch.
+    """The settings of a run, with options over them; without a run, those of config files and options, over those of
+    the project. `system` and `fallback` are those of `gather`. They are checked as far as that takes no torch.
 
     Raises ConfigError if a run and a model of its own are both given, or a setting that the command makes no use of;
     RunError if the directory holds no run or no checkpoint yet.
     """
+    own = project() if command in _RUNS_THE_SYSTEM else None
     if run_dir is None:
-        given = gather(config_files, system=system, fallback=fallback, options=options, sets=sets)
+        given = gather(config_files, system=system, fallback=fallback, options=options, sets=sets, project=own)
         check_model(given.read(light=True).policy.model, setting="policy.model")
+        tell(own, given.system)
     else:
+        if own is not None and own.run == run_dir.absolute() and own.index and "search.index" in options:
+            options = {**options, "search.index": options["search.index"] or str(own.index)}
         given = _of_run(run_dir, config_files, options, sets, system)
     _check_given(given.read(light=True), command, sets, [key for key, value in options.items() if value is not None])
     return given
@@ -80,23 +90,30 @@ def training_settings(
     options: Mapping[str, object],
     sets: Sequence[str],
     system: str | None = None,
+    is_of_project: bool = False,
 ) -> Given:
     """The settings of a new run or of a resumed one. A resumed run keeps its own settings, with options over them,
-    unless config files are given.
+    unless config files are given, or the run is the project's own (`is_of_project`), whose file is then such a file.
 
     Everything that can be checked without a model is checked. Raises EvoseekError.
     """
-    run = RunDirectory(run_dir)
+    run, own = RunDirectory(run_dir), project()
     run.check()
     given = bool(config_files or sets or system) or any(value is not None for value in options.values())
     begun = run.config.is_file()
+    if own is not None and begun and not config_files and not is_of_project:
+        own = None
+    if own is not None:
+        _check_trainable(own, options)
+    given = given or own is not None
     if not begun and not given:
         raise RunError(
             f"{run_dir} holds no run to resume: there is no config.json in it.{nearest(run_dir)} Give the directory of "
             "a run; or to begin one, say what to train on: --index and --questions (`evoseek train --help`)."
         )
-    files = config_files if config_files or not begun else [run.config]
-    given = gather(files, system=system, options=options, sets=sets)
+    files = config_files if config_files or not begun or own else [run.config]
+    given = gather(files, system=system, options=options, sets=sets, project=own)
+    tell(own, given.system, run_dir)
     settings = given.read(light=True)
     if not begun:
         check_effect(settings, changed(settings, _defaults(settings)))
@@ -106,6 +123,58 @@ def training_settings(
     if not begun:
         check_stages(settings, light=True)
     return given
+
+
+def run_of_project(run_dir: Path | None, *others: object) -> Path | None:
+    """The run that a command uses: the one that is given; or if nothing else says who answers, the project's, once it
+    has a checkpoint. None if there is none."""
+    if run_dir is not None or any(others):
+        return run_dir
+    own = project()
+    if own is None or own.run is None or own.lookup("asked.model") or own.lookup("asked.base_url"):
+        return None
+    if not RunDirectory(own.run).is_begun:
+        _note(f"The project's run {own.run} has no checkpoint yet: this is the model before training.")
+        return None
+    _note(f"From {own.file}: the run {own.run}")
+    return own.run
+
+
+def training_run(run_dir: Path | None) -> Path:
+    """The directory to train in: the one that is given, or the project's. Raises ConfigError without either."""
+    own = project() if run_dir is None else None
+    found = own.run if own else run_dir
+    if found is None:
+        raise ConfigError(
+            "Missing option '--run-dir'. Give the directory of the run, or make a project with `evoseek init`."
+        )
+    return found
+
+
+def tell(own: Project | None, system: str, run: Path | None = None) -> None:
+    """Print what was taken from a project file."""
+    if own is None:
+        return
+    tree = own.settings if own.lookup("run.system") in (None, system) else shared_settings(own)
+    taken = [f"{key} = {value}" for key, value in flatten(tree).items()]
+    more = [f"and {len(taken) - _TOLD} more"] if len(taken) > _TOLD else []
+    recipes = [f"recipe {recipe}" for recipe in own.recipes] if tree is own.settings else []
+    where = [f"run {run}"] if run is not None and run == own.run else []
+    _note(f"From {own.file}: {', '.join([*recipes, *taken[:_TOLD], *more, *where])}")
+
+
+def _note(text: str) -> None:
+    say(Console(stderr=True), text)
+
+
+def _check_trainable(own: Project, options: Mapping[str, object]) -> None:
+    """Raises ConfigError for a project whose model is behind an endpoint."""
+    asked = own.lookup("asked.model") or own.lookup("asked.base_url")
+    if asked and not own.lookup("policy.model") and not options.get("policy.model"):
+        raise ConfigError(
+            f"The project {own.file} asks {asked}, a model behind an endpoint, which is not trained here. Name a model "
+            "to train with --model, or as policy.model in that file."
+        )
 
 
 def simulator_settings(given: Given) -> ZeroSearch.Settings:

@@ -20,6 +20,7 @@ from evoseek.cli.options import (
     checkpoint_of,
     finish,
 )
+from evoseek.cli.shared import stop_if_dry, who_answers
 from evoseek.cli.train import Processes, begin_or_resume
 from evoseek.training.interrupt import end_on_interrupt
 
@@ -88,8 +89,9 @@ def collect(
 
     With --set asked.base_url=URL and --set asked.model=NAME a model behind an OpenAI-compatible endpoint answers.
     """
-    from evoseek.cli.settings import check_evaluation, given_settings
+    from evoseek.cli.settings import check_evaluation, given_settings, run_of_project
 
+    run_dir = run_of_project(run_dir, model, config)
     options = {"search.index": index, "evaluation.path": questions, "policy.model": model, "run.seed": seed}
     given = given_settings("collect", run_dir, config or (), options=options, sets=set_ or ())
     check_evaluation(given.read(light=True), search=True)
@@ -102,6 +104,7 @@ def collect(
 
     settings, console = given.read(), Console()
     settings = follow_endpoint(settings) if is_asked(settings) else following(settings, console=console)
+    stop_if_dry([f"Let {who_answers(given, run_dir)} answer each question {attempts} times; write {out}"], settings)
     wanted = Wanted(attempts, min_reward, per_question)
     with opened(settings, checkpoint=checkpoint_of(run_dir)) as context:
         finish(collect_demonstrations(context, out, wanted, limit=limit, console=console))

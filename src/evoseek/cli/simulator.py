@@ -22,6 +22,7 @@ from evoseek.cli.options import (
     finish,
     new_group,
 )
+from evoseek.cli.shared import stop_if_dry, who_answers
 from evoseek.errors import ConfigError
 from evoseek.training.interrupt import end_on_interrupt
 
@@ -59,6 +60,7 @@ def collect_searches(
         from evoseek.run import opened
         from evoseek.simulator.collecting import collect_searches as collect
 
+    stop_if_dry([f"Record the searches of {who_answers(given, run_dir)} in {out}"], given.read())
     with opened(given.read(), checkpoint=checkpoint_of(run_dir)) as context:
         finish(collect(context, out, pages=pages, limit=limit, console=Console()))
 
@@ -88,6 +90,7 @@ def label_searches(
         from evoseek.run import opened
         from evoseek.simulator.labelling import label_searches as label
 
+    stop_if_dry([f"Label the searches of {searches} by {world or given.read().judge.model}; write {out}"], given.read())
     with opened(given.read()) as context:
         finish(label(context, searches, out, world=world, console=Console()))
 
@@ -120,6 +123,8 @@ def tune_simulator(
         from evoseek.simulator.begin import tune_simulator as tune
 
     settings, length = simulator_settings(given), {"steps": steps, "tokens_per_step": tokens_per_step}
+    plan = f"Tune {settings.policy.model} for {steps} steps on {searches}; write {directory}, checkpoints in {work}"
+    stop_if_dry([plan], settings)
     finish(tune(settings, searches, directory, work, **length, console=Console()))
 
 
@@ -166,6 +171,8 @@ def check_simulator(
         from evoseek.simulator.trial import Trial, check
 
     settings = simulator_settings(given)
+    plan = f"Ask {model or 'the simulator'} for the results of {count} queries of {searches}; write {output}"
+    stop_if_dry([plan], settings)
     with opened(settings) as context:
         engine = context.simulated()
         trial = Trial.load(context, engine) if policy is not None else None

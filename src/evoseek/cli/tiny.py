@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from evoseek.cli.options import FixedSeed, finish, new_group
+from evoseek.cli.shared import stop_if_dry
 from evoseek.training.interrupt import end_on_interrupt
 
 tiny = new_group("The tiny policy that comes with the package.")
@@ -35,6 +36,7 @@ def build(
     seed: FixedSeed = 0,
 ) -> None:
     """Train the tiny policy from scratch, on worlds of the pretraining split."""
+    stop_if_dry([f"Train the tiny policy ({variant.value}) from scratch into {directory}; checkpoints in {work}"])
     with end_on_interrupt():
         from evoseek.tiny.variant import build_variant
 

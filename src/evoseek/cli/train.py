@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from evoseek.cli.options import ConfigFiles, Model, Questions, Seed, Sets, finish
+from evoseek.cli.shared import is_dry
 from evoseek.training.interrupt import end_on_interrupt
 
 Corpus = Annotated[
@@ -29,7 +30,6 @@ Processes = Annotated[
 
 
 def train(
-    run_dir: Annotated[Path, typer.Option(help="Directory of the run. If given alone, the run is resumed.")],
     system: Annotated[
         str | None,
         typer.Argument(
@@ -39,6 +39,10 @@ def train(
             "Default: the system of --config, or search-r1."
         ),
     ] = None,
+    run_dir: Annotated[
+        Path | None,
+        typer.Option(help="Directory of the run. If given alone, the run is resumed. Default: the project's."),
+    ] = None,
     index: Corpus = None,
     questions: Questions = None,
     model: Model = None,
@@ -46,12 +50,18 @@ def train(
     seed: Seed = None,
     config: ConfigFiles = None,
     processes: Processes = 1,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check the settings and print what would be done; do nothing.")
-    ] = False,
     set_: Sets = None,
 ) -> None:
-    """Train a policy. Ctrl-C finishes the step and saves; --run-dir alone resumes the run, with its own settings."""
+    """Train a policy. Ctrl-C finishes the step and saves; --run-dir alone resumes the run, with its own settings.
+
+    In a project (`evoseek init`), system, model, index and run are those of evoseek.toml.
+
+    Examples:
+
+      evoseek train dr-zero --corpus my-index --model MODEL --config dr-zero/3b --run-dir runs/self
+
+      evoseek train search-r1 --index my-index --questions questions.jsonl --run-dir runs/mine
+    """
     options = {
         "search.index": index,
         "questions.path": questions,
@@ -59,29 +69,29 @@ def train(
         "run.steps": steps,
         "run.seed": seed,
     }
-    begin_or_resume(run_dir, system, options, config, set_, processes, dry_run=dry_run)
+    begin_or_resume(run_dir, system, options, config, set_, processes)
 
 
 def begin_or_resume(
-    run_dir: Path,
+    given_dir: Path | None,
     system: str | None,
     options: Mapping[str, object],
     config: Sequence[Path] | None,
     set_: Sequence[str] | None,
     processes: int,
-    *,
-    dry_run: bool = False,
 ) -> None:
     """Train with the settings of a command line, or say what that would be; `options` are those that its own options
-    gave, by dotted names."""
-    from evoseek.cli.settings import training_settings
+    gave, by dotted names. Without a directory the run is the project's."""
+    from evoseek.cli.settings import training_run, training_settings
 
-    given = training_settings(run_dir, config or (), options=options, sets=set_ or (), system=system)
-    if dry_run:
+    run_dir, is_own = training_run(given_dir), given_dir is None
+    given = training_settings(
+        run_dir, config or (), options=options, sets=set_ or (), system=system, is_of_project=is_own
+    )
+    if is_dry():
         from evoseek.cli.dry_run import say_plan
 
         say_plan(given, run_dir, processes)
-        return
     if processes > 1 and "RANK" not in os.environ:
         with end_on_interrupt():
             from evoseek.learner.launcher import run_together

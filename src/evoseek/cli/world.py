@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from evoseek.cli.options import FixedSeed, new_group
+from evoseek.cli.shared import stop_if_dry
 from evoseek.errors import ConfigError
 from evoseek.files import check_new_file
 from evoseek.report.printable import say
@@ -47,6 +48,7 @@ def serve_world(
     count: Annotated[int, typer.Option(min=1, help="Number of questions.")] = 1000,
 ) -> None:
     """Serve a generated world as a web site with a search API, on this machine, until Ctrl-C."""
+    stop_if_dry([f"Serve a world of {entities} entities (seed {seed}) on port {port}; questions: {questions}"])
     serve(
         entities=entities,
         seed=seed,

@@ -177,6 +177,13 @@ class DrZero:
             return self.longest - 1, "hops"
 
         @property
+        def planned_steps(self) -> int:
+            """The phases end the run."""
+            own = self.dr_zero
+            phases = Schedule(own.iterations, own.proposer_steps, own.writing_steps, own.solver_steps)
+            return min(self.run.steps, phases.steps)
+
+        @property
         def proposer_learns(self) -> bool:
             """Unless it is frozen, or has no steps."""
             return self.dr_zero.proposer_steps > 0 and not self.proposer.frozen

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from evoseek.errors import ConfigError
+from evoseek.project import TABLE, Project, read_project
 from evoseek.recipes.catalogue import find_config
 from evoseek.registry import check_name, find
 from evoseek.settings import read_settings
@@ -45,16 +46,26 @@ def gather(
     fallback: str = "search-r1",
     options: Mapping[str, object] | None = None,
     sets: Iterable[str] = (),
+    project: Project | None = None,
 ) -> Given:
     """Files (recipes by name, too; of several the last wins), over them options (dotted names; None means not given),
-    over them `key=value` texts. The system is the one that is named here, or else in a file, or else `fallback`.
+    over them `key=value` texts. The system is the one that is named here, or else in a file, or else `fallback`. A file
+    that is a project's brings its recipes. Beneath all lie the settings of `project`; for another system than its own,
+    only those that suit every system.
 
     Raises ConfigError.
     """
     paths = [files] if isinstance(files, Path) else list(files)
-    trees = tuple(_read(path) for path in paths)
+    trees = tuple(tree for path in paths for tree in _read(path))
     source = " and ".join(map(str, paths))
-    chosen = _choose(system, trees, source) or fallback
+    chosen = _choose(system, trees, source)
+    if project is not None:
+        below = _read(project.file)
+        own = _choose(None, below, str(project.file))
+        chosen = chosen or own
+        trees = (*(below if chosen == own else (shared_settings(project),)), *trees)
+        source = " and ".join([str(project.file), *map(str, paths)])
+    chosen = chosen or fallback
     return Given(chosen, (*trees, tree_of(options or {}, sets)), source)
 
 
@@ -70,9 +81,19 @@ def load_settings(
     return gather(files, system=system, fallback=fallback, options=options, sets=sets).read()
 
 
-def _read(file: Path) -> Tree:
+def shared_settings(project: Project) -> Tree:
+    """The settings of a project that suit another system, too: what is searched, and the model."""
+    return {key: project.settings[key] for key in ("policy", "search") if key in project.settings}
+
+
+def _read(file: Path) -> tuple[Tree, ...]:
+    """The settings of a file; those of a project's recipes before its own."""
     path = find_config(file)
     tree = read_tree(path)
+    if TABLE in tree and path.suffix != ".json":
+        project = read_project(tree, path.absolute())
+        beneath = (tree for recipe in project.recipes for tree in _read(Path(recipe)))
+        return (*beneath, project.settings)
     algorithm = cast("object", tree.get("algorithm"))
     if path.suffix == ".json" and isinstance(algorithm, dict) and "advantage" in algorithm:
         raise ConfigError(
@@ -81,7 +102,7 @@ def _read(file: Path) -> Tree:
         )
     if path.suffix == ".json":
         tree.pop("objects", None)  # parts that were given as objects; a run is resumed with the same
-    return tree
+    return (tree,)
 
 
 def _choose(named: str | None, trees: Iterable[Tree], source: str) -> str | None:

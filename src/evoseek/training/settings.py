@@ -240,6 +240,11 @@ class TrainingSettings(Section):
         return False
 
     @property
+    def planned_steps(self) -> int:
+        """The number of steps after which a run ends, as far as the settings tell."""
+        return self.run.steps
+
+    @property
     def learnt_temperature(self) -> float:
         """The temperature of the distribution that is trained: the rollouts', or 1 for demonstrations."""
         return 1.0 if self.is_supervised else self.rollout.temperature

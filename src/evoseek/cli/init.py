@@ -1,0 +1,108 @@
+"""`evoseek init`: makes a folder a project."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from evoseek.cli.project_text import Wishes, notes, project_text
+from evoseek.cli.shared import stop_if_dry
+from evoseek.errors import ConfigError
+from evoseek.files import nearest, write_atomic
+from evoseek.project import NAME
+from evoseek.registry import check_name
+from evoseek.report.printable import say
+
+
+def init(
+    directory: Annotated[Path, typer.Argument(help="Folder of the project; it is made if need be.")] = Path("."),
+    documents: Annotated[
+        Path | None, typer.Option(help="Folder or file with the documents. Default: asked for, or documents/.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Model to train: a name or a directory. Default: asked for, or tiny.")
+    ] = None,
+    endpoint: Annotated[
+        str | None, typer.Option(metavar="NAME@URL", help="Model behind an OpenAI-compatible endpoint, to ask alone.")
+    ] = None,
+    system: Annotated[
+        str | None, typer.Option(help="System that trains it. Default: asked for, or dr-zero (without any question).")
+    ] = None,
+    questions: Annotated[
+        Path | None, typer.Option(help="Labelled questions, if there are any: JSON lines. System: search-r1.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing: take the defaults.")] = False,
+) -> None:
+    """Make a folder a project: writes evoseek.toml, which `index`, `train`, `eval`, `ask` and `serve` read there.
+
+    Examples:
+
+      evoseek init my-project --documents handbook/ --model tiny --yes
+
+      evoseek init my-project --documents handbook/ --endpoint qwen@http://localhost:8000/v1
+    """
+    file = directory / NAME
+    if file.exists():
+        raise ConfigError(f"There is a project in {directory} already: {file}. Edit that file, or give another folder.")
+    asks = not yes and sys.stdin.isatty()
+    documents = documents or _asked("Folder of the documents", _documents(directory), asks)
+    if model is None and endpoint is None:
+        answer = _asked("Model (a name or a directory), or NAME@URL of an endpoint", "tiny", asks)
+        model, endpoint = (None, answer) if "://" in answer else (answer, None)
+    default = "search-r1" if endpoint or questions else "dr-zero"
+    system = system or (default if endpoint or questions else _asked("System", default, asks))
+    wishes = Wishes(_found(Path(documents)), model, endpoint, system, _found(questions) if questions else None)
+    _check(directory, wishes)
+    text = project_text(wishes, directory.absolute())
+    stop_if_dry([f"{file} would be written:", text])
+    console = Console()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        write_atomic(file, text)
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be written ({error.strerror or error}). Give another folder.") from error
+    say(console, f"Wrote {file}.")
+    for note in notes(wishes, directory):
+        say(console, note)
+
+
+def _asked(what: str, default: str, asks: bool) -> str:
+    return str(typer.prompt(what, default=default)) if asks else default
+
+
+def _documents(directory: Path) -> str:
+    """The first folder in the project, or here, that looks like documents."""
+    places = [place / name for place in (directory, Path()) for name in ("documents", "docs")]
+    return str(next((place for place in places if place.is_dir()), places[0]))
+
+
+def _found(path: Path) -> Path:
+    if not path.expanduser().exists():
+        raise ConfigError(
+            f"There is nothing at {path}.{nearest(path.expanduser())} Give a folder of documents with --documents (or "
+            "a file of questions with --questions) that is there."
+        )
+    return path.expanduser().absolute()
+
+
+def _check(directory: Path, wishes: Wishes) -> None:
+    """Raises ConfigError for what a later command would refuse."""
+    check_name("system", wishes.system)
+    if wishes.model and wishes.endpoint:
+        raise ConfigError("--model and --endpoint both say who answers. Give one of them.")
+    name, at, url = (wishes.endpoint or "name@://").partition("@")
+    if not (name and at and "://" in url):
+        raise ConfigError(f"--endpoint is {wishes.endpoint!r}; expected NAME@URL, as in qwen@http://localhost:8000/v1.")
+    if directory.resolve().is_relative_to(wishes.documents.resolve()):
+        raise ConfigError(
+            f"The project folder {directory} lies in the documents {wishes.documents}, of which its index would become "
+            "a part. Give a project folder outside of the documents."
+        )
+    if wishes.model:
+        from evoseek.cli.settings import check_model
+
+        check_model(wishes.model, setting="--model")

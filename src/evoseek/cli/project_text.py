@@ -1,0 +1,105 @@
+"""The text of a new project file: small, commented, with the settings that a project begins with."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from evoseek.recipes.catalogue import recipes
+
+SELF_PLAY = ("dr-zero", "ssp")
+_SIZES = {"tiny": "tiny", "smollm2": "smollm2", "-3b": "3b", "-7b": "7b"}  # part of a model's name, and its recipes
+
+_HEAD = """\
+# An evoseek project: `evoseek index`, `train`, `eval`, `ask` and `serve` read this file in this folder and in those
+# below it (elsewhere with --project). Options on the command line win. Paths are relative to this file.
+# `evoseek parts system {system}` lists every setting, `evoseek doctor` checks these.
+
+[project]
+documents = {documents}
+run = "run"                # what `evoseek train` writes, and `eval` and `ask` use
+"""
+_TINY = (
+    "The tiny policy reads nothing but generated worlds: it shows that all works, and learns nothing from documents."
+)
+_WARM = (
+    "SmolLM2 writes neither searches nor questions by itself: show it some first. FILE has demonstrations "
+    "(docs/guide.md); then give `--model warm`, or name it in evoseek.toml:\n"
+    "  evoseek sft --config sft/smollm2 --set rollout.max_tokens_per_turn=96 --demonstrations FILE --run-dir warm"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a project is to be: absolute paths, the model or the endpoint (NAME@URL), the system."""
+
+    documents: Path
+    model: str | None
+    endpoint: str | None
+    system: str
+    questions: Path | None = None
+
+    @property
+    def recipe(self) -> str | None:
+        """The recipe that fits the system and the model; None if there is none."""
+        name = (self.model or "").lower()
+        found = (f"{self.system}/{size}" for part, size in _SIZES.items() if part in name)
+        return next((recipe for recipe in found if recipe in recipes()), None)
+
+    @property
+    def needs_questions(self) -> bool:
+        """Whether a file of questions is to be named."""
+        return self.system not in (*SELF_PLAY, "sft") and not self.endpoint
+
+
+def project_text(wishes: Wishes, folder: Path) -> str:
+    """The file for a project in this folder."""
+    lines = [_HEAD.format(system=wishes.system, documents=_path(wishes.documents, folder)).rstrip()]
+    if wishes.recipe:
+        lines.append(f"recipe = {_text(wishes.recipe)}   # settings beneath these; `evoseek recipes` prints them")
+    lines += ["", "[search]", 'index = "index"            # what `evoseek index` writes']
+    if wishes.endpoint:
+        name, _, url = wishes.endpoint.partition("@")
+        lines += ["", "[asked]                    # who answers", f"model = {_text(name)}", f"base_url = {_text(url)}"]
+        lines.append('# api_key_env = "MY_KEY"     # environment variable with the key')
+        return "\n".join(lines) + "\n"
+    lines += ["", "[run]", f"system = {_text(wishes.system)}"]
+    lines += ["", "[policy]", f"model = {_text(_model(wishes.model or 'tiny', folder))}"]
+    if wishes.questions or wishes.needs_questions:
+        path = _path(wishes.questions, folder) if wishes.questions else '"questions.jsonl"'
+        table = "questions" if wishes.needs_questions else "evaluation"
+        lines += ["", f"[{table}]", f"path = {path}   # JSON lines: question, golden_answers"]
+    else:
+        lines += ["", "# [evaluation]", '# path = "held-out.jsonl"   # labelled questions, if you have some']
+    return "\n".join(lines) + "\n"
+
+
+def notes(wishes: Wishes, folder: Path) -> Iterator[str]:
+    """What a user should know, and the commands that follow."""
+    name = (wishes.model or "").lower()
+    if name.startswith("tiny"):
+        yield _TINY
+    if "smollm2" in name and wishes.system in SELF_PLAY:
+        yield _WARM
+    here = "" if folder.absolute() == Path.cwd() else f"  cd {shlex.quote(str(folder))}\n"
+    trains = "" if wishes.endpoint else "  evoseek train\n  evoseek eval\n"
+    yield f'Next:\n{here}  evoseek doctor\n  evoseek index\n{trains}  evoseek ask "..."'
+
+
+def _model(model: str, folder: Path) -> str:
+    path = Path(model).expanduser()
+    return json.loads(_path(path.absolute(), folder)) if path.exists() else model
+
+
+def _path(path: Path, folder: Path) -> str:
+    inside = path.is_relative_to(folder)
+    return _text(os.path.relpath(path, folder) if inside else str(path))
+
+
+def _text(text: str) -> str:
+    """As TOML spells it."""
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,116 @@
+"""A project: a folder with `evoseek.toml`, which says what the commands that run there, or below it, work on.
+
+    [project]
+    documents = "docs"         # what `evoseek index` reads
+    run = "run"                # what `evoseek train` writes, and `eval` and `ask` use
+    recipe = "dr-zero/tiny"    # settings beneath those of the file; may be a list
+
+    [run]                      # everything else are settings as in any config file
+    system = "dr-zero"
+
+Relative paths are relative to the file's folder, so the project can be moved and used from folders below it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from evoseek.errors import ConfigError
+from evoseek.settings_tree import Tree, read_tree
+
+NAME = "evoseek.toml"
+TABLE = "project"
+_KEYS = ("documents", "run", "recipe")
+_PATHS = (
+    *("search.index", "evaluation.index", "evaluation.path", "questions.path", "ssp.answers", "selfplay.world"),
+    *("demonstrations.path", "demonstrations.held_out_path", "demonstrations.from_run"),
+)
+_MAYBE_PATHS = ("policy.model", "policy.prompts", "judge.model", "reader.model", "simulator.model", "asked.model")
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A project file, read. `settings` are those of the file alone, with absolute paths; `recipes` lie beneath them."""
+
+    file: Path
+    documents: Path | None = None
+    run: Path | None = None
+    recipes: tuple[str, ...] = ()
+    settings: Tree = field(default_factory=dict[str, Any])
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the file."""
+        return self.file.parent
+
+    @property
+    def index(self) -> Path | None:
+        """The index, if the file names one."""
+        index = self.lookup("search.index")
+        return Path(index) if isinstance(index, str) and index else None
+
+    def lookup(self, dotted: str) -> object:
+        """A setting of the file by its dotted name; None if the file does not have it."""
+        table, _, key = dotted.partition(".")
+        found = cast("object", self.settings.get(table))
+        return cast(Tree, found).get(key) if isinstance(found, dict) else None
+
+
+def find_project(start: Path) -> Project | None:
+    """The project of a folder: its own, or the nearest one above. Raises ConfigError for a file that cannot be used."""
+    start = start.absolute()
+    for folder in (start, *start.parents):
+        if (folder / NAME).is_file():
+            return open_project(folder / NAME)
+    return None
+
+
+def open_project(file: Path) -> Project:
+    """Read a project file, or that of a folder. Raises ConfigError."""
+    file = file / NAME if file.is_dir() else file
+    if not file.is_file():
+        raise ConfigError(
+            f"There is no project in {file.parent}: it has no {NAME}. Make one with `evoseek init {file.parent}`, or "
+            "give the folder of one with --project."
+        )
+    return read_project(read_tree(file), file.absolute())
+
+
+def read_project(tree: Mapping[str, Any], file: Path) -> Project:
+    """The project that a file holds, whose tables are given. Raises ConfigError for an unknown key or a wrong value."""
+    settings = dict(tree)
+    table = settings.pop(TABLE, {})
+    own = cast(Tree, table) if isinstance(table, dict) else {"": table}
+    for key, value in own.items():
+        is_list = key == "recipe" and isinstance(value, list)
+        if key not in _KEYS or not (isinstance(value, str) or is_list):
+            raise ConfigError(
+                f"{file} has {TABLE}.{key} = {value!r}. Expected in [{TABLE}]: {', '.join(_KEYS)}, each a text (recipe "
+                "may be a list of texts). Settings have tables of their own, such as [policy] or [search]."
+            )
+    recipe: object = own.get("recipe", [])
+    recipes = [recipe] if isinstance(recipe, str) else cast("list[object]", recipe)
+    paths = {key: _absolute(own[key], file.parent) for key in ("documents", "run") if own.get(key)}
+    return Project(
+        file, paths.get("documents"), paths.get("run"), tuple(map(str, recipes)), _located(settings, file.parent)
+    )
+
+
+def _located(settings: Tree, folder: Path) -> Tree:
+    """The settings with absolute paths; a model or a prompt set is a path if it is there."""
+    located = {key: dict(cast(Tree, value)) if isinstance(value, dict) else value for key, value in settings.items()}
+    for dotted in (*_PATHS, *_MAYBE_PATHS):
+        section, _, key = dotted.partition(".")
+        table = cast("object", located.get(section))
+        value = cast(Tree, table).get(key) if isinstance(table, dict) else None
+        if isinstance(value, str) and value and (dotted in _PATHS or (folder / value).exists()):
+            cast(Tree, table)[key] = str(_absolute(value, folder))
+    return located
+
+
+def _absolute(path: str, folder: Path) -> Path:
+    return Path(os.path.normpath(folder / Path(path).expanduser()))

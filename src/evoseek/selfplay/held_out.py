@@ -1,0 +1,59 @@
+"""The questions that self-play wrote and never trained on: what a run without labelled questions can be scored on.
+
+A written question is held out if no rollout of the run's solver is about it. Its answer is the proposer's: it passed
+the run's rules and checks, and nobody else has looked at it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from evoseek.corpus.questions import load_questions
+from evoseek.corpus.resumable_jsonl import ResumableJsonl
+from evoseek.errors import ConfigError
+from evoseek.runs import RunDirectory
+from evoseek.types import Question
+
+
+def held_out_questions(run: RunDirectory) -> tuple[list[Question], str]:
+    """The written questions of a run that its solver never met, and in words what they are.
+
+    Raises ConfigError if there is none, with what to do; DataError for a damaged file.
+    """
+    written = load_questions(run.questions) if run.questions.is_file() and run.questions.stat().st_size else []
+    met = {id for role, id in _asked(run.trajectories) if role == "solver"}
+    unseen = [question for question in written if question.id not in met]
+    if not unseen:
+        index = _index(run)
+        raise ConfigError(
+            f"There are no questions to score with: none were named, and of the {len(written)} that self-play wrote in "
+            f"{run.path} every one was trained on. Name labelled ones with --questions (or as evaluation.path), or let "
+            f"the run write new ones: `evoseek propose {index} held-out.jsonl --run-dir {run.path} --count 50`, then "
+            "`evoseek eval --questions held-out.jsonl`."
+        )
+    return unseen, (
+        f"No labelled questions were named. Scored on the {len(unseen)} of {len(written)} questions that self-play "
+        f"wrote in {run.path} and the solver was never trained on. Their answers are the proposer's, checked by the "
+        "run's own rules alone: the score says whether solver and proposer agree, not whether they are right."
+    )
+
+
+def _asked(trajectories: Path) -> Iterator[tuple[str, str]]:
+    """Role and question of every rollout."""
+    yield from ResumableJsonl(trajectories).rows(_role_and_question, "rollout with a role and a question")
+
+
+def _role_and_question(row: Any) -> tuple[str, str]:
+    return str(row["role"]), str(row["question"]["id"])
+
+
+def _index(run: RunDirectory) -> str:
+    """The index of the run, for a command line."""
+    try:
+        search: Any = json.loads(run.config.read_text(encoding="utf-8"))["search"]
+        return str(search["index"] or "INDEX")
+    except (OSError, ValueError, KeyError, TypeError):
+        return "INDEX"

@@ -1,0 +1,129 @@
+"""What all commands have in common: --help on a screen, --project and --dry-run."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from evoseek.cli.main import app
+from evoseek.search.lexical import LexicalIndex
+from evoseek.types import Passage
+
+RUNNER = CliRunner()
+READING = {"search", "compare", "prompt", "recipes", "parts", "status", "doctor", "view"}
+
+
+def every_command(group, *words):
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from every_command(command, *words, name)
+        else:
+            yield (*words, name), command
+
+
+COMMANDS = dict(every_command(get_command(app)))
+DRY = {words for words, command in COMMANDS.items() if any(p.name == "dry_run" for p in command.params)}
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_help_fits_a_screen(words, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    with pytest.raises(SystemExit):
+        app([*words, "--help"], prog_name="evoseek")
+    shown = capsys.readouterr().out.splitlines()
+    assert len(shown) <= 40
+    assert max(map(len, shown)) <= 100
+
+
+def test_every_command_that_does_more_than_read_has_a_dry_run():
+    assert {words[-1] for words in COMMANDS.keys() - DRY} <= READING
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory):
+    """Sources for every command."""
+    folder = tmp_path_factory.mktemp("material")
+    row = {"question": "who is it?", "golden_answers": ["Meri"]}
+    (folder / "q.jsonl").write_text(json.dumps(row) + "\n")
+    (folder / "judged.jsonl").write_text(json.dumps({**row, "answer": "Meri", "correct": True}) + "\n")
+    turns = [{"query": "kalo"}, {"answer": "Meri"}]
+    (folder / "d.jsonl").write_text(json.dumps({**row, "turns": turns}) + "\n")
+    (folder / "docs").mkdir()
+    (folder / "docs" / "a.txt").write_text("The mayor of Kalo is Meri.")
+    LexicalIndex.build(folder / "index", [Passage("a#0", "a", "Kalo", "The mayor of Kalo is Meri.")])
+    return folder
+
+
+LINES = {
+    "init": "init new --documents docs --yes",
+    "demo": "demo",
+    "index": "index docs new",
+    "collect": "collect new.jsonl --index index --questions q.jsonl",
+    "sft": "sft --run-dir new --index index --demonstrations d.jsonl",
+    "train": "train --run-dir new --index index --questions q.jsonl",
+    "propose": "propose index new.jsonl",
+    "eval": "eval --index index --questions q.jsonl --out new",
+    "ask": "ask who? --index index",
+    "export": "export tiny new",
+    "tiny build": "tiny build new --work work",
+    "simulator collect": "simulator collect new.jsonl --index index --questions q.jsonl",
+    "simulator label": "simulator label s.jsonl new.jsonl --model tiny",
+    "simulator tune": "simulator tune s.jsonl new --work work",
+    "simulator check": "simulator check s.jsonl --model tiny",
+    "judge check": "judge check judged.jsonl --set judge.model=tiny",
+    "data filter": "data filter q.jsonl new.jsonl --model tiny",
+    "data audit": "data audit q.jsonl new.jsonl --index index",
+    "data contamination": "data contamination q.jsonl new.jsonl",
+    "data mix": "data mix new.jsonl --count 1 --from q.jsonl=1",
+    "world serve": "world serve --port 0 --questions new.jsonl",
+    "serve retrieval": "serve retrieval index --port 0",
+}
+
+
+@pytest.mark.parametrize("words", sorted(DRY), ids=" ".join)
+def test_a_dry_run_says_what_would_be_done_and_writes_nothing(words, material, monkeypatch):
+    monkeypatch.chdir(material)
+    before = sorted(material.rglob("*"))
+    done = RUNNER.invoke(app, [*LINES[" ".join(words)].split(), "--dry-run"])
+    assert (done.exit_code, done.exception) == (0, None), done.output
+    assert done.stdout.rstrip().endswith("Nothing was done (--dry-run).")
+    assert sorted(material.rglob("*")) == before
+
+
+def test_the_whole_config_is_printed_with_what_differs_last(material, monkeypatch):
+    monkeypatch.chdir(material)
+    words = [*LINES["train"].split(), "--steps", "7", "--dry-run"]
+    defaults, own = RUNNER.invoke(app, words).stdout.split("Settings that differ from the defaults:\n")
+    assert "  rollout.group_size = 8\n" in defaults
+    assert "  run.steps = 7\n" in own
+    assert "run.steps" not in defaults
+
+
+def test_a_project_is_found_or_named_and_options_win(material, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = RUNNER.invoke(app, ["init", "mine", "--documents", str(material / "docs"), "--yes"])
+    assert (made.exit_code, made.exception) == (0, None)
+    named = RUNNER.invoke(app, ["index", "--project", "mine", "--dry-run"])
+    assert f"Index {material / 'docs'} in {tmp_path / 'mine' / 'index'}" in named.stdout
+    monkeypatch.chdir("mine")
+    LexicalIndex.build(Path("index"), [Passage("a#0", "a", "Kalo", "The mayor of Kalo is Meri.")])
+    found = RUNNER.invoke(app, ["train", "--set", "dr_zero.iterations=1", "--dry-run"])
+    assert f"Plan: dr-zero, 27 steps, in {tmp_path / 'mine' / 'run'}" in found.stdout  # 1 x (5 + 2 + 20)
+    assert f"From {tmp_path / 'mine' / 'evoseek.toml'}: recipe dr-zero/tiny" in found.stderr
+    asked = RUNNER.invoke(app, ["ask", "who?", "--dry-run"])
+    assert "has no checkpoint yet: this is the model before training" in asked.stderr
+    assert "Ask the policy tiny: who?" in asked.stdout
+    other = RUNNER.invoke(app, ["train", "search-r1", "--questions", str(material / "q.jsonl"), "--dry-run"])
+    assert "Plan: search-r1, 120 steps" in other.stdout
+    assert "search.index = " in other.stderr
+    assert "recipe" not in other.stderr
+
+
+def test_without_a_project_what_is_missing_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for words, missing in ((["train", "--questions", "q"], "'--run-dir'"), (["index"], "'CORPUS'")):
+        error = str(RUNNER.invoke(app, words).exception)
+        assert missing in error
+        assert "evoseek init" in error

@@ -1,0 +1,33 @@
+import json
+
+import pytest
+
+from evoseek.errors import ConfigError
+from evoseek.runs import RunDirectory
+from evoseek.selfplay.held_out import held_out_questions
+
+
+def written(path, questions, rollouts):
+    path.mkdir()
+    rows = [{"id": id, "question": f"who is {id}?", "golden_answers": ["meri"], "metadata": {}} for id in questions]
+    (path / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    lines = [{"role": role, "question": {"id": id}} for role, id in rollouts]
+    (path / "trajectories.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return RunDirectory(path)
+
+
+def test_they_are_those_that_no_rollout_of_the_solver_was_about(tmp_path):
+    run = written(tmp_path / "run", ["a", "b", "c"], [("solver", "b"), ("proposer", "a"), ("solver", "b")])
+    questions, words = held_out_questions(run)
+    assert [question.id for question in questions] == ["a", "c"]
+    assert "2 of 3 questions" in words
+    assert "Their answers are the proposer's" in words
+
+
+@pytest.mark.parametrize("questions", [[], ["a"]])
+def test_if_there_is_none_the_command_that_writes_some_is_named(tmp_path, questions):
+    run = written(tmp_path / "run", questions, [("solver", "a")])
+    run.config.write_text(json.dumps({"search": {"index": "my-index"}}))
+    with pytest.raises(ConfigError, match=f"of the {len(questions)} that self-play wrote") as error:
+        held_out_questions(run)
+    assert f"evoseek propose my-index held-out.jsonl --run-dir {run.path}" in str(error.value)
