@@ -49,13 +49,13 @@ def init(
     if file.exists():
         raise ConfigError(f"There is a project in {directory} already: {file}. Edit that file, or give another folder.")
     asks = not yes and sys.stdin.isatty()
-    documents = documents or _asked("Folder of the documents", _documents(directory), asks)
+    folder = documents or Path(_asked("Folder of the documents", _documents(directory), asks))
     if model is None and endpoint is None:
         answer = _asked("Model (a name or a directory), or NAME@URL of an endpoint", "tiny", asks)
         model, endpoint = (None, answer) if "://" in answer else (answer, None)
     default = "search-r1" if endpoint or questions else "dr-zero"
     system = system or (default if endpoint or questions else _asked("System", default, asks))
-    wishes = Wishes(_found(Path(documents)), model, endpoint, system, _found(questions) if questions else None)
+    wishes = Wishes(_found(folder), model, endpoint, system, _found(questions) if questions else None)
     _check(directory, wishes)
     text = project_text(wishes, directory.absolute())
     stop_if_dry([f"{file} would be written:", text])
