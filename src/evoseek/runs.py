@@ -6,6 +6,7 @@
       metrics.jsonl       a row a step: numbers that are determined by the config alone
       timings.jsonl       a row a step: seconds and rates
       trajectories.jsonl  every rollout
+      samples.jsonl       the advantages of every rollout that was trained on
       questions.jsonl     the questions that self-play wrote
       checkpoints/        step-000010/, ...: complete or absent
       curves.png          the picture
@@ -49,10 +50,11 @@ class RunDirectory:
         self.metrics = path / "metrics.jsonl"
         self.timings = path / "timings.jsonl"
         self.trajectories = path / "trajectories.jsonl"
+        self.samples = path / "samples.jsonl"
         self.questions = path / "questions.jsonl"
         self.curves = path / "curves.png"
         self.dump = path / "non_finite.json"
-        self.logs = (self.metrics, self.timings, self.trajectories, self.questions)
+        self.logs = (self.metrics, self.timings, self.trajectories, self.samples, self.questions)
 
     @contextmanager
     def locked(self) -> Generator[None]:

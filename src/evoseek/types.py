@@ -330,9 +330,10 @@ class Episode:
 class TrainingSample:
     """Everything that a learner sees of a trajectory. Every list has length T; `advantages` is 0.0 off the mask.
 
-    The last four are optional: None if an algorithm does not use them; otherwise 0.0 off the mask. `old_logprobs` are
-    the learner's own before the batch's first optimizer step, `ref_logprobs` a frozen reference policy's, `values` a
-    critic's predictions before that step, `returns` the targets that it learns to predict.
+    The four before `id` are optional: None if an algorithm does not use them; otherwise 0.0 off the mask.
+    `old_logprobs` are the learner's own before the batch's first optimizer step, `ref_logprobs` a frozen reference
+    policy's, `values` a critic's predictions before that step, `returns` the targets that it learns to predict. `id` is
+    the trajectory's, "" for a sample that is made of none.
     """
 
     token_ids: tuple[int, ...]
@@ -347,3 +348,4 @@ class TrainingSample:
     ref_logprobs: tuple[float, ...] | None = None
     values: tuple[float, ...] | None = None
     returns: tuple[float, ...] | None = None
+    id: str = ""

@@ -32,6 +32,7 @@ from evoseek.cli.shared import with_shared
 from evoseek.cli.simulator import simulator
 from evoseek.cli.tiny import tiny
 from evoseek.cli.train import train
+from evoseek.cli.view import view
 from evoseek.cli.world import world
 from evoseek.errors import EvoseekError
 from evoseek.training.interrupt import INTERRUPTED
@@ -70,7 +71,7 @@ for command in (init, demo, index, search, collect, sft, train, propose):
     app.command()(command)
 app.command("eval")(evaluate)
 app.command()(compare)
-for command in (ask, prompt, export, recipes, parts):
+for command in (ask, view, prompt, export, recipes, parts):
     app.command()(command)
 for name, group in {
     "tiny": tiny,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
@@ -77,8 +77,11 @@ class StepBatch(Generic[Inputs]):
 class LearnerBase(ABC, Generic[Inputs]):
     """Counts steps, and skips those without a gradient or with one that is not finite.
 
-    A learner of one's own may derive from it: it makes the steps in `step_on`.
+    A learner of one's own may derive from it: it makes the steps in `step_on`. `record` is called with the samples of
+    every step before it is made.
     """
+
+    record: Callable[[Sequence[TrainingSample]], None] | None = None
 
     def __init__(self, forward: Forward[Inputs], loss: LossFn[Inputs], *, ranks: Ranks, dump: Path | None) -> None:
         self.forward, self.loss, self.ranks, self.dump = forward, loss, ranks, dump
@@ -130,6 +133,8 @@ class LearnerBase(ABC, Generic[Inputs]):
         it for all. Returns the step's metrics (`grad_norm`, `learning_rate`, counts of skipped steps) and those of
         each term. All else is as in `update`.
         """
+        if self.record is not None:
+            self.record([sample for samples, _ in terms for sample in samples])
         batches = [StepBatch.of(samples, loss) for samples, loss in terms]
         step: dict[str, float] = {}
         measured: list[dict[str, float]] = [{} for _ in batches]

@@ -12,7 +12,7 @@ from evoseek.selfplay.filters import Rejection
 
 VALID = "valid"
 _FAILED = "failed/"
-_MEANINGS: Mapping[str, str] = {
+MEANINGS: Mapping[str, str] = {
     VALID: "a question; those beyond what was asked for are kept for later",
     Rejection.UNFINISHED: "the proposer did not come to an answer",
     Rejection.NO_QUESTION: "no question was stated",
@@ -39,6 +39,7 @@ _MEANINGS: Mapping[str, str] = {
     Rejection.CLOSED_BOOK: "a reader without any passage comes to the answer",
     Rejection.AMBIGUOUS: "readers come to another answer as often",
 }
+"""What each outcome of a proposal means."""
 
 
 def failed(reason: str) -> str:
@@ -51,7 +52,7 @@ def fates_table(counts: Mapping[str, int]) -> Table:
     table = Table("proposals", "", "share", "what it means", title="What became of the proposals")
     total = sum(counts.values())
     for fate, count in sorted(counts.items(), key=lambda item: (item[0] != VALID, -item[1], item[0])):
-        meaning = "it could not be played to its end" if fate.startswith(_FAILED) else _MEANINGS[fate]
+        meaning = "it could not be played to its end" if fate.startswith(_FAILED) else MEANINGS[fate]
         table.add_row(fate, str(count), f"{count / total:.1%}", meaning)
     return table
 

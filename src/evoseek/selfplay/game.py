@@ -29,6 +29,7 @@ from evoseek.selfplay.tasks import answer_tasks, passage_pool, passage_tasks
 from evoseek.training.context import Context
 from evoseek.training.loop import System
 from evoseek.training.plan import TrainingPlan
+from evoseek.training.samples import record_samples
 from evoseek.training.trainer import computes_alike, forward_of, loader_of, save_trained
 from evoseek.training.two_roles import RoleUpdate, TwoRoleUpdate
 from evoseek.training.update import GroupUpdate
@@ -176,7 +177,9 @@ class PassageGame(_Game):
             dump=self.context.run.dump,
             active=policy.active,
         )
-        return build("learner", self.settings.learner, context)
+        learner = build("learner", self.settings.learner, context)
+        record_samples(learner, self.settings, self.context.run, self.context.ranks, policy.active)
+        return learner
 
     @property
     def parts(self) -> dict[str, Part]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, SerializeAsAny, model_validator
 
@@ -158,6 +158,11 @@ class RunSettings(Section):
     )
     checkpoint_every: Count = Field(default=10, description="Number of steps between checkpoints.")
     keep_checkpoints: Count = Field(default=2, description="Number of checkpoints that are kept.")
+    record_samples: Literal["no", "advantages", "tokens"] = Field(
+        default="advantages",
+        description="What samples.jsonl records of every rollout that is trained on: nothing (no), its advantages, or "
+        "the learner's logprobs of its tokens too, for which a forward pass is added (tokens).",
+    )
     pause_s: float = Field(
         default=10.0,
         ge=0,
@@ -279,6 +284,7 @@ class TrainingSettings(Section):
         """Settings that a resumed run may change, since they do not affect the weights of a given step. Patterns of
         names."""
         run = ("steps", "max_minutes", "checkpoint_every", "keep_checkpoints", "max_invalid", "pause_s")
+        run += ("record_samples",)
         servers = ("urls", "api_key_env", "concurrency", "timeout_s", "attempts", "failures", "pause_s")
         servers += ("weights_directory", "launch", "program", "gpus", "tensor_parallel", "memory_share")
         servers += ("arguments", "start_s", "probe_every", "probe_bound")

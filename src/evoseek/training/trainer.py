@@ -32,6 +32,7 @@ from evoseek.policy.tinker.policy import RemotePolicy
 from evoseek.registry import build, find
 from evoseek.runs import RunDirectory
 from evoseek.training.ppo import PPOUpdate
+from evoseek.training.samples import record_samples
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.update import Credit, GroupUpdate, KLPenalty, SampleTransform, TokenAdvantages, Update
 
@@ -90,7 +91,9 @@ class Trainer:
         )
         credit = credit or build("credit", settings.credit, settings)
         critic = _load_critic(settings, run, checkpoint, ranks) if getattr(credit, "needs_critic", False) else None
-        return cls(settings, policy, sampled, build("learner", settings.learner, context), credit, critic, ranks)
+        learner = build("learner", settings.learner, context)
+        record_samples(learner, settings, run, ranks, policy.active)
+        return cls(settings, policy, sampled, learner, credit, critic, ranks)
 
     @property
     def parts(self) -> dict[str, Part]:

@@ -201,6 +201,7 @@ def group_samples(group: TrajectoryGroup, advantages: Sequence[float | None]) ->
                 role=trajectory.role,
                 group=group.key,
                 policy_version=trajectory.policy_version,
+                id=trajectory.id,
             )
         )
     return samples

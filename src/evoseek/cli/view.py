@@ -1,0 +1,77 @@
+"""`evoseek view`: the trajectories and curves of a run, as a page or in the terminal."""
+
+from __future__ import annotations
+
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from evoseek.errors import ConfigError
+
+
+def view(
+    run: Annotated[Path, typer.Argument(help="Directory of a run.")],
+    other: Annotated[
+        str | None, typer.Argument(help="Another run to lay beside it; with --terminal, the id of a trajectory.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The page to write. Default: view.html in the run.")] = None,
+    open: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    terminal: Annotated[bool, typer.Option("--terminal", help="List them in the terminal instead.")] = False,
+    role: Annotated[str | None, typer.Option(help="List only this role: solver, proposer or reader.")] = None,
+    stop_reason: Annotated[str | None, typer.Option(help="List only those that ended so, such as answered.")] = None,
+    min_reward: Annotated[float | None, typer.Option(help="List only rewards from here on.")] = None,
+    max_reward: Annotated[float | None, typer.Option(help="List only rewards up to here.")] = None,
+    hops: Annotated[int | None, typer.Option(help="List only questions of so many hops.")] = None,
+    invalid: Annotated[bool, typer.Option("--invalid", help="List only Invalid ones.")] = False,
+    text: Annotated[str | None, typer.Option(help="List only those whose question, answer or id holds this.")] = None,
+    last: Annotated[int, typer.Option(min=1, help="List at most so many, the latest.")] = 50,
+) -> None:
+    """Write the curves and trajectories of a run, or of two side by side, as a page that opens without a server.
+
+    The page loads nothing from elsewhere. With --terminal the trajectories are listed, or one is shown.
+    """
+    filters: dict[str, object] = {
+        "role": role,
+        "stop_reason": stop_reason,
+        "min_reward": min_reward,
+        "max_reward": max_reward,
+        "hops": hops,
+        "invalid": invalid or None,
+        "text": text,
+    }
+    if terminal:
+        if out is not None or open:
+            raise ConfigError("--out and --open are about the page, which --terminal does not write. Leave them out.")
+        _in_terminal(run, other, filters, last)
+        return
+    if given := [f"--{name.replace('_', '-')}" for name, value in filters.items() if value is not None]:
+        raise ConfigError(f"{given[0]} filters the list of --terminal; the page has its own filters. Add --terminal.")
+    _as_page([run] if other is None else [run, Path(other)], out, console=Console(), opened=open)
+
+
+def _as_page(directories: list[Path], out: Path | None, *, console: Console, opened: bool) -> None:
+    from evoseek.report.printable import say
+    from evoseek.report.view.html import data_folder, make_page
+    from evoseek.report.view.source import Source
+
+    path = out or directories[0] / "view.html"
+    page = make_page([Source.open(directory) for directory in directories], data_folder(path).name)
+    page.write(path)
+    beside = f" (with its data in {data_folder(path)}/)" if page.data else ""
+    say(console, f"Wrote {path}{beside}. Open it in a browser; nothing else is needed.")
+    if opened and not webbrowser.open(path.absolute().as_uri()):
+        say(console, "No browser could be started here. Open the file yourself.")
+
+
+def _in_terminal(run: Path, id: str | None, filters: dict[str, object], last: int) -> None:
+    from evoseek.report.view.source import Source
+    from evoseek.report.view.terminal import Filter, say_rollout, say_rollouts
+
+    source, console = Source.open(run), Console()
+    if id is not None:
+        say_rollout(console, source, id)
+    else:
+        say_rollouts(console, source, Filter(**filters), last)  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,1 @@
+"""The viewer of runs: one HTML page without a server, and a list for the terminal."""

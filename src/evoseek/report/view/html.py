@@ -1,0 +1,207 @@
+"""The viewer's page: one HTML file that opens without a server, for large runs with data files beside it.
+
+Nothing is loaded from elsewhere. The page's policy (Content-Security-Policy) allows only its own script and style, by
+their hashes; texts of rollouts are data, which the script shows as text and never as markup.
+
+    view.html     the page, with an index of all rollouts; the details too if they are small
+    view.data/    the details of a larger run: scripts that the page loads as they are needed, each of which hands over
+                  one packed chunk. They are scripts since a page of file:// can load nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from html import escape
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from evoseek.errors import ConfigError, RunError
+from evoseek.files import remove_directory, replace_directory, write_atomic
+from evoseek.report.proposals import MEANINGS
+from evoseek.report.view.encoding import packed, script_json, source_hash
+from evoseek.report.view.source import Source
+from evoseek.report.view.table import CHUNK, RolloutTable
+from evoseek.runs import flatten
+
+MARK = "<!doctype html>\n<!-- Written by evoseek view. -->"
+"""The beginning of every page: a file without it is not overwritten."""
+
+_INLINE = 3_000_000  # characters of chunks up to which they are written into the page
+_PAGE = Path(__file__).parent / "page"
+_SCRIPTS = ("elements", "data", "charts", "list", "rollout", "episode", "compare", "main")
+
+CHARTS: Mapping[str, str] = {
+    "reward": "Reward",
+    "eval/reward": "Held-out score",
+    "entropy": "Entropy",
+    "completions/mean_length": "Response length (tokens)",
+    "tools/call_frequency": "Searches a rollout",
+    "frac_reward_zero_std": "Groups without a signal",
+    "rollout/invalid_frac": "Invalid rollouts",
+    "kl": "KL to the reference",
+    "sampling/sampling_logp_difference/mean": "Sampler and learner: difference of logprobs",
+    "grad_norm": "Gradient norm",
+    "selfplay/valid_rate": "Valid questions",
+    "selfplay/pass_rate/mean": "Solver's pass rate",
+    "selfplay/duplicate_rate": "Duplicate questions",
+}
+"""The charts that are shown first, by the metric without its role; a metric that a run lacks has no chart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The files of a view: the page, and the text of each data file by its name (none for a small run)."""
+
+    html: str
+    data: Mapping[str, str]
+
+    def write(self, path: Path) -> None:
+        """Write the page to `path` and the data into the folder of that name with `.data` instead of `.html`, and
+        replace those of an earlier view.
+
+        Raises ConfigError if there is something else in their place, RunError if they cannot be written.
+        """
+        folder = data_folder(path)
+        _check_replaceable(path, folder)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if self.data:
+                with replace_directory(folder) as made:
+                    for name, text in self.data.items():
+                        (made / name).write_text(text, encoding="ascii")
+            elif folder.exists():
+                remove_directory(folder)
+        except OSError as error:
+            raise RunError(
+                f"{folder} cannot be written ({error.strerror or error}). Give a file in a folder that this user may "
+                "write to, with --out."
+            ) from error
+        write_atomic(path, self.html)
+
+
+def data_folder(path: Path) -> Path:
+    """The folder of a page's data files."""
+    return path.with_name(f"{path.stem}.data")
+
+
+def make_page(sources: Sequence[Source], folder: str, *, now: datetime | None = None, inline: int = _INLINE) -> Page:
+    """The page of one run, or of two side by side; `folder` is the name of its data folder, `inline` the number of
+    characters up to which there is none."""
+    tables = [RolloutTable.of(source) for source in sources]
+    chunks = {f"{run}-{number}": chunk for run, table in enumerate(tables) for number, chunk in enumerate(table.chunks)}
+    chunks |= {f"{run}-tokens": packed(table.token_texts) for run, table in enumerate(tables)}
+    build = hashlib.sha256("".join(chunks.values()).encode("ascii")).hexdigest()[:16]
+    is_inline = sum(map(len, chunks.values())) <= inline
+    index = {
+        "build": build,
+        "folder": None if is_inline else folder,
+        "made": f"{now or datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        "chunk": CHUNK,
+        "charts": CHARTS,
+        "meanings": MEANINGS,
+        "runs": [_run(source, table) for source, table in zip(sources, tables, strict=True)],
+        "differences": _differences(sources),
+    }
+    title = " and ".join(source.name for source in sources)
+    html = _html(title, index, chunks if is_inline else {})
+    if is_inline:
+        return Page(html, {})
+    return Page(html, {f"{key}.js": f'evoseekChunk("{build}","{key}","{chunk}")\n' for key, chunk in chunks.items()})
+
+
+def _run(source: Source, table: RolloutTable) -> dict[str, Any]:
+    steps = [row["step"] for row in source.rows]
+    names = sorted({name for row in source.rows for name in row} - {"step"})
+    return {
+        "name": source.name,
+        "path": str(source.directory),
+        "system": source.system,
+        "model": _model(source),
+        "going": source.is_going_on,
+        "metrics": {"steps": steps, "values": {name: [row.get(name) for row in source.rows] for name in names}},
+        "warnings": [{"step": warned.step, "text": warned.text} for warned in source.warnings],
+        "recorded": bool(source.credits),
+        **table.json(),
+        "notes": list(dict.fromkeys(source.notes)),
+    }
+
+
+def _model(source: Source) -> str:
+    table = source.config.get("policy")
+    return str(table.get("model", "")) if isinstance(table, dict) else ""
+
+
+def _differences(sources: Sequence[Source]) -> list[list[str]]:
+    """The settings in which two runs differ: name, the first's, the second's."""
+    if len(sources) < 2:
+        return []
+    first, second = (flatten(source.config) for source in sources[:2])
+    return [
+        [name, str(first.get(name, "-")), str(second.get(name, "-"))]
+        for name in sorted(first.keys() | second.keys())
+        if first.get(name) != second.get(name)
+    ]
+
+
+def _html(title: str, index: Mapping[str, object], chunks: Mapping[str, str]) -> str:
+    script = _script()
+    style = _read("view.css")
+    page = Template(_read("view.html"))
+    return MARK + page.substitute(
+        policy=content_policy(script, style, loads=not chunks),
+        title=escape(title),
+        style=style,
+        index=script_json(index),
+        chunks="\n".join(
+            f'<script type="text/plain" id="chunk-{key}">{chunk}</script>' for key, chunk in chunks.items()
+        ),
+        script=script,
+    )
+
+
+def content_policy(script: str, style: str, *, loads: bool) -> str:
+    """The Content-Security-Policy: nothing but this script and this style; with `loads`, also scripts that the script
+    adds, whose addresses it may only make by its own rule (Trusted Types)."""
+    added = " 'strict-dynamic'" if loads else ""
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src {source_hash(script)}{added}",
+            f"style-src {source_hash(style)}",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "require-trusted-types-for 'script'",
+            "trusted-types evoseek",
+        )
+    )
+
+
+def _script() -> str:
+    """The page's script: its files one after the other, in one scope of their own."""
+    return '"use strict";\n(() => {\n' + "\n".join(_read(f"{name}.js") for name in _SCRIPTS) + "})();\n"
+
+
+def _read(name: str) -> str:
+    return (_PAGE / name).read_text(encoding="utf-8")
+
+
+def _check_replaceable(path: Path, folder: Path) -> None:
+    for reason in _reasons(path, folder):
+        raise ConfigError(f"{reason} It is left as it is. Give another file with --out.")
+
+
+def _reasons(path: Path, folder: Path) -> Iterator[str]:
+    if path.suffix != ".html":
+        yield f"{path} is not the name of a page: it does not end in .html."
+    if path.is_dir():
+        yield f"{path} is a folder."
+    elif path.exists() and not path.read_bytes().startswith(MARK.encode()):
+        yield f"{path} is there already, and was not written by `evoseek view`."
+    if folder.exists():
+        foreign = [one.name for one in folder.iterdir() if one.suffix != ".js"] if folder.is_dir() else [folder.name]
+        if foreign:
+            yield f"{folder}, where the data of the page would be written, holds {foreign[0]}."

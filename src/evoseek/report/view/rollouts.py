@@ -1,0 +1,160 @@
+"""The rollouts of a run for display: what a list shows of each, and what its page shows beyond that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+REJECTED = "rejected/"
+"""How the part of a proposer's reward begins that names the rule by which a proposal was rejected."""
+
+_DIGITS = 5  # significant digits of a logprob or an advantage on the page
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """What a list shows of a line of trajectories.jsonl. `reward` is None for one that is Invalid, `hops` is the number
+    of hops or searches that the question has or was asked for, `stated` the question that a proposer wrote."""
+
+    id: str
+    step: int
+    role: str
+    group: str
+    question_id: str
+    question: str
+    golden_answers: tuple[str, ...]
+    stop_reason: str
+    reward: float | None
+    parts: Mapping[str, float]
+    invalid: str | None
+    detail: str
+    hops: int | None
+    searches: int
+    tokens: int
+    answer: str | None
+    stated: str | None
+
+    @property
+    def rejected(self) -> str | None:
+        """The reason why a proposal was rejected; None for any other rollout."""
+        return next((part.removeprefix(REJECTED) for part in self.parts if part.startswith(REJECTED)), None)
+
+    @property
+    def episode(self) -> str:
+        """What the rollouts of one episode have in common: a proposal, the readings that verified it, the attempts at
+        its question. Of a run without self-play: the group's key."""
+        proposed, marker, _ = self.id.partition("/proposals/")
+        return f"{proposed}/{self.question_id}" if marker else self.group.removesuffix("/checks")
+
+    @property
+    def shown_role(self) -> str:
+        """The role; `reader` for a reading that verified a question, whichever policy read."""
+        return "reader" if self.group.endswith("/checks") else self.role
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """What the learner was given of a rollout, by its action tokens: advantages (one number if all are the same), and
+    the learner's own logprobs if they were recorded."""
+
+    advantages: Sequence[float] | float
+    logprobs: Sequence[float] = ()
+
+
+def rollout_of(row: Any) -> Rollout:
+    """The rollout of a line. Raises ValueError, LookupError, TypeError or AttributeError for any other object."""
+    question, outcome = row["question"], row["outcome"]
+    metadata = dict(question.get("metadata") or {})
+    invalid = outcome.get("invalid")
+    return Rollout(
+        id=str(row["id"]),
+        step=int(row["step"]),
+        role=str(row["role"]),
+        group=str(row["group"]),
+        question_id=str(question["id"]),
+        question=str(question["text"]),
+        golden_answers=tuple(map(str, question["golden_answers"])),
+        stop_reason=str(row["stop_reason"]),
+        reward=None if invalid is not None else float(outcome["reward"]),
+        parts={str(part): float(value) for part, value in (outcome.get("parts") or {}).items()},
+        invalid=None if invalid is None else str(invalid),
+        detail=str(outcome.get("detail") or ""),
+        hops=_whole(metadata.get("hops", metadata.get("requested"))),
+        searches=len(row["tool_results"]),
+        tokens=sum(len(segment["ids"]) for segment in row["segments"] if segment["kind"] == "action"),
+        answer=None if row.get("answer") is None else str(row["answer"]),
+        stated=next((str(action["question"]) for action in reversed(row["actions"]) if action.get("question")), None),
+    )
+
+
+def credit_of(row: Any) -> tuple[str, Credit]:
+    """A trajectory's id and its credit, of a line of samples.jsonl. Raises as `rollout_of`."""
+    given: Any = row["advantages"]
+    advantages = [float(value) for value in given] if isinstance(given, list) else float(given)
+    return str(row["id"]), Credit(advantages, tuple(float(value) for value in row.get("old_logprobs", ())))
+
+
+def detail_of(row: Any, credit: Credit | None) -> dict[str, Any]:
+    """What the page of a rollout shows beyond the list: segments with ids and logprobs, what was parsed of the actions,
+    the passages that were found, the question's metadata; where there is one for each action token, `advantages`, and
+    `differences` of the sampler's and the learner's logprobs. Raises as `rollout_of`."""
+    shown: dict[str, Any] = {
+        "id": row["id"],
+        "version": row.get("policy_version", 0),
+        "failure": row.get("failure"),
+        "outcome": row["outcome"],
+        "metadata": row["question"].get("metadata") or {},
+        "segments": [_segment(segment) for segment in row["segments"]],
+        "actions": [_action(action) for action in row["actions"]],
+        "results": [_result(result, row["segments"]) for result in row["tool_results"]],
+    }
+    if credit is None:
+        return shown
+    sampled = [logprob for segment in row["segments"] for logprob in segment.get("logprobs", ())]
+    own = credit.advantages
+    if isinstance(own, float | int):
+        shown["advantages"] = _rounded(own)
+    elif len(own) == len(sampled):
+        shown["advantages"] = list(map(_rounded, own))
+    if len(credit.logprobs) == len(sampled):
+        shown["differences"] = [_rounded(one - other) for one, other in zip(sampled, credit.logprobs, strict=True)]
+    return shown
+
+
+def _segment(segment: Any) -> dict[str, Any]:
+    """Ids are shown for what the policy wrote."""
+    shown: dict[str, Any] = {"kind": segment["kind"], "text": segment["text"], "length": len(segment["ids"])}
+    if segment["kind"] == "action":
+        shown |= {"ids": segment["ids"], "logprobs": list(map(_rounded, segment.get("logprobs", ())))}
+    return shown
+
+
+def _action(action: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in action.items() if key != "text"}
+
+
+def _result(result: Any, segments: Sequence[Any]) -> dict[str, Any]:
+    """Without the text where an observation says it already."""
+    text = str(result["text"])
+    is_said = any(
+        _letters(text) in _letters(segment["text"]) for segment in segments if segment["kind"] == "observation"
+    )
+    passages = [
+        {key: passage.get(key) for key in ("id", "document_id", "title", "start", "end", "score")}
+        for passage in result["passages"]
+    ]
+    return {"call": result["call"], "passages": passages} | ({} if is_said else {"text": text})
+
+
+def _letters(text: str) -> str:
+    """A text in the form in which a tokenizer that folds case and spaces leaves it alone."""
+    return "".join(text.casefold().split())
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")

@@ -1,0 +1,156 @@
+"""A run directory as the viewer reads it: whatever is there of it, also while the run is going on."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+from evoseek.errors import ConfigError, RunError
+from evoseek.files import nearest
+from evoseek.registry import find
+from evoseek.report.alarm import AlarmedMetrics
+from evoseek.report.metrics import MetricRow, NoMetrics
+from evoseek.report.signal import SignalMetrics
+from evoseek.report.view.lines import readable_lines
+from evoseek.report.view.rollouts import Credit, Rollout, credit_of, rollout_of
+from evoseek.runs import RunDirectory
+
+_REPLAYED = 2000  # rows over which warnings are looked for, the last ones: each looks at all rows before it
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """A warning or alarm that a run gave, and the step at which it began."""
+
+    step: int
+    text: str
+
+
+@dataclass
+class Source:
+    """A run to be shown. `notes` says what of it could not be read, as far as it was read."""
+
+    directory: Path
+    name: str
+    notes: list[str] = field(default_factory=list[str])
+
+    @classmethod
+    def open(cls, directory: Path) -> Source:
+        """The run in a directory. Raises RunError if there is none, or it cannot be read."""
+        if not directory.exists():
+            raise RunError(f"There is no run {directory}.{nearest(directory)} Give the directory of a run.")
+        if not directory.is_dir():
+            raise RunError(f"{directory} is a file. Give the directory of a run, which holds its trajectories.jsonl.")
+        run = RunDirectory(directory)
+        try:
+            is_run = any(path.exists() for path in (run.config, run.metrics, run.trajectories))
+        except OSError as error:
+            raise RunError(f"{directory} cannot be read ({error.strerror}). Give this user access to it.") from error
+        if not is_run:
+            raise RunError(
+                f"{directory} holds no run: there is no config.json, metrics.jsonl or trajectories.jsonl in it. Give "
+                "the directory of a run that `evoseek train` or `evoseek demo` made."
+            )
+        return cls(directory, directory.name or str(directory.absolute().name))
+
+    @property
+    def run(self) -> RunDirectory:
+        """The files of the run."""
+        return RunDirectory(self.directory)
+
+    @cached_property
+    def config(self) -> Mapping[str, Any]:
+        """The resolved settings; empty, with a note, if they are missing or damaged."""
+        try:
+            found: Any = self.run.read_config()
+        except RunError as error:
+            self.notes.append(str(error))
+            return {}
+        except OSError as error:
+            self.notes.append(f"{self.run.config} cannot be read ({error.strerror or error}).")
+            return {}
+        return cast("Mapping[str, Any]", found if isinstance(found, dict) else {})
+
+    @cached_property
+    def system(self) -> str:
+        """The name of the training system, "unknown" without settings."""
+        table = self.config.get("run")
+        return str(cast("dict[str, Any]", table).get("system", "unknown")) if isinstance(table, dict) else "unknown"
+
+    @cached_property
+    def rows(self) -> list[MetricRow]:
+        """The rows of metrics.jsonl."""
+        return list(readable_lines(self.run.metrics, _metric_row, self.notes))
+
+    @cached_property
+    def warnings(self) -> list[Warned]:
+        """The warnings and alarms that training gives for these metrics, in the order of their steps."""
+        found: list[Warned] = []
+        last = self.rows[-_REPLAYED:]
+        step = 0
+
+        def notify(text: str) -> None:
+            found.append(Warned(step, text))
+
+        earlier = self.rows[: len(self.rows) - len(last)]
+        signal = SignalMetrics(NoMetrics(), notify, earlier=earlier, relative=self._is_relative)
+        sink = AlarmedMetrics(signal, notify, earlier=earlier)
+        for row in last:
+            step = int(row["step"] or 0)
+            sink.write(step, {name: value for name, value in row.items() if value is not None and name != "step"})
+        return found
+
+    @property
+    def _is_relative(self) -> bool:
+        """Whether advantages are relative to the mean of a group, by the settings."""
+        table: Any = self.config.get("credit")
+        try:
+            return bool(getattr(find("credit", str(table["name"])), "is_relative", False))
+        except (ConfigError, LookupError, TypeError):
+            return True
+
+    @cached_property
+    def credits(self) -> dict[str, Credit]:
+        """What the learner was given, by trajectory; empty where the run did not record it."""
+        return dict(readable_lines(self.run.samples, credit_of, self.notes))
+
+    def rollouts(self) -> Iterator[tuple[Rollout, Mapping[str, Any]]]:
+        """The rollouts in the order in which they were recorded, each with its line."""
+        return readable_lines(self.run.trajectories, lambda row: (rollout_of(row), row), self.notes)
+
+    @property
+    def is_going_on(self) -> bool:
+        """Whether a process holds the run's lock."""
+        try:
+            with (self.directory / "lock").open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def tokenizer_file(self) -> Path | None:
+        """The tokenizer of the policy: of the last checkpoint, or of the model that the run began with."""
+        saved = sorted(self.directory.glob("checkpoints/step-*/policy/tokenizer.json"))
+        begun: list[Path] = []
+        try:
+            inputs = json.loads(self.run.inputs.read_text(encoding="utf-8"))["inputs"]
+            begun = [Path(inputs["policy.model"]["path"]) / "tokenizer.json"]
+        except (OSError, ValueError, LookupError, TypeError):
+            pass
+        return next((path for path in (*reversed(saved), *begun) if path.is_file()), None)
+
+
+def _metric_row(row: Any) -> MetricRow:
+    numbers = {str(name): None if value is None else float(value) for name, value in row.items()}
+    if numbers.get("step") is None:
+        raise ValueError("`step` is missing")
+    return numbers

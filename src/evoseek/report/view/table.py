@@ -1,0 +1,114 @@
+"""A run as columns for the page's list, and the details of its rollouts in packed chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from evoseek.report.view.encoding import packed
+from evoseek.report.view.pieces import TokenTexts
+from evoseek.report.view.rollouts import Credit, Rollout, detail_of
+from evoseek.report.view.source import Source
+
+CHUNK = 128
+"""Rollouts in a chunk."""
+
+_SHOWN = 160  # characters of an answer or a proposed question in the list
+
+
+@dataclass(slots=True)
+class Names:
+    """Values that many rollouts share, each written once: `number` is its place in the list."""
+
+    values: list[Any] = field(default_factory=list[Any])
+    _places: dict[Hashable, int] = field(default_factory=dict[Hashable, int])
+
+    def number(self, key: Hashable, value: object = None) -> int:
+        """The number of a value; it is `key` itself unless another is given."""
+        if key not in self._places:
+            self._places[key] = len(self.values)
+            self.values.append(key if value is None else value)
+        return self._places[key]
+
+
+@dataclass(slots=True)
+class RolloutTable:
+    """The rollouts of a run, column by column, and their details, `CHUNK` in each of `chunks`."""
+
+    columns: dict[str, list[Any]]
+    questions: Names
+    episodes: Names
+    chunks: list[str]
+    token_texts: Mapping[int, str]
+
+    @classmethod
+    def of(cls, source: Source) -> RolloutTable:
+        """Read the rollouts of a run. What is damaged is noted at the source."""
+        table = cls({name: [] for name in _COLUMNS}, Names(), Names(), [], {})
+        tokens = TokenTexts(source.tokenizer_file(), source.notes)
+        waiting: list[dict[str, Any]] = []
+        for rollout, detail, credit in _details(source, tokens):
+            table._add(rollout, credit)
+            waiting.append(detail)
+            if len(waiting) == CHUNK:
+                table.chunks.append(packed(waiting))
+                waiting = []
+        if waiting:
+            table.chunks.append(packed(waiting))
+        table.token_texts = tokens.texts
+        return table
+
+    def _add(self, rollout: Rollout, credit: Credit | None) -> None:
+        for name, value in _COLUMNS.items():
+            self.columns[name].append(value(rollout))
+        self.columns["advantage"][-1] = _only(credit)
+        known = (rollout.question_id, rollout.question)
+        asked = [rollout.question_id, rollout.question, rollout.golden_answers]
+        self.columns["question"][-1] = self.questions.number(known, asked)
+        self.columns["episode"][-1] = self.episodes.number(rollout.episode)
+
+    def json(self) -> dict[str, Any]:
+        """Everything but the chunks and the token texts."""
+        return {"columns": self.columns, "questions": self.questions.values, "episodes": self.episodes.values}
+
+
+_COLUMNS: Mapping[str, Callable[[Rollout], object]] = {
+    "id": lambda rollout: rollout.id,
+    "step": lambda rollout: rollout.step,
+    "role": lambda rollout: rollout.shown_role,
+    "stop": lambda rollout: rollout.stop_reason,
+    "reward": lambda rollout: rollout.reward,
+    "invalid": lambda rollout: rollout.invalid,
+    "rejected": lambda rollout: rollout.rejected,
+    "hops": lambda rollout: rollout.hops,
+    "searches": lambda rollout: rollout.searches,
+    "tokens": lambda rollout: rollout.tokens,
+    "answer": lambda rollout: rollout.answer and rollout.answer[:_SHOWN],
+    "stated": lambda rollout: rollout.stated and rollout.stated[:_SHOWN],
+    "advantage": lambda _: None,
+    "question": lambda _: 0,
+    "episode": lambda _: 0,
+}
+
+
+def _details(source: Source, tokens: TokenTexts) -> Iterator[tuple[Rollout, dict[str, Any], Credit | None]]:
+    """Each rollout with its detail; of a line whose detail is damaged, what the list shows."""
+    for rollout, row in source.rollouts():
+        credit = source.credits.get(rollout.id)
+        try:
+            detail = detail_of(row, credit)
+            for segment in detail["segments"]:
+                tokens.add(segment.get("ids", []))
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
+            detail = {"id": rollout.id, "damaged": f"{type(error).__name__}: {error}"}
+        yield rollout, detail, credit
+
+
+def _only(credit: Credit | None) -> float | None:
+    """A rollout's advantage if all its tokens have the same, or the mean."""
+    if credit is None:
+        return None
+    if isinstance(credit.advantages, float | int):
+        return float(f"{credit.advantages:.4g}")
+    return float(f"{sum(credit.advantages) / max(1, len(credit.advantages)):.4g}")

@@ -1,0 +1,82 @@
+import fcntl
+
+import pytest
+
+from evoseek.errors import RunError
+from evoseek.report.view.source import Source
+
+ZERO = {"reward": 0.0, "frac_reward_zero_std": 1.0, "rollout/stop/answered": 1.0}
+
+
+def test_damaged_lines_are_counted_and_the_rest_is_shown(make_run, make_row):
+    run = make_run([make_row(0), make_row(1)])
+    with (run / "trajectories.jsonl").open("a") as file:
+        file.write('{"step": 1}\nnot json\n{"step": 2, "gro')
+    source = Source.open(run)
+    assert [rollout.id for rollout, _ in source.rollouts()] == ["step-000001/q/0", "step-000001/q/1"]
+    damaged, unfinished = source.notes
+    assert "2 damaged lines" in damaged
+    assert "line 3 (KeyError" in damaged
+    assert "last line is not finished" in unfinished
+
+
+@pytest.mark.parametrize("value", ["[]", "null", '"x"', "1", '{"step": "x", "id": 1}', "[" * 100_000])
+def test_any_other_json_is_a_damaged_line(make_run, make_row, value):
+    run = make_run([make_row()])
+    with (run / "trajectories.jsonl").open("a") as file:
+        file.write(value + "\n")
+    source = Source.open(run)
+    assert len(list(source.rollouts())) == 1
+    assert "1 damaged line is left out" in source.notes[0]
+
+
+def test_warnings_are_those_of_training_with_the_step_at_which_they_began(make_run):
+    run = make_run(metrics=[{"step": step, **ZERO} for step in range(1, 6)])
+    (warned,) = Source.open(run).warnings
+    assert warned.step == 3
+    assert warned.text.startswith("For 3 steps every group's rollouts were all worth the same")
+
+
+def test_the_alarm_of_self_play_is_shown(make_run):
+    fooled = [
+        {"step": step, "solver/reward": 0.1 * step + 0.01 * (step % 2), "eval/reward": 1.0 - 0.1 * step, "eval/n": 1000}
+        for step in range(1, 10)
+    ]
+    warnings = Source.open(make_run(metrics=fooled)).warnings
+    assert [warned.step for warned in warnings] == [6]
+    assert warnings[0].text.startswith("The roles may be fooling each other")
+
+
+def test_what_is_no_run_is_an_error_that_says_so(tmp_path):
+    with pytest.raises(RunError, match="There is no run"):
+        Source.open(tmp_path / "nothing")
+    with pytest.raises(RunError, match="holds no run"):
+        Source.open(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="is a file"):
+        Source.open(tmp_path / "file")
+
+
+def test_a_run_that_is_locked_is_going_on(make_run):
+    run = make_run()
+    (run / "lock").write_text("1\n")
+    assert not Source.open(run).is_going_on
+    with (run / "lock").open("r+b") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert Source.open(run).is_going_on
+
+
+def test_damaged_settings_are_a_note(make_run):
+    run = make_run()
+    (run / "config.json").write_text("{")
+    source = Source.open(run)
+    assert source.system == "unknown"
+    assert "config.json is damaged" in source.notes[0]
+
+
+def test_an_unreadable_log_is_an_error(make_run):
+    run = make_run()
+    (run / "trajectories.jsonl").unlink()
+    (run / "trajectories.jsonl").mkdir()
+    with pytest.raises(RunError, match="cannot be read"):
+        list(Source.open(run).rollouts())

@@ -1,0 +1,47 @@
+import json
+
+from evoseek.corpus.resumable_jsonl import ResumableJsonl
+from evoseek.training.samples import SampleRecord
+from evoseek.types import TrainingSample
+
+
+def sample(id="t", *, advantages=(0.0, 0.5, 0.5), **given):
+    return TrainingSample((1, 2, 3), (False, True, True), (0.0, -0.5, -0.25), advantages, id=id, **given)
+
+
+def rows(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_one_advantage_where_all_tokens_have_the_same(tmp_path):
+    path = tmp_path / "samples.jsonl"
+    record = SampleRecord(ResumableJsonl(path), is_first=True)
+    record([sample("a"), sample("b", advantages=(0.0, 1.0, -1.0)), sample("")])
+    record([sample("c", old_logprobs=(0.0, -0.75, -0.25))])
+    assert rows(path) == [
+        {"id": "a", "advantages": 0.5},
+        {"id": "b", "advantages": [1.0, -1.0]},
+        {"id": "c", "advantages": 0.5, "old_logprobs": [-0.75, -0.25]},
+    ]
+
+
+def test_the_learners_logprobs_are_put_in_where_they_are_missing(tmp_path):
+    path = tmp_path / "samples.jsonl"
+
+    def complete(samples):
+        return [sample(one.id, old_logprobs=(0.0, -1.0, -2.0)) for one in samples]
+
+    SampleRecord(ResumableJsonl(path), True, complete)([sample("a")])
+    assert rows(path) == [{"id": "a", "advantages": 0.5, "old_logprobs": [-1.0, -2.0]}]
+
+
+def test_other_ranks_help_but_do_not_write(tmp_path):
+    asked = []
+
+    def complete(samples):
+        asked.extend(samples)
+        return list(samples)
+
+    SampleRecord(ResumableJsonl(tmp_path / "samples.jsonl"), False, complete)([sample("a")])
+    assert len(asked) == 1
+    assert not (tmp_path / "samples.jsonl").exists()
