@@ -23,6 +23,11 @@ def test_train_writes_a_complete_run(trained):
     assert metrics[0]["eval/n"] == 6
     assert len(rows(run / "trajectories.jsonl")) == 4 * 3 * 4
     assert len(rows(run / "timings.jsonl")) == 5
+    samples = {row["id"]: row["advantages"] for row in rows(run / "samples.jsonl")}
+    groups = {}
+    for row in rows(run / "trajectories.jsonl"):
+        groups.setdefault(row["group"], []).append(samples[row["id"]])
+    assert all(abs(sum(advantages)) < 1e-6 for advantages in groups.values())  # relative to the group's mean
     assert json.loads((run / "config.json").read_text())["run"]["steps"] == 4
     assert (run / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert "step 4/4" in trained.said
@@ -49,7 +54,7 @@ def test_a_run_that_is_extended_equals_one_made_in_a_single_go(setting, trained,
     assert "Resuming" in out
     optimizer = "policy.optimizer/rank-00000-of-00001.safetensors"
     last = [f"checkpoints/step-000004/{name}" for name in ("policy/model.safetensors", optimizer)]
-    for name in ("metrics.jsonl", "trajectories.jsonl", *last):
+    for name in ("metrics.jsonl", "trajectories.jsonl", "samples.jsonl", *last):
         assert (whole / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
 
 

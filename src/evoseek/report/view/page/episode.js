@@ -14,11 +14,13 @@ function episodeOf(one) {
   const run = runOf(one);
   const members = episodes()[run].get(value(one, "episode"));
   const role = (name) => members.filter((other) => value(other, "role") === name);
-  const readings = role("reader");
-  let proposers = role("proposer"), source = null;
+  let readings = role("reader"), proposers = role("proposer"), source = null;
   if (!proposers.length) {
     source = proposals()[run].get(questionOf(one).id) ?? null;
-    if (source !== null) proposers = [source];
+    if (source !== null) {
+      proposers = [source];
+      readings = episodes()[run].get(value(source, "episode")).filter((other) => value(other, "role") === "reader");
+    }
   }
   const solvers = members.filter((other) => !["reader", "proposer"].includes(value(other, "role")));
   return { run, proposers, readings, solvers, written: source !== null ? value(source, "step") : null };

@@ -54,7 +54,10 @@ function trajectories(wanted) {
     history.replaceState(null, "", `#trajectories/${encodeURIComponent(keyOf(one))}`);
     try {
       const made = await episodeView(one);
-      if (latest === one) { detail.replaceChildren(...made); detail.scrollTop = 0; }
+      if (latest !== one) return;
+      detail.replaceChildren(...made);
+      const chosen = detail.querySelector("details.rollout[open]")?.closest(".stage") ?? detail;
+      detail.scrollTop = value(one, "role") === "proposer" ? 0 : chosen.offsetTop - detail.offsetTop - 12;
     } catch (error) {
       if (latest === one) detail.replaceChildren(el("p", { class: "note" }, error.message));
     }
