@@ -16,7 +16,13 @@ def run(tmp_path):
 
 def test_a_checkpoint_says_how_long_the_logs_are_and_what_those_hold_that_are_read(run):
     assert log_positions(run) == {
-        "logs": {"metrics.jsonl": 4, "timings.jsonl": 0, "trajectories.jsonl": 13, "samples.jsonl": 0, "questions.jsonl": 0},
+        "logs": {
+            "metrics.jsonl": 4,
+            "timings.jsonl": 0,
+            "trajectories.jsonl": 13,
+            "samples.jsonl": 0,
+            "questions.jsonl": 0,
+        },
         "digests": {"metrics.jsonl": "2c8b08da5ce60398e1f19af0e5dccc744df274b826abe585eaba68c525434806"},
     }
 
