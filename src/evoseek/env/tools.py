@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
+
+from pydantic import Field
 
 from evoseek.env.context import ToolContext
 from evoseek.env.prompts import PromptTemplate
@@ -29,21 +32,45 @@ _SCHEMA: Mapping[str, object] = {
 }
 
 
+_MARKUP = re.compile("<[^<>]*>")
+
+
 class SearchTool:
     """The tool `search` with the argument `query`: the engine's best `k` passages, shown by the template."""
 
+    class Settings(ToolSettings):
+        """Settings of the tool `search`."""
+
+        context: int = Field(
+            default=0,
+            ge=0,
+            le=100_000,
+            description="Number of characters of what the model wrote before its query, the last ones, that the engine "
+            "is asked with before the query itself; 0: the query alone.",
+        )
+
     @classmethod
-    def build(cls, settings: ToolSettings, context: ToolContext) -> SearchTool:
+    def build(cls, settings: Settings, context: ToolContext) -> SearchTool:
         """The tool that searches with the context's engine. A failing engine is retried, unless it retries by itself.
         Raises ConfigError where there is no engine."""
         engine, searching = context.engine, context.settings.search
         if engine is None:
             raise ConfigError("The tool search needs an engine, but there is none here. Leave it out of tools.")
         engine = retried(engine, attempts=searching.attempts, wait_s=searching.wait_s)
-        return cls(engine, searching.top_k, template=context.prompts["observation"])
+        template = context.prompts["observation"]
+        return cls(engine, searching.top_k, template=template, context=settings.context)
 
-    def __init__(self, engine: SearchEngine | QuestionEngine, k: int = 3, *, template: PromptTemplate) -> None:
+    def __init__(
+        self,
+        engine: SearchEngine | QuestionEngine,
+        k: int = 3,
+        *,
+        template: PromptTemplate,
+        context: int = 0,
+        reasoning: str = "",
+    ) -> None:
         self._engine, self._k, self._template = engine, k, template
+        self._context, self._reasoning = context, reasoning
 
     @property
     def name(self) -> str:
@@ -59,7 +86,16 @@ class SearchTool:
         """The tool with its engine bound to the rollout, if the engine needs it."""
         if not isinstance(self._engine, QuestionEngine):
             return self
-        return SearchTool(self._engine.for_question(question, trajectory_id), self._k, template=self._template)
+        engine = self._engine.for_question(question, trajectory_id)
+        return SearchTool(engine, self._k, template=self._template, context=self._context)
+
+    def after(self, reasoning: str) -> SearchTool:
+        """The tool for the next call of a model that has written this so far, if its engine is to be told of it."""
+        if not self._context:
+            return self
+        return SearchTool(
+            self._engine, self._k, template=self._template, context=self._context, reasoning=well_formed(reasoning)
+        )
 
     async def __call__(self, call: ToolCall) -> ToolResult:
         """Search. An empty query finds nothing; a missing one gives a result that says so. Raises ToolError when the
@@ -71,6 +107,12 @@ class SearchTool:
         if isinstance(self._engine, QuestionEngine):
             raise ToolError("The search engine depends on the question: bind the tool first (for_question).")
         start = time.perf_counter()
-        passages = (await search(self._engine, [query], self._k))[0] if query else []
+        passages = (await search(self._engine, [self._asked(query)], self._k))[0] if query else []
         latency = time.perf_counter() - start
         return ToolResult(call, self._template.text(passages=passages), tuple(passages), latency)
+
+    def _asked(self, query: str) -> str:
+        """What the engine is asked: the query, after the last words before its call, without the call's own markup."""
+        before = self._reasoning.rpartition(query)[0].rpartition("<")[0]
+        words = " ".join(_MARKUP.sub(" ", before).split())[-self._context :] if self._context else ""
+        return f"{words}\n{query}" if words else query
