@@ -70,11 +70,6 @@ def test_a_mistake_that_all_find(said_by_two, tmp_path: Path) -> None:
     check(*said_by_two(tmp_path / "run", "--set", "learner.banana=1"), "banana")
 
 
-def test_self_play_takes_one_process(said_by_two, tmp_path: Path, sources: list[object]) -> None:
-    check(*said_by_two(tmp_path / "run", "ssp", *sources[:4]), "ssp trains in one process, but 2 were started")
-    assert not (tmp_path / "run" / "config.json").exists()
-
-
 @pytest.mark.slow
 def test_logs_that_cannot_be_written_in_the_midst_of_training(tmp_path: Path, sources: list[object]) -> None:
     """Under torchrun, which ends (SIGTERM) the one that is slower to fail."""

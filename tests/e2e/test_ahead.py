@@ -1,10 +1,13 @@
 """Runs whose rollouts go on while a step trains: how old the weights are, and what is left of them when killed."""
 
 import json
+import math
 import signal
-from collections import Counter
+from collections import Counter, defaultdict
 
 import pytest
+import torch
+from transformers import AutoModelForCausalLM
 
 from evoseek.rollout.record import read_trajectories
 
@@ -53,6 +56,57 @@ def test_a_run_that_is_killed_rolls_out_again_what_was_in_flight(setting, proces
     assert f"after step {kill_at - 1}" in resumed.said()
     rows = check(tmp_path / "run")
     assert rows[kill_at]["rollout/staleness/max"] == 0
+
+
+def logprobs_of(model, ids):
+    """[T], the first one 0: of each token after those before it."""
+    with torch.no_grad():
+        rows = model(torch.tensor([ids])).logits[0, :-1].log_softmax(dim=-1)
+    return [0.0, *rows.gather(1, torch.tensor(ids[1:])[:, None])[:, 0].tolist()]
+
+
+def test_every_token_is_of_weights_that_are_recent_enough_and_is_corrected_to_those_that_are_trained(
+    setting, processes, tmp_path
+):
+    """With all checkpoints kept, each token's recorded logprob is found under one of the versions that its step allows,
+    its turn's first under the version that the turn names; and the metric of the importance weights is what the weights
+    before the step make of them: mean |min(2, exp(logprob - recorded)) - 1| over all tokens, where a group without a
+    signal counts 0."""
+    run, n = tmp_path / "run", 2
+    words = setting.train(run, *AHEAD, "--set", f"rollout.max_staleness={n}", "--set", "run.keep_checkpoints=9")
+    command = processes.start(*words)
+    assert command.wait() == [0], command.said()
+    folders = [setting.model, *(run / f"checkpoints/step-{step:06d}/policy" for step in range(1, 4))]
+    models = [AutoModelForCausalLM.from_pretrained(folder).eval() for folder in folders]
+    steps, seen = defaultdict(list), set()
+    for record in read_trajectories(run / "trajectories.jsonl"):
+        steps[record.step].append(record)
+        rollout, allowed = record.trajectory, range(max(0, record.step - 1 - n), record.step)
+        found, place = {version: logprobs_of(models[version], rollout.token_ids) for version in allowed}, 0
+        for segment in rollout.segments:
+            named = rollout.policy_version if segment.policy_version is None else segment.policy_version
+            for number, recorded in enumerate(segment.logprobs):
+                fitting = [version for version in allowed if abs(found[version][place + number] - recorded) < 1e-4]
+                assert fitting, (rollout.id, place + number)
+                assert named in fitting if number == 0 else named <= max(fitting)
+            seen |= {record.step - 1 - named} if segment.kind == "action" else set()
+            place += len(segment.token_ids)
+    assert max(seen) > 0
+    metrics = {row["step"]: row for row in map(json.loads, (run / "metrics.jsonl").read_text().splitlines())}
+    for step, records in steps.items():
+        rewards = defaultdict(set)
+        for record in records:
+            rewards[record.group].add(record.outcome.reward)
+        off, tokens = 0.0, 0
+        for record in records:
+            rollout = record.trajectory
+            tokens += sum(rollout.loss_mask)
+            if len(rewards[record.group]) > 1:
+                now = logprobs_of(models[step - 1], rollout.token_ids)
+                rows = zip(now, rollout.rollout_logprobs, rollout.loss_mask, strict=True)
+                off += sum(abs(min(2.0, math.exp(own - recorded)) - 1) for own, recorded, acts in rows if acts)
+        reported = metrics[step]["sampling/importance_sampling_ratio/deviation"]
+        assert reported == pytest.approx(off / tokens, abs=1e-4), step
 
 
 def test_ctrl_c_ends_after_the_step_and_leaves_nothing_in_flight(setting, processes, tmp_path):

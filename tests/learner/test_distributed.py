@@ -39,6 +39,7 @@ def test_every_rank_hears_the_same(run_ranks: RunRanks, size: int) -> None:
         assert result["gather"] == [{"rank": r, "text": "é" * 9 * r, "pair": [1, 2]} for r in range(size)]
         assert result["sum"] == {"a": sum(0.1 + r for r in range(size)), "b": 1.0 + (size - 1) * 1e30}
         assert result["any"] == [True, False]
+        assert result["joined"] == [0, 10, 20, 30]
         assert result["first"] == (rank == 0)
 
 

@@ -89,6 +89,15 @@ class Ranks:
         dist.all_gather(received, own)
         return [other.cpu() for other in received]
 
+    def share(self, items: Sequence[Work]) -> Sequence[Work]:
+        """This rank's share of the items, which may be empty. Not a collective."""
+        return items[self.rank :: self.size]
+
+    def join(self, own: Sequence[object]) -> list[Any]:
+        """What every rank made of the items that `share` gave it, one JSON value each, in the order of all items."""
+        shares = self.gather(list(own))
+        return [shares[number % self.size][number // self.size] for number in range(sum(map(len, shares)))]
+
     def deal(self, parts: Sequence[Work]) -> list[tuple[Work, bool]]:
         """This rank's parts of the work, in order, each with True. Ranks that share weights take turns in every pass,
         so a rank that has fewer parts repeats the last one, with False: its result does not count."""

@@ -37,10 +37,11 @@ class TrajectoryRecord:
 class TrajectoryWriter:
     """Appends to a record. After each `write` the data has been handed to the operating system.
 
-    `decode` turns ids into text (a tokenizer's `decode`).
+    `decode` turns ids into text (a tokenizer's `decode`). With the path None nothing is written, as in a process whose
+    rollouts another one records.
     """
 
-    def __init__(self, path: Path, decode: Callable[[Sequence[int]], str]) -> None:
+    def __init__(self, path: Path | None, decode: Callable[[Sequence[int]], str]) -> None:
         self.path, self._decode = path, decode
 
     def write(self, step: int, groups: Sequence[TrajectoryGroup]) -> None:
@@ -48,6 +49,8 @@ class TrajectoryWriter:
 
         Raises RunError.
         """
+        if self.path is None:
+            return
         ResumableJsonl(self.path, _COMPACT).append(
             self._row(TrajectoryRecord(step, group.key, trajectory, outcome))
             for group in groups

@@ -27,16 +27,10 @@ def trajectory_to_json(trajectory: Trajectory, decode: Callable[[Sequence[int]],
     """The object of a trajectory, with the text of each segment."""
     texts = [decode(segment.token_ids) for segment in trajectory.segments]
     written = [text for text, segment in zip(texts, trajectory.segments, strict=True) if segment.kind == "action"]
-    question = trajectory.question
     return {
         "id": trajectory.id,
         "role": trajectory.role,
-        "question": {
-            "id": question.id,
-            "text": question.text,
-            "golden_answers": question.golden_answers,
-            "metadata": dict(question.metadata),
-        },
+        "question": question_to_json(trajectory.question),
         "stop_reason": trajectory.stop_reason,
         "answer": trajectory.answer,
         "failure": trajectory.failure,
@@ -50,10 +44,9 @@ def trajectory_to_json(trajectory: Trajectory, decode: Callable[[Sequence[int]],
 def trajectory_from_json(data: Mapping[str, Any]) -> Trajectory:
     """The trajectory of an object. Raises ValueError, KeyError or TypeError for another object."""
     written = [segment["text"] for segment in data["segments"] if segment["kind"] == "action"]
-    question = data["question"]
     return Trajectory(
         id=data["id"],
-        question=Question(question["id"], question["text"], tuple(question["golden_answers"]), question["metadata"]),
+        question=question_from_json(data["question"]),
         role=data["role"],
         segments=tuple(_segment_from_json(segment) for segment in data["segments"]),
         actions=tuple(_action_from_json(*pair) for pair in zip(data["actions"], written, strict=True)),
@@ -63,6 +56,21 @@ def trajectory_from_json(data: Mapping[str, Any]) -> Trajectory:
         failure=data["failure"],
         policy_version=data["policy_version"],
     )
+
+
+def question_to_json(question: Question) -> dict[str, Any]:
+    """The object of a question."""
+    return {
+        "id": question.id,
+        "text": question.text,
+        "golden_answers": question.golden_answers,
+        "metadata": dict(question.metadata),
+    }
+
+
+def question_from_json(data: Mapping[str, Any]) -> Question:
+    """The question of an object."""
+    return Question(data["id"], data["text"], tuple(data["golden_answers"]), data["metadata"])
 
 
 def outcome_to_json(outcome: Outcome) -> dict[str, Any]:

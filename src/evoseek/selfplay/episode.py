@@ -11,18 +11,23 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evoseek.protocols import RewardFn
 from evoseek.reward.answer import RIGHT_FROM
 from evoseek.reward.proposer import ProposerReward
-from evoseek.rollout.findings import as_failed, nothing_found
+from evoseek.rollout.findings import as_failed, failed_if_nothing_found, nothing_found
 from evoseek.rollout.roller import Roller
+from evoseek.rollout.trajectory_json import group_from_json, group_to_json, trajectory_from_json
 from evoseek.selfplay.duplicates import NearDuplicates
+from evoseek.selfplay.episode_json import episode_from_json, episode_to_json, proposal_to_json
 from evoseek.selfplay.evidence import retrieved_passages, seen_passages, supporting_passages
 from evoseek.selfplay.filters import Rejection, RuleFilter, proposed_question
 from evoseek.selfplay.verify import Verification, Verifier
 from evoseek.types import Episode, Invalid, Outcome, Passage, Question, Trajectory, TrajectoryGroup
+
+if TYPE_CHECKING:
+    from evoseek.learner.distributed import Ranks
 
 Failed = tuple[tuple[Trajectory, Invalid], ...]
 
@@ -50,6 +55,9 @@ class SelfPlay:
     `label` may rescore a complete group of the solver. `evidence` selects the passages of a proposal that a reader is
     shown; `near_duplicates` is the likeness beyond which a question is a duplicate of an earlier one of its batch, of
     another task (0 accepts all).
+
+    With several `ranks` each plays a share of the episodes and gets to know the proposals of all, so that an episode
+    waits until every rank has proposed; in the end all have all episodes (latencies aside).
     """
 
     proposer: Roller
@@ -65,6 +73,7 @@ class SelfPlay:
     near_duplicates: float = 1.0
     label: Callable[[TrajectoryGroup], TrajectoryGroup] | None = None
     refills: int = 2
+    ranks: Ranks | None = None
 
     async def __call__(
         self, tasks: Sequence[Question], key: str, *, solve: bool = True, stages: Stages | None = None
@@ -73,10 +82,17 @@ class SelfPlay:
 
         Without `solve` the questions are only proposed, filtered and verified.
         """
-        batch = _Batch(self, len(tasks), solve)
+        numbered = list(enumerate(tasks))
+        own = numbered if self.ranks is None else self.ranks.share(numbered)
+        batch = _Batch(self, len(own), solve)
         batch.passed("propose")
         started = batch.ended["propose"]
-        episodes = await _all(self._episode(task, index, key, batch) for index, task in enumerate(tasks))
+        if not own:
+            batch.complete()
+        episodes = await _all(self._episode(task, index, key, batch) for index, task in own)
+        if self.ranks is not None and self.ranks.size > 1:
+            shared = self.ranks.join([episode_to_json(episode) for episode in episodes])
+            episodes = [episode_from_json(episode) for episode in shared]
         if stages is not None:
             stages.propose += batch.ended["propose"] - started
             stages.verify += batch.ended["verify"] - batch.ended["propose"]
@@ -109,6 +125,15 @@ class SelfPlay:
         """The solver's attempts at a question, scored."""
         group = await self.solver.group(question, size=self.attempts, reward=self.reward, key=f"{key}/{question.id}")
         return self.label(group) if self.label else group
+
+    async def solve_all(self, questions: Sequence[Question], keys: Sequence[str]) -> list[TrajectoryGroup]:
+        """The solver's attempts at each of the questions, under its key."""
+        pairs = list(zip(questions, keys, strict=True))
+        own = pairs if self.ranks is None else self.ranks.share(pairs)
+        groups = await asyncio.gather(*(self.solve(question, key) for question, key in own))
+        if self.ranks is not None and self.ranks.size > 1:
+            groups = [group_from_json(group) for group in self.ranks.join([group_to_json(group) for group in groups])]
+        return failed_if_nothing_found(groups)
 
     async def _propose(self, task: Question, trajectory_id: str) -> tuple[Trajectory, Failed]:
         """A proposal; after a failure another attempt with new random numbers, at most `refills` times."""
@@ -164,7 +189,7 @@ def _all_failed(episodes: list[Episode], failure: Invalid) -> list[Episode]:
 
 @dataclass(slots=True)
 class _Batch:
-    """The state that the episodes of a batch share."""
+    """The state that the episodes of a batch share. `size` of them are played in this process."""
 
     play: SelfPlay
     size: int
@@ -178,7 +203,16 @@ class _Batch:
         self._proposals[index] = proposal
         self.passed("propose")
         if len(self._proposals) == self.size:
-            self._complete.set()
+            self.complete()
+
+    def complete(self) -> None:
+        """Get to know the proposals of the other ranks: all of this one's are there."""
+        ranks = self.play.ranks
+        if ranks is not None and ranks.size > 1:
+            own = [[number, proposal_to_json(proposal)] for number, proposal in self._proposals.items()]
+            for number, proposal in (pair for share in ranks.gather(own) for pair in share):
+                self._proposals.setdefault(number, trajectory_from_json(proposal))
+        self._complete.set()
 
     def passed(self, stage: str) -> None:
         """Record that an episode has finished a stage; later stages end no earlier."""

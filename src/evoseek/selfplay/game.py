@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Protocol
 
 from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv
-from evoseek.errors import ConfigError
 from evoseek.learner.base import LearnerBase
 from evoseek.learner.checkpoint import Checkpoint, Part
 from evoseek.learner.learner import LearnerContext
@@ -30,7 +29,7 @@ from evoseek.training.context import Context
 from evoseek.training.loop import System
 from evoseek.training.plan import TrainingPlan
 from evoseek.training.samples import record_samples
-from evoseek.training.trainer import computes_alike, forward_of, loader_of, save_trained
+from evoseek.training.trainer import computes_alike, forward_of, load_trainable, loader_of, save_trained, sync
 from evoseek.training.two_roles import RoleUpdate, TwoRoleUpdate
 from evoseek.training.update import GroupUpdate
 from evoseek.types import Passage
@@ -83,8 +82,7 @@ class AnswerGame(_Game):
 
     @classmethod
     def load(cls, settings: GameSettings, context: Context) -> AnswerGame:
-        """The policy of the context. Raises ConfigError for several processes."""
-        _check_alone(settings, context)
+        """The policy of the context."""
         agent = context.agent
         return cls(settings, context, agent, agent, make_play(settings, context, agent, agent, AnswerProposerEnv))
 
@@ -121,9 +119,8 @@ class PassageGame(_Game):
 
     @classmethod
     def load(cls, settings: GameSettings, context: Context) -> PassageGame:
-        """Both as the checkpoint has them, or both begun. Raises ConfigError for several processes, PolicyError."""
-        _check_alone(settings, context)
-        solver, proposer = load_players(settings, context.checkpoint)
+        """Both as the checkpoint has them, or both begun. Raises PolicyError."""
+        solver, proposer = load_players(settings, context.checkpoint, context.device)
         context.agent = context.agent_of(solver)  # the one that the context's trainer trains
         return cls.between(settings, context, context.agent_of(proposer), context.agent)
 
@@ -163,10 +160,23 @@ class PassageGame(_Game):
         return GroupUpdate(self.proposer_learner, credit, self.settings.run.seed)
 
     @cached_property
+    def trained_proposer(self) -> Policy:
+        """The proposer that is trained: a copy of the sampler's where several ranks share the weights."""
+        context = self.context
+        if context.ranks.size == 1:
+            return self.proposer.policy
+        return load_trainable(self.settings, context.checkpoint, device=context.device, part=PROPOSER)
+
+    def publish_proposer(self, step: int) -> None:
+        """Hand the proposer's weights of a step to its sampler."""
+        sync(self.trained_proposer, self.proposer.policy)
+        self.proposer.sampler.update_weights(step)
+
+    @cached_property
     def proposer_learner(self) -> LearnerBase[LossInputs]:
         """The proposer's learner."""
         own: _PassageSettings = self.settings.proposer  # pyright: ignore[reportAssignmentType]
-        policy = self.proposer.policy
+        policy = self.trained_proposer
         own_ratio = not computes_alike(self.settings, self.context.ranks)
         temperature = self.settings.proposer.temperature
         forward = forward_of(self.settings, policy, temperature=temperature, ratio_to_own=own_ratio)
@@ -174,6 +184,7 @@ class PassageGame(_Game):
             forward,
             self._proposer_loss(),
             learning_rate=own.learning_rate,
+            ranks=self.context.ranks,
             dump=self.context.run.dump,
             active=policy.active,
         )
@@ -184,12 +195,16 @@ class PassageGame(_Game):
     @property
     def parts(self) -> dict[str, Part]:
         """The parts of a checkpoint."""
-        proposer = Part(partial(save_trained, self.proposer.policy), self.proposer_learner)
+        save = partial(save_trained, self.trained_proposer, ranks=self.context.ranks)
+        proposer = Part(save, self.proposer_learner)
         return {**self.context.trainer.parts, "proposer": proposer}
 
 
-def load_players(settings: GameSettings, checkpoint: Checkpoint | None) -> tuple[Policy, Policy]:
-    """The solver and the proposer: a checkpoint's, or both begun as the model of the settings. Raises PolicyError."""
+def load_players(
+    settings: GameSettings, checkpoint: Checkpoint | None, device: str | None = None
+) -> tuple[Policy, Policy]:
+    """The solver and the proposer: a checkpoint's, or both begun as the model of the settings; on that of the settings
+    unless a device is given. Raises PolicyError."""
     own, lora = settings.policy, settings.lora
     if load := loader_of(settings):
         solver, proposer = (
@@ -201,15 +216,7 @@ def load_players(settings: GameSettings, checkpoint: Checkpoint | None) -> tuple
         own.model,
         solver_directory=checkpoint and checkpoint.part_directory("policy"),
         proposer_directory=checkpoint and checkpoint.part_directory("proposer"),
-        device=own.device,
+        device=device or own.device,
         dtype=own.dtype,
         lora=NewAdapter(lora.rank, lora.alpha, lora.targets, settings.run.seed) if lora.rank > 0 else None,
     )
-
-
-def _check_alone(settings: GameSettings, context: Context) -> None:
-    if context.ranks.size > 1:
-        raise ConfigError(
-            f"{settings.run.system} trains in one process, but {context.ranks.size} were started. Start it without "
-            "torchrun."
-        )

@@ -68,6 +68,7 @@ def make_play(
         evidence=supporting_passages if settings.verification.passages == "supporting" else seen_passages,
         near_duplicates=filters.near_duplicates,
         label=partial(relabel, metric=metric) if game.label == "majority" else None,
+        ranks=context.ranks,
     )
 
 

@@ -10,26 +10,38 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evoseek.corpus.questions import load_questions, question_row
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
 from evoseek.errors import DataError
 from evoseek.types import Question
 
+if TYPE_CHECKING:
+    from evoseek.learner.distributed import Ranks
+
 
 @dataclass(slots=True)
 class QuestionLog:
     """The file at `path`. Resuming from a checkpoint cuts it to the length that it had then.
 
-    Its contents are cached, and read again only when its length has changed.
+    Its contents are cached, and read again only when its length has changed. Of several `ranks` the first one writes;
+    all read, once it has written.
     """
 
     path: Path
+    ranks: Ranks | None = None
     _known: dict[str, Question] = field(default_factory=dict[str, Question], init=False, repr=False, compare=False)
     _size: int = field(default=0, init=False, repr=False, compare=False)  # bytes of the file that `_known` tells
 
     def append(self, step: int, questions: Sequence[Question]) -> None:
-        """Add the questions of a step. Raises RunError when the disk does not take them."""
+        """Add the questions of a step; a collective. Raises RunError when the disk does not take them."""
+        if self.ranks is None or self.ranks.is_first:
+            self._write(step, questions)
+        if self.ranks is not None:
+            self.ranks.barrier()
+
+    def _write(self, step: int, questions: Sequence[Question]) -> None:
         rows = [_row(question, step) for question in questions]
         log = ResumableJsonl(self.path)
         is_known = log.size == self._size

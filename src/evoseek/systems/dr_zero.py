@@ -196,7 +196,7 @@ class DrZero:
         game = PassageGame.load(settings, context)
         own, solver = settings.dr_zero, game.solver
         schedule = Schedule(own.iterations, own.proposer_steps, own.writing_steps, own.solver_steps)
-        questions = QuestionLog(context.run.questions)
+        questions = QuestionLog(context.run.questions, context.ranks)
         rollouts = context.rollouts(
             game.play.solver, settings.rollout.group_size, reward=game.play.reward, label=game.play.label
         )
@@ -209,7 +209,7 @@ class DrZero:
             written_tasks=game.tasks("writing", own.questions_per_passage),
             solving=SearchR1([], rollouts, game.solver_update(questions), context.publish, settings.questions.per_step),
             proposer_update=None if frozen else game.proposer_update(),
-            publish_proposer=game.proposer.sampler.update_weights,
+            publish_proposer=game.publish_proposer,
             restart_solver=context.trainer.learner.restart if own.fresh_optimizer else None,
             questions=questions,
             trajectories=rollouts.trajectories,

@@ -19,7 +19,6 @@ for questions that nobody can answer.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -28,7 +27,6 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from pydantic import Field
 
 from evoseek.policy.settings import PolicySettings
-from evoseek.rollout.findings import failed_if_nothing_found
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.selfplay.episode import SelfPlay, Stages
 from evoseek.selfplay.leads import Lead
@@ -150,14 +148,14 @@ class SSP:
         from evoseek.selfplay.game import AnswerGame  # imports torch, which the settings do not need
 
         game, own = AnswerGame.load(settings, context), settings.ssp
-        questions = QuestionLog(context.run.questions)
+        questions = QuestionLog(context.run.questions, context.ranks)
         system = cls(
             play=game.play,
             tasks=game.tasks(own.answers),
             update=game.update(questions),
             publish=context.publish,
             questions=questions,
-            trajectories=TrajectoryWriter(context.run.trajectories, context.agent.decode),
+            trajectories=context.trajectories,
             seed=settings.run.seed,
             proposals_per_step=settings.selfplay.proposals_per_step,
             trained=("proposer", "solver") if own.train == "both" else (own.train,),
@@ -234,8 +232,8 @@ class SSP:
             return []
         first = 1 if self.fill == "replay" else (step - 1) // self.reset_every * self.reset_every + 1
         drawn = draw_again(self.questions.read(first, step - 1), missing, f"{self.seed}/replay/{step}")
-        keys = (f"step-{step:06d}/replay-{number:04d}" for number in range(len(drawn)))  # one may be drawn twice
-        return failed_if_nothing_found(await asyncio.gather(*map(self.play.solve, drawn, keys)))
+        keys = [f"step-{step:06d}/replay-{number:04d}" for number in range(len(drawn))]  # one may be drawn twice
+        return await self.play.solve_all(drawn, keys)
 
 
 def _count_valid(episodes: Sequence[Episode]) -> int:

@@ -259,6 +259,11 @@ class Context:
         self.trainer.sync()
         self.agent.sampler.update_weights(step)
 
+    @property
+    def trajectories(self) -> TrajectoryWriter:
+        """The record of the run's rollouts, which the first of several ranks writes."""
+        return TrajectoryWriter(self.run.trajectories if self.ranks.is_first else None, self.agent.decode)
+
     def rollouts(
         self,
         solver: Roller,
@@ -269,8 +274,8 @@ class Context:
     ) -> QuestionRollouts:
         """The rollouts of a step, recorded in the run's directory; scored by the training reward unless another one is
         given."""
-        trajectories = TrajectoryWriter(self.run.trajectories, self.agent.decode)
-        return QuestionRollouts(solver, reward or self.training_reward, trajectories, group_size, self.ranks, label)
+        given = reward or self.training_reward
+        return QuestionRollouts(solver, given, self.trajectories, group_size, self.ranks, label)
 
     def questions(self, path: str) -> list[Question]:
         """The training questions. Warns if the policy cannot read them."""

@@ -32,20 +32,14 @@ class QuestionRollouts:
 
     async def __call__(self, questions: Sequence[Question], step: int) -> list[TrajectoryGroup]:
         """One group per question, in the questions' order. No question is rolled out twice in a step."""
-        own = questions[self.ranks.rank :: self.ranks.size]
-        groups = await asyncio.gather(*(self._group(question, step) for question in own))
+        groups = await asyncio.gather(*(self._group(question, step) for question in self.ranks.share(questions)))
         if self.ranks.size > 1:
-            shares = self.ranks.gather([group_to_json(group) for group in groups])
-            groups = [
-                group_from_json(shares[index % self.ranks.size][index // self.ranks.size])
-                for index in range(len(questions))
-            ]
+            groups = [group_from_json(group) for group in self.ranks.join([group_to_json(group) for group in groups])]
         return failed_if_nothing_found(groups)
 
     def record(self, step: int, groups: Sequence[TrajectoryGroup]) -> None:
-        """Write the groups that a step has come to, by the first of the ranks."""
-        if self.ranks.is_first:
-            self.trajectories.write(step, groups)
+        """Write the groups that a step has come to."""
+        self.trajectories.write(step, groups)
 
     async def _group(self, question: Question, step: int) -> TrajectoryGroup:
         key = f"step-{step:06d}/{question.id}"

@@ -98,7 +98,7 @@ class Trainer:
     @property
     def parts(self) -> dict[str, Part]:
         """The parts of a checkpoint."""
-        parts = {"policy": Part(self._save_policy, self.learner)}
+        parts = {"policy": Part(partial(save_trained, self.policy, ranks=self.ranks), self.learner)}
         return parts | ({"critic": Part(self._save_critic, self.critic)} if self.critic else {})
 
     def __str__(self) -> str:
@@ -115,8 +115,7 @@ class Trainer:
 
     def sync(self) -> None:
         """Copy the trained weights to the sampler's policy, if that is a separate copy."""
-        if self.policy.model is not self.sampled.model:
-            copy_weights(self.policy.model, self.sampled.model)
+        sync(self.policy, self.sampled)
 
     def update(self) -> Update:
         """The update from the groups of a step."""
@@ -193,11 +192,6 @@ class Trainer:
         settings, ranks = self.settings.learner, self.ranks
         return {"token_budget": settings.token_budget, "bf16": settings.bf16, "ranks": ranks, "active": active}
 
-    def _save_policy(self, directory: Path) -> None:
-        weights = full_state_dict(self.policy.model, self.ranks) if self.ranks.size > 1 else None
-        if self.ranks.is_first:
-            save_trained(self.policy, directory, weights)
-
     def _save_critic(self, directory: Path) -> None:
         model = cast("LearnerBase[ValueInputs]", self.critic).model
         weights = full_state_dict(model, self.ranks) if self.ranks.size > 1 else None
@@ -205,15 +199,18 @@ class Trainer:
             save_critic(cast("PreTrainedModel", model), directory, state_dict=weights)
 
 
-def load_trainable(settings: TrainingSettings, checkpoint: Checkpoint | None, *, device: str) -> Policy:
-    """The policy that a run trains: a checkpoint's, or the model of the settings, with a new adapter if they ask for
-    one. Raises PolicyError or ConfigError."""
+def load_trainable(
+    settings: TrainingSettings, checkpoint: Checkpoint | None, *, device: str, part: str = "policy"
+) -> Policy:
+    """A policy that a run trains: that part of a checkpoint, or the model of the settings, with a new adapter if they
+    ask for one, which has the part's name. Raises PolicyError or ConfigError."""
     own, lora = settings.policy, settings.lora
+    directory = checkpoint and checkpoint.part_directory(part)
     if load := loader_of(settings):
-        return load(settings, checkpoint and checkpoint.part_directory("policy"), "policy")
-    if checkpoint is not None:
-        return load_policy(str(checkpoint.part_directory("policy")), device=device, dtype=own.dtype)
-    policy = load_policy(own.model, device=device, dtype=own.dtype)
+        return load(settings, directory, part)
+    policy = load_policy(str(directory or own.model), device=device, dtype=own.dtype, adapter=part)
+    if directory is not None:
+        return policy
     if lora.rank == 0:
         return policy
     if policy.adapter is not None:
@@ -221,15 +218,24 @@ def load_trainable(settings: TrainingSettings, checkpoint: Checkpoint | None, *,
             f"lora.rank is {lora.rank}, which asks for a new adapter, but {own.model} is one already. Leave lora.rank "
             "at 0 to train it further, or merge it (evoseek export) and give the merged model."
         )
-    return add_adapter(policy, "policy", rank=lora.rank, alpha=lora.alpha, targets=lora.targets, seed=settings.run.seed)
+    return add_adapter(policy, part, rank=lora.rank, alpha=lora.alpha, targets=lora.targets, seed=settings.run.seed)
 
 
-def save_trained(policy: Policy, directory: Path, state_dict: dict[str, Any] | None = None) -> None:
-    """Write a policy as `save_policy` does; of one whose weights are at a service, where they are."""
+def sync(trained: Policy, sampled: Policy) -> None:
+    """Copy the trained weights to the sampler's policy, if that is a separate copy. A collective."""
+    if trained.model is not sampled.model:
+        copy_weights(trained.model, sampled.model)
+
+
+def save_trained(policy: Policy, directory: Path, *, ranks: Ranks = ALONE) -> None:
+    """Write a policy as `save_policy` does; of one whose weights are at a service, where they are. One that is spread
+    over several ranks is put together on the first, which writes it; a collective."""
     if isinstance(policy, RemotePolicy):
         policy.save(directory)
-    else:
-        save_policy(policy, directory, state_dict)
+        return
+    weights = full_state_dict(policy.model, ranks) if ranks.size > 1 else None
+    if ranks.is_first:
+        save_policy(policy, directory, weights)
 
 
 def loader_of(settings: TrainingSettings) -> Callable[[TrainingSettings, Path | None, str], Policy] | None:
