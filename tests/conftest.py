@@ -87,6 +87,9 @@ class ScriptedPlay:
         attempts = tuple(rollout(f"{group}/{index}", question, "solver") for index in range(2))
         return TrajectoryGroup(group, attempts, tuple(Scored(r, {"exact_match": r}) for r in (1.0, 0.0)))
 
+    async def solve_all(self, questions, keys):
+        return [await self.solve(*pair) for pair in zip(questions, keys, strict=True)]
+
     async def _episode(self, task, key, solve):
         proposal, said = rollout(f"{key}/proposals/{task.id}", task, "proposer"), self.says(task)
         if isinstance(said, Invalid):

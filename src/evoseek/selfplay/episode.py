@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from evoseek.protocols import RewardFn
 from evoseek.reward.answer import RIGHT_FROM
 from evoseek.reward.proposer import ProposerReward
-from evoseek.rollout.findings import as_failed, failed_if_nothing_found, nothing_found
+from evoseek.rollout.findings import as_failed, nothing_found
 from evoseek.rollout.roller import Roller
 from evoseek.rollout.trajectory_json import group_from_json, group_to_json, trajectory_from_json
 from evoseek.selfplay.duplicates import NearDuplicates
@@ -133,7 +133,7 @@ class SelfPlay:
         groups = await asyncio.gather(*(self.solve(question, key) for question, key in own))
         if self.ranks is not None and self.ranks.size > 1:
             groups = [group_from_json(group) for group in self.ranks.join([group_to_json(group) for group in groups])]
-        return failed_if_nothing_found(groups)
+        return groups
 
     async def _propose(self, task: Question, trajectory_id: str) -> tuple[Trajectory, Failed]:
         """A proposal; after a failure another attempt with new random numbers, at most `refills` times."""

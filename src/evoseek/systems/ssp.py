@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from pydantic import Field
 
 from evoseek.policy.settings import PolicySettings
+from evoseek.rollout.findings import failed_if_nothing_found
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.selfplay.episode import SelfPlay, Stages
 from evoseek.selfplay.leads import Lead
@@ -233,7 +234,7 @@ class SSP:
         first = 1 if self.fill == "replay" else (step - 1) // self.reset_every * self.reset_every + 1
         drawn = draw_again(self.questions.read(first, step - 1), missing, f"{self.seed}/replay/{step}")
         keys = [f"step-{step:06d}/replay-{number:04d}" for number in range(len(drawn))]  # one may be drawn twice
-        return await self.play.solve_all(drawn, keys)
+        return failed_if_nothing_found(await self.play.solve_all(drawn, keys))
 
 
 def _count_valid(episodes: Sequence[Episode]) -> int:
