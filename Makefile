@@ -22,7 +22,7 @@ CPU_INDEX ?=
 export OMP_WAIT_POLICY ?= PASSIVE
 export GOMP_SPINCOUNT ?= 0
 
-.PHONY: demo demo-real test test-engines lint wheel bench science science-selfplay science-zerosearch science-deepresearcher chaos
+.PHONY: demo demo-real test test-engines lint docs wheel bench science science-selfplay science-zerosearch science-deepresearcher chaos
 
 demo: $(INSTALLED)
 	$(BIN)/evoseek demo
@@ -51,6 +51,10 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+
+# The documentation as a site, in site/; a link that leads nowhere is an error.
+docs: $(INSTALLED)
+	$(BIN)/python -m mkdocs build --strict --quiet
 
 wheel:
 	rm -rf dist

@@ -1,11 +1,21 @@
-"""What README and the other pages name is there, and the generated pages are those of the code."""
+"""What README and the other pages say: commands, settings, code, files and links are those of the project, and the
+generated pages are those of the code."""
 
+import ast
+import json
 import re
+import tomllib
+from importlib import import_module
 from pathlib import Path
 from runpy import run_path
+from types import SimpleNamespace
 
 import pytest
+import yaml
+from typer.main import get_command
 
+from evoseek.cli.main import app
+from evoseek.errors import EvoseekError
 from evoseek.recipes.catalogue import FOLDER, recipes
 from evoseek.reference import settings_of
 from evoseek.registry import KINDS
@@ -15,7 +25,20 @@ from evoseek.training.given import gather
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-PAGES = sorted(path.relative_to(ROOT) for folder in (ROOT / "docs", FOLDER) for path in folder.rglob("*.md"))
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
+RECIPES = sorted(FOLDER.rglob("*.md"))
+PAGES = ["README.md", "CONTRIBUTING.md", *(str(path.relative_to(ROOT)) for path in (*DOCS, *RECIPES))]
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
+COMMANDS = get_command(app)
+page_of = SimpleNamespace(**run_path(str(ROOT / "tests" / "docs" / "pages.py")))
+
+
+@pytest.fixture(params=PAGES)
+def page(request):
+    """The path of each page, and its text."""
+    path = ROOT / request.param
+    return SimpleNamespace(path=path, text=path.read_text())
 
 
 @pytest.mark.parametrize("name", ["map", "settings"])
@@ -35,12 +58,6 @@ def test_test_command_is_what_ci_runs():
     assert (ROOT / ".ci" / "run").read_text().rstrip().endswith(f"\n{command}")
 
 
-def test_make_targets_in_the_documents_exist():
-    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
-    for name in ("README.md", "CONTRIBUTING.md"):
-        assert set(re.findall(r"(?:^    |`)make ([\w-]+)", (ROOT / name).read_text(), re.M)) <= targets
-
-
 def test_recipes_are_valid():
     for name in recipes():
         settings = gather(Path(name)).read()
@@ -48,17 +65,125 @@ def test_recipes_are_valid():
         check_settings_of_run(settings)
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *map(str, PAGES)])
 def test_files_that_a_page_names_are_there(page):
     """From the root, beside the page, or in the package; runs and demo/ are made by commands."""
-    text = (ROOT / page).read_text()
-    for name in re.findall(r"[\w./-]+\.(?:py|toml|md)\b", text):
+    for name in re.findall(r"[\w./-]+\.(?:py|toml|md)\b", page.text):
         if name.startswith(("runs/", "demo/")) or not re.search(r"\w/\w", name):
             continue
-        places = (ROOT / name, (ROOT / page).parent / name, ROOT / "src" / "evoseek" / name)
+        places = (ROOT / name, page.path.parent / name, ROOT / "src" / "evoseek" / name)
         assert any(place.exists() for place in places), name
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *map(str, PAGES)])
-def test_recipes_that_a_page_names_are_there(page):
-    assert set(re.findall(r"--config ([\w-]+/[\w.-]+)", (ROOT / page).read_text())) <= recipes().keys()
+def test_links_and_pictures_lead_to_what_is_there(page):
+    for target in page_of.links(page.text):
+        name, _, anchor = target.partition("#")
+        path = page.path.parent / name if name else page.path
+        assert path.exists(), target
+        assert not anchor or anchor in page_of.anchors(path.read_text()), target
+
+
+def test_every_page_of_docs_has_a_place_in_the_menu():
+    def files(entry):
+        entries = entry if isinstance(entry, list) else entry.values() if isinstance(entry, dict) else ()
+        return [entry] if isinstance(entry, str) else [file for inner in entries for file in files(inner)]
+
+    in_menu = files(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])
+    there = {str(path.relative_to(ROOT / "docs")) for path in DOCS}
+    assert sorted(in_menu) == sorted(there), "give the page a line in the nav of mkdocs.yml"
+
+
+def test_commands_of_a_page_are_ones_that_exist(page):
+    for words in page_of.commands(page.text):
+        match words:
+            case ["evoseek", *rest]:
+                read_command(rest, is_whole="..." not in rest)
+            case ["make", target, *_]:
+                assert target in TARGETS, target
+            case ["pip", *_]:
+                check_extras(words)
+            case ["python", script, *options] if script.endswith(".py"):
+                check_script(script, options)
+    for words in page_of.mentioned(page.text):
+        read_command(words[1:], is_whole=False)
+    assert set(re.findall(r"`make ([\w-]+)", page.text)) <= TARGETS
+
+
+def read_command(words, *, is_whole):
+    """Parse the words as the command line does, without running the command, and read the settings that it gives.
+    Of a command that is not whole arguments may be missing."""
+    command, rest = COMMANDS, [word for word in words if word not in ("...", "--help")]
+    while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
+        assert rest[0] in command.commands, f"there is no command {rest[0]!r}: {words}"
+        command, rest = command.commands[rest[0]], rest[1:]
+    if hasattr(command, "commands"):
+        return
+    try:
+        given = command.make_context(command.name, rest).params
+    except Exception as error:
+        if is_whole or type(error).__name__ not in ("MissingParameter", "BadOptionUsage"):  # typer's own classes
+            raise AssertionError(f"{words}: {error}") from error
+        return
+    check_given(given, words, command.name)
+
+
+def check_given(given, words, command):
+    """One system, that of the command if it names one, takes the settings. Files and parts of a user's own are left."""
+    system = given.get("system") if command != "prompt" else None  # `prompt` takes a question in its place, too
+    assert system in (None, *KINDS["system"].parts), words
+    files = [Path(name) for name in map(str, given.get("config") or ()) if name in recipes()]
+    named = [name for name in map(str, given.get("config") or ()) if re.fullmatch(r"[a-z][\w-]*/[\w-]+", name)]
+    assert set(named) <= recipes().keys(), words
+    sets = [text for text in given.get("set_") or () if not re.search(r"=\w+:\w+$", text)]
+    if files or sets:
+        read_by_a_system(files, sets, system)
+
+
+def read_by_a_system(files, sets=(), system=None):
+    """The settings of the first system that takes them."""
+    errors = []
+    for name in [system] if system else KINDS["system"].parts:
+        try:
+            return gather(files, system=name, sets=sets).read(light=True)
+        except EvoseekError as error:
+            errors.append(str(error))
+    raise AssertionError(errors[0])
+
+
+def check_extras(words):
+    for names in re.findall(r"(?:evoseek|\.)\[([\w,]+)\]", " ".join(words)):
+        assert set(names.split(",")) <= EXTRAS.keys(), names
+
+
+def check_script(script, options):
+    text = (ROOT / script).read_text()
+    for option in options:
+        name = option.partition("=")[0]
+        assert not name.startswith("--") or f'"{name}"' in text, f"{script} has no {name}"
+
+
+def test_extras_that_a_page_names_exist(page):
+    check_extras([page.text])
+
+
+def test_settings_in_toml_are_read(page, tmp_path, monkeypatch):
+    for folder in (ROOT / "examples").iterdir():
+        monkeypatch.syspath_prepend(str(folder))
+    for language, text in page_of.blocks(page.text):
+        if language == "toml":
+            (tmp_path / "block.toml").write_text(text)
+            read_by_a_system([tmp_path / "block.toml"])
+
+
+def test_json_lines_are_json(page):
+    for language, text in page_of.blocks(page.text):
+        if language == "json":
+            assert all(isinstance(json.loads(line), dict) for line in text.splitlines())
+
+
+def test_python_compiles_and_imports_what_exists(page):
+    for language, text in page_of.blocks(page.text):
+        if language == "python":
+            for node in ast.walk(ast.parse(text)):
+                if isinstance(node, ast.ImportFrom) and node.module.startswith("evoseek"):
+                    module = import_module(node.module)
+                    assert all(hasattr(module, alias.name) for alias in node.names), ast.unparse(node)
