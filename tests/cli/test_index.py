@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
+from evoseek.cli.main import app
 from evoseek.corpus.read_report import ReadReport
 from evoseek.errors import ConfigError, DataError, SearchIndexError
 from evoseek.jobs.index import IndexPlan, build_index
@@ -93,3 +95,11 @@ def test_a_corpus_that_cannot_be_read_is_said_before_anything_is_made(name: str,
     with pytest.raises(DataError, match=phrase):
         build(tmp_path / name, tmp_path / "index")
     assert not (tmp_path / "index").exists()
+
+
+def test_an_update_takes_no_settings(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Kalo.")
+    for option in ("--update", "--watch"):
+        found = CliRunner().invoke(app, ["index", str(tmp_path), "somewhere", option, "--max-words", "50"])
+        assert isinstance(found.exception, ConfigError)
+        assert "--max-words has no effect on it. Leave out --max-words" in str(found.exception)

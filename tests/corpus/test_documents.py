@@ -233,8 +233,8 @@ def test_a_single_file_of_text(tmp_path: Path) -> None:
 
 
 def test_an_empty_corpus_is_an_error_that_says_what_was_found(tmp_path: Path) -> None:
-    write(tmp_path, a__txt="", b__docx="x")
-    with pytest.raises(EmptyCorpusError, match=r"1 files of other types \(1 .docx\)(?s:.*)a.txt: empty"):
+    write(tmp_path, a__txt="", b__xlsx="x")
+    with pytest.raises(EmptyCorpusError, match=r"1 files of other types \(1 .xlsx\)(?s:.*)a.txt: empty"):
         read(tmp_path)
     with pytest.raises(DataError, match="no corpus at"):
         read_corpus(tmp_path / "gone", report=ReadReport())

@@ -13,7 +13,7 @@ from tests.search.spelling import LetterEncoder
 from evoseek.errors import ConfigError, SearchIndexError
 from evoseek.registry import build
 from evoseek.search.dense import DenseIndex, DenseSettings
-from evoseek.search.embedding import CHUNK, Embedder
+from evoseek.search.embedding import CHUNK, Embedder, MadeVectors
 from evoseek.search.lexical import LexicalIndex, check_index
 from evoseek.search.opening import open_built
 from evoseek.types import Passage
@@ -59,6 +59,19 @@ def test_adding_and_deleting_encodes_only_what_is_new(index: DenseIndex) -> None
         assert ids(now.find("b", 3)) == ["5", "2", "4"]
         assert ids(now.find("d", 9)) == ["6", "3", "4", "1", "5", "2"]
     assert ids(index.find("b", 1)) == ["2"]  # opened before: as it was
+
+
+def test_vectors_of_the_same_texts_are_not_made_again(index: DenseIndex) -> None:
+    """Whatever their ids and places: the index is that of a fresh build."""
+    encoder, directory = LetterEncoder(), index.store.directory
+    made = MadeVectors(directory, index.store.manifest, index.passages())
+    texts = {"0": "dd", "renamed": "bbbb", "1": "aaab", "4": "abc"}
+    again = DenseIndex.build(directory, passages(texts), encoder, made=made)
+    assert encoder.calls == [["\ndd", "\nabc"]]
+    fresh = DenseIndex.build(directory.with_name("fresh"), passages(texts), LetterEncoder())
+    for query in ("a", "b", "cd"):
+        assert again.find(query, 9) == fresh.find(query, 9)
+    assert again.store.manifest.identity == fresh.store.manifest.identity
 
 
 def test_an_index_with_vectors_is_changed_with_its_encoder_only(index: DenseIndex) -> None:

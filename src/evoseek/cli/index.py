@@ -43,18 +43,18 @@ class NumberChoice(StrEnum):
 def index(
     corpus: Annotated[
         Path | None,
-        typer.Argument(help="A folder of texts, Markdown, HTML, PDF, or a JSONL file. Default: the project's."),
+        typer.Argument(help="A folder of documents (see docs/search.md), or one file. Default: the project's."),
     ] = None,
     directory: Annotated[Path | None, typer.Argument(help="Directory for the index. Default: the project's.")] = None,
-    stemming: Annotated[StemmingChoice, typer.Option(help="Reduce words to their stems.")] = StemmingChoice.none,
-    max_words: Annotated[int, typer.Option(help="Maximum length of a passage, in words.")] = 100,
+    stemming: Annotated[StemmingChoice | None, typer.Option(help="Reduce words to their stems. Default: none.")] = None,
+    max_words: Annotated[int | None, typer.Option(help="Maximum length of a passage, in words. Default: 100.")] = None,
     encoding: Annotated[
         str | None,
         typer.Option(help="Encoding of files that are not UTF-8, such as shift_jis. Default: it is guessed."),
     ] = None,
     engine: Annotated[
-        EngineChoice, typer.Option(help="Search by terms, by vectors, or by both.")
-    ] = EngineChoice.lexical,
+        EngineChoice | None, typer.Option(help="Search by terms, by vectors, or by both. Default: lexical.")
+    ] = None,
     encoder: Annotated[
         str | None,
         typer.Option(help="static, minilm, or a sentence-transformers model: a directory or a name. Default: static."),
@@ -70,16 +70,33 @@ def index(
     dtype: Annotated[
         NumberChoice | None, typer.Option(help="Type of the vectors' numbers on disk. Default: float32.")
     ] = None,
+    update: Annotated[bool, typer.Option("--update", help="Read only what changed since the index was built.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Update now and at every change, until Ctrl-C.")] = False,
 ) -> None:
     """Index a corpus for searching, and report what was skipped and why. If interrupted while passages are embedded,
     the same command resumes."""
     corpus, directory = _places(corpus, directory)
-    from evoseek.jobs.index import IndexPlan, build_index
+    from evoseek.jobs.index import IndexPlan, build_index, update_index, watch_index
 
+    if update or watch:
+        _refuse_settings(
+            engine=engine,
+            stemming=stemming,
+            max_words=max_words,
+            encoding=encoding,
+            encoder=encoder,
+            query_prompt=query_prompt,
+            passage_prompt=passage_prompt,
+            pooling=pooling,
+            dtype=dtype,
+        )
+        stop_if_dry([f"{'Watch' if watch else 'Read'} {corpus} and update {directory}"])
+        (watch_index if watch else update_index)(corpus, directory, device=device, console=Console())
+        return
     plan = IndexPlan(
-        engine=engine.value,
-        stemming=stemming.value,
-        max_words=max_words,
+        engine="lexical" if engine is None else engine.value,
+        stemming="none" if stemming is None else stemming.value,
+        max_words=100 if max_words is None else max_words,
         encoding=encoding,
         encoder=encoder,
         query_prompt=query_prompt,
@@ -90,6 +107,15 @@ def index(
     )
     stop_if_dry([f"Index {corpus} in {directory}"], asdict(plan))
     build_index(corpus, directory, plan, console=Console())
+
+
+def _refuse_settings(**options: object) -> None:
+    """ConfigError for the first option that is given."""
+    if given := [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]:
+        raise ConfigError(
+            f"An update keeps the settings with which the index was built, so {given[0]} has no effect on it. Leave "
+            f"out {given[0]}, or build the index again without --update and --watch."
+        )
 
 
 def _places(corpus: Path | None, directory: Path | None) -> tuple[Path, Path]:

@@ -37,10 +37,10 @@ def serve_retrieval(
             f"Serving needs starlette and uvicorn, which are not installed ({error}). Install them: pip install "
             "'evoseek[serve]'."
         ) from error
-    from evoseek.search.opening import open_built
+    from evoseek.search.opening import LiveIndex
 
     stop_if_dry([f"Serve the index {directory} at {host}:{port}"])
-    console, index = Console(), open_built(directory, engine and engine.value)
+    console, index = Console(), LiveIndex(directory, engine and engine.value)
 
     def started(url: str) -> None:
         say(console, f"{len(index):,} passages at {url}/retrieve   (Ctrl-C ends it)")

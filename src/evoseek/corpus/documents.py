@@ -7,10 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from evoseek.corpus.archives import parse_docx, parse_epub, parse_pptx
 from evoseek.corpus.decoding import check_encoding, read_bytes
 from evoseek.corpus.folder import CorpusFile, find_files
 from evoseek.corpus.formats import PARSERS
 from evoseek.corpus.jsonl import read_jsonl
+from evoseek.corpus.mail import parse_message, read_mailbox
 from evoseek.corpus.read_report import ReadReport
 from evoseek.errors import DataError, EmptyCorpusError
 from evoseek.files import nearest
@@ -18,7 +20,14 @@ from evoseek.types import Document
 
 MAX_LINE_BYTES = 16 * 2**20
 MAX_FILE_BYTES = 16 * 2**20
-SUFFIXES = (*PARSERS, ".jsonl")
+ALL_PARSERS = {
+    **PARSERS,
+    ".docx": parse_docx,
+    ".pptx": parse_pptx,
+    ".epub": parse_epub,
+    ".eml": parse_message,
+}
+SUFFIXES = (*ALL_PARSERS, ".mbox", ".jsonl")
 
 
 def read_corpus(
@@ -29,14 +38,35 @@ def read_corpus(
     max_line_bytes: int = MAX_LINE_BYTES,
     max_file_bytes: int = MAX_FILE_BYTES,
 ) -> Iterator[Document]:
-    """Yield the documents under `path`: .txt, .md, .html, .htm, .pdf (an extra) and .jsonl.
+    """Yield the documents under `path`: .txt, .md, .html, .htm, .epub, .eml, .mbox and .jsonl, and with an extra .pdf,
+    .docx and .pptx.
 
-    The id is the path inside the folder, or the `id` of a JSON line; of equal ids the first is read. Whatever cannot be
-    read is skipped and recorded in `report`. `encoding` is that of text files that are not UTF-8; if it is None, the
-    encoding is guessed, which is recorded in `report` too. At most one file (or line) of the given size is held at a
-    time, beside the ids read so far. ConfigError for an unknown encoding, DataError if there is nothing at `path`;
-    EmptyCorpusError, at the end, if nothing was read.
+    The id is the path inside the folder (of a mailbox with the number of the message), or the `id` of a JSON line; of
+    equal ids the first is read. Whatever cannot be read is skipped and recorded in `report`. `encoding` is that of text
+    files that are not UTF-8; if it is None, the encoding is guessed, which is recorded in `report` too. At most one
+    file (or line, or message) of the given size is held at a time, beside the ids read so far. ConfigError for an
+    unknown encoding, DataError if there is nothing at `path`; EmptyCorpusError, at the end, if nothing was read.
     """
+    return _read(path, find_readable(path, report, encoding), report, Reading(max_line_bytes, max_file_bytes, encoding))
+
+
+class Reading(NamedTuple):
+    """How files are read: the most bytes of a line and of a file, and the encoding of text that is not UTF-8."""
+
+    line_bytes: int = MAX_LINE_BYTES
+    file_bytes: int = MAX_FILE_BYTES
+    encoding: str | None = None
+
+
+def _read(path: Path, files: Iterator[CorpusFile], report: ReadReport, how: Reading) -> Iterator[Document]:
+    seen: set[str] = set()
+    for file in files:
+        yield from read_documents(file, seen, report, how)
+    check_read(path, report)
+
+
+def find_readable(path: Path, report: ReadReport, encoding: str | None) -> Iterator[CorpusFile]:
+    """The files that there is a reader for, in order; the others are counted in `report`. Raises as `read_corpus`."""
     if encoding is not None:
         check_encoding(encoding)
     try:
@@ -47,30 +77,35 @@ def read_corpus(
         raise DataError(
             f"There is no corpus at {path}.{nearest(path)} Give a folder, or a file of type {', '.join(SUFFIXES)}."
         )
-    return _read(path, report, _Reading(max_line_bytes, max_file_bytes, encoding))
+    return _find(path, report)
 
 
-class _Reading(NamedTuple):
-    line_bytes: int
-    file_bytes: int
-    encoding: str | None
-
-
-def _read(path: Path, report: ReadReport, how: _Reading) -> Iterator[Document]:
-    seen: set[str] = set()
+def _find(path: Path, report: ReadReport) -> Iterator[CorpusFile]:
     try:
         for file in find_files(path, report):
-            for document, line in _read_file(file, report, how):
-                if not document.text.strip():
-                    report.skip(file.path, "empty", line)
-                elif document.id in seen:
-                    report.skip(file.path, f"duplicate id: {document.id}", line)
-                else:
-                    seen.add(document.id)
-                    report.read += 1
-                    yield _tidy(document, file.id)
-    except OSError as error:  # of the folders: a file that cannot be read is skipped
+            if (suffix := file.path.suffix.lower()) in SUFFIXES:
+                yield file
+            else:
+                report.other_types[suffix or "no suffix"] += 1
+    except OSError as error:
         raise _unreadable(path, error) from error
+
+
+def read_documents(file: CorpusFile, seen: set[str], report: ReadReport, how: Reading) -> Iterator[Document]:
+    """The documents of one file whose ids are not among `seen`, to which they are added."""
+    for document, line in _read_file(file, report, how):
+        if not document.text.strip():
+            report.skip(file.path, "empty", line)
+        elif document.id in seen:
+            report.skip(file.path, f"duplicate id: {document.id}", line)
+        else:
+            seen.add(document.id)
+            report.read += 1
+            yield _tidy(document, file.id)
+
+
+def check_read(path: Path, report: ReadReport) -> None:
+    """Raises EmptyCorpusError if nothing was read."""
     if not report.read:
         raise EmptyCorpusError(
             f"No readable document was found in {path}: {report.summary()}. Expected files of type "
@@ -96,19 +131,19 @@ def _unreadable(path: Path, error: OSError) -> DataError:
     )
 
 
-def _read_file(file: CorpusFile, report: ReadReport, how: _Reading) -> Iterator[tuple[Document, int | None]]:
+def _read_file(file: CorpusFile, report: ReadReport, how: Reading) -> Iterator[tuple[Document, int | None]]:
     suffix = file.path.suffix.lower()
     try:
         if suffix == ".jsonl":
             yield from read_jsonl(file.path, report, how.line_bytes)
-        elif suffix in PARSERS:
-            parsed = PARSERS[suffix](read_bytes(file.path, how.file_bytes), how.encoding)
+        elif suffix == ".mbox":
+            yield from read_mailbox(file.path, file.id, report, how.file_bytes, how.encoding)
+        else:
+            parsed = ALL_PARSERS[suffix](read_bytes(file.path, how.file_bytes), how.encoding)
             if parsed.guessed:
                 report.guess(file.path, parsed.guessed)
             title = parsed.title if parsed.title.strip() else Path(file.id).stem
             yield Document(file.id, title, parsed.text, marks=parsed.marks), None
-        else:
-            report.other_types[suffix or "no suffix"] += 1
     except DataError as error:
         report.skip(file.path, str(error))
     except OSError as error:

@@ -46,6 +46,15 @@ class ReadReport:
         if len(self.skipped) < MAX_KEPT:
             self.skipped.append(Skipped(path, line, reason))
 
+    def add(self, other: ReadReport) -> None:
+        """Take in the report of a part that was read by itself."""
+        self.read += other.read
+        self.skipped += other.skipped[: MAX_KEPT - len(self.skipped)]
+        self.guessed += other.guessed[: MAX_KEPT - len(self.guessed)]
+        for own, more in ((self.reasons, other.reasons), (self.guesses, other.guesses)):
+            own.update(more)
+        self.other_types.update(other.other_types)
+
     def guess(self, path: Path, encoding: str) -> None:
         """Record that a file's encoding was guessed from its bytes."""
         self.guesses[encoding] += 1

@@ -1,25 +1,26 @@
-"""Indexing a corpus: reading it, cutting it into passages, and building the index."""
+"""Indexing a corpus: reading it, cutting it into passages, and building the index; and updating it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import Literal
 
 from rich.console import Console
 
-from evoseek.corpus.documents import read_corpus
-from evoseek.corpus.passages import split_document
 from evoseek.corpus.read_report import ReadReport
-from evoseek.errors import ConfigError, SearchIndexError
+from evoseek.errors import ConfigError, EvoseekError, SearchIndexError
 from evoseek.report.printable import say
 from evoseek.report.progress import CountProgress
 from evoseek.search.analyser import Analyser
 from evoseek.search.dense import DenseIndex
-from evoseek.search.encoders.encoder import Encoder, make_encoder
+from evoseek.search.embedding import MadeVectors
+from evoseek.search.encoders.encoder import Encoder, encoder_of, make_encoder
 from evoseek.search.lexical import LexicalIndex
-from evoseek.types import Passage
+from evoseek.search.sources import CorpusPassages, Recorded
+
+DEBOUNCE_MS = 1_000  # changes that come within so long of each other are one update
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,39 +61,121 @@ class IndexPlan:
 def build_index(corpus: Path, directory: Path, plan: IndexPlan, *, console: Console) -> None:
     """Read a corpus, cut it into passages, index them, and report what was skipped and which encodings were guessed.
     Embedding that was interrupted is resumed. Raises EvoseekError."""
-    if directory.resolve().is_relative_to(corpus.resolve()):
-        raise SearchIndexError(
-            f"The index folder {directory} lies in the corpus {corpus}, of which it would become a part. Give a folder "
-            "outside the corpus."
-        )
+    _check_apart(corpus, directory)
     encoder, report = plan.make_encoder(), ReadReport()
-    documents = read_corpus(corpus, report=report, encoding=plan.encoding)
-    passages = (passage for document in documents for passage in split_document(document, max_words=plan.max_words))
-    analyser = Analyser(plan.stemming)
-    if encoder is None:
-        count = len(LexicalIndex.build(directory, passages, analyser=analyser, max_words=plan.max_words))
-    else:
-        count = _build_dense(directory, passages, encoder, plan, console)
-    say(console, report.summary())
-    if report.skipped_count:
-        say(console, report.table())
-    if guessed := report.guessed_table():
-        say(console, guessed)
+    passages = CorpusPassages(corpus, report=report, encoding=plan.encoding, max_words=plan.max_words)
+    count = _build(directory, passages, plan, encoder, None, console)
+    _say_report(report, console)
     say(console, f"{count:,} passages of at most {plan.max_words} words indexed in {directory}")
 
 
-def _build_dense(
-    directory: Path, passages: Iterator[Passage], encoder: Encoder, plan: IndexPlan, console: Console
+def update_index(corpus: Path, directory: Path, *, device: str | None, console: Console) -> None:
+    """Bring an index to the state that building it again from the corpus would give, with its own settings: only new
+    and changed files are read, only new passages are embedded. Raises EvoseekError; the index is then as it was."""
+    _check_apart(corpus, directory)
+    before = Recorded(LexicalIndex.open(directory))
+    manifest, sources, report = before.index.manifest, before.sources, ReadReport()
+    passages = CorpusPassages(
+        corpus, report=report, encoding=sources.encoding, max_words=sources.max_words, before=before
+    )
+    if passages.is_unchanged:
+        _say_report(report, console)
+        say(console, f"{directory} is up to date: no file of {corpus} has changed.")
+        return
+    encoder = encoder_of(manifest.vectors.encoder, device=device or "auto") if manifest.vectors else None
+    made = MadeVectors(directory, manifest, before.index.passages()) if manifest.vectors else None
+    plan = IndexPlan(
+        engine=manifest.engine or "lexical",
+        stemming=manifest.analyser.stemming,
+        max_words=sources.max_words,
+        dtype=manifest.vectors.dtype if manifest.vectors else None,
+    )
+    count = _build(directory, passages, plan, encoder, made, console)
+    _say_report(report, console)
+    if passages.is_read_anew:
+        say(console, "The programs that read files are of other releases than before, so every file was read again.")
+    say(console, passages.changes())
+    say(console, f"{count:,} passages of at most {sources.max_words} words are now in {directory}")
+
+
+def watch_index(
+    corpus: Path, directory: Path, *, device: str | None, console: Console, stop: Event | None = None
+) -> None:
+    """Update an index now and whenever files of the corpus change, until Ctrl-C or `stop`. An update that fails is
+    told, and retried with the next change. Raises EvoseekError if the first update fails or watchfiles is not
+    installed."""
+    try:
+        from watchfiles import watch
+    except ImportError as error:
+        raise ConfigError(
+            "--watch needs watchfiles, which is not installed. Install it: pip install 'evoseek[watch]'."
+        ) from error
+    if not corpus.exists():  # as the watcher would say it in its own words
+        update_index(corpus, directory, device=device, console=console)
+    is_first = True
+    for changed in watch(
+        corpus,
+        watch_filter=None,
+        debounce=DEBOUNCE_MS,
+        stop_event=stop,
+        rust_timeout=DEBOUNCE_MS,
+        yield_on_timeout=True,  # so that the first update comes when changes are already being watched
+        raise_interrupt=False,
+    ):
+        if not changed and not is_first:
+            continue
+        try:
+            update_index(corpus, directory, device=device, console=console)
+        except EvoseekError as error:
+            if is_first:
+                raise
+            say(console, f"The index is as it was: {error}")
+        if is_first:
+            say(console, f"Watching {corpus}   (Ctrl-C ends it)")
+        is_first = False
+    say(console, "Ended.")
+
+
+def _build(
+    directory: Path,
+    passages: CorpusPassages,
+    plan: IndexPlan,
+    encoder: Encoder | None,
+    made: MadeVectors | None,
+    console: Console,
 ) -> int:
+    """Build the index and give the number of its passages."""
+    analyser, sources = Analyser(plan.stemming), passages.sources.model_dump_json
+    if encoder is None:
+        built = LexicalIndex.build(directory, passages, analyser=analyser, max_words=plan.max_words, sources=sources)
+        return len(built)
     with CountProgress(console, "passages embedded") as progress:
         index = DenseIndex.build(
             directory,
             passages,
             encoder,
-            analyser=Analyser(plan.stemming),
+            analyser=analyser,
             max_words=plan.max_words,
             engine="hybrid" if plan.engine == "hybrid" else "dense",
             dtype=plan.dtype or "float32",
             progress=progress,
+            sources=sources,
+            made=made,
         )
     return len(index)
+
+
+def _check_apart(corpus: Path, directory: Path) -> None:
+    if directory.resolve().is_relative_to(corpus.resolve()):
+        raise SearchIndexError(
+            f"The index folder {directory} lies in the corpus {corpus}, of which it would become a part. Give a folder "
+            "outside the corpus."
+        )
+
+
+def _say_report(report: ReadReport, console: Console) -> None:
+    say(console, report.summary())
+    if report.skipped_count:
+        say(console, report.table())
+    if guessed := report.guessed_table():
+        say(console, guessed)

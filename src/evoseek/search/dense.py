@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from evoseek.search.analyser import Analyser
-from evoseek.search.embedding import Embedder
+from evoseek.search.embedding import Embedder, MadeVectors
 from evoseek.search.encoders.encoder import Encoder, check_encoder, encoder_of
 from evoseek.search.lexical import LexicalIndex, index_directory
 from evoseek.search.manifest import Manifest
@@ -45,10 +45,13 @@ class DenseIndex:
         engine: Literal["dense", "hybrid"] = "dense",
         dtype: Literal["float32", "float16"] = "float32",
         progress: Callable[[int, int], None] = lambda done, of: None,
+        sources: Callable[[], str] | None = None,
+        made: MadeVectors | None = None,
     ) -> DenseIndex:
         """Build from a stream of passages, taking the place of an index that is there; the same call after an
-        interruption keeps the vectors that were made. Raises as `LexicalIndex.build`."""
-        embedder = Embedder(encoder, dtype=dtype, progress=progress)
+        interruption keeps the vectors that were made. `made` are vectors of the same encoder that are taken where they
+        fit. Raises as `LexicalIndex.build`, which says what `sources` is."""
+        embedder = Embedder(encoder, dtype=dtype, progress=progress, made=made)
         store = LexicalIndex.build(
             directory,
             passages,
@@ -56,6 +59,7 @@ class DenseIndex:
             max_words=max_words,
             engine=engine,
             embedder=embedder,
+            sources=sources,
         )
         return cls(store, encoder)
 

@@ -34,6 +34,7 @@ MAX_QUERY_TERMS = 256  # different terms of a query that are searched for; later
 MAX_TIED = 1_000  # passages of equal score that are put into order; see LexicalIndex
 _SCORE_DIGITS = 4  # tantivy adds 32-bit scores up in no fixed order: the same sum differs in the last bits
 _WRITER_BYTES = 128_000_000
+SOURCES = "sources.json"  # the record of the files that the passages are from (`search.sources`)
 _PAGE = 1_000  # passages fetched at a time when all are listed
 _DEFAULT_ANALYSER = Analyser()
 _P = ParamSpec("_P")
@@ -74,9 +75,11 @@ class LexicalIndex:
         max_words: int | None = None,
         engine: Literal["lexical", "dense", "hybrid"] = "lexical",
         embedder: PassageEmbedder | None = None,
+        sources: Callable[[], str] | None = None,
     ) -> LexicalIndex:
         """Build from a stream of passages, taking the place of an index that is there. With an `embedder` the passages
-        also get vectors. `max_words` and `engine` are recorded.
+        also get vectors. `max_words` and `engine` are recorded, and what `sources` says, after the last passage, of the
+        files that they are from.
 
         Holds the ids (up to 200 bytes a passage) and a buffer of 128 MB, never the texts. DataError for an id that
         comes twice, SearchIndexError if the folder cannot be used; what was there before is then unchanged.
@@ -103,6 +106,8 @@ class LexicalIndex:
                 data=data.name,
                 files={},
             )
+            if sources is not None:
+                (data / SOURCES).write_text(sources(), encoding="utf-8")
             _finish(manifest, data, embedder)
             manifest.write(directory)
         return cls(directory, manifest)
@@ -147,6 +152,11 @@ class LexicalIndex:
         if not hits:
             raise DataError(f"The search index in {self.directory} has no passage {passage_id!r}.")
         return from_stored(self._searcher.doc(hits[0][1]))
+
+    def place_of(self, document_id: str) -> int | None:
+        """The place at which a passage of this document was added; None if there is none."""
+        hits = self._searcher.search(exact_query("document_id", document_id), 1, count=False).hits
+        return _orders_at(self._searcher, [hits[0][1]])[0] if hits else None
 
     def passages(self) -> Iterator[Passage]:
         """Every passage, in the order in which they were added."""
@@ -237,6 +247,7 @@ class LexicalIndex:
                     "Open it again, then change it."
                 )
             copy_files(self.directory / manifest.data, data)
+            (data / SOURCES).unlink(missing_ok=True)  # it would no longer be true
             index = tantivy.Index.open(str(data))
             with _writer(index) as writer:
                 yield writer, manifest

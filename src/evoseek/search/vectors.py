@@ -52,11 +52,14 @@ class VectorFiles:
         """The ids of all rows, in order."""
         return map(self.id, range(len(self)))
 
-    def blocks(self, rows: Rows | None = None) -> Iterator[NDArray[Any]]:
-        """The vectors as they are stored, of all rows or of some, a block at a time."""
-        for start in range(0, len(self) if rows is None else len(rows), _BLOCK):
-            block = slice(start, start + _BLOCK)
-            yield self._vectors[block] if rows is None else self._vectors[rows[block]]
+    def rows(self, rows: Rows) -> NDArray[Any]:
+        """The vectors of some rows as they are stored."""
+        return self._vectors[rows]
+
+    def blocks(self) -> Iterator[NDArray[Any]]:
+        """The vectors as they are stored, of all rows, a block at a time."""
+        for start in range(0, len(self), _BLOCK):
+            yield self._vectors[start : start + _BLOCK]
 
     def nearest(self, queries: Vectors, k: int) -> list[tuple[list[int], list[float]]]:
         """For each query (B, D) at most k rows with their inner products, best first, equal ones in the order of the

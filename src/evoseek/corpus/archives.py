@@ -1,0 +1,159 @@
+"""Documents that are zip archives of XML: docx and pptx by markitdown (an extra), and epub.
+
+Before anything is unpacked, the archive's own table must keep within bounds: they bound what it unpacks to.
+Parts with declarations of entities, which can grow without bound, are refused.
+"""
+
+from __future__ import annotations
+
+import io
+import posixpath
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from lxml import etree, html
+
+from evoseek.corpus.formats import Parsed, markdown_headings
+from evoseek.errors import DataError
+from evoseek.types import Mark
+
+MAX_FILES = 10_000
+MAX_BYTES = 512 * 2**20  # unpacked, pictures too
+MAX_TEXT_BYTES = 16 * 2**20  # of the parts that are text
+_BEFORE_MARKUP = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"  # byte order marks, the zeros of UTF-16, white space
+_HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+_NOT_SHOWN = ("script", "style", "head", "title")
+_INLINE = ("a", "abbr", "b", "cite", "code", "em", "font", "i", "q", "s", "small", "span", "strong", "sub", "sup", "u")
+_QUOTED = re.compile(rb"%([0-9a-fA-F]{2})")
+_ENTITIES = re.compile(rb"<!ENTITY", re.IGNORECASE)
+_SLIDE = re.compile(r"^<!-- Slide number: (\d+) -->$", re.MULTILINE)
+_PICTURE = re.compile(r"!\[([^\]\n]*)\]\([^()\n]*\)")
+
+
+def parse_docx(data: bytes, encoding: str | None = None) -> Parsed:
+    """A Word document as Markdown, titled by its first heading."""
+    with checked_archive(data):
+        text = _without_pictures(_converted(data, "DocxConverter", ".docx"))
+    marks = tuple(markdown_headings(text))
+    return Parsed(marks[0].heading or "" if marks else "", text, marks=marks)
+
+
+def parse_pptx(data: bytes, encoding: str | None = None) -> Parsed:
+    """The text of a presentation, slide after slide, with its notes; titled by the first slide that has a title."""
+    with checked_archive(data):
+        converted = _without_pictures(_converted(data, "PptxConverter", ".pptx"))
+    pieces = _SLIDE.split(converted)
+    texts, marks, start = list[str](), list[Mark](), 0
+    for page, text in zip(map(int, pieces[1::2]), map(str.strip, pieces[2::2]), strict=True):
+        marks.append(Mark(start, page=page))
+        marks += [Mark(start + mark.start, page, mark.heading) for mark in markdown_headings(text)]
+        texts.append(text)
+        start += len(text) + 2
+    title = next((mark.heading for mark in marks if mark.heading), "")
+    return Parsed(title, "\n\n".join(texts), marks=tuple(marks))
+
+
+def _converted(data: bytes, converter: str, suffix: str) -> str:
+    try:
+        import markitdown
+        from markitdown import converters
+    except ImportError as error:
+        raise DataError(f"{suffix[1:]} needs an extra: pip install 'evoseek[office]'") from error
+    info = markitdown.StreamInfo(extension=suffix)
+    return str(getattr(converters, converter)().convert(io.BytesIO(data), info).markdown)
+
+
+def _without_pictures(markdown: str) -> str:
+    """With the description of each picture in its place: what is in pictures is not read."""
+    return _PICTURE.sub(r"\1", markdown)
+
+
+def parse_epub(data: bytes, encoding: str | None = None) -> Parsed:
+    """The chapters of a book in their order."""
+    with checked_archive(data) as archive:
+        container = _xml(archive, "META-INF/container.xml")
+        package = next(iter(container.xpath("//*[local-name()='rootfile']/@full-path")), None)
+        if package is None:
+            raise DataError("damaged: the book does not name its contents")
+        contents = _xml(archive, str(package))
+        title = next(iter(contents.xpath("//*[local-name()='metadata']/*[local-name()='title']/text()")), "")
+        texts, marks, start = list[str](), list[Mark](), 0
+        for name in _chapters(contents, posixpath.dirname(str(package))):
+            chapter = _chapter(archive, name)
+            marks += [replace(mark, start=start + mark.start) for mark in chapter.marks]
+            texts.append(chapter.text)
+            start += len(chapter.text) + 2
+    return Parsed(str(title), "\n\n".join(texts), marks=tuple(marks))
+
+
+def _chapters(contents: Any, folder: str) -> Iterator[str]:
+    """The names of the chapters in the archive, each once."""
+    items = {item.get("id"): item.get("href") for item in contents.xpath("//*[local-name()='item']")}
+    references = contents.xpath("//*[local-name()='itemref']/@idref")
+    for href in dict.fromkeys(items.get(reference) for reference in references):
+        if href is not None:
+            yield posixpath.normpath(posixpath.join(folder, _unquoted(href)))
+
+
+def _unquoted(href: str) -> str:
+    """An address of a part with its %20 and the like as characters."""
+    data = _QUOTED.sub(lambda match: bytes.fromhex(match[1].decode()), href.encode())
+    return data.decode("utf-8", "replace")
+
+
+def _chapter(archive: zipfile.ZipFile, name: str) -> Parsed:
+    """All text of a chapter, a paragraph or heading a line. One that is missing is empty."""
+    try:
+        tree = html.document_fromstring(archive.read(name), parser=html.HTMLParser(encoding="utf-8"))
+    except (KeyError, etree.ParserError):
+        return Parsed("", "")
+    lines, marks, pieces, start = list[str](), list[Mark](), list[str](), 0
+    for event, element in etree.iterwalk(tree, events=("start", "end"), tag="*"):
+        ends = event == "end"
+        if element.tag not in _INLINE:
+            if line := " ".join("".join(pieces).split()):
+                marks += [Mark(start, heading=line)] if ends and element.tag in _HEADINGS else []
+                lines.append(line)
+                start += len(line) + 2
+            pieces.clear()
+        if element.tag not in _NOT_SHOWN or ends:
+            pieces.append((element.tail if ends else element.text) or "")
+    return Parsed("", "\n\n".join(lines), marks=tuple(marks))
+
+
+def checked_archive(data: bytes) -> zipfile.ZipFile:
+    """The archive. DataError if it is damaged, or would unpack to too much."""
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(data))
+        entries = archive.infolist()
+        if any(entry.flag_bits & 1 for entry in entries):
+            raise DataError("encrypted: it cannot be read without its password")
+        if len(entries) > MAX_FILES or sum(entry.file_size for entry in entries) > MAX_BYTES:
+            raise DataError(f"archive is too large: more than {MAX_FILES:,} files or {MAX_BYTES:,} bytes unpacked")
+        texts = [entry for entry in entries if _is_markup(archive, entry)]
+        if (size := sum(entry.file_size for entry in texts)) > MAX_TEXT_BYTES:
+            raise DataError(f"archive is too large: {size:,} bytes of text, more than {MAX_TEXT_BYTES:,}")
+        if any(_ENTITIES.search(archive.read(entry).replace(b"\0", b"")) for entry in texts):
+            raise DataError("declares XML entities: these can grow without bound")
+    except (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError, zlib.error) as error:
+        raise DataError(f"damaged archive: {error}") from error
+    return archive
+
+
+def _is_markup(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bool:
+    """Whether a part can be XML or HTML, whatever its name."""
+    with archive.open(entry) as file:
+        begin = file.read(512).lstrip(_BEFORE_MARKUP)
+    return begin[:1] in (b"<", b"")
+
+
+def _xml(archive: zipfile.ZipFile, name: str) -> Any:
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
+    try:
+        return etree.fromstring(archive.read(name), parser)
+    except (KeyError, etree.XMLSyntaxError) as error:
+        raise DataError(f"damaged: {error}") from error

@@ -1,0 +1,90 @@
+"""Mail: a message (.eml) or a mailbox (.mbox), by the standard library. Attachments are named, not read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from evoseek.corpus.decoding import check_regular
+from evoseek.corpus.formats import Parsed, parse_html, parse_plain
+from evoseek.corpus.jsonl import bounded_lines
+from evoseek.corpus.read_report import ReadReport
+from evoseek.errors import DataError
+from evoseek.types import Document
+
+_SHOWN = ("From", "To", "Cc", "Date")
+_LINE_BYTES = 2**20
+
+
+def parse_message(data: bytes, encoding: str | None = None) -> Parsed:
+    """A message, titled by its subject: who wrote to whom and when, its text, and the names of what is attached."""
+    message = cast(EmailMessage, message_from_bytes(data, policy=policy.default))
+    if not any(message[name] for name in ("From", "Subject", "Date", "Received")):
+        raise DataError("no mail: it has none of the lines From, Subject and Date")
+    body = message.get_body(("plain", "html"))
+    text, guessed = ("", "") if body is None else _text(body, encoding)
+    head = [f"{name}: {' '.join(str(message[name]).split())}" for name in _SHOWN if message[name]]
+    names = [str(name) for part in message.iter_attachments() if (name := part.get_filename())]
+    attached = [f"Attachments: {', '.join(names)}"] if names else []
+    pieces = ("\n".join(head), text.strip(), *attached)
+    return Parsed(str(message["Subject"] or ""), "\n\n".join(filter(None, pieces)), guessed)
+
+
+def _text(body: EmailMessage, encoding: str | None) -> tuple[str, str]:
+    """The text of a part, and its encoding if that was guessed."""
+    payload = body.get_payload(decode=True)
+    if not isinstance(payload, bytes):
+        return "", ""
+    declared = body.get_content_charset() or encoding
+    try:
+        payload.decode(declared or "utf-8")
+    except (LookupError, UnicodeDecodeError):  # declared wrongly: as a file without a declaration
+        declared = encoding
+    parsed = (parse_html if body.get_content_subtype() == "html" else parse_plain)(
+        payload if declared is None else payload.decode(declared).encode(), encoding
+    )
+    return parsed.text, parsed.guessed
+
+
+def read_mailbox(
+    path: Path, file_id: str, report: ReadReport, max_bytes: int, encoding: str | None
+) -> Iterator[tuple[Document, int]]:
+    """The messages of a mailbox as documents `<file>/<n>`, n from 1, with the number of the line of each. Messages of
+    more than `max_bytes` are skipped and reported; no more than that is held at a time."""
+    check_regular(path)
+    number = 0
+    with path.open("rb", buffering=2**20) as file:
+        for number, (line, data) in enumerate(_messages(file, max_bytes), start=1):
+            try:
+                if data is None:
+                    raise DataError(f"message is too large: more than {max_bytes:,} bytes")
+                parsed = parse_message(data, encoding)
+                if parsed.guessed:
+                    report.guess(path, parsed.guessed)
+                yield Document(f"{file_id}/{number}", parsed.title.strip() or Path(file_id).stem, parsed.text), line
+            except DataError as error:
+                report.skip(path, str(error), line)
+            except Exception as error:  # the parser of mail fails in ways that it does not document
+                report.skip(path, f"cannot be parsed: {type(error).__name__}: {error}", line)
+    if not number:
+        report.skip(path, "no mail: it does not begin as a mailbox, with a line `From ...`")
+
+
+def _messages(file: BinaryIO, max_bytes: int) -> Iterator[tuple[int, bytes | None]]:
+    """The line at which each message begins, and its bytes; None for one that is too large."""
+    first, pieces, size, is_after_gap = 0, list[bytes](), 0, True
+    for number, line in bounded_lines(file, min(_LINE_BYTES, max_bytes)):
+        if line is not None and is_after_gap and line.startswith(b"From "):
+            if first:
+                yield first, b"".join(pieces) if size <= max_bytes else None
+            first, pieces, size = number, [], 0
+        elif first:
+            size += max_bytes + 1 if line is None else len(line)
+            if line is not None and size <= max_bytes:
+                pieces.append(line[1:] if line.lstrip(b">").startswith(b"From ") and line[:1] == b">" else line)
+        is_after_gap = line is not None and not line.strip()
+    if first:
+        yield first, b"".join(pieces) if size <= max_bytes else None

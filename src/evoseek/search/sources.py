@@ -1,0 +1,228 @@
+"""The files that an index was built from, and reading a corpus again with only the changed ones being read.
+
+An index of `evoseek index` has `sources.json` in its data folder: for every file its checksum, the number of its
+passages and what its reading reported. Files that are as recorded are not read again: their passages are taken from the
+index as it was, in the places where a fresh build has them, so that the new index is the one of a fresh build.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from itertools import accumulate, islice
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from evoseek.corpus.decoding import check_regular
+from evoseek.corpus.documents import Reading, check_read, find_readable, read_documents
+from evoseek.corpus.folder import CorpusFile
+from evoseek.corpus.passages import split_document
+from evoseek.corpus.read_report import ReadReport, Skipped
+from evoseek.errors import DataError, SearchIndexError
+from evoseek.files import file_digest
+from evoseek.search.lexical import SOURCES, LexicalIndex
+from evoseek.search.manifest import REMEDY
+from evoseek.types import Passage
+
+_READERS = ("evoseek", "trafilatura", "charset-normalizer", "pypdf", "markitdown", "mammoth", "python-pptx")
+
+
+class Source(BaseModel):
+    """A file as it was read: its path within the corpus, its checksum ("" if it cannot be read), the number of its
+    passages, and what `ReadReport` says of it alone."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    file: str
+    sha256: str
+    passages: int = 0
+    read: int = 0
+    skipped: list[tuple[int | None, str]] = []
+    reasons: dict[str, int] = {}
+    guessed: list[str] = []
+    guesses: dict[str, int] = {}
+
+    @property
+    def has_duplicates(self) -> bool:
+        """Whether a document was skipped since another one has its id: it counts once that one is gone."""
+        return "duplicate id" in self.reasons
+
+    def report(self, path: Path) -> ReadReport:
+        """The report of its reading, as if it were read now."""
+        return ReadReport(
+            read=self.read,
+            skipped=[Skipped(path, line, reason) for line, reason in self.skipped],
+            reasons=Counter(self.reasons),
+            guessed=[(path, encoding) for encoding in self.guessed],
+            guesses=Counter(self.guesses),
+        )
+
+
+class Sources(BaseModel):
+    """All files, in the order of their passages, and how they were read and cut. `reader` names the releases of the
+    programs that read them, which may read the same file otherwise."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    reader: str
+    encoding: str | None
+    max_words: int
+    files: list[Source]
+
+
+class Recorded:
+    """An index with the record of its files."""
+
+    def __init__(self, index: LexicalIndex) -> None:
+        """SearchIndexError if the index has no record: it was built by an earlier version, or from passages, or
+        passages were added or deleted since."""
+        path = index.directory / index.manifest.data / SOURCES
+        try:
+            self.sources = Sources.model_validate_json(path.read_bytes())
+        except FileNotFoundError as error:
+            raise SearchIndexError(
+                f"The search index in {index.directory} does not record the files that it was built from (it is of an "
+                f"earlier version, or was changed from Python), so it cannot be updated. {REMEDY}"
+            ) from error
+        except (OSError, ValidationError) as error:
+            raise SearchIndexError(f"The record {path} cannot be read: {error}. {REMEDY}") from error
+        self.index = index
+        self._places = list(accumulate((source.passages for source in self.sources.files), initial=0))
+        self.by_file = {source.file: place for place, source in enumerate(self.sources.files)}
+
+    def range_of(self, number: int) -> tuple[int, int]:
+        """The places of a file's passages: the first, and the one behind the last."""
+        return self._places[number], self._places[number + 1]
+
+    def file_with(self, document_id: str) -> str | None:
+        """The file that a document was read from; None if there is no such document."""
+        place = self.index.place_of(document_id)
+        return None if place is None else self.sources.files[bisect_right(self._places, place) - 1].file
+
+
+class CorpusPassages:
+    """The passages of a corpus, file by file. Files that are as `before` recorded them are not read, but their passages
+    taken from there. `report` becomes the report of reading all; `sources` the record, once all passages were taken.
+
+    Raises as `read_corpus`.
+    """
+
+    def __init__(
+        self,
+        corpus: Path,
+        *,
+        report: ReadReport,
+        encoding: str | None = None,
+        max_words: int = 100,
+        before: Recorded | None = None,
+    ) -> None:
+        self._corpus, self._report, self._how = corpus, report, Reading(encoding=encoding)
+        self._files = [(file, _digest(file.path)) for file in find_readable(corpus, report, encoding)]
+        self.sources = Sources(reader=_reader(), encoding=encoding, max_words=max_words, files=[])
+        same_reader = before is not None and before.sources.reader == self.sources.reader
+        self.is_read_anew = before is not None and not same_reader
+        self._before = before if same_reader else None
+        self._earlier = {source.file: source.sha256 for source in before.sources.files} if before else {}
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether the corpus is as it was recorded, file by file. `report` is complete then."""
+        now = [(file.id, digest) for file, digest in self._files]
+        if self._before is None or now != list(self._earlier.items()):
+            return False
+        for (file, _), source in zip(self._files, self._before.sources.files, strict=True):
+            self._report.add(source.report(file.path))
+        return True
+
+    def changes(self) -> str:
+        """One line of counts of files."""
+        now = {file.id: digest for file, digest in self._files}
+        gone = Counter(digest for file, digest in self._earlier.items() if file not in now and digest)
+        new = Counter(digest for file, digest in now.items() if file not in self._earlier and digest)
+        renamed = (gone & new).total()
+        counts = {
+            "new": len(now.keys() - self._earlier.keys()) - renamed,
+            "changed": sum(now[file] != digest for file, digest in self._earlier.items() if file in now),
+            "renamed": renamed,
+            "deleted": len(self._earlier.keys() - now.keys()) - renamed,
+            "unchanged": sum(now.get(file) == digest for file, digest in self._earlier.items()),
+        }
+        return "Files: " + ", ".join(f"{count:,} {what}" for what, count in counts.items())
+
+    def __iter__(self) -> Iterator[Passage]:
+        seen: set[str] = set()
+        conflicting: set[str] = set()  # unchanged files that hold a document whose id is now another one's
+        kept = _Kept(self._before)
+        for file, digest in self._files:
+            source, report = Source(file=file.id, sha256=digest), ReadReport()
+            self.sources.files.append(source)
+            earlier = kept.unchanged(source) if file.id not in conflicting else None
+            if earlier is not None:
+                report = earlier.report(file.path)
+            passages = kept.passages(file.id) if earlier else self._read(file, seen, conflicting, report)
+            for passage in passages:
+                source.passages += 1
+                seen.add(passage.document_id)
+                yield passage
+            _record(source, report)
+            self._report.add(report)
+        check_read(self._corpus, self._report)
+
+    def _read(self, file: CorpusFile, seen: set[str], conflicting: set[str], report: ReadReport) -> Iterator[Passage]:
+        for document in read_documents(file, seen, report, self._how):
+            if self._before and (holder := self._before.file_with(document.id)) not in (None, file.id):
+                conflicting.add(str(holder))
+            yield from split_document(document, max_words=self.sources.max_words)
+
+
+class _Kept:
+    """The passages of an index as it was, taken file by file in one pass."""
+
+    def __init__(self, before: Recorded | None) -> None:
+        self._before, self._place = before, 0
+        self._passages = before.index.passages() if before else iter(())
+
+    def unchanged(self, source: Source) -> Source | None:
+        """The record of a file whose passages can be taken; None for one that must be read."""
+        if self._before is None or (number := self._before.by_file.get(source.file)) is None:
+            return None
+        earlier = self._before.sources.files[number]
+        is_same = earlier.sha256 == source.sha256 != "" and not earlier.has_duplicates
+        return earlier if is_same and self._before.range_of(number)[0] >= self._place else None
+
+    def passages(self, file: str) -> Iterator[Passage]:
+        """The passages of an unchanged file."""
+        if self._before is None:
+            return iter(())
+        first, end = self._before.range_of(self._before.by_file[file])
+        found = islice(self._passages, first - self._place, end - self._place)
+        self._place = end
+        return found
+
+
+def _record(source: Source, report: ReadReport) -> None:
+    """Keep the report of a file's reading with it."""
+    source.read, source.reasons = report.read, dict(report.reasons)
+    source.skipped = [(skipped.line, skipped.reason) for skipped in report.skipped]
+    source.guessed, source.guesses = [encoding for _, encoding in report.guessed], dict(report.guesses)
+
+
+def _digest(path: Path) -> str:
+    """The checksum of a file before it is read: if it changes meanwhile, the next update reads it again."""
+    try:
+        check_regular(path)
+        return file_digest(path)
+    except (DataError, OSError):
+        return ""
+
+
+def _reader() -> str:
+    return " ".join(f"{name} {_version(name)}" for name in _READERS)
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "none"

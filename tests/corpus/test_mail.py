@@ -1,0 +1,96 @@
+"""Mail as documents: messages, mailboxes, and what is no mail."""
+
+from __future__ import annotations
+
+from email.message import EmailMessage
+from pathlib import Path
+
+from evoseek.corpus.documents import read_corpus
+from evoseek.corpus.mail import parse_message
+from evoseek.corpus.read_report import ReadReport
+from evoseek.types import Document
+
+
+def message(subject: str, text: str, *, html: str = "", attached: str = "") -> bytes:
+    mail = EmailMessage()
+    mail["From"], mail["To"], mail["Subject"] = "Meri <meri@kalo.example>", "Tor <tor@kalo.example>", subject
+    mail["Date"] = "Sun, 22 Nov 2026 10:00:00 +0000"
+    if text:
+        mail.set_content(text)
+    if html:
+        mail.set_content(html, subtype="html")
+    if attached:
+        mail.add_attachment(b"%PDF", maintype="application", subtype="pdf", filename=attached)
+    return mail.as_bytes()
+
+
+def read(path: Path, **limits: int) -> tuple[list[Document], dict[int | None, str]]:
+    report = ReadReport()
+    documents = list(read_corpus(path, report=report, **limits))
+    return documents, {skipped.line: skipped.reason for skipped in report.skipped}
+
+
+def test_a_message_is_titled_by_its_subject_and_names_what_is_attached(tmp_path: Path) -> None:
+    (tmp_path / "a.eml").write_bytes(message("Der Fluß", "Supa is high.\n", attached="map.pdf"))
+    [document], _ = read(tmp_path)
+    assert (document.id, document.title) == ("a.eml", "Der Fluß")
+    assert document.text == (
+        "From: Meri <meri@kalo.example>\nTo: Tor <tor@kalo.example>\nDate: Sun, 22 Nov 2026 10:00:00 +0000\n\n"
+        "Supa is high.\n\nAttachments: map.pdf"
+    )
+
+
+def test_a_page_as_a_message_is_read_as_a_page() -> None:
+    html = (
+        "<html><head><script>var x</script></head><body><p>The bridge is <b>closed</b> for two weeks.</p></body></html>"
+    )
+    text = parse_message(message("Bridge", "", html=html)).text
+    assert "closed for two weeks." in text
+    assert "var x" not in text
+
+
+def test_a_text_in_another_encoding_than_it_declares_is_guessed() -> None:
+    data = (
+        message("x", "abc").replace(b'charset="utf-8"', b'charset="nonsense"').replace(b"abc", "é è à".encode("cp1252"))
+    )
+    assert parse_message(data).guessed
+
+
+def test_a_mailbox_is_a_document_for_each_message(tmp_path: Path) -> None:
+    messages = [message("One", "First.\n>From here on.\n"), b"no header\n", message("Three", "Third.\n")]
+    (tmp_path / "a.mbox").write_bytes(b"".join(b"From meri Sun Nov 22\n" + one + b"\n" for one in messages))
+    documents, skipped = read(tmp_path)
+    assert [(document.id, document.title, document.file) for document in documents] == [
+        ("a.mbox/1", "One", "a.mbox"),
+        ("a.mbox/3", "Three", "a.mbox"),
+    ]
+    assert "First.\nFrom here on." in documents[0].text
+    [(line, reason)] = skipped.items()
+    assert reason.startswith("no mail: ")
+    assert (tmp_path / "a.mbox").read_bytes().split(b"\n")[line - 1 : line + 1] == [
+        b"From meri Sun Nov 22",
+        b"no header",
+    ]
+
+
+def test_large_messages_and_other_files_are_reported(tmp_path: Path) -> None:
+    begin = b"From meri Sun Nov 22\n"
+    (tmp_path / "a.mbox").write_bytes(
+        begin + message("Big", "word\n" * 2_000) + b"\n" + begin + message("Small", "Kalo.")
+    )
+    documents, skipped = read(tmp_path, max_file_bytes=5_000)
+    assert [document.title for document in documents] == ["Small"]
+    assert skipped == {1: "message is too large: more than 5,000 bytes"}
+    (tmp_path / "b.mbox").write_bytes(b"something else\n")
+    assert read(tmp_path)[1][None].startswith("no mail: it does not begin as a mailbox")
+
+
+def test_endless_nesting_is_reported(tmp_path: Path) -> None:
+    nested = b"From: a@b\nSubject: x\n"
+    for number in range(3_000):
+        nested += b'Content-Type: multipart/mixed; boundary="%d"\n\n--%d\n' % (number, number)
+    (tmp_path / "a.eml").write_bytes(nested)
+    (tmp_path / "b.txt").write_text("Kalo.")
+    documents, skipped = read(tmp_path)
+    assert [document.id for document in documents] == ["b.txt"]
+    assert skipped[None].startswith(("cannot be parsed: RecursionError", "empty"))

@@ -1,0 +1,144 @@
+"""Updating an index: the same as building it anew, with only what changed being read."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+from rich.console import Console
+
+from evoseek.corpus.read_report import ReadReport
+from evoseek.errors import DataError, EmptyCorpusError, SearchIndexError
+from evoseek.files import file_digest
+from evoseek.jobs.index import IndexPlan, build_index, update_index, watch_index
+from evoseek.search.lexical import LexicalIndex
+from evoseek.search.opening import LiveIndex
+from evoseek.search.sources import CorpusPassages, Recorded
+from evoseek.types import Passage
+
+
+def console() -> Console:
+    return Console(file=io.StringIO(), width=300)
+
+
+def update(folder: Path) -> str:
+    """What an update says."""
+    told = console()
+    update_index(folder / "corpus", folder / "index", device=None, console=told)
+    return told.file.getvalue()
+
+
+def texts(folder: Path) -> dict[str, str]:
+    return {passage.document_id: passage.text for passage in LexicalIndex.open(folder / "index").passages()}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    (corpus / "a.txt").write_text("Kalo is a city.")
+    (corpus / "b.jsonl").write_text(json.dumps({"id": "1", "text": "Meri."}) + "\n{broken\n")
+    (corpus / "c.md").write_text("# Supa\n\nA river.")
+    build_index(corpus, tmp_path / "index", IndexPlan(), console=console())
+    return tmp_path
+
+
+def test_files_that_are_as_recorded_are_not_read(folder: Path) -> None:
+    """A file that is taken for unchanged keeps its passages, whatever is in it now."""
+    before = Recorded(LexicalIndex.open(folder / "index"))
+    changed = folder / "corpus" / "a.txt"
+    changed.write_text("Kalo is a town.")
+    (folder / "corpus" / "c.md").write_text("# Supa\n\nA lake.")
+    before.sources.files[0].sha256 = file_digest(changed)
+    found = CorpusPassages(folder / "corpus", report=ReadReport(), before=before)
+    assert [passage.text for passage in found] == ["Kalo is a city.", "Meri.", "# Supa\n\nA lake."]
+
+
+def test_the_report_of_files_that_are_not_read_again_is_kept(folder: Path) -> None:
+    assert "is up to date: no file of" in update(folder)
+    (folder / "corpus" / "a.txt").rename(folder / "corpus" / "z.txt")
+    (folder / "corpus" / "c.md").write_text("# Supa\n\nA lake.")
+    (folder / "corpus" / "d.txt").write_text("Vesu is new.")
+    said = update(folder)
+    assert "4 documents read, 1 skipped (1 broken JSON)" in said
+    assert "b.jsonl:2: broken JSON" in said
+    assert "Files: 1 new, 1 changed, 1 renamed, 0 deleted, 1 unchanged" in said
+    assert texts(folder) == {
+        "1": "Meri.",
+        "c.md": "# Supa\n\nA lake.",
+        "d.txt": "Vesu is new.",
+        "z.txt": "Kalo is a city.",
+    }
+
+
+def test_a_document_counts_again_when_the_one_with_its_id_is_gone(folder: Path) -> None:
+    """Of equal ids the first is read: with the file before it gone, an unchanged file has one document more; with a
+    new file before it, one fewer."""
+    second = folder / "corpus" / "d.jsonl"
+    second.write_text(json.dumps({"id": "1", "text": "Another Meri."}))
+    update(folder)
+    assert texts(folder)["1"] == "Meri."
+    (folder / "corpus" / "b.jsonl").unlink()
+    update(folder)
+    assert texts(folder)["1"] == "Another Meri."
+    (folder / "corpus" / "b.jsonl").write_text(json.dumps({"id": "1", "text": "A third."}))
+    assert "duplicate id: 1" in update(folder)
+    assert texts(folder)["1"] == "A third."
+
+
+def test_an_index_without_a_record_of_its_files_is_not_updated(folder: Path) -> None:
+    LexicalIndex.open(folder / "index").add([Passage("x#0", "x", "", "Added.")])
+    with pytest.raises(SearchIndexError, match="does not record the files that it was built from"):
+        update(folder)
+    assert "x" in texts(folder)
+
+
+def test_an_update_to_nothing_is_refused(folder: Path) -> None:
+    before = texts(folder)
+    for path in (folder / "corpus").iterdir():
+        path.unlink()
+    with pytest.raises(EmptyCorpusError, match="No readable document"):
+        update(folder)
+    assert texts(folder) == before
+    with pytest.raises(DataError, match="no corpus at"):
+        update_index(folder / "gone", folder / "index", device=None, console=console())
+
+
+def test_a_server_searches_the_new_state(folder: Path) -> None:
+    live = LiveIndex(folder / "index")
+    (folder / "corpus" / "d.txt").write_text("Vesu is new.")
+    update(folder)
+    assert live.find_all(["vesu"], 3) == [[]]  # not looked yet
+    live.look()
+    assert [passage.document_id for passage in live.find_all(["vesu"], 3)[0]] == ["d.txt"]
+    (folder / "index" / "manifest.json").write_text("{}")
+    live.look()  # what cannot be opened does not end it
+    assert len(live) == 4
+
+
+def test_watching_updates_whenever_a_file_changes(folder: Path) -> None:
+    pytest.importorskip("watchfiles")
+    stop, told = Event(), console()
+    options = {"device": None, "console": told, "stop": stop}
+    watching = Thread(target=watch_index, args=(folder / "corpus", folder / "index"), kwargs=options, daemon=True)
+    watching.start()
+    try:
+        wait_for(lambda: "Watching" in told.file.getvalue())
+        (folder / "corpus" / "d.txt").write_text("Vesu is new.")
+        wait_for(lambda: "1 new" in told.file.getvalue())
+        assert texts(folder)["d.txt"] == "Vesu is new."
+    finally:
+        stop.set()
+        watching.join(60)
+    assert told.file.getvalue().endswith("Ended.\n")
+
+
+def wait_for(happened: object, seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.05)
