@@ -90,6 +90,20 @@ class RunDirectory:
         finally:
             os.close(descriptor)
 
+    def holder(self) -> str | None:
+        """The process that holds the directory, None if none does. The lock is touched for an instant and not kept."""
+        try:
+            descriptor = os.open(self.path / "lock", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return os.read(descriptor, 32).decode().strip() or "unknown"
+        finally:
+            os.close(descriptor)
+        return None
+
     def check(self) -> None:
         """Raises RunError if the folder contains anything other than a run. To be called before it is made or
         locked."""

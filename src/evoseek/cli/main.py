@@ -17,6 +17,7 @@ from evoseek.cli.ask import ask
 from evoseek.cli.compare import compare
 from evoseek.cli.data import data
 from evoseek.cli.demo import demo
+from evoseek.cli.doctor import doctor
 from evoseek.cli.evaluate import evaluate
 from evoseek.cli.export import export
 from evoseek.cli.index import index, search
@@ -30,6 +31,7 @@ from evoseek.cli.serve import serve
 from evoseek.cli.sft import collect, sft
 from evoseek.cli.shared import with_shared
 from evoseek.cli.simulator import simulator
+from evoseek.cli.status import status
 from evoseek.cli.tiny import tiny
 from evoseek.cli.train import train
 from evoseek.cli.view import view
@@ -67,7 +69,7 @@ def evoseek(
     """Language-model search agents that teach themselves."""
 
 
-for command in (init, demo, index, search, collect, sft, train, propose):
+for command in (init, doctor, demo, index, search, collect, sft, train, status, propose):
     app.command()(command)
 app.command("eval")(evaluate)
 app.command()(compare)
@@ -83,8 +85,8 @@ for name, group in {
 }.items():
     app.add_typer(group, name=name)
 
-_IN_PROJECT = ("index", "search", "sft", "train", "propose", "collect", "eval", "ask", "prompt")
-_ONLY_READ = ("search", "compare", "prompt", "recipes", "parts")
+_IN_PROJECT = ("index", "search", "sft", "train", "propose", "collect", "eval", "ask", "prompt", "status", "doctor")
+_ONLY_READ = ("doctor", "status", "search", "compare", "prompt", "recipes", "parts")
 
 
 def _add_shared_options(group: typer.Typer, *, in_project: Collection[str] = ()) -> None:

@@ -122,6 +122,19 @@ def _values(rows: Sequence[MetricRow], name: str) -> list[float]:
     return [value for row in rows if (value := row.get(name)) is not None]
 
 
+def signs(rows: Sequence[MetricRow], *, relative: bool = True) -> dict[str, str]:
+    """What is to be warned of after these rows, by what it is about; without any signal at all, that alone. `relative`
+    is as in `no_signal`. Of a run with stages the signs of a collapse are looked for in the rows of the current one."""
+    if words := no_signal(rows, relative=relative):
+        return {_NONE: words}
+    stage = rows[-1].get("stage") if rows else None
+    own = [row for row in rows if row.get("stage") == stage]
+    found = {f"few searches/{stage}": fewer_searches(own), f"one search/{stage}": one_search(own)}
+    if relative:
+        found[f"{_LITTLE}/{stage}"] = little_signal(own)
+    return {about: words for about, words in found.items() if words}
+
+
 class SignalMetrics:
     """A MetricSink that watches the rows and passes them on to `sink`.
 
@@ -141,12 +154,14 @@ class SignalMetrics:
     ) -> None:
         self._sink, self._notify, self._relative = sink, notify, relative
         self._rows: list[MetricRow] = list(earlier)
-        self._on = dict.fromkeys(self._warnings(), len(self._rows))  # at how many rows a warning last held
+        self._on = dict.fromkeys(
+            signs(self._rows, relative=self._relative), len(self._rows)
+        )  # at how many rows a warning last held
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         """Pass a row on."""
         self._rows.append(metrics)
-        for about, words in self._warnings().items():
+        for about, words in signs(self._rows, relative=self._relative).items():
             silence = 1 if about == _NONE else WINDOW
             if about not in self._on or len(self._rows) - self._on[about] > silence:
                 self._notify(words)
@@ -154,14 +169,3 @@ class SignalMetrics:
             for same in (about, little) if about == _NONE else (about,):
                 self._on[same] = len(self._rows)
         self._sink.write(step, metrics)
-
-    def _warnings(self) -> dict[str, str]:
-        """What is to be warned of now, by what it is about; without any signal at all, that alone."""
-        if words := no_signal(self._rows, relative=self._relative):
-            return {_NONE: words}
-        stage = self._rows[-1].get("stage") if self._rows else None
-        rows = [row for row in self._rows if row.get("stage") == stage]
-        signs = {f"few searches/{stage}": fewer_searches(rows), f"one search/{stage}": one_search(rows)}
-        if self._relative:
-            signs[f"{_LITTLE}/{stage}"] = little_signal(rows)
-        return {about: words for about, words in signs.items() if words}

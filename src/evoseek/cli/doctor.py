@@ -1,0 +1,103 @@
+"""`evoseek doctor`: finds what would go wrong before it does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from evoseek.cli.options import ConfigFiles, Index, Json, Model, Questions, Sets
+from evoseek.cli.shared import project
+from evoseek.errors import EvoseekError
+from evoseek.report.printable import printable
+from evoseek.training.interrupt import end_on_interrupt
+
+if TYPE_CHECKING:
+    from evoseek.doctor.finding import Finding
+
+FAULTY = 1  # the exit status with a fault
+_STYLES = {"ok": "green", "warning": "yellow", "fault": "red"}
+
+
+def doctor(
+    system: Annotated[str | None, typer.Argument(help="A system. Default: the project's, or search-r1.")] = None,
+    run_dir: Annotated[Path | None, typer.Option(help="Directory of the run. Default: the project's.")] = None,
+    index: Index = None,
+    questions: Questions = None,
+    model: Model = None,
+    processes: Annotated[int, typer.Option(min=1, help="Number of processes that would train together.")] = 1,
+    probe: Annotated[bool, typer.Option("--probe", help="Load the model and time a few rollouts as well.")] = False,
+    json: Json = False,
+    config: ConfigFiles = None,
+    set_: Sets = None,
+) -> None:
+    """Check what a command would need, with the options of `evoseek train`: environment, device, memory, disk, model,
+    chat template, prompt, index, questions, judge, providers and servers, and what would be trained.
+
+    Prints a finding a line with one remedy each; status 1 if there is a fault. Writes nothing and starts nothing.
+    """
+    options = {"search.index": index, "questions.path": questions, "policy.model": model}
+    with end_on_interrupt():
+        from evoseek.doctor.finding import refused
+
+    try:
+        own = project()
+        findings = _findings(own and own.run, system, run_dir, options, config, set_, processes, probe)
+    except EvoseekError as error:
+        findings = [refused("settings", error)]
+    if json:
+        print(dumps([asdict(finding) for finding in findings], ensure_ascii=False))
+    else:
+        _show(findings)
+    if any(finding.state == "fault" for finding in findings):
+        raise typer.Exit(FAULTY)
+
+
+def _findings(
+    own_run: Path | None,
+    system: str | None,
+    run_dir: Path | None,
+    options: dict[str, str | None],
+    config: Sequence[Path] | None,
+    sets: Sequence[str] | None,
+    processes: int,
+    probing: bool,
+) -> list[Finding]:
+    """All findings. Raises ConfigError for settings that cannot be read, without which nothing can be examined."""
+    with end_on_interrupt():
+        from evoseek.cli.following import following
+        from evoseek.doctor.examination import examine
+        from evoseek.doctor.patient import Patient, is_here
+        from evoseek.doctor.probe import probe
+        from evoseek.runs import RunDirectory
+        from evoseek.training.given import gather
+
+    given = gather(config or (), system=system, options=options, sets=sets or (), project=project())
+    settings, where = given.read(), run_dir or own_run
+    if is_here(settings.policy.model):
+        settings = following(settings, console=Console(quiet=True))
+    patient = Patient(settings, RunDirectory(where) if where else None, processes)
+    return [*examine(patient), *([probe(patient)] if probing else [])]
+
+
+def _show(findings: Sequence[Finding]) -> None:
+    table = Table("", "state", "finding", box=None, pad_edge=False)
+    for finding in findings:
+        remedy = f"\n-> {finding.remedy}" if finding.remedy else ""
+        state = f"[{_STYLES[finding.state]}]{finding.state}[/]"
+        table.add_row(finding.about, state, _plain(finding.words + remedy))
+    console = Console()
+    console.print(table)
+    counts = {state: sum(finding.state == state for finding in findings) for state in _STYLES}
+    console.print(f"{counts['ok']} ok, {counts['warning']} warnings, {counts['fault']} faults")
+
+
+def _plain(text: str) -> str:
+    """Text from outside, in which nothing is markup."""
+    return printable(text).replace("[", r"\[")

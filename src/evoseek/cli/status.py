@@ -1,0 +1,49 @@
+"""`evoseek status`: where a run stands, in one screen."""
+
+from __future__ import annotations
+
+import json as jsons
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from evoseek.cli.options import Json
+from evoseek.cli.shared import project
+from evoseek.errors import ConfigError
+from evoseek.report.printable import say
+
+
+def status(
+    run: Annotated[
+        Path | None, typer.Argument(help="A run, an evaluation (--out) or an index. Default: the project's run.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show where a run stands: step, scores, time left, warnings, and what comes next. Nothing is loaded or written.
+
+    Example: evoseek status runs/mine
+    """
+    from evoseek.report.status import status as status_of
+
+    lines = status_of(run or _of_project())
+    if json:
+        found: dict[str, list[str]] = {}
+        for about, words in lines:
+            found.setdefault(about.lower(), []).append(words)
+        print(jsons.dumps(found, ensure_ascii=False))
+        return
+    width = max(len(about) for about, _ in lines)
+    for about, words in lines:
+        say(Console(), f"{about:{width}}  {words}")
+
+
+def _of_project() -> Path:
+    own = project()
+    if own is None or own.run is None:
+        raise ConfigError(
+            "Which run? Give the directory of one, as in `evoseek status runs/mine`, or call this in a project "
+            "(`evoseek init`)."
+        )
+    return own.run

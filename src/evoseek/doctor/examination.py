@@ -1,0 +1,40 @@
+"""All checks, in the order in which they are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from evoseek.doctor.disk import check_disk
+from evoseek.doctor.environment import check_environment
+from evoseek.doctor.finding import Finding, fault
+from evoseek.doctor.index import check_indexes
+from evoseek.doctor.machine import check_machine
+from evoseek.doctor.memory import check_memory
+from evoseek.doctor.model import check_model
+from evoseek.doctor.patient import Patient
+from evoseek.doctor.plan import check_plan, check_run
+from evoseek.doctor.services import check_services
+from evoseek.doctor.sources import check_sources
+
+CHECKS: tuple[Callable[[Patient], Iterator[Finding]], ...] = (
+    check_environment,
+    check_machine,
+    check_memory,
+    check_disk,
+    check_model,
+    check_indexes,
+    check_sources,
+    check_services,
+    check_run,
+    check_plan,
+)
+
+
+def examine(patient: Patient) -> Iterator[Finding]:
+    """Every finding. A check that fails in a way that it does not know is a fault, and the others go on."""
+    for check in CHECKS:
+        try:
+            yield from check(patient)
+        except Exception as error:  # an unforeseen environment is what a doctor is for
+            name = check.__name__.removeprefix("check_")
+            yield fault(name, f"{type(error).__name__}: {error}", "Report this with the line above: it is unforeseen.")

@@ -1,0 +1,43 @@
+"""A few timed rollouts, from which the time of a step is estimated."""
+
+from __future__ import annotations
+
+import asyncio
+from time import perf_counter
+
+from evoseek.doctor.finding import Finding, fine, refused, warning
+from evoseek.doctor.patient import Patient
+from evoseek.doctor.plan import rollouts
+from evoseek.errors import EvoseekError
+from evoseek.run import asked_engine, opened
+from evoseek.types import Question
+
+_COUNT = 4
+_WITH_UPDATE = 1.4  # a step over its rollouts: 2.23 s over 1.60 in recipes/dr-zero/README.md
+
+
+def probe(patient: Patient) -> Finding:
+    """Load the model, roll a question out a few times at once, and scale that to a step. Nothing is written."""
+    settings, each = patient.settings, rollouts(patient)
+    question = Question("probe", "Who is the mayor of Kalo?", ())
+    try:
+        with opened(settings) as context:
+            roller = context.solver(asked_engine(context))
+
+            async def roll() -> None:
+                await asyncio.gather(*(roller.one(question, f"probe-{number}") for number in range(_COUNT)))
+
+            started = perf_counter()
+            asyncio.run(roll())
+            seconds = (perf_counter() - started) / _COUNT
+    except EvoseekError as error:
+        return refused("probe", error)
+    how = f"{_COUNT} rollouts took {seconds:.2f} s each"
+    if not each:
+        return warning("probe", f"{how}; the settings do not say how many a step has.", "Train a step to know more.")
+    step = seconds * each * _WITH_UPDATE
+    minutes = step * settings.planned_steps / 60
+    estimate = (
+        f"{each} in a step and {_WITH_UPDATE - 1:.0%} more to train: {step:.0f} s a step, {minutes:.0f} min in all"
+    )
+    return fine("probe", f"{how}; {estimate}, if rollouts are like these. More at a time are faster.")

@@ -1,0 +1,126 @@
+"""Whether the servers that the settings name answer, know the key, and have the model. No key is shown or written.
+
+Each is asked once, for its list of models or its address, within a few seconds. Providers of web search are not called,
+since a search costs money: only their key is looked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+from evoseek.chat.settings import ChatSettings
+from evoseek.doctor.finding import Finding, fault, fine, warning
+from evoseek.doctor.patient import Patient, is_here
+from evoseek.errors import EvoseekError
+from evoseek.http.pool import CallPool
+from evoseek.http.retry import Retry
+from evoseek.http.server import Reply, Server, check_url
+from evoseek.search.web.providers import PROVIDERS
+from evoseek.settings import lookup, tables
+
+TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Service:
+    """A server, the variable with its key, and the model that it is to have ("": any)."""
+
+    setting: str
+    url: str
+    key_env: str
+    model: str = ""
+
+    @property
+    def key(self) -> str:
+        return os.environ.get(self.key_env, "") if self.key_env else ""
+
+
+def check_services(patient: Patient) -> Iterator[Finding]:
+    """Every server that is named, the provider's key, and in-process chat models."""
+    yield from _provider(patient)
+    for setting, chat in tables(patient.settings):
+        if isinstance(chat, ChatSettings) and chat.model and not chat.base_url and not is_here(chat.model):
+            words = f"{chat.model} is not on this machine."
+            yield warning(f"{setting}.model", words, f"Correct {setting}.model, or download the model first.")
+    if patient.settings.reward.name == "judge" and not patient.settings.judge.model:
+        yield fault("judge", "The reward is a judge's, but judge.model is empty.", "Set judge.model.")
+    for service in _services(patient):
+        yield _tried(service)
+
+
+def _services(patient: Patient) -> Iterator[_Service]:
+    settings = patient.settings
+    for setting, chat in tables(settings):
+        if isinstance(chat, ChatSettings) and chat.base_url:
+            yield _Service(setting, chat.base_url, chat.api_key_env, chat.model)
+    if settings.search.name == "remote" and (url := lookup(settings, "search.url")):
+        yield _Service("search.url", url, lookup(settings, "search.api_key_env") or "")
+    for url in lookup(settings, "sampler.urls") or ():
+        yield _Service("sampler.urls", url, lookup(settings, "sampler.api_key_env") or "")
+
+
+def _provider(patient: Patient) -> Iterator[Finding]:
+    name = lookup(patient.settings, "web.provider")
+    if not name or lookup(patient.settings, "web.replay"):
+        return
+    usual = PROVIDERS[name].key_env if name in PROVIDERS else ""
+    variable = lookup(patient.settings, "web.api_key_env") or usual
+    if variable and not os.environ.get(variable):
+        words = f"{name} needs a key, but the environment variable {variable} is not set."
+        yield fault("web.provider", words, f"export {variable}=... (the key of your account at {name}).")
+    else:
+        yield fine("web.provider", f"{name}" + (f", with the key in {variable}" if variable else ", without a key"))
+
+
+def _tried(service: _Service) -> Finding:
+    if service.key_env and not service.key:
+        words = f"The environment variable {service.key_env}, which is to hold the key, is not set."
+        return fault(service.setting, words, f"export {service.key_env}=...")
+    try:
+        check_url(service.url, setting=service.setting, example="http://localhost:8000/v1")
+        reply = asyncio.run(_models(service))
+    except EvoseekError as error:
+        words = f"{service.url} does not answer: {error}"
+        return fault(service.setting, words, "Start the server, or correct its address.")
+    return _judged(service, reply)
+
+
+def _judged(service: _Service, reply: Reply) -> Finding:
+    if reply.status in (401, 403):
+        how = f"the key in {service.key_env}" if service.key_env else "a request without a key"
+        words = f"{service.url} refuses {how} (status {reply.status})."
+        table = service.setting.partition(".")[0]
+        return fault(service.setting, words, f"Name the variable with a valid key as {table}.api_key_env.")
+    names = _names(reply)
+    if service.model and names and service.model not in names:
+        words = f"{service.url} has no model {service.model}, but {', '.join(names[:5])}."
+        return fault(service.setting, words, f"Set {service.setting}.model to one of them.")
+    return fine(service.setting, f"{service.url} answers" + (f" and has {service.model}" if names else ""))
+
+
+async def _models(service: _Service) -> Reply:
+    """The reply to a question for the list of models. Raises ToolError."""
+    server = Server(
+        setting=service.setting,
+        api_key=service.key,
+        timeout_s=TIMEOUT_S,
+        retry=Retry(attempts=1, wait_s=0.0),
+        pool=CallPool(concurrency=1),
+    )
+    headers = {"Authorization": f"Bearer {service.key}"} if service.key else {}
+    url = service.url.rstrip("/") + ("/models" if service.model else "")
+    return await server.call(lambda client: server.send(client, "GET", url, headers=headers))
+
+
+def _names(reply: Reply) -> list[str]:
+    """The names in an OpenAI-compatible list of models; empty for anything else."""
+    try:
+        listed: Any = json.loads(reply.body)
+        return [str(cast("dict[str, Any]", one)["id"]) for one in listed["data"]]
+    except (ValueError, LookupError, TypeError):
+        return []

@@ -1,0 +1,232 @@
+"""Where a run stands, from its files alone: nothing is loaded, locked for long, or written."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evoseek.errors import RunError
+from evoseek.eval.evaluate import lowest_of
+from evoseek.eval.statistics import wilson_interval
+from evoseek.files import nearest
+from evoseek.registry import find
+from evoseek.report.alarm import hacking_alarm
+from evoseek.report.metrics import MetricRow, read_metrics
+from evoseek.report.signal import signs
+from evoseek.runs import RunDirectory
+from evoseek.search.manifest import NAME as MANIFEST
+from evoseek.search.manifest import Manifest
+from evoseek.settings_tree import read_tree
+from evoseek.training.given import gather
+from evoseek.training.settings import TrainingSettings
+
+_ROLES = ("solver", "proposer", "critic")
+_SHOWN = {  # metrics of a role, in this order
+    "reward": "reward",
+    "frac_reward_zero_std": "groups without a signal",
+    "tools/call_frequency": "searches",
+    "completions/mean_length": "tokens",
+    "rollout/invalid_frac": "invalid",
+    "kl": "KL",
+    "eval/loss": "held-out loss",
+    "loss": "loss",
+}
+_SHARES = ("frac_reward_zero_std", "rollout/invalid_frac")
+
+Line = tuple[str, str]
+"""What a line is about, and what it says."""
+
+
+def status(folder: Path) -> list[Line]:
+    """Where a run, an evaluation or an index stands. Raises RunError for a folder that is none of them, and as reading
+    their files does."""
+    if (folder / "config.json").is_file() and ((folder / "lock").is_file() or (folder / "checkpoints").is_dir()):
+        return RunStatus.read(RunDirectory(folder)).lines()
+    if (folder / "samples.jsonl").is_file() and (folder / "settings.json").is_file():
+        return list(_evaluation(folder))
+    if (folder / MANIFEST).is_file():
+        return list(_index(folder))
+    raise RunError(
+        f"{folder} is no run, no evaluation and no index.{nearest(folder)} Give the directory of a run that `evoseek "
+        "train` made, the --out folder of `evoseek eval`, or an index."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    """A run as its files tell it. `rows` and `timings` are those of its steps; `holder` is the process that trains."""
+
+    run: RunDirectory
+    settings: TrainingSettings
+    rows: Sequence[MetricRow]
+    timings: Sequence[MetricRow]
+    holder: str | None
+    checkpoints: tuple[int, ...]
+
+    @staticmethod
+    def read(run: RunDirectory) -> RunStatus:
+        """Read the files of a run. Raises EvoseekError for damaged ones."""
+        saved = (path.name.removeprefix("step-") for path in run.path.glob("checkpoints/step-*"))
+        steps = tuple(sorted(int(step) for step in saved if step.isdecimal()))
+        settings = gather(run.config).read(light=True)
+        return RunStatus(run, settings, read_metrics(run.metrics), read_metrics(run.timings), run.holder(), steps)
+
+    @property
+    def step(self) -> int:
+        """The last step that was made."""
+        return int(max((row["step"] or 0 for row in self.rows), default=0))
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the last planned step is made and saved."""
+        return self.step >= self.settings.planned_steps and self.step in self.checkpoints
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of all steps."""
+        return sum(row.get("step/seconds") or 0.0 for row in self.timings)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds that the other steps take at the mean of those so far, within run.max_minutes; None before the first
+        step."""
+        if not self.timings:
+            return None
+        left = self.seconds / len(self.timings) * max(0, self.settings.planned_steps - self.step)
+        limit = self.settings.run.max_minutes
+        return left if limit is None else min(left, max(0.0, 60 * limit - self.seconds))
+
+    def lines(self) -> list[Line]:
+        """One screen."""
+        own = self.settings
+        return [
+            ("Run", f"{self.run.path}: {self._state()}"),
+            ("System", f"{own.run.system}, model {own.policy.model}, seed {own.run.seed}"),
+            ("Step", f"{self.step} of {own.planned_steps}"),
+            ("Checkpoint", self._checkpoint()),
+            *self._held_out(),
+            *self._roles(),
+            ("Time", self._time()),
+            ("Disk", _size(sum(path.stat().st_size for path in self.run.path.rglob("*") if path.is_file()))),
+            *(("Warning", words) for words in self.warnings()),
+            *(("Next", command) for command in self._next()),
+        ]
+
+    def warnings(self) -> list[str]:
+        """What is wrong with it."""
+        relative = bool(getattr(find("credit", self.settings.credit.name), "is_relative", True))
+        alarm = hacking_alarm(self.rows)
+        dumped = self.run.dump.is_file()
+        return [
+            *([alarm] if alarm else []),
+            *(signs(self.rows, relative=relative).values() if self.rows else []),
+            *([f"{self.run.dump} holds a batch with losses or gradients that were not finite."] if dumped else []),
+        ]
+
+    def _state(self) -> str:
+        if self.holder is not None:
+            return f"running (process {self.holder})"
+        if self.is_finished:
+            return "finished"
+        return "stopped" if self.checkpoints else "stopped before its first checkpoint"
+
+    def _checkpoint(self) -> str:
+        if not self.checkpoints:
+            return f"none yet (every {self.settings.run.checkpoint_every} steps)"
+        lost = self.step - self.checkpoints[-1]
+        return f"step {self.checkpoints[-1]}" + (f"; {lost} steps since then are made again" if lost > 0 else "")
+
+    def _held_out(self) -> Iterator[Line]:
+        """The last held-out score, and the first."""
+        scored = [row for row in self.rows if row.get("eval/reward") is not None]
+        if not scored:
+            yield "Held-out", "not measured (evaluation.path)"
+            return
+        first, last = self._score(scored[0]), self._score(scored[-1])
+        metric = self.settings.reward.name
+        yield "Held-out", f"{metric} {last}" + (f"; at the beginning {first}" if len(scored) > 1 else "")
+
+    def _score(self, row: MetricRow) -> str:
+        mean, n = row["eval/reward"] or 0.0, int(row.get("eval/n") or 0)
+        text = f"{mean:.3f}"
+        if n and lowest_of(self.settings.reward.name) == 0:
+            interval = wilson_interval(round(mean * n), n)
+            text += f" [{interval.low:.3f}, {interval.high:.3f}] (n={n})"
+        return f"{text} at step {row['step']:.0f}"
+
+    def _roles(self) -> Iterator[Line]:
+        """The last metrics of each role; of a run with one role, of that."""
+        for role in (*_ROLES, ""):
+            prefix = f"{role}/" if role else ""
+            row = next((row for row in reversed(self.rows) if row.get(f"{prefix}reward") is not None), None)
+            if row is None and not role:
+                row = next((row for row in reversed(self.rows) if row.get("loss") is not None), None)
+            if row is not None:
+                found = [
+                    _number(name, word, row[prefix + name]) for name, word in _SHOWN.items() if prefix + name in row
+                ]
+                yield (role or "policy").capitalize(), f"{', '.join(found)} (step {row['step']:.0f})"
+
+    def _time(self) -> str:
+        used, left = f"{_time(self.seconds)} of steps", self.seconds_left
+        if left is None or self.is_finished:
+            return used
+        return f"{used}; about {_time(left)} left, at the mean of the steps so far, without evaluations"
+
+    def _next(self) -> Iterator[str]:
+        where = shlex.quote(str(self.run.path))
+        if self.holder is None and not self.is_finished:
+            yield f"evoseek train --run-dir {where}"
+        if self.checkpoints:
+            yield f"evoseek eval --run-dir {where}"
+            yield f'evoseek ask --run-dir {where} "..."'
+
+
+def _evaluation(folder: Path) -> Iterator[Line]:
+    yield "Evaluation", str(folder)
+    samples = (folder / "samples.jsonl").read_bytes().count(b"\n")
+    yield "Samples", str(samples)
+    if not (folder / "results.json").is_file():
+        yield "Scores", "none yet: it was interrupted. The same command resumes it."
+        return
+    results = read_tree(folder / "results.json")
+    scores: dict[str, Any] = results["scores"]
+    for metric, score in scores.items():
+        low, high = score["interval_95"]
+        yield "Score", f"{metric} {score['mean']:.3f} [{low:.3f}, {high:.3f}] (n={score['n']})"
+    if not results["final"]:
+        yield "Warning", "Not final: some samples are Invalid and count as wrong. The same command draws them again."
+    yield "Next", f"evoseek compare {shlex.quote(str(folder))} OTHER"
+
+
+def _index(folder: Path) -> Iterator[Line]:
+    manifest = Manifest.read(folder)
+    yield "Index", f"{folder}, searched by {manifest.engine or 'lexical'}"
+    yield (
+        "Passages",
+        f"{manifest.passages:,} of {manifest.documents:,} documents, at most {manifest.max_words} words each",
+    )
+    yield "Disk", _size(sum(record.size for record in manifest.files.values()))
+    yield "Next", f'evoseek search {shlex.quote(str(folder))} "..."'
+
+
+def _number(name: str, word: str, value: float | None) -> str:
+    if value is None or not math.isfinite(value):
+        return f"{word} not finite"
+    return f"{word} {value:.0%}" if name in _SHARES else f"{word} {value:.3g}"
+
+
+def _time(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def _size(size: float) -> str:
+    units = ("bytes", "kB", "MB", "GB")
+    power = min(int(math.log(max(size, 1), 1000)), len(units) - 1)
+    return f"{size / 1000**power:.3g} {units[power]}" if power else f"{size:.0f} bytes"

@@ -1,0 +1,107 @@
+import json
+
+import pytest
+
+from evoseek.errors import RunError
+from evoseek.report.status import RunStatus, status
+from evoseek.runs import RunDirectory
+from evoseek.search.lexical import LexicalIndex
+from evoseek.training.given import load_settings
+from evoseek.types import Passage
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run of Dr. Zero that was stopped after step 4 of 6, with a checkpoint at step 3."""
+    options = {"dr_zero.iterations": 1, "dr_zero.proposer_steps": 2, "dr_zero.writing_steps": 1}
+    settings = load_settings(system="dr-zero", options={**options, "dr_zero.solver_steps": 3, "run.seed": 7})
+    made = RunDirectory(tmp_path / "run")
+    with made.locked():
+        made.claim(settings.resolved())
+    (made.path / "checkpoints" / "step-000003").mkdir(parents=True)
+    rows = [
+        {"step": 0, "eval/reward": 0.25, "eval/n": 4.0},
+        {"step": 1, "proposer/reward": 0.125, "proposer/rollout/invalid_frac": 0.5},
+        {"step": 2, "proposer/reward": 0.5, "proposer/rollout/invalid_frac": 0.25},
+        {"step": 3, "solver/reward": 0.3, "solver/tools/call_frequency": 1.5, "eval/reward": 0.5, "eval/n": 4.0},
+        {"step": 4, "solver/reward": 0.4, "solver/tools/call_frequency": 1.25},
+    ]
+    made.metrics.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    timings = [{"step": step, "step/seconds": seconds} for step, seconds in enumerate((10.0, 20.0, 30.0, 40.0), 1)]
+    made.timings.write_text("".join(json.dumps(row) + "\n" for row in timings))
+    return made
+
+
+def words(lines, about):
+    return [text for name, text in lines if name == about]
+
+
+def test_a_stopped_run(run):
+    lines = status(run.path)
+    assert words(lines, "Run") == [f"{run.path}: stopped"]
+    assert words(lines, "System") == ["dr-zero, model tiny, seed 7"]
+    assert words(lines, "Step") == ["4 of 6"]
+    assert words(lines, "Checkpoint") == ["step 3; 1 steps since then are made again"]
+    # Wilson, 2 of 4: (0.5 + z2/8 -+ z sqrt(1/16 + z2/64)) / (1 + z2/4) with z2 = 3.8415 is 0.150 and 0.850
+    (held_out,) = words(lines, "Held-out")
+    assert held_out.startswith("exact_match 0.500 [0.150, 0.850] (n=4) at step 3; at the beginning 0.250 [")
+    assert words(lines, "Solver") == ["reward 0.4, searches 1.25 (step 4)"]
+    assert words(lines, "Proposer") == ["reward 0.5, invalid 25% (step 2)"]
+    # 100 seconds for 4 steps: 25 each, 2 are left
+    assert words(lines, "Time") == [
+        "1 min 40 s of steps; about 50 s left, at the mean of the steps so far, without evaluations"
+    ]
+    assert words(lines, "Next")[0] == f"evoseek train --run-dir {run.path}"
+    assert len(lines) <= 24
+
+
+def test_a_running_and_a_finished_one(run):
+    with run.locked():
+        assert words(status(run.path), "Run")[0].startswith(f"{run.path}: running (process ")
+    assert run.holder() is None
+    with run.metrics.open("a") as file:
+        file.write(json.dumps({"step": 6, "solver/reward": 0.5}) + "\n")
+    (run.path / "checkpoints" / "step-000006").mkdir()
+    lines = status(run.path)
+    assert words(lines, "Run") == [f"{run.path}: finished"]
+    assert words(lines, "Time") == ["1 min 40 s of steps"]
+    assert words(lines, "Next")[0] == f"evoseek eval --run-dir {run.path}"
+
+
+def test_a_limit_of_time_bounds_what_is_left(run):
+    read = RunStatus.read(run)
+    settings = load_settings(system="dr-zero", options={"run.max_minutes": 2.0})
+    limited = RunStatus(run, settings, read.rows, read.timings, None, (3,))
+    assert limited.seconds_left == 20.0  # of 120, 100 are used
+
+
+def test_warnings_are_those_of_training(run):
+    silent = {"solver/frac_reward_zero_std": 1.0, "solver/reward": 0.0, "solver/rollout/stop/answered": 1.0}
+    with run.metrics.open("a") as file:
+        file.writelines(json.dumps({"step": step, **silent}) + "\n" for step in (5, 6, 7))
+    run.dump.write_text("{}")
+    warnings = words(status(run.path), "Warning")
+    assert warnings[0].startswith("For 3 steps every group's rollouts were all worth the same")
+    assert "were not finite" in warnings[1]
+
+
+def test_an_index_and_an_evaluation(tmp_path):
+    LexicalIndex.build(tmp_path / "index", [Passage("a#0", "a", "Kalo", "Kalo is a city.")], max_words=40)
+    lines = status(tmp_path / "index")
+    assert words(lines, "Passages") == ["1 of 1 documents, at most 40 words each"]
+    folder = tmp_path / "results"
+    folder.mkdir()
+    (folder / "samples.jsonl").write_text("{}\n{}\n")
+    (folder / "settings.json").write_text("{}")
+    assert "interrupted" in words(status(folder), "Scores")[0]
+    score = {"mean": 0.5, "interval_95": [0.1, 0.9], "n": 2, "n_invalid": 0}
+    (folder / "results.json").write_text(json.dumps({"scores": {"f1": score}, "final": False}))
+    lines = status(folder)
+    assert (words(lines, "Samples"), words(lines, "Score")) == (["2"], ["f1 0.500 [0.100, 0.900] (n=2)"])
+    assert "Not final" in words(lines, "Warning")[0]
+
+
+def test_another_folder_is_refused(tmp_path):
+    (tmp_path / "runs" / "mine").mkdir(parents=True)
+    with pytest.raises(RunError, match=r"is no run, no evaluation and no index\. Did you mean .*runs/mine"):
+        status(tmp_path / "runs" / "mins")
