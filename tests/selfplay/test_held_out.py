@@ -24,10 +24,17 @@ def test_they_are_those_that_no_rollout_of_the_solver_was_about(tmp_path):
     assert "Their answers are the proposer's" in words
 
 
-@pytest.mark.parametrize("questions", [[], ["a"]])
-def test_if_there_is_none_the_command_that_writes_some_is_named(tmp_path, questions):
-    run = written(tmp_path / "run", questions, [("solver", "a")])
+def test_if_all_were_trained_on_that_is_said_with_the_command_that_writes_new_ones(tmp_path):
+    run = written(tmp_path / "run", ["a"], [("solver", "a")])
     run.config.write_text(json.dumps({"search": {"index": "my-index"}}))
-    with pytest.raises(ConfigError, match=f"of the {len(questions)} that self-play wrote") as error:
+    questions, words = held_out_questions(run)
+    assert [question.id for question in questions] == ["a"]
+    assert "on all of which it was trained" in words
+    assert f"evoseek propose my-index held-out.jsonl --run-dir {run.path}" in words
+
+
+def test_if_none_was_written_there_is_no_score(tmp_path):
+    run = written(tmp_path / "run", [], [("proposer", "a")])
+    with pytest.raises(ConfigError, match="self-play has written none") as error:
         held_out_questions(run)
-    assert f"evoseek propose my-index held-out.jsonl --run-dir {run.path}" in str(error.value)
+    assert "--questions" in str(error.value)

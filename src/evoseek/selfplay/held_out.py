@@ -19,25 +19,26 @@ from evoseek.types import Question
 
 
 def held_out_questions(run: RunDirectory) -> tuple[list[Question], str]:
-    """The written questions of a run that its solver never met, and in words what they are.
+    """The written questions of a run that its solver never met, or if there is none, all of them; and in words what
+    they are.
 
-    Raises ConfigError if there is none, with what to do; DataError for a damaged file.
+    Raises ConfigError if none was written, with what to do; DataError for a damaged file.
     """
     written = load_questions(run.questions) if run.questions.is_file() and run.questions.stat().st_size else []
     met = {id for role, id in _asked(run.trajectories) if role == "solver"}
     unseen = [question for question in written if question.id not in met]
-    if not unseen:
-        index = _index(run)
+    more = f"`evoseek propose {_index(run)} held-out.jsonl --run-dir {run.path} --count 50` writes new ones."
+    if not written:
         raise ConfigError(
-            f"There are no questions to score with: none were named, and of the {len(written)} that self-play wrote in "
-            f"{run.path} every one was trained on. Name labelled ones with --questions (or as evaluation.path), or let "
-            f"the run write new ones: `evoseek propose {index} held-out.jsonl --run-dir {run.path} --count 50`, then "
-            "`evoseek eval --questions held-out.jsonl`."
+            f"There are no questions to score with: none were named, and self-play has written none in {run.path}. Name "
+            f"labelled ones with --questions (or as evaluation.path), or train on: {more}"
         )
-    return unseen, (
-        f"No labelled questions were named. Scored on the {len(unseen)} of {len(written)} questions that self-play "
-        f"wrote in {run.path} and the solver was never trained on. Their answers are the proposer's, checked by the "
-        "run's own rules alone: the score says whether solver and proposer agree, not whether they are right."
+    which = f"{len(unseen)} of {len(written)} questions that self-play wrote in {run.path} and never trained on"
+    if not unseen:
+        which = f"{len(written)} questions that self-play wrote in {run.path}, on all of which it was trained: {more}"
+    return unseen or written, (
+        f"No labelled questions were named. Scored on the {which}. Their answers are the proposer's, checked by the run's "
+        "own rules alone: the score says whether solver and proposer agree, not whether they are right."
     )
 
 
