@@ -30,15 +30,15 @@ def held_out_questions(run: RunDirectory) -> tuple[list[Question], str]:
     more = f"`evoseek propose {_index(run)} held-out.jsonl --run-dir {run.path} --count 50` writes new ones."
     if not written:
         raise ConfigError(
-            f"There are no questions to score with: none were named, and self-play has written none in {run.path}. Name "
-            f"labelled ones with --questions (or as evaluation.path), or train on: {more}"
+            f"There are no questions to score with: none were named, and self-play has written none in {run.path}. "
+            f"Name labelled ones with --questions (or as evaluation.path), or train on: {more}"
         )
     which = f"{len(unseen)} of {len(written)} questions that self-play wrote in {run.path} and never trained on"
     if not unseen:
         which = f"{len(written)} questions that self-play wrote in {run.path}, on all of which it was trained: {more}"
     return unseen or written, (
-        f"No labelled questions were named. Scored on the {which}. Their answers are the proposer's, checked by the run's "
-        "own rules alone: the score says whether solver and proposer agree, not whether they are right."
+        f"No labelled questions were named. Scored on the {which}. Their answers are the proposer's, checked by the "
+        "run's own rules alone: the score says whether solver and proposer agree, not whether they are right."
     )
 
 
