@@ -12,7 +12,7 @@ from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Passage
 
 RUNNER = CliRunner()
-READING = {"search", "compare", "prompt", "recipes", "parts", "status", "doctor", "view"}
+READING = {"search", "compare", "prompt", "recipes", "parts", "status", "doctor"}
 
 
 def every_command(group, *words):
@@ -67,6 +67,7 @@ LINES = {
     "eval": "eval --index index --questions q.jsonl --out new",
     "ask": "ask who? --index index",
     "export": "export tiny new",
+    "view": "view run --out new.html",
     "tiny build": "tiny build new --work work",
     "simulator collect": "simulator collect new.jsonl --index index --questions q.jsonl",
     "simulator label": "simulator label s.jsonl new.jsonl --model tiny",

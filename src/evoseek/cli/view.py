@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from evoseek.cli.shared import stop_if_dry
 from evoseek.errors import ConfigError
 
 
@@ -49,6 +50,7 @@ def view(
         return
     if given := [f"--{name.replace('_', '-')}" for name, value in filters.items() if value is not None]:
         raise ConfigError(f"{given[0]} filters the list of --terminal; the page has its own filters. Add --terminal.")
+    stop_if_dry([f"Write the page of {run}{f' and {other}' if other else ''} to {out or run / 'view.html'}"])
     _as_page([run] if other is None else [run, Path(other)], out, console=Console(), opened=open)
 
 
