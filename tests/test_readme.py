@@ -6,8 +6,10 @@ import json
 import re
 import tomllib
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from runpy import run_path
+from textwrap import indent
 from types import SimpleNamespace
 
 import pytest
@@ -19,7 +21,7 @@ from evoseek.errors import EvoseekError
 from evoseek.recipes.catalogue import FOLDER, recipes
 from evoseek.reference import settings_of
 from evoseek.registry import KINDS
-from evoseek.run import check_settings_of_run
+from evoseek.run import Run, check_settings_of_run
 from evoseek.settings import check_settings
 from evoseek.training.given import gather
 
@@ -139,9 +141,9 @@ def check_given(given, words, command):
 
 
 def read_by_a_system(files, sets=(), system=None):
-    """The settings of the first system that takes them."""
+    """The settings of the system that they name, or else of the first that takes them."""
     errors = []
-    for name in [system] if system else KINDS["system"].parts:
+    for name in [system] if system else [None, *KINDS["system"].parts]:
         try:
             return gather(files, system=name, sets=sets).read(light=True)
         except EvoseekError as error:
@@ -180,6 +182,31 @@ def test_json_lines_are_json(page):
             assert all(isinstance(json.loads(line), dict) for line in text.splitlines())
 
 
+def test_code_that_defines_a_part_is_that_of_an_example():
+    """The examples are trained with in tests/e2e/test_extensions.py."""
+    examples = [path.read_text() for path in (ROOT / "examples").rglob("*.py")]
+    parts = [block.text for block in page_of.blocks((ROOT / "docs" / "extend.md").read_text())]
+    parts = [text for text in parts if re.search(r"^(class|async def|def) ", text, re.M)]
+    assert len(parts) == 5
+    for text in parts:
+        methods = (text, indent(text, "    "))
+        assert any(code in example for code in methods for example in examples), text
+
+
+def test_measured_rows_of_a_system_are_rows_of_a_recipe():
+    rows = {line for path in RECIPES for line in path.read_text().splitlines() if line.startswith("|")}
+    for path in (ROOT / "docs" / "systems").glob("*.md"):
+        section = path.read_text().split("## What was measured")[1].split("\n## ")[0]
+        measured = [line for line in section.splitlines() if line.startswith("|")]
+        assert measured
+        assert set(measured) <= rows, path
+
+
+def test_every_system_has_a_page():
+    pages = {path.stem for path in (ROOT / "docs" / "systems").glob("*.md")}
+    assert pages == KINDS["system"].parts.keys() - {"sft"}
+
+
 def test_python_compiles_and_imports_what_exists(page):
     for language, text in page_of.blocks(page.text):
         if language == "python":
@@ -187,3 +214,13 @@ def test_python_compiles_and_imports_what_exists(page):
                 if isinstance(node, ast.ImportFrom) and node.module.startswith("evoseek"):
                     module = import_module(node.module)
                     assert all(hasattr(module, alias.name) for alias in node.names), ast.unparse(node)
+                elif isinstance(node, ast.Call) and ast.unparse(node.func) == "Run":
+                    check_run(node)
+
+
+def check_run(call):
+    """The arguments are those of Run, and a system takes the settings."""
+    given = signature(Run).bind(*call.args, **{word.arg: word.value for word in call.keywords}).arguments
+    settings = given.get("settings")
+    sets = [f"{key}={json.dumps(value)}" for key, value in ast.literal_eval(settings).items()] if settings else []
+    read_by_a_system([], sets, ast.literal_eval(given["system"]))
