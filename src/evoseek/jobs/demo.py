@@ -23,6 +23,7 @@ from evoseek.jobs.before_after import Learnt, best_example, measure, show
 from evoseek.jobs.train import draw
 from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.learner.launcher import run_together
+from evoseek.recipes.catalogue import find_recipe
 from evoseek.report.printable import say
 from evoseek.run import opened, seconds_left, train
 from evoseek.runs import RunDirectory
@@ -41,6 +42,7 @@ TRAINING_HOPS = (1, 2, 2, 3, 3, 4, 4)  # the policy can do one hop already, so s
 EVALUATION_HOPS = (1, 2, 3, 4)
 EVALUATION_QUESTIONS = 500
 OTHER_PHRASING = 1
+RECIPE = "search-r1/tiny"
 
 
 def run_demo(directory: Path, *, seed: int, max_minutes: float, processes: int | None = None, console: Console) -> bool:
@@ -101,12 +103,12 @@ def make_world(
 
 
 def demo_settings(directory: Path, seed: int) -> TrainingSettings:
-    """The defaults, on the demo's worlds."""
-    return load_settings(options=demo_options(directory, seed))
+    """The recipe's, on the demo's worlds."""
+    return load_settings(find_recipe(RECIPE), options=demo_options(directory, seed))
 
 
 def demo_options(directory: Path, seed: int) -> dict[str, object]:
-    """The settings of the demo that are not defaults."""
+    """The settings of the demo that are not the recipe's."""
     return {
         "search.index": str(directory / "train" / "index"),
         "questions.path": str(directory / "train" / "questions.jsonl"),
@@ -128,7 +130,7 @@ def _measure(context: Context) -> dict[str, Evaluation]:
 
 def _train(options: Mapping[str, object], run: RunDirectory, processes: int, console: Console) -> bool:
     """Train to the end of the minutes, in so many processes; False if Ctrl-C ended it earlier."""
-    settings = load_settings(options=options)
+    settings = load_settings(find_recipe(RECIPE), options=options)
     made = latest_checkpoint(run.path)
     if made is not None and (made.step >= settings.run.steps or seconds_left(settings, run) <= 0):
         say(console, f"{run.path} is trained already ({made.step} steps): its results are shown again.")
@@ -136,7 +138,7 @@ def _train(options: Mapping[str, object], run: RunDirectory, processes: int, con
     if processes == 1:
         with run.locked():
             return not train(settings, run, console=console).interrupted
-    words = ["train", "--run-dir", str(run.path)]
+    words = ["train", "--config", RECIPE, "--run-dir", str(run.path)]
     status = run_together(processes, [*words, *(f"--set={name}={value}" for name, value in options.items())])
     if status not in (0, INTERRUPTED):
         raise TrainingError(f"Training ended with status {status}, and said why above. The same command resumes it.")
