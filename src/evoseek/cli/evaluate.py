@@ -11,6 +11,7 @@ from rich.console import Console
 
 from evoseek.cli.options import ConfigFiles, Index, Json, Model, Questions, RunDir, Seed, Sets, checkpoint_of
 from evoseek.cli.shared import stop_if_dry, who_answers
+from evoseek.cli.who import Who, answering
 from evoseek.errors import ConfigError
 from evoseek.registry import KINDS, find
 from evoseek.report.printable import say
@@ -24,14 +25,7 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    who: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="RUN|MODEL|ENDPOINT",
-            help="Who answers: a run (as --run-dir), a model (as --model), or NAME@URL of an OpenAI-compatible "
-            "endpoint. Default: the project's run.",
-        ),
-    ] = None,
+    who: Who = None,
     run_dir: RunDir = None,
     index: Index = None,
     questions: Questions = None,
@@ -73,7 +67,7 @@ def evaluate(
     Example: evoseek eval runs/mine --questions held-out.jsonl --out results/mine
     """
     searches = _searches(baseline, no_search)
-    run_dir, model, asked_options = _answering(who, run_dir, model)
+    run_dir, model, asked_options = answering(who, run_dir, model)
     engine = _engine(with_, index)
     from evoseek.cli.settings import check_evaluation, given_settings, run_of_project
 
@@ -131,25 +125,6 @@ def _written(settings: TrainingSettings, run_dir: Path) -> list[Question] | None
     questions, words = held_out_questions(RunDirectory(run_dir))
     say(Console(stderr=True), words)
     return questions
-
-
-def _answering(
-    who: str | None, run_dir: Path | None, model: str | None
-) -> tuple[Path | None, str | None, dict[str, object]]:
-    """The run, the model and the settings of an endpoint that WHO names. Raises ConfigError if another one is named,
-    too, or for an endpoint without a name."""
-    if who is None:
-        return run_dir, model, {}
-    if run_dir is not None or model is not None:
-        raise ConfigError(f"{who} and {'--run-dir' if run_dir else '--model'} both say who answers. Give one of them.")
-    name, at, url = who.partition("@")
-    if "://" in who:
-        if not at or "://" in name or not name:
-            raise ConfigError(f"{who} names no model at the endpoint. Expected NAME@URL, as in qwen@{url or who}.")
-        return None, None, {"asked.model": name, "asked.base_url": url}
-    if (Path(who).expanduser() / "config.json").is_file() and (Path(who).expanduser() / "checkpoints").is_dir():
-        return Path(who).expanduser(), None, {}
-    return None, who, {}
 
 
 def _engine(given: str | None, index: str | None) -> dict[str, object]:

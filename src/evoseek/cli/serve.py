@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from evoseek.cli.index import EngineChoice
-from evoseek.cli.options import new_group
-from evoseek.cli.shared import stop_if_dry
+from evoseek.cli.options import ConfigFiles, Index, Sets, checkpoint_of, new_group
+from evoseek.cli.shared import stop_if_dry, who_answers
+from evoseek.cli.who import Who, answering
 from evoseek.errors import ConfigError
 from evoseek.report.printable import say
+from evoseek.training.interrupt import end_on_interrupt
+
+if TYPE_CHECKING:
+    from evoseek.learner.checkpoint import Checkpoint
+    from evoseek.training.settings import TrainingSettings
 
 serve = new_group("Servers for other programs.")
+Host = Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 lets everybody in.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes any free one.")]
 
 
 @serve.command("retrieval")
@@ -23,20 +33,15 @@ def serve_retrieval(
     engine: Annotated[
         EngineChoice | None, typer.Option(help="Search by terms, by vectors, or by both. Default: as it was built for.")
     ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 lets everybody in.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes any free one.")] = 8000,
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
     max_queries: Annotated[int, typer.Option(min=1, help="Number of queries in a request, at most.")] = 1_024,
     max_k: Annotated[int, typer.Option(min=1, help="Number of passages for a query, at most.")] = 1_000,
     max_query: Annotated[int, typer.Option(min=1, help="Number of characters of a query, at most.")] = 20_000,
 ) -> None:
     """Serve an index to Search-R1's clients, and to evoseek's engine `remote`, until Ctrl-C or SIGTERM."""
-    try:
+    with _extra():
         from evoseek.serve.retrieval import Limits, RetrievalServer
-    except ImportError as error:
-        raise ConfigError(
-            f"Serving needs starlette and uvicorn, which are not installed ({error}). Install them: pip install "
-            "'evoseek[serve]'."
-        ) from error
     from evoseek.search.opening import LiveIndex
 
     stop_if_dry([f"Serve the index {directory} at {host}:{port}"])
@@ -49,3 +54,117 @@ def serve_retrieval(
         host, port, started=started
     )
     say(console, "Ended.")
+
+
+@serve.command("agent")
+def serve_agent(
+    who: Who = None,
+    index: Index = None,
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    key_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="File of keys, one a line, of which clients send one. Default: the variable EVOSEEK_KEY, if set."
+        ),
+    ] = None,
+    name: Annotated[
+        list[str] | None, typer.Option(help="Name by which clients call the server, beside its address and localhost.")
+    ] = None,
+    running: Annotated[int, typer.Option(min=1, help="Number of answers under way at once, at most.")] = 16,
+    waiting: Annotated[int, typer.Option(min=0, help="Number of questions that wait, at most; others get 429.")] = 64,
+    config: ConfigFiles = None,
+    set_: Sets = None,
+) -> None:
+    """Serve an agent until Ctrl-C or SIGTERM: a chat page, OpenAI's chat completions, and MCP at /mcp.
+
+    A key is asked for if there is one, and there has to be at any address but this machine's own.
+
+    Example: evoseek serve agent runs/mine --port 8080
+    """
+    with _extra():
+        from evoseek.serve.agent import AgentServer, Limits
+        from evoseek.serve.guard import read_keys
+    keys = read_keys(key_file, host=host)
+    settings, checkpoint = _settings(who, index, config, set_, f"a server at {host}:{port}")
+    with end_on_interrupt():
+        from evoseek.jobs.answering import Answerer, searched
+        from evoseek.jobs.ask import introduce
+        from evoseek.run import opened
+
+    console = Console()
+    with opened(settings, checkpoint=checkpoint) as context:
+        answerer = Answerer.of(context)
+        introduce(context, answerer, console)
+
+        def started(url: str) -> None:
+            say(console, f"{server.model} at {url}   chat page {url}/, API {url}/v1, MCP {url}/mcp   (Ctrl-C ends it)")
+
+        limits = Limits(running=running, waiting=waiting)
+        server = AgentServer(answerer, searched(context), limits=limits, keys=keys, host=host, names=name or ())
+        server.run(port, started=started)
+    say(console, "Ended.")
+
+
+@serve.command("mcp")
+def serve_mcp(
+    who: Annotated[
+        str, typer.Argument(metavar="INDEX|RUN|MODEL|ENDPOINT", help="An index, or who answers as in `serve agent`.")
+    ],
+    index: Index = None,
+    config: ConfigFiles = None,
+    set_: Sets = None,
+) -> None:
+    """Serve an index (search, open), or an agent as well (ask), to the MCP client that started this command."""
+    with _extra():
+        from evoseek.serve.library import Library
+        from evoseek.serve.mcp import mcp_server
+    if (Path(who) / "manifest.json").is_file():
+        stop_if_dry([f"Serve the index {who}: MCP by stdio"])
+        from evoseek.search.opening import open_built
+
+        mcp_server(Library(open_built(Path(who))), None).run("stdio")
+        return
+    settings, checkpoint = _settings(who, index, config, set_, "MCP by stdio")
+    from evoseek.jobs.answering import Answerer, searched
+    from evoseek.jobs.ask import introduce
+    from evoseek.run import opened
+
+    with opened(settings, checkpoint=checkpoint) as context:
+        answerer, engine = Answerer.of(context), searched(context)
+        introduce(context, answerer, Console(stderr=True))
+        mcp_server(Library(engine) if engine is not None else None, answerer.answer_alone).run("stdio")
+
+
+def _settings(
+    who: str | None, index: str | None, config: list[Path] | None, set_: list[str] | None, place: str
+) -> tuple[TrainingSettings, Checkpoint | None]:
+    """The settings of who answers, and the checkpoint of a run."""
+    run_dir, model, asked_options = answering(who, None, None)
+    from evoseek.cli.settings import check_asking, given_settings, run_of_project
+
+    run_dir = run_of_project(run_dir, model, config, asked_options)
+    options = {"search.index": index, "policy.model": model, **asked_options}
+    given = given_settings("serve agent", run_dir, config or (), options=options, sets=set_ or ())
+    check_asking(given.read(light=True), "-", model=model)
+    stop_if_dry([f"Serve {who_answers(given, run_dir)}: {place}"], given.read())
+    with end_on_interrupt():
+        from evoseek.cli.following import following
+        from evoseek.jobs.asked import is_asked
+        from evoseek.training.model_defaults import follow_endpoint
+
+    settings = given.read()
+    if is_asked(settings):
+        return follow_endpoint(settings), None
+    return following(settings, console=Console(stderr=True)), checkpoint_of(run_dir)
+
+
+@contextmanager
+def _extra() -> Generator[None]:
+    """While what the extra `serve` installs is imported. Raises ConfigError if it is missing."""
+    try:
+        yield
+    except ImportError as error:
+        raise ConfigError(
+            f"Serving needs packages that are not installed ({error}). Install them: pip install 'evoseek[serve]'."
+        ) from error

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evoseek.errors import DataError
 from evoseek.jobs.asked import AskedModel, asked_model, is_asked
+from evoseek.protocols import QuestionEngine, SearchEngine
 from evoseek.report.answers import answer_json, answer_text
 from evoseek.report.support import Check, Support, SupportJudge, by_words
 from evoseek.rollout.roller import Roller
@@ -81,6 +83,10 @@ class Answerer:
         support = await self.check(trajectory)
         return Answered(trajectory, support, self.refuses, len(history) - len(kept))
 
+    async def answer_alone(self, question: str) -> Answered:
+        """The same without a conversation, under an id of its own."""
+        return await self.answer(question, f"ask-{secrets.token_hex(16)}")
+
     def _fitting(self, question: Question, history: Sequence[Message]) -> Sequence[Message]:
         solver = self.solver
         if isinstance(solver, AskedModel):
@@ -95,3 +101,9 @@ class Answerer:
                 "(rollout.max_total_tokens). Ask a shorter question."
             )
         return history
+
+
+def searched(context: Context) -> SearchEngine | None:
+    """The engine that a context's agent searches; None on the web, and for one that depends on the question."""
+    engine = asked_engine(context)
+    return None if isinstance(engine, QuestionEngine) else engine

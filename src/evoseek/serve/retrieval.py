@@ -10,23 +10,21 @@ from __future__ import annotations
 
 import json
 import logging
-import signal
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from evoseek.errors import ConfigError
 from evoseek.policy.encoding import well_formed
 from evoseek.search.wire import RequestError, read_request, result_body
 from evoseek.serve.batching import BusyError, Find, MicroBatcher
+from evoseek.serve.body import read_body
+from evoseek.serve.listening import listen
 
 _LOG = logging.getLogger(__name__)
 
@@ -74,23 +72,12 @@ class RetrievalServer:
     def run(self, host: str, port: int, *, started: Callable[[str], None] = lambda url: None) -> None:
         """Serve until SIGTERM or Ctrl-C, then accept nothing more, answer what is under way, and return. `started` is
         given the address. Raises ConfigError if the address cannot be had."""
-        config = uvicorn.Config(
-            self.app,
-            log_level="warning",
-            access_log=False,
-            lifespan="off",
-            timeout_graceful_shutdown=self._limits.drain_s,
-        )
-        with _bound(host, port) as bound:
-            started(f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}")
-            for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them once more when it has ended
-                signal.signal(number, _ignore)
-            uvicorn.Server(config).run(sockets=[bound])
+        listen(self.app, host, port, started=started, drain_s=self._limits.drain_s)
 
     async def _retrieve(self, request: Request) -> Response:
         limits = self._limits
         try:
-            body = json.loads(await _body(request, limits.max_body))
+            body = json.loads(await read_body(request, limits.max_body, remedy="Send fewer or shorter queries."))
         except (ValueError, RecursionError) as error:
             raise HTTPException(400, f"The body is not JSON ({error}).") from error
         try:
@@ -114,33 +101,5 @@ class RetrievalServer:
         return JSONResponse({"status": "ok", **counts})
 
 
-def _ignore(number: int, frame: object) -> None:
-    """A signal's handler that does nothing."""
-
-
-async def _body(request: Request, most: int) -> bytes:
-    """The body. Raises HTTPException 413 as soon as it is too large."""
-    body = bytearray()
-    try:
-        async for piece in request.stream():
-            body += piece
-            if len(body) > most:
-                raise HTTPException(413, f"The body has more than {most:,} bytes. Send fewer or shorter queries.")
-    except ClientDisconnect as error:
-        raise HTTPException(400, "The connection ended within the body.") from error
-    return bytes(body)
-
-
 async def _refused(request: Request, error: Any) -> Response:
     return JSONResponse({"error": error.detail}, error.status_code, error.headers)
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=2_048)
-    except (OSError, OverflowError) as error:
-        raise ConfigError(
-            f"The address {host}:{port} cannot be had ({error}). Another server may use it: give another --port, or 0 "
-            "for any free one."
-        ) from error

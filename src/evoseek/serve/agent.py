@@ -1,0 +1,215 @@
+"""The agent server: a chat page, OpenAI's chat completions and the Model Context Protocol, over one agent.
+
+    POST /v1/chat/completions   as in `serve.chat_api`, whole or as a stream
+    GET  /v1/models             the agent, as a model
+    GET  /v1/answers/{id}       one of the last answers once more
+    *    /mcp                   as in `serve.mcp`
+    GET  /                      the chat page
+    GET  /health /ready         whether it lives; whether it has room for a question
+    GET  /metrics               numbers for Prometheus
+
+A question that finds the queue full gets 429 with Retry-After. A client that leaves ends its rollout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from evoseek.errors import DataError, EvoseekError
+from evoseek.jobs.answering import Answered, Answerer
+from evoseek.policy.encoding import well_formed
+from evoseek.protocols import SearchEngine
+from evoseek.serve.asking import Asked, Asking
+from evoseek.serve.batching import BusyError
+from evoseek.serve.body import read_body
+from evoseek.serve.chat_api import MAX_QUESTION, ChatRequest, completion, read_request, stream
+from evoseek.serve.errors import refused, unforeseen
+from evoseek.serve.guard import Guard
+from evoseek.serve.library import Library
+from evoseek.serve.listening import listen
+from evoseek.serve.mcp import mcp_server
+from evoseek.serve.metrics import CONTENT_TYPE
+from evoseek.serve.places import Places
+from evoseek.serve.worker import Worker
+
+_PAGE = Path(__file__).parent / "page"
+_PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+_CHECKED_BEFORE = TransportSecuritySettings(enable_dns_rebinding_protection=False)  # by the Guard
+ALIAS = "evoseek"
+"""A name by which clients may call the model, whatever it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a server accepts: answers under way at once, requests that wait for a place, bytes of a body; and the
+    seconds in which requests under way may still end when it is stopped."""
+
+    running: int = 16
+    waiting: int = 64
+    max_body: int = 2**20
+    drain_s: int = 30
+
+
+class AgentServer:
+    """The application (ASGI) is `app`. `engine` is what MCP's clients search (None: nothing), `keys` those that are
+    asked for, `host` the address at which it will listen, `names` others by which it may be called."""
+
+    def __init__(
+        self,
+        answerer: Answerer,
+        engine: SearchEngine | None,
+        *,
+        limits: Limits | None = None,
+        keys: Sequence[str] = (),
+        host: str = "127.0.0.1",
+        names: Collection[str] = (),
+    ) -> None:
+        self._limits, self._host = limits or Limits(), host
+        self._worker = Worker()
+        self._asking = Asking(answerer, self._worker, Places(self._limits.running, self._limits.waiting))
+        self.model = Path(answerer.name).name or ALIAS
+        library = Library(engine, self._worker.run) if engine is not None else None
+        self._mcp = mcp_server(library, self._ask_alone).streamable_http_app(
+            stateless_http=True, json_response=True, transport_security=_CHECKED_BEFORE
+        )
+        app = Starlette(
+            routes=[*self._routes(), *self._mcp.routes],
+            exception_handlers={HTTPException: refused},
+            lifespan=self._living,
+        )
+        self.app = Guard(app, keys=keys, host=host, names=names)
+
+    def run(self, port: int, *, started: Callable[[str], None] = lambda url: None) -> None:
+        """Serve as `listen` does."""
+        listen(self.app, self._host, port, started=started, drain_s=self._limits.drain_s)
+
+    def _routes(self) -> list[BaseRoute]:
+        return [
+            Route("/", self._page("index.html")),
+            Route("/chat.css", self._page("chat.css")),
+            Route("/chat.js", self._page("chat.js")),
+            Route("/health", self._health),
+            Route("/ready", self._ready),
+            Route("/metrics", self._metrics),
+            Route("/v1/models", self._models),
+            Route("/v1/answers/{id:path}", self._kept),
+            Route("/v1/chat/completions", self._complete, methods=["POST"]),
+        ]
+
+    @asynccontextmanager
+    async def _living(self, app: Starlette) -> AsyncGenerator[None]:
+        self._worker.start()
+        try:
+            async with self._mcp.router.lifespan_context(self._mcp):
+                yield
+        finally:
+            await asyncio.to_thread(self._worker.stop)
+
+    async def _complete(self, request: Request) -> Response:
+        body = await read_body(request, self._limits.max_body, remedy="Send a shorter conversation.")
+        try:
+            wanted = read_request(body)
+        except DataError as error:
+            raise HTTPException(400, str(error)) from error
+        if wanted.model not in (self.model, ALIAS):
+            raise HTTPException(
+                404, f"There is no model {wanted.model[:100]!r} here. Expected {self.model} or {ALIAS}."
+            )
+        asked = self._ask(wanted)
+        if wanted.streams:
+            headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+            return StreamingResponse(stream(asked, wanted), media_type="text/event-stream", headers=headers)
+        answered = await self._answered(asked, request)
+        return JSONResponse(completion(asked, answered, wanted))
+
+    def _ask(self, wanted: ChatRequest) -> Asked:
+        """Begin to answer. Raises HTTPException 429 if the queue is full."""
+        try:
+            return self._asking.ask(wanted.question, wanted.history)
+        except BusyError as error:
+            self._asking.metrics.busy()
+            places = self._asking.places
+            what = f"{places.most} questions are under way or waiting. Ask again later."
+            raise HTTPException(429, what, {"Retry-After": str(places.retry_after_s)}) from error
+
+    async def _answered(self, asked: Asked, request: Request) -> Answered:
+        """The answer, unless the client leaves before. Raises HTTPException."""
+        gone = asyncio.create_task(_left(request))
+        try:
+            await asyncio.wait({asked.task, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not asked.task.done():
+                raise HTTPException(499, "The client has left.")  # nobody reads it
+            answered = asked.task.result()
+        except EvoseekError as error:
+            raise HTTPException(400 if isinstance(error, DataError) else 502, str(error)) from error
+        except HTTPException:
+            raise
+        except Exception as error:  # a model or a tool of any kind
+            raise HTTPException(500, unforeseen(error)) from error
+        finally:
+            asked.task.cancel()
+            gone.cancel()
+        if failure := answered.trajectory.failure:
+            raise HTTPException(502, f"The question could not be answered: {failure}")
+        return answered
+
+    async def _ask_alone(self, question: str) -> Answered:
+        """An answer to a question without a conversation. Raises BusyError, and EvoseekError if there is none."""
+        text = well_formed(question).strip()
+        if not 1 <= len(text) <= MAX_QUESTION:
+            raise DataError(f"The question has {len(text):,} characters. Expected 1 to {MAX_QUESTION:,}.")
+        asked = self._asking.ask(text, ())
+        try:
+            return await asked.task
+        finally:
+            asked.task.cancel()
+
+    async def _kept(self, request: Request) -> Response:
+        answer = self._asking.kept(request.path_params["id"])
+        if answer is None:
+            raise HTTPException(404, "There is no answer with this id, or it is no longer kept.")
+        return JSONResponse(answer)
+
+    async def _models(self, request: Request) -> Response:
+        own = {"id": self.model, "object": "model", "created": 0, "owned_by": "evoseek"}
+        return JSONResponse({"object": "list", "data": [own]})
+
+    async def _health(self, request: Request) -> Response:
+        return JSONResponse({"status": "ok", "model": self.model})
+
+    async def _ready(self, request: Request) -> Response:
+        places = self._asking.places
+        has_room = places.taken < places.most
+        return JSONResponse({"status": "ready" if has_room else "busy"}, 200 if has_room else 503)
+
+    async def _metrics(self, request: Request) -> Response:
+        return Response(self._asking.metrics.text, media_type=CONTENT_TYPE)
+
+    def _page(self, name: str) -> Callable[[Request], Awaitable[Response]]:
+        async def page(request: Request) -> Response:
+            return FileResponse(_PAGE / name, headers=_PAGE_HEADERS)
+
+        return page
+
+
+async def _left(request: Request) -> None:
+    """Returns when the client has left."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

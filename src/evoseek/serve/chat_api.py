@@ -1,0 +1,183 @@
+"""Requests and replies in the form of OpenAI's chat completions, with an object `evoseek` beside what clients know.
+
+    POST /v1/chat/completions {"model": "...", "messages": [{"role": "user", "content": "who ...?"}], "stream": false}
+
+The last message, the user's, is the question. Messages of user and assistant before it are the conversation; those of
+the system are not given to the model, which has its own prompt, and are named in `evoseek.ignored`. Sampling parameters
+have no effect: answers are greedy. A whole reply holds in `evoseek` what `evoseek ask --json` prints. In a stream that
+comes with the last chunk, and before it each event in a chunk of its own:
+
+    {"event": "turn", "text": "..."}                                      what the model wrote
+    {"event": "call", "tool": "search", "arguments": {...}}               a call that it made
+    {"event": "found", "tool": "search", "arguments": {...}, "passages": [{"id", "title", "text", "file", ...}]}
+    {"event": "answer", "answer": "...", "supported": true, "support": [{"id", "title", "text", "file", ...}], ...}
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field, ValidationError
+
+from evoseek.errors import DataError, EvoseekError
+from evoseek.jobs.answering import Answered
+from evoseek.policy.encoding import well_formed
+from evoseek.report.answers import citation
+from evoseek.report.support import NOT_FOUND
+from evoseek.serve.asking import Asked
+from evoseek.serve.errors import error_body, unforeseen
+from evoseek.types import Action, Message, StopReason, ToolResult
+
+MAX_MESSAGES, MAX_QUESTION = 256, 20_000
+_PAUSE_S = 10.0
+_UNSUPPORTED = "(No passage that was found supports this.)"
+
+
+class _Text(BaseModel):
+    type: Literal["text"]
+    text: str
+
+
+class _Said(BaseModel):
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[_Text] | None = None
+
+    @property
+    def text(self) -> str:
+        content = self.content or ""
+        return well_formed(content if isinstance(content, str) else "\n".join(part.text for part in content)).strip()
+
+
+class _StreamOptions(BaseModel):
+    include_usage: bool = False
+
+
+class _Request(BaseModel):
+    model: str
+    messages: list[_Said] = Field(min_length=1, max_length=MAX_MESSAGES)
+    stream: bool = False
+    stream_options: _StreamOptions | None = None
+    n: Literal[1] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """What is asked: the question, the conversation before it, and how the reply is wanted."""
+
+    model: str
+    question: str
+    history: tuple[Message, ...]
+    ignored: tuple[str, ...]
+    streams: bool
+    tells_usage: bool
+
+
+def read_request(body: bytes) -> ChatRequest:
+    """The request in a body. Raises DataError for what is none."""
+    try:
+        request = _Request.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"])) or "the body"
+        raise DataError(f"{place}: {first['msg']}. Expected a chat completion's request in JSON.") from error
+    *before, last = request.messages
+    if last.role != "user" or not last.text:
+        raise DataError("The last message is not a user's text. Expected the question there.")
+    if len(last.text) > MAX_QUESTION:
+        raise DataError(f"The question has {len(last.text):,} characters. At most {MAX_QUESTION:,} are read.")
+    return ChatRequest(
+        request.model,
+        last.text,
+        tuple(Message(said.role, said.text) for said in before if said.role in ("user", "assistant") and said.text),
+        tuple(sorted({said.role for said in before if said.role in ("system", "developer")})),
+        request.stream,
+        bool(request.stream_options and request.stream_options.include_usage),
+    )
+
+
+def answer_object(answered: Answered, request: ChatRequest) -> dict[str, object]:
+    """The object `evoseek` of an answer."""
+    return {**answered.json, "dropped_messages": answered.dropped, "ignored": list(request.ignored)}
+
+
+def completion(asked: Asked, answered: Answered, request: ChatRequest) -> dict[str, object]:
+    """A whole reply."""
+    message = {"role": "assistant", "content": _content(answered), "refusal": None}
+    choice = {"index": 0, "message": message, "finish_reason": _finish(answered), "logprobs": None}
+    head = _head(asked.id, "chat.completion", request.model)
+    return {**head, "choices": [choice], "usage": _usage(answered), "evoseek": answer_object(answered, request)}
+
+
+async def stream(asked: Asked, request: ChatRequest) -> AsyncIterator[str]:
+    """The reply as server-sent events. Whatever ends the iteration ends the rollout."""
+    head = _head(asked.id, "chat.completion.chunk", request.model)
+    try:
+        yield _sent({**head, "choices": [_delta({"role": "assistant", "content": ""})]})
+        async for record in asked.events(_PAUSE_S):
+            if record is None:
+                yield ": still at work\n\n"  # a comment, which clients skip: it shows whether there still is one
+            else:
+                for event in _events(record):
+                    yield _sent({**head, "choices": [_delta({})], "evoseek": event})
+        answered = await asked.task
+        if failure := answered.trajectory.failure:
+            yield _sent(error_body(502, f"The question could not be answered: {failure}"))
+            return
+        yield _sent({**head, "choices": [_delta({"content": _content(answered)})]})
+        last = {"event": "answer", **answer_object(answered, request)}
+        yield _sent({**head, "choices": [_delta({}, _finish(answered))], "evoseek": last})
+        if request.tells_usage:
+            yield _sent({**head, "choices": [], "usage": _usage(answered)})
+        yield "data: [DONE]\n\n"
+    except EvoseekError as error:
+        yield _sent(error_body(400 if isinstance(error, DataError) else 502, str(error)))
+    except Exception as error:  # a model or a tool of any kind; the client is told before the stream ends
+        yield _sent(error_body(500, unforeseen(error)))
+    finally:
+        asked.task.cancel()
+
+
+def _head(id: str, kind: str, model: str) -> dict[str, object]:
+    return {"id": id, "object": kind, "created": int(time.time()), "model": model}
+
+
+def _delta(delta: Mapping[str, object], finish: str | None = None) -> dict[str, object]:
+    return {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
+
+
+def _sent(value: Mapping[str, Any]) -> str:
+    return f"data: {json.dumps(value, ensure_ascii=False)}\n\n"
+
+
+def _events(record: Action | ToolResult) -> Iterator[dict[str, object]]:
+    if isinstance(record, Action):
+        yield {"event": "turn", "text": record.text}
+        for call in record.tool_calls:
+            yield {"event": "call", "tool": call.name, "arguments": dict(call.arguments)}
+    else:
+        call, passages = record.call, [citation(passage) for passage in record.passages]
+        yield {"event": "found", "tool": call.name, "arguments": dict(call.arguments), "passages": passages}
+
+
+def _content(answered: Answered) -> str:
+    """The reply's text. The mark of an unsupported answer is in it, for clients that read nothing else."""
+    if not answered.answer:
+        return NOT_FOUND
+    return answered.answer if answered.support.is_given else f"{answered.answer}\n\n{_UNSUPPORTED}"
+
+
+def _finish(answered: Answered) -> str:
+    return "length" if answered.trajectory.stop_reason is StopReason.MAX_TOKENS else "stop"
+
+
+def _usage(answered: Answered) -> dict[str, int] | None:
+    """Tokens that the policy was given and wrote; None for a model whose tokens are unknown."""
+    trajectory = answered.trajectory
+    if not trajectory.segments:
+        return None
+    total, written = len(trajectory.token_ids), trajectory.num_action_tokens
+    return {"prompt_tokens": total - written, "completion_tokens": written, "total_tokens": total}

@@ -1,0 +1,251 @@
+// The chat page. Whatever comes from documents, models or users is put in by textContent, never as markup.
+"use strict";
+
+const $ = (id) => document.getElementById(id);
+const LOST_PAUSE_MS = 1000;
+let conversation = [];
+let running = null; // the AbortController of the answer under way
+let opener = null; // the button that opened the panel
+let key = sessionStorage.getItem("key") || "";
+
+function element(name, className, text) {
+  const made = document.createElement(name);
+  if (className) made.className = className;
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+function headers() {
+  return { "Content-Type": "application/json", ...(key ? { Authorization: `Bearer ${key}` } : {}) };
+}
+
+function status(text, isLost = false) {
+  $("status").textContent = text;
+  $("status").classList.toggle("lost", isLost);
+}
+
+// Connection
+
+async function connect() {
+  for (let tries = 0; ; tries++) {
+    try {
+      const health = await (await fetch("health", { cache: "no-store" })).json();
+      $("model").textContent = health.model;
+      status(tries ? "Connected again." : "Connected.");
+      const models = await fetch("v1/models", { headers: headers() });
+      $("unlock").hidden = models.status !== 401;
+      return;
+    } catch {
+      status("The server does not answer. Trying again ...", true);
+      await new Promise((done) => setTimeout(done, LOST_PAUSE_MS));
+    }
+  }
+}
+
+$("unlock").addEventListener("submit", (event) => {
+  event.preventDefault();
+  key = $("key").value;
+  sessionStorage.setItem("key", key);
+  $("key").value = "";
+  connect();
+});
+
+// The panel with a cited passage
+
+function place(passage) {
+  const range = passage.end > passage.start ? `${passage.start}-${passage.end}` : undefined;
+  return { File: passage.file, Page: passage.page, Heading: passage.heading, Characters: range, Passage: passage.id };
+}
+
+function show(passage, button) {
+  $("passage-title").textContent = passage.title;
+  $("passage-text").textContent = passage.text;
+  $("passage-place").replaceChildren();
+  for (const [name, value] of Object.entries(place(passage))) {
+    if (value !== undefined && value !== null) {
+      $("passage-place").append(element("dt", "", name), element("dd", "", String(value)));
+    }
+  }
+  opener = button;
+  $("panel").hidden = false;
+  $("panel").focus();
+}
+
+function closePanel() {
+  $("panel").hidden = true;
+  if (opener) opener.focus();
+  opener = null;
+}
+
+$("close").addEventListener("click", closePanel);
+
+function citations(passages) {
+  const list = element("ul", "cited");
+  passages.forEach((passage, number) => {
+    const button = element("button", "", `[${number + 1}] ${[passage.title, passage.heading].filter(Boolean).join(", ")}`);
+    button.type = "button";
+    button.addEventListener("click", () => show(passage, button));
+    const item = element("li");
+    item.append(button);
+    list.append(item);
+  });
+  return list;
+}
+
+// One exchange
+
+function exchange(question) {
+  const article = element("article");
+  const searches = element("ol", "searches");
+  const answer = element("p", "answer", "...");
+  answer.setAttribute("aria-busy", "true");
+  article.append(element("p", "question", question), searches, answer);
+  $("hint").hidden = true;
+  $("log").append(article);
+  article.scrollIntoView({ block: "end" });
+  return { article, searches, answer, waiting: [] };
+}
+
+function said(call) {
+  return Object.values(call.arguments).flat().join("; ");
+}
+
+function follow(view, event) {
+  if (event.event === "call") {
+    const item = element("li", "", `${event.tool}: ${said(event)} ...`);
+    view.waiting.push([said(event), item]);
+    view.searches.append(item);
+  } else if (event.event === "found") {
+    const index = view.waiting.findIndex(([asked]) => asked === said(event));
+    const item = index < 0 ? view.searches.appendChild(element("li")) : view.waiting.splice(index, 1)[0][1];
+    item.textContent = `${event.tool}: ${said(event)} (${event.passages.length} found)`;
+    if (event.passages.length) item.append(citations(event.passages));
+  } else if (event.event === "answer") {
+    view.told = event;
+  }
+  view.article.scrollIntoView({ block: "end" });
+}
+
+function end(view, question, content) {
+  view.answer.textContent = content;
+  view.answer.removeAttribute("aria-busy");
+  view.answer.classList.toggle("missing", !view.told.supported);
+  if (view.told.support.length) {
+    const heads = { words: "Passages that hold the answer:", topic: "Passages about the question:" };
+    view.article.append(element("p", "", heads[view.told.rule] || "Passages that support the answer:"));
+    view.article.append(citations(view.told.support));
+  }
+  if (view.told.dropped_messages) {
+    view.article.append(element("p", "note", "The model was not given the earlier messages that it cannot read."));
+  }
+  conversation.push({ role: "user", content: question }, { role: "assistant", content });
+}
+
+function fail(view, question, text) {
+  view.answer.textContent = text;
+  view.answer.classList.add("missing");
+  view.answer.removeAttribute("aria-busy");
+  const again = element("button", "", "Ask again");
+  again.type = "button";
+  again.addEventListener("click", () => {
+    if (running) return;
+    view.article.remove();
+    ask(question);
+  });
+  view.article.append(again);
+}
+
+async function* chunks(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const blocks = (rest + value).split("\n\n");
+    rest = blocks.pop();
+    for (const block of blocks) {
+      if (!block.startsWith("data: ")) continue; // a comment
+      if (block === "data: [DONE]") return;
+      yield JSON.parse(block.slice("data: ".length));
+    }
+  }
+}
+
+class Refused extends Error {}
+
+async function answered(view, question, signal) {
+  const messages = [...conversation, { role: "user", content: question }];
+  const body = JSON.stringify({ model: "evoseek", messages, stream: true });
+  const response = await fetch("v1/chat/completions", { method: "POST", headers: headers(), body, signal });
+  if (!response.ok) {
+    $("unlock").hidden = response.status !== 401;
+    throw new Refused((await response.json()).error.message);
+  }
+  let content = "";
+  for await (const chunk of chunks(response)) {
+    if (chunk.error) throw new Refused(chunk.error.message);
+    content += chunk.choices[0]?.delta.content || "";
+    if (chunk.evoseek) follow(view, chunk.evoseek);
+  }
+  if (!view.told) throw new TypeError("the stream ended early");
+  end(view, question, content);
+}
+
+async function ask(question) {
+  const view = exchange(question);
+  running = new AbortController();
+  $("stop").hidden = false;
+  $("send").disabled = true;
+  try {
+    await answered(view, question, running.signal);
+  } catch (error) {
+    if (error.name === "AbortError") {
+      fail(view, question, "Stopped.");
+    } else if (error instanceof Refused) {
+      fail(view, question, error.message);
+    } else {
+      fail(view, question, "The connection was lost before the answer was there.");
+      connect();
+    }
+  } finally {
+    running = null;
+    $("stop").hidden = true;
+    $("send").disabled = false;
+    $("question").focus();
+  }
+}
+
+$("ask").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const question = $("question").value.trim();
+  if (!question || running) return;
+  $("question").value = "";
+  ask(question);
+});
+
+$("question").addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+    event.preventDefault();
+    $("ask").requestSubmit();
+  }
+});
+
+$("stop").addEventListener("click", () => running?.abort());
+
+$("fresh").addEventListener("click", () => {
+  running?.abort();
+  conversation = [];
+  document.querySelectorAll("article").forEach((article) => article.remove());
+  $("hint").hidden = false;
+  closePanel();
+  $("question").focus();
+});
+
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape") return;
+  if (!$("panel").hidden) closePanel();
+  else running?.abort();
+});
+
+connect();
+$("question").focus();

@@ -1,0 +1,77 @@
+"""`evoseek serve agent` with the embedded policy, from its start to its end."""
+
+import os
+import signal
+import socket
+import threading
+
+import openai
+import pytest
+
+from evoseek.cli.main import main
+from evoseek.search.lexical import LexicalIndex
+from evoseek.types import Passage
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    passages = [Passage("a#0", "a", "Kalo", "Kalo 's mayor is Meri ."), Passage("b#0", "b", "Vesu", "A city .")]
+    return LexicalIndex.build(tmp_path_factory.mktemp("served") / "index", passages).directory
+
+
+@pytest.fixture
+def signals():
+    """The handlers as they were."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_the_embedded_policy_is_served_until_it_is_told_to_stop(index, capfd, monkeypatch, signals):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    monkeypatch.setattr("sys.argv", ["evoseek", "serve", "agent", "tiny", "--index", str(index), "--port", str(port)])
+    told = {}
+
+    def use():
+        try:
+            client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=9)
+            told["models"] = [model.id for model in client.models.list()]
+            messages = [{"role": "user", "content": "what is Kalo 's mayor ?"}]
+            told["answer"] = client.chat.completions.create(model="tiny", messages=messages).evoseek
+        finally:
+            if callable(signal.getsignal(signal.SIGTERM)):  # else the server has ended already, or never began
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    user = threading.Timer(0.5, use)
+    user.start()
+    with pytest.raises(SystemExit) as ended:
+        main()
+    user.join()
+    assert ended.value.code == 0
+    assert told["models"] == ["tiny"]
+    assert told["answer"]["searches"][0]["found"][0]["title"] == "Kalo"
+    said = capfd.readouterr().out
+    assert f"chat page http://127.0.0.1:{port}/" in " ".join(said.split())
+    assert said.endswith("Ended.\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("serve", "agent", "tiny", "--host", "0.0.0.0"), "and there is no key"),
+        (("serve", "agent", "tiny", "--key-file", "none"), "The keys in none cannot be read"),
+        (("serve", "agent", "tiny", "--index", "none"), "There is no folder none"),
+        (("serve", "agent", "@http://x"), "names no model at the endpoint"),
+        (("serve", "agent", "tiny", "--set", "learner.learning_rate=1"), "`evoseek serve agent` does not use it"),
+        (("serve", "mcp", "./nothing"), "./nothing"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_loaded(words, message, capsys, monkeypatch):
+    monkeypatch.delenv("EVOSEEK_KEY", raising=False)
+    monkeypatch.setattr("sys.argv", ["evoseek", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert message in " ".join(capsys.readouterr().err.split())

@@ -1,0 +1,100 @@
+"""An agent server on the loopback, in a thread, over a scripted policy and a real index."""
+
+import asyncio
+import socket
+import threading
+from contextlib import contextmanager
+
+import pytest
+import uvicorn
+
+from evoseek.env.prompts import load_prompts
+from evoseek.env.solver import SolverEnv
+from evoseek.env.tools import SearchTool
+from evoseek.jobs.answering import Answerer
+from evoseek.policy.scripted import ScriptedSampler
+from evoseek.policy.tags import TagRenderer
+from evoseek.report.support import by_words
+from evoseek.rollout.limits import Limits as RolloutLimits
+from evoseek.rollout.roller import Roller
+from evoseek.search.lexical import LexicalIndex
+from evoseek.serve.agent import AgentServer, Limits
+from evoseek.types import Passage
+
+PASSAGES = [
+    Passage("kalo#0", "kalo", "Kalo", "Kalo lies by the sea.", 0, 21, None, "kalo.md", None, "Place"),
+    Passage("kalo#1", "kalo", "Kalo", "The mayor of Kalo is Meri Tolu.", 22, 53, None, "kalo.md", 2, "People"),
+    Passage("kalo#2", "kalo", "Kalo", "It rains often.", 54, 69, None, "kalo.md", None, "Weather"),
+    Passage("vesu#0", "vesu", "Vesu", "Vesu is <img src=x onerror=alert(1)> old.", 0, 41, None, "vesu.md"),
+]
+
+
+class Sampler(ScriptedSampler):
+    """Searches for the question, then answers: Meri Tolu, or what stands after `say` in the question. A question with
+    `hang` hangs, one with `wait` waits until `gate` is set, one with `break` breaks."""
+
+    def __init__(self, tokenizer):
+        super().__init__(self.turn, tokenizer)
+        self.gate = threading.Event()
+        self.prompts = []
+
+    async def sample(self, request):
+        asked = self._tokenizer.decode(list(request.token_ids)).rpartition("solve :")[2]
+        if "hang" in asked:
+            await asyncio.Event().wait()
+        while "wait" in asked and not self.gate.is_set():
+            await asyncio.sleep(0.005)
+        return await super().sample(request)
+
+    def turn(self, request):
+        text = self._tokenizer.decode(list(request.token_ids))
+        asked = text.rpartition("solve :")[2].split("<")[0].strip()
+        if request.turn == 0:
+            self.prompts.append(text)
+            if "break" in asked:
+                raise ZeroDivisionError("a bug")
+            return f"<think> hm </think> <search> {asked.replace('wait', '')} </search>"
+        return f"<answer> {asked.partition('say ')[2] or 'Meri Tolu'} </answer>"
+
+
+class Served:
+    """The address of a server, its sampler, and the server itself."""
+
+    def __init__(self, url, sampler, server):
+        self.url, self.sampler, self.server = url, sampler, server
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory):
+    return LexicalIndex.build(tmp_path_factory.mktemp("agent") / "index", PASSAGES)
+
+
+@pytest.fixture(scope="session")
+def serving(made, library):
+    """`with serving(running=2, keys=[...]) as served`."""
+
+    @contextmanager
+    def serving(*, limits=None, refuses=True, history=True, port=0, **options):
+        tokenizer = made("qwen")
+        sampler, prompts = Sampler(tokenizer), load_prompts("tiny")
+        env = SolverEnv([SearchTool(library, template=prompts["observation"])], prompts)
+        roller = Roller(env, TagRenderer(tokenizer), sampler, RolloutLimits(max_total_tokens=1_000), 0.0)
+        answerer = Answerer("runs/a-policy", roller, by_words, refuses, history)
+        server = AgentServer(answerer, library, limits=limits or Limits(), **options)
+        with socket.create_server(("127.0.0.1", port), backlog=256) as bound:
+            config = uvicorn.Config(server.app, log_level="error", timeout_graceful_shutdown=1)
+            http = uvicorn.Server(config)
+            thread = threading.Thread(target=http.run, kwargs={"sockets": [bound]})
+            thread.start()
+            yield Served(f"http://127.0.0.1:{bound.getsockname()[1]}", sampler, server)
+            sampler.gate.set()
+            http.should_exit = True
+            thread.join()
+
+    return serving
+
+
+@pytest.fixture(scope="module")
+def served(serving):
+    with serving() as served:
+        yield served

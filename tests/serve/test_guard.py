@@ -1,0 +1,126 @@
+"""Who may talk to a server: keys, the Host header and the Origin of a page."""
+
+import httpx2
+import openai
+import pytest
+
+from evoseek.errors import ConfigError
+from evoseek.serve.guard import Guard, is_loopback, read_keys
+
+KEYS = ["first-key-0123456789", "second-key-0123456789"]
+
+
+@pytest.fixture(scope="module")
+def locked(serving):
+    with serving(keys=KEYS, names=["docs.test"]) as served:
+        yield served
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_any_of_the_keys_opens(locked, key):
+    models = openai.OpenAI(base_url=f"{locked.url}/v1", api_key=key).models.list()
+    assert [model.id for model in models] == ["a-policy"]
+
+
+@pytest.mark.parametrize(
+    "sent", [None, "Bearer", "Bearer wrong", f"Bearer {KEYS[0]}x", f"Basic {KEYS[0]}", KEYS[0], "Bearer schlüssel-ß"]
+)
+def test_without_one_everything_but_the_page_is_shut(locked, sent):
+    headers = {} if sent is None else {"Authorization": sent.encode()}
+    for method, path in (
+        ("GET", "/v1/models"),
+        ("GET", "/v1/answers/x"),
+        ("POST", "/v1/chat/completions"),
+        ("POST", "/mcp"),
+        ("GET", "/metrics"),
+        ("GET", "/nowhere"),
+    ):
+        reply = httpx2.request(method, f"{locked.url}{path}", headers=headers)
+        assert (reply.status_code, reply.headers["www-authenticate"]) == (401, "Bearer")
+        assert "A key is needed" in reply.json()["error"]["message"]
+    for path in ("/", "/chat.css", "/chat.js", "/health", "/ready"):
+        assert httpx2.get(f"{locked.url}{path}").status_code == 200
+
+
+def test_the_official_client_understands_a_wrong_key(locked):
+    with pytest.raises(openai.AuthenticationError, match="the one given is not it"):
+        openai.OpenAI(base_url=f"{locked.url}/v1", api_key="wrong").models.list()
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:8000", 200),
+        ("127.0.0.1", 200),
+        ("127.0.0.1:1", 200),
+        ("[::1]:8000", 200),
+        ("DOCS.test:80", 200),
+        ("evil.example", 421),
+        ("evil.example:8000", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("localhost.evil.example", 421),
+        ("10.0.0.1", 421),
+        ("[", 421),
+        ("", 421),
+    ],
+)
+def test_a_host_header_from_elsewhere_is_refused(locked, host, status):
+    assert httpx2.get(f"{locked.url}/health", headers={"Host": host}).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"), [("self", 200), ("http://evil.example", 403), ("null", 403), ("http://127.0.0.1:1", 403)]
+)
+def test_a_page_from_elsewhere_is_refused(locked, origin, status):
+    headers = {"Origin": locked.url if origin == "self" else origin}
+    assert httpx2.get(f"{locked.url}/health", headers=headers).status_code == status
+
+
+def test_at_an_open_address_every_address_may_be_the_host_but_no_strange_name():
+    guard = Guard(None, keys=KEYS, host="0.0.0.0")
+    assert [guard._is_own(host) for host in ("10.0.0.1:80", "[fe80::1]", "localhost", "evil.example")] == [
+        True,
+        True,
+        True,
+        False,
+    ]
+
+
+def test_keys_are_read_from_a_file_or_the_environment(tmp_path, monkeypatch):
+    monkeypatch.delenv("EVOSEEK_KEY", raising=False)
+    file = tmp_path / "keys"
+    file.write_text("\n".join([KEYS[0], "", f"  {KEYS[1]} "]))
+    assert read_keys(file, host="0.0.0.0") == KEYS
+    assert read_keys(None, host="127.0.0.1") == []
+    monkeypatch.setenv("EVOSEEK_KEY", KEYS[1])
+    assert read_keys(None, host="0.0.0.0") == [KEYS[1]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "holds no key"),
+        ("short", "fewer than 16 characters"),
+        ("schlüssel-0123456789", "others than ASCII"),
+        (None, "cannot be read"),
+    ],
+)
+def test_keys_that_are_none(tmp_path, text, message):
+    file = tmp_path / "keys"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        read_keys(file, host="127.0.0.1")
+
+
+def test_an_open_address_needs_a_key(monkeypatch):
+    monkeypatch.delenv("EVOSEEK_KEY", raising=False)
+    with pytest.raises(ConfigError, match=r"others than this machine may ask, and there is no key.*--key-file"):
+        read_keys(None, host="0.0.0.0")
+    assert [is_loopback(host) for host in ("localhost", "127.0.0.9", "::1", "0.0.0.0", "example.org")] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]

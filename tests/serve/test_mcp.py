@@ -1,0 +1,79 @@
+"""The official client of the Model Context Protocol against the agent server, and against the command by stdio."""
+
+import asyncio
+import sys
+
+import httpx2
+import pytest
+from mcp import Client, StdioServerParameters
+
+from evoseek.serve.library import Library
+
+WHO = "who is the mayor of Kalo?"
+
+
+def using(server, *calls):
+    """The names of the tools, and each call's result."""
+
+    async def use():
+        async with Client(server) as client:
+            tools = [tool.name for tool in (await client.list_tools()).tools]
+            return tools, [await client.call_tool(name, arguments) for name, arguments in calls]
+
+    return asyncio.run(use())
+
+
+def ids(result):
+    return [passage["id"] for passage in result.structured_content["passages"]]
+
+
+def test_search_open_and_ask(served):
+    calls = [
+        ("search", {"query": "mayor", "k": 1}),
+        ("open", {"id": "kalo#1", "neighbours": 1}),
+        ("open", {"id": "kalo#2", "neighbours": 5}),
+        ("ask", {"question": WHO}),
+    ]
+    tools, (found, opened, last, answered) = using(f"{served.url}/mcp", *calls)
+    assert tools == ["search", "open", "ask"]
+    assert found.structured_content["passages"][0]["text"] == "The mayor of Kalo is Meri Tolu."
+    assert found.structured_content["passages"][0]["heading"] == "People"
+    assert (ids(opened), ids(last)) == (["kalo#0", "kalo#1", "kalo#2"],) * 2
+    assert answered.structured_content["answer"] == "Meri Tolu"
+    assert answered.structured_content["support"][0]["id"] == "kalo#1"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        ("open", {"id": "../../etc/passwd"}, "There is no passage with this id"),
+        ("open", {"id": "/etc/passwd#0"}, "There is no passage with this id"),
+        ("open", {"id": "x" * 2_000}, "Expected an id that a search gave"),
+        ("open", {"id": "kalo#1", "neighbours": 99}, "neighbours"),
+        ("search", {"query": " "}, "Expected a text"),
+        ("search", {"query": "a", "k": 1_000}, "k"),
+        ("search", {}, "query"),
+        ("ask", {"question": ""}, "The question has 0 characters"),
+    ],
+)
+def test_a_wrong_call_is_an_error_that_says_so(served, name, arguments, message):
+    _, (result,) = using(f"{served.url}/mcp", (name, arguments))
+    assert result.is_error
+    assert message in result.content[0].text
+    assert "root:" not in result.content[0].text
+
+
+def test_a_malformed_message(served):
+    headers = {"Accept": "application/json, text/event-stream"}
+    reply = httpx2.post(f"{served.url}/mcp", content=b"{", headers=headers)
+    assert reply.status_code == 400
+
+
+def test_neighbours_are_of_the_same_document(library):
+    assert [p.id for p in Library(library).open("vesu#0", 3)] == ["vesu#0"]
+
+
+def test_an_index_by_stdio(library):
+    command = ["-c", "from evoseek.cli.main import main; main()", "serve", "mcp", str(library.directory)]
+    tools, (found,) = using(StdioServerParameters(command=sys.executable, args=command), ("search", {"query": "rains"}))
+    assert (tools, ids(found)) == (["search", "open"], ["kalo#2"])
