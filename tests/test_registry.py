@@ -58,7 +58,11 @@ def test_every_name_is_of_its_kind(kind, name):
         ),
         ("system", "srch-r1", "There is no system 'srch-r1'. Did you mean search-r1?"),
         ("credit", "zzz", "There is no credit 'zzz'. There are group, leave-one-out, whitened, raw, gae; or give one"),
-        ("tracker", "wandb", "There is no tracker 'wandb'. Give one of your own as package.module:Name"),
+        (
+            "tracker",
+            "wandbb",
+            "There is no tracker 'wandbb'. Did you mean wandb? There are tensorboard, wandb, trackio",
+        ),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest(kind, name, words):

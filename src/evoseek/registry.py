@@ -143,7 +143,15 @@ KINDS: Mapping[str, Kind] = {
         },
         ("searches", "__call__"),
     ),
-    "tracker": Kind("takes the numbers of a step, beside metrics.jsonl", {}, ("write",)),
+    "tracker": Kind(
+        "takes the numbers of a step, beside metrics.jsonl",
+        {
+            "tensorboard": "evoseek.report.trackers.tensorboard:TensorBoard",
+            "wandb": "evoseek.report.trackers.wandb:Wandb",
+            "trackio": "evoseek.report.trackers.trackio:Trackio",
+        },
+        ("write",),
+    ),
 }
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -36,6 +36,7 @@ from evoseek.report.metrics import JsonlMetrics, ManyMetrics, NoMetrics, read_me
 from evoseek.report.printable import say
 from evoseek.report.progress import STOPPING, TrainingProgress
 from evoseek.report.signal import SignalMetrics
+from evoseek.report.tracked import TrackedMetrics
 from evoseek.rollout.roller import Roller
 from evoseek.rollout.trajectory_json import (
     outcome_from_json,
@@ -366,11 +367,22 @@ def _together(evaluation: Evaluation, ranks: Ranks) -> Evaluation:
     return replace(evaluation, results=tuple(Result(t.question, t, outcome) for t, outcome in results))
 
 
+def _trackers(context: Context) -> Iterator[TrackedMetrics]:
+    """The trackers of the settings and those that were given as objects. They are closed with the context."""
+    settings = context.settings.trackers
+    own = [(tracker.name, build("tracker", tracker, context)) for tracker in settings]
+    given = [(type(tracker).__name__, tracker) for tracker in context.objects.trackers]
+    for number, (name, tracker) in enumerate([*own, *given], start=1):
+        last = context.run.path / "trackers" / f"{number}-{name.rpartition(':')[2]}.step"
+        tracked = TrackedMetrics(tracker, name, last=last, notify=context.notify)
+        context.closing.callback(tracked.close)
+        yield tracked
+
+
 def _metrics(context: Context, plan: TrainingPlan) -> MetricSink:
     """The run's metrics and the trackers beside them, with warnings if nothing is learnt or an alarm is raised."""
-    settings, path, notify = context.settings, context.run.metrics, context.notify
-    own = [build("tracker", tracker, context) for tracker in settings.trackers]
-    sink = ManyMetrics((JsonlMetrics(path), *own, *context.objects.trackers))
+    path, notify = context.run.metrics, context.notify
+    sink = ManyMetrics((JsonlMetrics(path), *_trackers(context)))
     relative = bool(getattr(context.trainer.credit, "is_relative", False))
     signal = SignalMetrics(sink, notify, earlier=read_metrics(path), relative=relative)
     return AlarmedMetrics(signal, notify, earlier=read_metrics(path)) if plan.is_game else signal

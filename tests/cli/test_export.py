@@ -1,6 +1,7 @@
 """`evoseek export`: of a run, of an adapter, and what it refuses."""
 
 import errno
+import json
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,30 @@ def test_a_runs_last_checkpoint_is_exported_with_its_adapter_merged(tmp_path: Pa
 def test_a_policy_without_an_adapter_is_copied(tmp_path: Path) -> None:
     write_plain("tiny", tmp_path / "out", console=Console(quiet=True))
     assert torch.equal(logits(load_policy(str(tmp_path / "out"))), logits(load_policy("tiny")))
+
+
+def test_an_adapter_is_exported_alone(tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft")
+    run, policy = tmp_path / "run", adapted()
+    checkpoint(run, policy, 3)
+    write_plain(str(run), tmp_path / "out", console=Console(quiet=True), adapter=True)
+    config = peft.PeftConfig.from_pretrained(str(tmp_path / "out"))
+    assert (config.r, config.lora_alpha) == (2, 4.0)
+    assert not list((tmp_path / "out").glob("model*.safetensors"))
+    torch.testing.assert_close(logits(load_policy(str(tmp_path / "out"))), logits(policy))
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "library_name: peft" in card
+    with pytest.raises(ConfigError, match="tiny has no adapter: all of its weights were trained"):
+        write_plain("tiny", tmp_path / "other", console=Console(quiet=True), adapter=True)
+
+
+def test_the_scores_of_an_evaluation_are_in_the_card(tmp_path: Path) -> None:
+    folder = tmp_path / "evaluation"
+    folder.mkdir()
+    scores = {"exact_match": {"mean": 0.4, "interval_95": [0.3, 0.51], "n": 100, "n_invalid": 0}}
+    (folder / "results.json").write_text(json.dumps({"final": True, "scores": scores}))
+    write_plain("tiny", tmp_path / "out", console=Console(quiet=True), evaluation=folder)
+    assert "| exact_match | 0.400 [0.300, 0.510] | 100 |" in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_a_folder_that_holds_something_is_never_replaced(tmp_path: Path) -> None:

@@ -144,3 +144,20 @@ def test_gamma_and_lambda_are_not_exchanged():
     assert returns == advantages
     advantages, _ = credit([0.0, 1.0], [0.0, 1.0])
     assert advantages == [0.5, 0.0]  # gamma times the next value, and nothing by lambda
+
+
+class FailingTracker:
+    def __init__(self):
+        self.steps = []
+
+    def write(self, step, metrics):
+        self.steps.append(step)
+        raise ConnectionError("the server is gone")
+
+
+def test_a_tracker_that_fails_never_stops_a_run(world, tmp_path):
+    tracker = FailingTracker()
+    settings = {"trackers": [{"name": "tensorboard"}]}
+    assert run_of(world, tmp_path / "run", steps=2, settings=settings, trackers=[tracker]).train() == 2
+    assert tracker.steps[-2:] == [1, 2]
+    assert list((tmp_path / "run" / "tensorboard").iterdir())

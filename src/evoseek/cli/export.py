@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ from rich.console import Console
 
 from evoseek.cli.shared import stop_if_dry
 from evoseek.errors import ConfigError, PolicyError, RunError
-from evoseek.files import check_new
+from evoseek.files import check_new, write_atomic
 from evoseek.report.printable import say
 from evoseek.training.interrupt import end_on_interrupt
 
@@ -18,27 +19,38 @@ from evoseek.training.interrupt import end_on_interrupt
 def export(
     source: Annotated[str, typer.Argument(help="A run, whose last checkpoint is used, or a policy: see --model.")],
     directory: Annotated[Path, typer.Argument(help="Directory for the plain model.")],
+    adapter: Annotated[bool, typer.Option("--adapter", help="Write the adapter alone, in the layout of peft.")] = False,
+    evaluation: Annotated[
+        Path | None, typer.Option(help="Folder of `evoseek eval --out`, whose scores the model card tells.")
+    ] = None,
 ) -> None:
-    """Write a policy as a plain model directory, with an adapter merged into its base."""
+    """Write a policy as a plain model directory with a model card; an adapter is merged into its base."""
     from evoseek.cli.settings import check_model
 
     check_new(directory)
     check_model(source, setting="The run or policy")
     stop_if_dry([f"Write the policy of {source} as a plain model to {directory}"])
-    write_plain(source, directory, console=Console())
+    write_plain(source, directory, console=Console(), adapter=adapter, evaluation=evaluation)
 
 
-def write_plain(run_or_policy: str, directory: Path, *, console: Console) -> None:
-    """Write the policy of a run's last checkpoint, or of a directory or name, as a plain full model in float32.
+def write_plain(
+    run_or_policy: str, directory: Path, *, console: Console, adapter: bool = False, evaluation: Path | None = None
+) -> None:
+    """Write the policy of a run's last checkpoint, or of a directory or name, as a plain full model in float32, with a
+    model card. `evaluation` is a folder of results for the card.
 
-    An adapter is merged into its base. Raises ConfigError if the directory is not empty or cannot be made, RunError or
-    CheckpointError if the run has no whole checkpoint, PolicyError if there is no such policy.
+    An adapter is merged into its base, or with `adapter` written alone. Raises ConfigError if the directory is not
+    empty or cannot be made, or the policy has no adapter to write; RunError or CheckpointError if the run has no whole
+    checkpoint, PolicyError if there is no such policy, EvoseekError for a folder without results.
     """
     with end_on_interrupt():
+        from evoseek.eval.folder import EvaluationFolder
         from evoseek.learner.checkpoint import latest_checkpoint
-        from evoseek.policy.load import export_policy, load_policy
+        from evoseek.policy.load import export_policy, load_policy, save_policy
+        from evoseek.report.model_card import Origin, model_card
 
     check_new(directory)
+    results = EvaluationFolder(evaluation).read_results() if evaluation else None
     checkpoint = latest_checkpoint(Path(run_or_policy))
     if checkpoint is None and (Path(run_or_policy) / "lock").is_file():
         raise RunError(
@@ -53,8 +65,19 @@ def write_plain(run_or_policy: str, directory: Path, *, console: Console) -> Non
         raise PolicyError(
             f"There is no run and no directory {run_or_policy}; check the path. Taken as a policy's name: {error}"
         ) from error
+    if adapter and policy.adapter is None:
+        raise ConfigError(
+            f"{run_or_policy} has no adapter: all of its weights were trained. Leave out --adapter, which exports them "
+            "all; an adapter is trained with lora.rank above 0."
+        )
+    origin = Origin(run_or_policy, checkpoint.step if checkpoint else None, results=results)
     try:
-        export_policy(policy, directory)
+        if adapter:
+            save_policy(policy, directory)
+            origin = replace(origin, adapter_of=policy.model.name_or_path)
+        else:
+            export_policy(policy, directory)
+        write_atomic(directory / "README.md", model_card(origin))
     except OSError as error:
         raise ConfigError(
             f"{directory} cannot be written ({error.strerror or error}), and was not. Make room or give access, or "
@@ -62,4 +85,5 @@ def write_plain(run_or_policy: str, directory: Path, *, console: Console) -> Non
         ) from error
     whence = f"step {checkpoint.step} of {run_or_policy}" if checkpoint else run_or_policy
     what = "its adapter merged into the base" if policy.adapter else "as it is"
+    what = "its adapter alone" if adapter else what
     say(console, f"Wrote the policy of {whence} to {directory}, {what}.")

@@ -1,0 +1,138 @@
+"""The model card of an exported policy: where it comes from, how it was trained, and what it scores."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from evoseek.eval.statistics import wilson_interval
+from evoseek.report.metrics import read_metrics
+from evoseek.runs import RunDirectory
+
+SHOWN = (
+    "policy.dtype",
+    "lora.rank",
+    "rollout.group_size",
+    "rollout.temperature",
+    "questions.per_step",
+    "credit.name",
+    "loss.name",
+    "learner.learning_rate",
+    "run.seed",
+)
+"""Settings that the card names; all of them are in the run's config.json."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where an exported policy comes from: its name or directory, or a run at a step; and, of an adapter, the base that
+    it has to be loaded over. `results` is what `evoseek eval --out` wrote about it."""
+
+    source: str
+    step: int | None = None
+    adapter_of: str = ""
+    results: Mapping[str, Any] | None = None
+
+
+def model_card(origin: Origin) -> str:
+    """The card as Markdown, with the metadata that the Hugging Face hub reads."""
+    run = RunDirectory(Path(origin.source)) if origin.step is not None else None
+    config = _json(run.config) if run else {}
+    base = str(_at(config, "policy.model") or origin.source)
+    parts = [
+        _metadata(base, is_adapter=bool(origin.adapter_of)),
+        "# A search agent trained with evoseek",
+        "A language model that answers questions by searching a corpus. It writes calls of a search engine and reads "
+        "what they return, so it needs one: `evoseek ask --model DIRECTORY --index INDEX QUESTION`.",
+        *([_use_of_adapter(origin.adapter_of)] if origin.adapter_of else []),
+        _table(("", ""), _origin(origin, base, run, config)),
+        *(["## Settings", _table(("setting", "value"), _settings(config))] if config else []),
+        *_scores(origin, run, config),
+        "## Licence",
+        f"The weights are derived from {base}, and the licence of that model applies to them: see there before you "
+        "pass them on. Texts of the corpus may be remembered in them.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _metadata(base: str, *, is_adapter: bool) -> str:
+    lines = ["---", f"library_name: {'peft' if is_adapter else 'transformers'}", "pipeline_tag: text-generation"]
+    if base.count("/") == 1 and not Path(base).exists():  # a name of the hub; others it does not take
+        lines.append(f"base_model: {base}")
+    return "\n".join([*lines, "tags:", "- evoseek", "- search-agent", "- reinforcement-learning", "---"])
+
+
+def _use_of_adapter(base: str) -> str:
+    return f"This is the adapter alone, in the layout of peft, to be loaded over the base model {base}."
+
+
+def _origin(
+    origin: Origin, base: str, run: RunDirectory | None, config: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    yield "base model", base
+    if run is not None:
+        yield "system", str(_at(config, "run.system"))
+        yield "step", str(origin.step)
+        for name, entry in _json(run.inputs).items():
+            yield f"{name} (SHA-256)", str(entry["sha256"])
+    yield "evoseek", version("evoseek")
+
+
+def _settings(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name in SHOWN:
+        if (value := _at(config, name)) is not None:
+            yield f"`{name}`", str(value)
+
+
+def _scores(origin: Origin, run: RunDirectory | None, config: Mapping[str, Any]) -> list[str]:
+    """The scores of an evaluation, else those that the run measured itself, at the last step up to the checkpoint's."""
+    head = ("metric", "score [95 % interval]", "questions")
+    if origin.results is not None:
+        scores: Mapping[str, Any] = origin.results["scores"]
+        rows = [(name, _with_interval(one["mean"], one["interval_95"]), str(one["n"])) for name, one in scores.items()]
+        return ["## Scores", "By `evoseek eval`.", _table(head, rows)]
+    if run is None or origin.step is None:
+        return []
+    measured = [row for row in read_metrics(run.metrics) if "eval/reward" in row and (row["step"] or 0) <= origin.step]
+    if not measured or (mean := measured[-1]["eval/reward"]) is None:
+        return []
+    name, n, step = str(_at(config, "reward.name")), int(measured[-1].get("eval/n") or 0), measured[-1]["step"]
+    return [
+        "## Scores",
+        f"Measured by the run at step {step:g}, on its held-out questions. Questions that failed count as wrong.",
+        _table(head, [(name, _of_right_and_wrong(mean, n), str(n))]),
+    ]
+
+
+def _of_right_and_wrong(mean: float, n: int) -> str:
+    """With Wilson's interval, if the mean can be a share of right answers."""
+    right = round(mean * n)
+    if not n or abs(right - mean * n) > 1e-6 or not 0 <= right <= n:
+        return f"{mean:.3f}"
+    interval = wilson_interval(right, n)
+    return _with_interval(mean, (interval.low, interval.high))
+
+
+def _with_interval(mean: float, interval: Sequence[float]) -> str:
+    return f"{mean:.3f} [{interval[0]:.3f}, {interval[1]:.3f}]"
+
+
+def _table(head: Sequence[str], rows: Iterator[tuple[str, ...]] | Sequence[tuple[str, ...]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def _at(config: Mapping[str, Any], name: str) -> Any:
+    """The value of a dotted setting; None if there is none."""
+    value: Any = config
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
