@@ -280,6 +280,7 @@ def training_loop(
         notify(f"{context.trainer}")
         if stages is not None and ranks.is_first:
             stages.restore_rows(read_metrics(run.metrics))
+        ranks.barrier()  # none waits below for weights from one that has failed above
         plan.resumed(start)
         steps = settings.run.steps
         yield TrainingLoop(
@@ -292,7 +293,7 @@ def training_loop(
             checkpoint_every=settings.run.checkpoint_every,
             evaluate=evaluation,
             probe=WeightsProbe(
-                plan.examined.at(settings.learnt_temperature), context.trainer.old_logprobs(), probe_bound(own)
+                plan.examined.at(settings.learnt_temperature), context.trainer.old_logprobs(), probe_bound(own), ranks
             ),
             probe_every=settings.sampler.probe_every,
             evaluate_every=settings.evaluation.every if plan.is_due is None else 1,

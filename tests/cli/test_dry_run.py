@@ -57,6 +57,9 @@ def test_several_processes_are_told_as_torchrun_would_be(words, monkeypatch):
     rest = " ".join([*words, "--processes", "2", "--set", "run.pause_s=0"])
     assert f"Learner: torchrun --standalone --nproc-per-node 2 -m evoseek {rest}" in lines
     assert not any(line.startswith("Server") for line in lines)
+    memory = next(line for line in lines if line.startswith("Memory: "))
+    assert "GiB in each process, activations apart: learner" in memory
+    assert "sampler" in memory
 
 
 def test_stages_and_a_run_that_would_be_resumed(words, tmp_path):

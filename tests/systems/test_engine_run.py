@@ -85,6 +85,43 @@ def test_every_step_is_sampled_with_the_weights_of_the_step_before(rank, places,
     assert not any(path.exists() for path in server.loaded)  # gone with the run
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 2])
+def test_two_processes_have_servers_of_their_own_and_hand_over_weights_that_they_share(
+    rank, places, tmp_path, fork_server
+):
+    """Each holds a half of the weights, and no other copy. What both servers then compute is compared with the learner
+    after every step; the embeddings of the tiny policy are tied to its head."""
+    servers = [ScriptedVLLM(opened("tiny"), open_weights=opened) for _ in range(2)]
+    with serving(servers[0]) as one, serving(servers[1]) as other:
+        settings = {
+            **{name: str(path) for name, path in places.items()},
+            "sampler.name": "vllm",
+            "sampler.urls": [one, other],
+            "sampler.attempts": 1,
+            "lora.rank": rank,
+            "questions.per_step": 4,
+            "rollout.group_size": 2,
+            "run.steps": 2,
+            "learner.learning_rate": 1e-3,
+            "rollout.max_turns": 1,  # too few to answer, for which each rollout pays
+            "reward.unanswered_penalty": 1.0,
+            "credit.name": "raw",
+        }
+        sets = (word for name, value in settings.items() for word in ("--set", f"{name}={value}"))
+        command = fork_server("warm").start("train", "search-r1", "--run-dir", str(tmp_path / "run"), *sets, ranks=2)
+        assert command.wait() == [0, 0], command.said()
+    rows = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    assert [row["sampling/probe_difference"] < 1e-3 for row in rows] == [True, True]
+    assert [row["sampling/servers_lost"] for row in rows] == [0, 0]
+    assert [row["grad_norm"] > 0 for row in rows] == [True, True]
+    for server in servers:
+        assert len(server.loaded) == 3
+        assert {body["cache_salt"] for body in server.turns} == {"0", "1", "2"}
+    assert servers[0].loaded == servers[1].loaded  # written once
+    assert not any(path.exists() for path in servers[0].loaded)
+
+
 def test_a_run_with_servers_of_sglang(places, tmp_path):
     server = ScriptedSGLang(opened("tiny"), open_weights=opened)
     rows = train(server, places, tmp_path / "run", **{"learner.learning_rate": 1e-3})

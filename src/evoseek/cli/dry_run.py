@@ -11,12 +11,14 @@ from rich.console import Console
 
 from evoseek.cli.following import following
 from evoseek.cli.shared import stop_if_dry
+from evoseek.policy.shape import read_config, shape_of
 from evoseek.registry import find
 from evoseek.run import check_run
 from evoseek.runs import RunDirectory
 from evoseek.settings import defaults_of, lookup
 from evoseek.training.given import Given
 from evoseek.training.inputs import inputs_of
+from evoseek.training.memory_needs import memory_needs, told
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.sources import read_questions
 
@@ -47,6 +49,8 @@ def outline(settings: TrainingSettings, run: RunDirectory, *, processes: int, wo
     if processes > 1:
         own = shlex.join(word for word in words if word != "--dry-run")
         yield f"Learner: {_TOGETHER.format(processes=processes, words=own)}"
+    if not settings.learner.is_remote and (shape := shape_of(read_config(settings.policy.model))) is not None:
+        yield f"Memory: {told(memory_needs(settings, shape, processes))}"
     for command in _servers(settings, run, processes):
         yield f"Server: {command}"
 

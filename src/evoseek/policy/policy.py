@@ -7,7 +7,7 @@ base, and the base itself). Which of them the model computes is a state of the m
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -65,7 +65,8 @@ class Policy:
 @dataclass(frozen=True, slots=True)
 class SamplerHome:
     """The run that samplers belong to: a directory for what they write (None: a temporary one), what is closed at the
-    run's end, and the number of processes that train together.
+    run's end, and the number of processes that train together, of which this is number `rank`. `first_says` gives every
+    one of them the text of the first, once all have called it.
 
     `launched` are the addresses of servers that the first sampler has started and the others share; `policies` are
     those that servers are given the weights of.
@@ -74,6 +75,8 @@ class SamplerHome:
     directory: Path | None = None
     closing: ExitStack = field(default_factory=ExitStack)
     processes: int = 1
+    rank: int = 0
+    first_says: Callable[[str], str] = str
     launched: list[str] = field(default_factory=list[str])
     policies: list[Policy] = field(default_factory=list[Policy])
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv
+from evoseek.errors import ConfigError
 from evoseek.learner.base import LearnerBase
 from evoseek.learner.checkpoint import Checkpoint, Part
 from evoseek.learner.learner import LearnerContext
@@ -119,7 +120,14 @@ class PassageGame(_Game):
 
     @classmethod
     def load(cls, settings: GameSettings, context: Context) -> PassageGame:
-        """Both as the checkpoint has them, or both begun. Raises PolicyError."""
+        """Both as the checkpoint has them, or both begun. Raises PolicyError, ConfigError for several processes with
+        servers."""
+        if context.ranks.size > 1 and settings.sampler.name != "torch":
+            raise ConfigError(
+                f"{settings.run.system} trains two policies in {context.ranks.size} processes, which only the sampler "
+                f"torch can follow, but sampler.name is {settings.sampler.name}. Set it to torch, or train in one "
+                "process."
+            )
         solver, proposer = load_players(settings, context.checkpoint, context.device)
         context.agent = context.agent_of(solver)  # the one that the context's trainer trains
         return cls.between(settings, context, context.agent_of(proposer), context.agent)

@@ -166,7 +166,7 @@ class SSP:
             group_by=settings.proposer.group_by,
             oracle=game.oracle,
         )
-        return game.plan(system, context.trainer.parts, resumed=context.agent.sampler.update_weights)
+        return game.plan(system, context.trainer.parts, resumed=context.publish)
 
     @classmethod
     def proposing(cls, settings: Settings, context: Context) -> tuple[AnswerGame, TaskSource[Lead]]:

@@ -137,7 +137,12 @@ class Context:
 
     @cached_property
     def _sampler_home(self) -> SamplerHome:
-        return SamplerHome(self._run.path / "sampler" if self._run else None, self.closing, self.ranks.size)
+        ranks, directory = self.ranks, self._run.path / "sampler" if self._run else None
+
+        def first_says(text: str) -> str:
+            return str(ranks.gather(text)[0])
+
+        return SamplerHome(directory, self.closing, ranks.size, ranks.rank, first_says)
 
     @property
     def device(self) -> str:
@@ -255,9 +260,9 @@ class Context:
         )
 
     def publish(self, step: int) -> None:
-        """Hand the weights of a step to the sampler."""
+        """Hand the weights of a step to the sampler; a collective."""
         self.trainer.sync()
-        self.agent.sampler.update_weights(step)
+        self.agent.sampler.update_weights(step, self.trainer.whole_weights())
 
     @property
     def trajectories(self) -> TrajectoryWriter:
@@ -306,15 +311,11 @@ class Context:
         """The plan of a system that trains the run's own policy. Held-out questions are answered with the held-out
         engine unless another roller is given. `state` is what checkpoints keep of the system, `ahead` holds its
         rollouts of later steps."""
-
-        def resumed(step: int) -> None:
-            self.agent.sampler.update_weights(step)
-
         if examined is None and self.settings.evaluation.path and self.settings.has_engine:
             examined = self.solver(self.held_out_engine)
         drop = ahead.drop if ahead is not None else nothing
         return TrainingPlan(
-            system, self.settings, self.trainer.parts, resumed, examined or solver, state=state, drop=drop
+            system, self.settings, self.trainer.parts, self.publish, examined or solver, state=state, drop=drop
         )
 
     def check_prompt(self, solver: Roller, question: Question) -> None:

@@ -13,17 +13,19 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Any
+from typing import Any, cast
 
 from evoseek.errors import SamplerError, TrainingError
+from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.protocols import Sampler
 from evoseek.rollout.roller import Roller
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.update import SampleTransform
-from evoseek.types import Completion, Question, SampleRequest, TrainingSample
+from evoseek.types import Question, SampleRequest, TrainingSample
 
 TOKENS = 16  # of each sample
 QUESTIONS = ("What comes next, and why?", "Who wrote it, and when?", "Which city lies by the longest river?")
+Drawn = tuple[Sequence[int], Sequence[int], Sequence[float]]  # prompt, completion and its logprobs
 EXACT, ROUNDED = 3e-4, 0.1  # the bounds in float32 and in other types of number
 
 
@@ -40,6 +42,8 @@ class WeightsProbe:
     """Compares the logprobs of sampler and learner; of a sampler with `replicas`, those of each. `score` puts the
     learner's own into `old_logprobs`.
 
+    With several `ranks` each draws from its own servers, and all compare what all have drawn.
+
     No update may be in progress. The metrics are `sampling/probe_difference` (the maximum), `sampling/probe_mean`, and,
     for a sampler with replicas, `sampling/servers_lost`, the number of those that could not be compared.
     """
@@ -47,6 +51,7 @@ class WeightsProbe:
     roller: Roller
     score: SampleTransform
     bound: float = math.inf
+    ranks: Ranks = ALONE
 
     async def __call__(self, step: int) -> Mapping[str, float]:
         """The differences with the weights of a step. Raises TrainingError if a mean is beyond the bound, SamplerError
@@ -56,20 +61,21 @@ class WeightsProbe:
         drawn = await asyncio.gather(
             *(self._draw(one, step, number) for number, one in enumerate(replicas or [sampler])), return_exceptions=True
         )
-        found: list[list[float]] = []
+        own: list[object] = []
         for one, samples in zip(replicas or [sampler], drawn, strict=True):
-            if isinstance(samples, BaseException):
-                if not isinstance(samples, SamplerError):
-                    raise samples
-            else:
-                found.append(self._compared(samples, step, str(getattr(one, "name", "the sampler"))))
+            if isinstance(samples, BaseException) and not isinstance(samples, SamplerError):
+                raise samples
+            own.append([str(getattr(one, "name", "the sampler")), *_told(samples)])
+        everyone = own if replicas is None else [row for share in self.ranks.gather(own) for row in share]
+        rows = cast("list[tuple[str, list[Drawn], str]]", everyone)
+        found = [self._compared([_sample(*one) for one in samples], step, name) for name, samples, _ in rows if samples]
         if not found:
-            raise next(error for error in drawn if isinstance(error, SamplerError))
-        lost = {} if replicas is None else {"sampling/servers_lost": float(len(drawn) - len(found))}
+            raise SamplerError(rows[0][2])
+        lost = {} if replicas is None else {"sampling/servers_lost": float(len(rows) - len(found))}
         numbers = {"difference": max(map(max, found)), "mean": max(map(fmean, found))}
         return {f"sampling/probe_{name}": number for name, number in numbers.items()} | lost
 
-    async def _draw(self, sampler: Sampler, step: int, number: int) -> list[TrainingSample]:
+    async def _draw(self, sampler: Sampler, step: int, number: int) -> list[Drawn]:
         """One sample for each question."""
         render, messages = self.roller.renderer.render_prompt, self.roller.env.messages
         prompts = [render(messages(Question("probe", text, ()))) for text in QUESTIONS]
@@ -82,9 +88,10 @@ class WeightsProbe:
         ]
         return await asyncio.gather(*(self._sampled(sampler, one) for one in asked))
 
-    async def _sampled(self, sampler: Sampler, request: SampleRequest) -> TrainingSample:
+    async def _sampled(self, sampler: Sampler, request: SampleRequest) -> Drawn:
         try:
-            return _sample(request.token_ids, await sampler.sample(request))
+            completion = await sampler.sample(request)
+            return request.token_ids, completion.token_ids, completion.logprobs
         finally:
             self.roller.sampler.release(request.trajectory_id)
 
@@ -110,11 +117,16 @@ class WeightsProbe:
         return differences
 
 
-def _sample(prompt: Sequence[int], completion: Completion) -> TrainingSample:
-    own, zeros = len(completion.token_ids), (0.0,) * len(prompt)
+def _told(samples: list[Drawn] | BaseException) -> tuple[list[Drawn], str]:
+    """What was drawn, and why nothing was, as one process hands it to the others."""
+    return ([], str(samples)) if isinstance(samples, BaseException) else (samples, "")
+
+
+def _sample(prompt: Sequence[int], written: Sequence[int], logprobs: Sequence[float]) -> TrainingSample:
+    own, zeros = len(written), (0.0,) * len(prompt)
     return TrainingSample(
-        token_ids=(*prompt, *completion.token_ids),
+        token_ids=(*prompt, *written),
         loss_mask=(False,) * len(prompt) + (True,) * own,
-        rollout_logprobs=(*zeros, *completion.logprobs),
+        rollout_logprobs=(*zeros, *logprobs),
         advantages=zeros + (0.0,) * own,
     )

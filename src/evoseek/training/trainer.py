@@ -41,8 +41,8 @@ from evoseek.training.update import Credit, GroupUpdate, KLPenalty, SampleTransf
 class Trainer:
     """A policy with its learner, the loss and the credit of the settings; for PPO a critic with its own learner.
 
-    `sampled` is the sampler's policy: the same object or, where several ranks share the weights or rollouts go on while
-    it is trained, another copy.
+    `sampled` is the sampler's policy: the same object or, where the sampler computes in this process and several ranks
+    share the weights or rollouts go on while it is trained, another copy.
     """
 
     settings: TrainingSettings
@@ -71,7 +71,8 @@ class Trainer:
         policy to itself: the weights must not change under it, and which adapter is on is a state of the model. Raises
         PolicyError or ConfigError."""
         check_dtype(settings, sampled, ranks)
-        apart = ranks.size > 1 or (settings.max_staleness > 0 and not isinstance(settings.sampler, ServerSettings))
+        served = isinstance(settings.sampler, ServerSettings)
+        apart = not served and (ranks.size > 1 or settings.max_staleness > 0)
         policy = load_trainable(settings, checkpoint, device=str(sampled.model.device)) if apart else sampled
         surrogate = loss or build("loss", settings.loss, settings)
         forward = forward_of(
@@ -116,6 +117,12 @@ class Trainer:
     def sync(self) -> None:
         """Copy the trained weights to the sampler's policy, if that is a separate copy."""
         sync(self.policy, self.sampled)
+
+    def whole_weights(self) -> dict[str, Any] | None:
+        """The weights to be handed to a sampler elsewhere, where several ranks share them: put together on the first,
+        and empty on the others. None: the sampler's policy has them. A collective."""
+        shared = self.ranks.size > 1 and self.policy.model is self.sampled.model
+        return dict(full_state_dict(self.policy.model, self.ranks)) if shared else None
 
     def update(self) -> Update:
         """The update from the groups of a step."""

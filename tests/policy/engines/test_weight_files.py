@@ -20,7 +20,7 @@ from evoseek.policy.engines.vllm import VLLMSampler
 from evoseek.policy.engines.weight_files import WeightFiles, save_untied
 from evoseek.policy.load import load_policy
 from evoseek.policy.lora import add_adapter
-from evoseek.policy.policy import Policy
+from evoseek.policy.policy import Policy, SamplerHome
 from evoseek.policy.sampler import TorchSampler
 from evoseek.rollout.agent import Agent
 from evoseek.training.given import load_settings
@@ -58,7 +58,7 @@ def run(policy, directory, what, *, engine="vllm", server=None, **settings):
     async def within():
         async with server.serving() as url:
             own = kind.Settings(name=engine, urls=(url,), attempts=2)
-            files = WeightFiles(policy, directory) if settings.get("weights") != "served" else None
+            files = WeightFiles(policy, directory, SamplerHome()) if settings.get("weights") != "served" else None
             sampler = kind(policy, [Link(url, own, wait_s=0.001)], max_length=256, files=files)
             agent = Agent.of(load_settings(), policy)
             solver = Agent(agent.settings, policy, sampler, agent.prompts, agent.limits).solver([])
@@ -187,7 +187,7 @@ def test_remains_of_a_killed_run_are_removed_and_what_is_not_ours_stays(tmp_path
     for name in ("weights-0123abcd-7", "weights", "proposer-0123abcd-7"):
         (tmp_path / name).mkdir()
     with ExitStack() as closing:
-        files = WeightFiles.opened(load_policy("tiny"), tmp_path, closing)
+        files = WeightFiles.opened(load_policy("tiny"), tmp_path, SamplerHome(closing=closing))
         written = files.write(3)
         assert {path.name for path in tmp_path.iterdir()} == {"weights", "proposer-0123abcd-7", written.directory.name}
     assert not written.directory.exists()

@@ -33,7 +33,7 @@ class EngineSampler:
     New trajectories are spread over the servers by their ids. Those of a server that is lost fail, with SamplerError,
     and later ones go to the others until it is found to be back. New weights are written by `update_weights`; each
     server takes them before its next turn. The random numbers are the servers' own, so that runs differ from each
-    other.
+    other. Of several processes each has servers of its own, a share of all; the first writes the weights.
 
     files: where weights are written; None: the servers have the policy's weights, and keep them.
     """
@@ -43,17 +43,18 @@ class EngineSampler:
     @classmethod
     def build(cls, settings: ServerSettings, context: SamplerContext) -> EngineSampler:
         """From settings. Raises ConfigError."""
-        _check_processes(settings, context.home.processes)
         policy, home, key = context.policy, context.home, _key(settings.api_key_env)
+        _check_processes(settings, home.processes)
         files = None
         if settings.weights == "update":
             _check_sharing(policy, home)
             home.policies.append(policy)
             folder = Path(settings.weights_directory).expanduser() if settings.weights_directory else home.directory
-            files = WeightFiles.opened(policy, folder, home.closing)
+            files = WeightFiles.opened(policy, folder, home)
         if settings.launch and not home.launched:
             home.launched.extend(cls._launch(settings, context))
-        links = [Link(url, settings, api_key=key) for url in settings.urls or home.launched]
+        urls = (settings.urls or home.launched)[home.rank :: home.processes]
+        links = [Link(url, settings, api_key=key) for url in urls]
         return cls(policy, links, max_length=context.max_length, model=settings.model, files=files)
 
     @classmethod
@@ -146,7 +147,8 @@ class EngineSampler:
 
     def update_weights(self, version: int, weights: Mapping[str, Any] | None = None) -> None:
         """Write the policy's weights as they are now, or these, as those of a version. Every server takes them before
-        its next turn. Raises SamplerError if they cannot be written, ConfigError if the servers keep their own."""
+        its next turn. All of several processes call it; those of the first are written. Raises SamplerError if they
+        cannot be written, ConfigError if the servers keep their own."""
         if version == self._version and weights is None and (self._is_published or version == 0):
             return
         self._publish(version, weights)
@@ -180,10 +182,15 @@ class EngineSampler:
 
 
 def _check_processes(settings: ServerSettings, processes: int) -> None:
-    if processes > 1:
+    if processes > 1 and settings.launch:
         raise ConfigError(
-            f"sampler.name is {settings.name}, but {processes} processes train together, and each would hand its "
-            "weights to the same servers. Train in one process, or set sampler.name to torch."
+            f"sampler.launch starts servers for one process, but {processes} processes train together. Start the "
+            "servers yourself, as --dry-run with one process prints it, and give their addresses in sampler.urls."
+        )
+    if processes > 1 and len(settings.urls) < processes:
+        raise ConfigError(
+            f"sampler.urls names {len(settings.urls)} servers, but {processes} processes train together, and each "
+            "needs one of its own. Give more addresses, or train in fewer processes."
         )
 
 

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Generator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +19,7 @@ from evoseek.errors import EvoseekError, SamplerError
 from evoseek.files import remove_directory, replace_directory
 from evoseek.policy.engines.engine import Weights
 from evoseek.policy.load import quietly, save_policy
-from evoseek.policy.policy import Policy
+from evoseek.policy.policy import Policy, SamplerHome
 
 _KEPT = 2  # directories: a server may still be reading the last but one
 _OURS = re.compile(r"[A-Za-z_]\w*-[0-9a-f]{8}-\d+")
@@ -31,23 +31,23 @@ class WeightFiles:
 
     Of a policy with an adapter that adapter alone is written. Of any other all weights are, those of a tied output head
     once more beside the embeddings, and the config says that they are not tied: engines that reload weights in place
-    may leave a tied head as it was.
+    may leave a tied head as it was. Of several processes the first one writes, where all can read.
     """
 
-    def __init__(self, policy: Policy, directory: Path) -> None:
-        self._policy, self._directory = policy, directory
+    def __init__(self, policy: Policy, directory: Path, home: SamplerHome) -> None:
+        self._policy, self._directory, self._home = policy, directory, home
         self._name = f"{policy.adapter or 'weights'}-{uuid.uuid4().hex[:8]}"
         self._written: list[Path] = []
 
     @classmethod
-    def opened(cls, policy: Policy, directory: Path | None, closing: ExitStack) -> WeightFiles:
-        """In a directory, or a temporary one; what was written goes with `closing`. Remains of killed processes are
+    def opened(cls, policy: Policy, directory: Path | None, home: SamplerHome) -> WeightFiles:
+        """In a directory, or a temporary one; what was written goes with the run. Remains of killed processes are
         removed: the directory belongs to one run."""
         if directory is None:
-            directory = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="evoseek-")))
-        files = cls(policy, directory)
-        closing.callback(files.clear)
-        if directory.is_dir():
+            directory = Path(home.closing.enter_context(tempfile.TemporaryDirectory(prefix="evoseek-")))
+        files = cls(policy, directory, home)
+        home.closing.callback(files.clear)
+        if directory.is_dir() and home.rank == 0:
             kind = f"{policy.adapter or 'weights'}-"
             for path in directory.iterdir():
                 if path.name.startswith(kind) and _OURS.fullmatch(path.name):
@@ -55,24 +55,36 @@ class WeightFiles:
         return files
 
     def write(self, version: int, weights: Mapping[str, Any] | None = None) -> Weights:
-        """Write the policy's weights as they are now, or these. Raises SamplerError."""
+        """Write the policy's weights as they are now, or these; a collective. Raises SamplerError."""
         path = self._directory.absolute() / f"{self._name}-{version}"
-        adapter = path.name if self._policy.adapter is not None else ""
+        failure = self._save(path, weights) if self._home.rank == 0 else None
+        told = self._home.first_says("" if failure else str(path))
+        if not told:
+            raise SamplerError(
+                f"The weights of version {version} could not be written to {path}: {failure or 'see the first one'}. "
+                "Free space on the disk, or set sampler.weights_directory to another one that the servers can read."
+            ) from failure
+        if self._home.rank == 0:
+            self._keep(path)
+        return Weights(version, Path(told), Path(told).name if self._policy.adapter is not None else "")
+
+    def _save(self, path: Path, weights: Mapping[str, Any] | None) -> Exception | None:
+        """Write a directory; what went wrong."""
         try:
-            if adapter:
+            if self._policy.adapter is not None:
                 save_policy(self._policy, path, None if weights is None else dict(weights))
             else:
                 save_untied(self._policy, path, weights)
         except (OSError, EvoseekError) as error:
-            raise SamplerError(
-                f"The weights of version {version} could not be written to {path}: {error}. Free space on the disk, or "
-                "set sampler.weights_directory to another one that the servers can read."
-            ) from error
+            return error
+        return None
+
+    def _keep(self, path: Path) -> None:
+        """Remove older directories."""
         self._written = [*(old for old in self._written if old != path), path]
         for old in self._written[:-_KEPT]:
             remove_directory(old)
         self._written = self._written[-_KEPT:]
-        return Weights(version, path, adapter)
 
     def clear(self) -> None:
         """Remove everything that was written."""
@@ -88,10 +100,15 @@ def save_untied(policy: Policy, directory: Path, weights: Mapping[str, Any] | No
     head = cast("nn.Module | None", model.get_output_embeddings())
     with replace_directory(directory) as partial, quietly(), _untied(model):
         if head is not None:
-            name = next(path for path, module in model.named_modules() if module is head)
-            state[f"{name}.weight"] = state[f"{name}.weight"].clone()
+            own, embeddings = (_weight_of(model, module) for module in (head, model.get_input_embeddings()))
+            state[own] = state[own if own in state else embeddings].clone()
         model.save_pretrained(partial, state_dict=state, max_shard_size="1TB")
         policy.tokenizer.save_pretrained(partial)
+
+
+def _weight_of(model: PreTrainedModel, module: object) -> str:
+    """The name of a module's weight in the model's state."""
+    return next(path for path, other in model.named_modules() if other is module) + ".weight"
 
 
 @contextmanager
