@@ -20,7 +20,8 @@ const questionOf = (one) => {
   const [id, text, golden] = runs[runOf(one)].questions[value(one, "question")];
   return { id, text, golden };
 };
-const keyOf = (one) => `${runOf(one)}/${value(one, "id")}`;
+// In the page's address; half a surrogate pair cannot stand there.
+const addressOf = (one) => `${runOf(one)}/${encodeURIComponent(value(one, "id").replace(/\p{Surrogate}/gu, "\ufffd"))}`;
 const seriesName = (run) => (runs.length > 1 ? `${"AB"[run]}` : "");
 const runName = (run) => (runs.length > 1 ? `${"AB"[run]} · ${runs[run].name}` : runs[run].name);
 
@@ -43,7 +44,7 @@ function grouped(column, keep) {
 }
 
 const episodes = grouped("episode", () => true);
-const byKey = lazily(() => new Map(Array.from({ length: total }, (_, one) => [keyOf(one), one])));
+const byAddress = lazily(() => new Map(Array.from({ length: total }, (_, one) => [addressOf(one), one])));
 
 // Questions by their text, over both runs: what the solver was asked.
 const askedIn = lazily(() => {

@@ -150,13 +150,13 @@ async function searchInside(text) {
 }
 
 function select(label, key, options, changed) {
-  return el("label", {}, label, el("select", { onchange: (event) => { filters[key] = event.target.value; changed(); } },
+  return el("label", {}, label, el("select", { id: `filter-${key}`, onchange: (event) => { filters[key] = event.target.value; changed(); } },
     options.map(([name, text]) => el("option", { value: name, selected: String(filters[key]) === String(name) }, text))));
 }
 
 function bound(label, key, changed) {
   return el("label", {}, label, el("input", {
-    type: "number", step: "any", value: filters[key], oninput: (event) => { filters[key] = event.target.value; changed(); },
+    id: `filter-${key}`, type: "number", step: "any", value: filters[key], oninput: (event) => { filters[key] = event.target.value; changed(); },
   }));
 }
 

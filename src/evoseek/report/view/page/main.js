@@ -51,7 +51,7 @@ function trajectories(wanted) {
   let latest = null;
   const show = async (one) => {
     latest = one;
-    history.replaceState(null, "", `#trajectories/${encodeURIComponent(keyOf(one))}`);
+    history.replaceState(null, "", `#trajectories/${addressOf(one)}`);
     try {
       const made = await episodeView(one);
       if (latest !== one) return;
@@ -75,7 +75,7 @@ function trajectories(wanted) {
   const back = el("button", { type: "button", class: "small back", onclick: () => list.box.focus() }, "Back to the list");
   queueMicrotask(() => {
     apply();
-    const place = wanted === undefined ? -1 : list.items.indexOf(byKey().get(wanted));
+    const place = wanted === undefined ? -1 : list.items.indexOf(byAddress().get(wanted));
     list.go(Math.max(0, place));
   });
   activeList = list;
@@ -92,8 +92,7 @@ function route() {
     else link.removeAttribute("aria-current");
   }
   activeList = null;
-  let wanted;
-  try { wanted = rest.length ? decodeURIComponent(rest.join("/")) : undefined; } catch { wanted = undefined; }
+  const wanted = rest.length ? rest.join("/") : undefined;
   document.body.dataset.view = view;
   document.getElementById("main").replaceChildren(...VIEWS[view][1](wanted));
 }
