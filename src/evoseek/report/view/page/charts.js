@@ -33,6 +33,7 @@ function bounds(lines) {
   let [x0, x1, y0, y1] = [least(steps), most(steps), least(values), most(values)];
   if (x0 === x1) [x0, x1] = [x0 - 1, x1 + 1];
   if (y0 >= 0 && y0 < (y1 - y0) * 1.5) y0 = 0;
+  if (y0 === 0 && y1 === 0) y1 = 1;
   if (y0 === y1) [y0, y1] = [y0 - (Math.abs(y0) || 1) / 2, y1 + (Math.abs(y1) || 1) / 2];
   return { x0, x1, y0, y1 };
 }

@@ -56,8 +56,12 @@ function trajectories(wanted) {
       const made = await episodeView(one);
       if (latest !== one) return;
       detail.replaceChildren(...made);
-      const chosen = detail.querySelector("details.rollout[open]")?.closest(".stage") ?? detail;
-      detail.scrollTop = value(one, "role") === "proposer" ? 0 : chosen.offsetTop - detail.offsetTop - 12;
+      const open = detail.querySelector("details.rollout[open]");
+      await open?.fill();
+      if (latest === one && open && value(one, "role") !== "proposer") {
+        const covered = detail.querySelector(".colours").offsetHeight;
+        detail.scrollTop = open.closest(".stage").offsetTop - detail.offsetTop - covered;
+      }
     } catch (error) {
       if (latest === one) detail.replaceChildren(el("p", { class: "note" }, error.message));
     }

@@ -125,7 +125,10 @@ function outcomeOf(one, detail) {
 // A rollout that unfolds; its detail is loaded when it does.
 function rolloutBlock(one, title, open) {
   const inside = el("div", { class: "inside" });
-  const fill = async () => {
+  const block = el("details", { class: "rollout", open, ontoggle: () => block.open && block.fill() },
+    el("summary", {}, rewardMark(one), " ", title), inside);
+  block.fill = () => (block.filled ??= render());
+  const render = async () => {
     try {
       const [detail, texts] = await Promise.all([detailOf(one), tokenTexts(runOf(one))]);
       inside.replaceChildren(detail.damaged ? "" : outcomeOf(one, detail), ...turns(detail, texts));
@@ -133,9 +136,7 @@ function rolloutBlock(one, title, open) {
       inside.replaceChildren(el("p", { class: "note" }, error.message));
     }
   };
-  const block = el("details", { class: "rollout", open, ontoggle: () => block.open && fill() },
-    el("summary", {}, rewardMark(one), " ", title), inside);
-  block.recolour = () => block.open && fill();
+  block.recolour = () => { block.filled = block.open ? render() : undefined; };
   return block;
 }
 
