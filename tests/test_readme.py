@@ -163,6 +163,24 @@ def check_script(script, options):
         assert not name.startswith("--") or f'"{name}"' in text, f"{script} has no {name}"
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "evoseek trian",
+        "evoseek train --step 3",
+        "evoseek train --steps many",
+        "evoseek train gpro",
+        "evoseek search my-index",
+        "evoseek train --config search-r1/30b",
+        "evoseek train --set learner.learning_rat=1e-5",
+        "evoseek train ssp --set dr_zero.iterations=2",
+    ],
+)
+def test_a_command_that_does_not_exist_is_found(line):
+    with pytest.raises(AssertionError):
+        read_command(line.split()[1:], is_whole=True)
+
+
 def test_extras_that_a_page_names_exist(page):
     check_extras([page.text])
 
