@@ -17,6 +17,8 @@ import yaml
 from typer.main import get_command
 
 from evoseek.cli.main import app
+from evoseek.corpus.demonstrations import load_demonstrations
+from evoseek.corpus.questions import load_questions
 from evoseek.errors import EvoseekError
 from evoseek.recipes.catalogue import FOLDER, recipes
 from evoseek.reference import settings_of
@@ -103,7 +105,7 @@ def test_commands_of_a_page_are_ones_that_exist(page):
                 assert target in TARGETS, target
             case ["pip", *_]:
                 check_extras(words)
-            case ["python", script, *options] if script.endswith(".py"):
+            case ["python", script, *options] if re.search(r"/.*\.py$", script):  # others are of other programs
                 check_script(script, options)
     for words in page_of.mentioned(page.text):
         read_command(words[1:], is_whole=False)
@@ -194,10 +196,15 @@ def test_settings_in_toml_are_read(page, tmp_path, monkeypatch):
             read_by_a_system([tmp_path / "block.toml"])
 
 
-def test_json_lines_are_json(page):
+def test_json_is_of_questions_or_of_demonstrations(page, tmp_path):
+    """A block is one object, or one in each line."""
+    file = tmp_path / "rows.jsonl"
     for language, text in page_of.blocks(page.text):
         if language == "json":
-            assert all(isinstance(json.loads(line), dict) for line in text.splitlines())
+            rows = text.splitlines() if text.count("\n{") else [text.replace("\n", " ")]
+            file.write_text("\n".join(rows) + "\n")
+            read = load_demonstrations if '"turns"' in text else load_questions
+            assert len(read(file)) == len(rows)
 
 
 def test_code_that_defines_a_part_is_that_of_an_example():

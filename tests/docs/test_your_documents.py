@@ -1,4 +1,4 @@
-"""The first block of docs/your-documents.md, typed by a new user; training and evaluation are only planned."""
+"""The first block of docs/your-documents.md, typed by a new user. What trains, scores or serves is only planned."""
 
 from pathlib import Path
 from runpy import run_path
@@ -11,8 +11,8 @@ from evoseek.cli.project_text import Wishes, project_text
 
 PAGE = (Path(__file__).parents[2] / "docs" / "your-documents.md").read_text()
 PAGES = run_path(str(Path(__file__).with_name("pages.py")))
-COMMANDS = [words[1:] for words in PAGES["commands"](PAGE) if words[0] == "evoseek"][:5]
-ONLY_PLANNED = ("train", "eval")
+COMMANDS = [words[1:] for words in PAGES["commands"](PAGE) if words[0] == "evoseek"][:6]
+ONLY_PLANNED = ("train", "eval", "serve")
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def documents(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def test_the_five_commands(documents, monkeypatch):
+def test_the_commands_in_their_order(documents, monkeypatch):
     said = {}
     for words in COMMANDS:
         named = ["tiny" if word == "MODEL" else word for word in words]
@@ -32,9 +32,9 @@ def test_the_five_commands(documents, monkeypatch):
         said[words[0]] = (done.exit_code, done.output + str(done.exception or ""))
         if words[0] == "init":
             monkeypatch.chdir("my-project")
-    assert list(said) == ["init", "index", "train", "eval", "ask"]
-    assert [said[name][0] for name in ("init", "index", "train")] == [0, 0, 0]
-    assert "Nothing was done" in said["train"][1]
+    assert list(said) == ["init", "index", "train", "eval", "ask", "serve"]
+    assert [said[name][0] for name in ("init", "index", "train", "serve")] == [0, 0, 0, 0]
+    assert all("Nothing was done" in said[name][1] for name in ("train", "serve"))
     assert "No questions were given" in said["eval"][1]  # nothing was trained, so self-play has written none
     assert "Searches:" in said["ask"][1]
     found = CliRunner().invoke(app, ["search", "index", "what the warranty covers"]).output
