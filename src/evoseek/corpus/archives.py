@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from lxml import etree, html
+from lxml import etree, html  # pyright: ignore[reportAttributeAccessIssue]
 
 from evoseek.corpus.formats import Parsed, markdown_headings
 from evoseek.errors import DataError

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from email import message_from_bytes, policy
-from email.message import EmailMessage
+from email.message import MIMEPart
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 from evoseek.corpus.decoding import check_regular
 from evoseek.corpus.formats import Parsed, parse_html, parse_plain
@@ -21,7 +21,7 @@ _LINE_BYTES = 2**20
 
 def parse_message(data: bytes, encoding: str | None = None) -> Parsed:
     """A message, titled by its subject: who wrote to whom and when, its text, and the names of what is attached."""
-    message = cast(EmailMessage, message_from_bytes(data, policy=policy.default))
+    message = message_from_bytes(data, policy=policy.default)
     if not any(message[name] for name in ("From", "Subject", "Date", "Received")):
         raise DataError("no mail: it has none of the lines From, Subject and Date")
     body = message.get_body(("plain", "html"))
@@ -33,7 +33,7 @@ def parse_message(data: bytes, encoding: str | None = None) -> Parsed:
     return Parsed(str(message["Subject"] or ""), "\n\n".join(filter(None, pieces)), guessed)
 
 
-def _text(body: EmailMessage, encoding: str | None) -> tuple[str, str]:
+def _text(body: MIMEPart, encoding: str | None) -> tuple[str, str]:
     """The text of a part, and its encoding if that was guessed."""
     payload = body.get_payload(decode=True)
     if not isinstance(payload, bytes):
