@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
+from copy import copy
 
 from pydantic import Field
 
@@ -49,6 +50,8 @@ class SearchTool:
             "is asked with before the query itself; 0: the query alone.",
         )
 
+    _context, _reasoning = 0, ""  # also of a tool derived from this one that has an `__init__` of its own
+
     @classmethod
     def build(cls, settings: Settings, context: ToolContext) -> SearchTool:
         """The tool that searches with the context's engine. A failing engine is retried, unless it retries by itself.
@@ -67,10 +70,8 @@ class SearchTool:
         *,
         template: PromptTemplate,
         context: int = 0,
-        reasoning: str = "",
     ) -> None:
-        self._engine, self._k, self._template = engine, k, template
-        self._context, self._reasoning = context, reasoning
+        self._engine, self._k, self._template, self._context = engine, k, template, context
 
     @property
     def name(self) -> str:
@@ -93,9 +94,9 @@ class SearchTool:
         """The tool for the next call of a model that has written this so far, if its engine is to be told of it."""
         if not self._context:
             return self
-        return SearchTool(
-            self._engine, self._k, template=self._template, context=self._context, reasoning=well_formed(reasoning)
-        )
+        bound = copy(self)
+        bound._reasoning = well_formed(reasoning)
+        return bound
 
     async def __call__(self, call: ToolCall) -> ToolResult:
         """Search. An empty query finds nothing; a missing one gives a result that says so. Raises ToolError when the
