@@ -27,11 +27,11 @@ def held_out_questions(run: RunDirectory) -> tuple[list[Question], str]:
     written = load_questions(run.questions) if run.questions.is_file() and run.questions.stat().st_size else []
     met = {id for role, id in _asked(run.trajectories) if role == "solver"}
     unseen = [question for question in written if question.id not in met]
-    more = f"`evoseek propose {_index(run)} held-out.jsonl --run-dir {run.path} --count 50` writes new ones."
+    more = f"`evoseek propose {_index(run)} held-out.jsonl --run-dir {run.path} --count 50` writes new ones"
     if not written:
         raise ConfigError(
             f"There are no questions to score with: none were named, and self-play has written none in {run.path}. "
-            f"Name labelled ones with --questions (or as evaluation.path), or train on: {more}"
+            f"Name labelled ones with --questions (or as evaluation.path), or train on: {more}."
         )
     which = f"{len(unseen)} of {len(written)} questions that self-play wrote in {run.path} and never trained on"
     if not unseen:
