@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from evoseek.errors import ConfigError
+from evoseek.errors import ConfigError, RunError
 from evoseek.report.view.encoding import source_hash
 from evoseek.report.view.html import data_folder, make_page
 from evoseek.report.view.source import Source
@@ -152,3 +152,23 @@ def test_nothing_else_is_overwritten(make_run, make_row, tmp_path):
     with pytest.raises(ConfigError, match=r"holds thesis\.doc"):
         page.write(tmp_path / "view.html")
     assert not (tmp_path / "view.html").exists()
+
+
+@pytest.mark.parametrize("inline", [0, 3_000_000])
+def test_the_scripts_of_somebody_else_are_no_data_of_a_page(make_run, make_row, tmp_path, inline):
+    (tmp_path / "app.data").mkdir()
+    (tmp_path / "app.data" / "main.js").write_text("my work")
+    with pytest.raises(ConfigError, match=r"holds main\.js"):
+        page_of(make_run([make_row()]), inline=inline).write(tmp_path / "app.html")
+    assert (tmp_path / "app.data" / "main.js").read_text() == "my work"
+
+
+def test_a_run_in_a_folder_whose_name_is_not_utf8(make_run, make_row):
+    run = make_run([make_row()], name="run-\udcff")
+    page_of(run).write(run / "view.html")
+    assert "<title>run-? " in (run / "view.html").read_text(encoding="utf-8")
+
+
+def test_a_name_that_the_disk_refuses_is_an_error_that_says_so(make_run, make_row, tmp_path):
+    with pytest.raises(RunError, match="cannot be written"):
+        page_of(make_run([make_row()])).write(tmp_path / f"{'x' * 300}.html")

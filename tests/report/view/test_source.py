@@ -30,6 +30,21 @@ def test_any_other_json_is_a_damaged_line(make_run, make_row, value):
     assert "1 damaged line is left out" in source.notes[0]
 
 
+def test_numbers_beyond_every_float_are_damaged_lines(make_run, make_row):
+    run, huge = make_run([make_row(0), make_row(1, step=float("inf"))]), "1" + "0" * 400
+    lines = [f'{{"step": 1, "reward": {huge}}}', '{"step": Infinity}', '{"step": NaN}', '{"step": 2, "reward": 1.0}']
+    (run / "metrics.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    (run / "samples.jsonl").write_text(f'{{"id": "a", "advantages": {huge}}}\n')
+    source = Source.open(run)
+    assert ([row["step"] for row in source.rows], source.warnings, source.credits) == ([2.0], [], {})
+    assert len(list(source.rollouts())) == 1
+    assert [note.partition(" ")[0] for note in source.notes] == [
+        "metrics.jsonl:",
+        "samples.jsonl:",
+        "trajectories.jsonl:",
+    ]
+
+
 def test_warnings_are_those_of_training_with_the_step_at_which_they_began(make_run):
     run = make_run(metrics=[{"step": step, **ZERO} for step in range(1, 6)])
     (warned,) = Source.open(run).warnings
@@ -66,12 +81,15 @@ def test_a_run_that_is_locked_is_going_on(make_run):
         assert Source.open(run).is_going_on
 
 
-def test_damaged_settings_are_a_note(make_run):
+@pytest.mark.parametrize("text", ["{", "[" * 100_000])
+def test_damaged_settings_are_a_note(make_run, text):
     run = make_run()
-    (run / "config.json").write_text("{")
+    for name in ("config.json", "inputs.json"):
+        (run / name).write_text(text)
     source = Source.open(run)
     assert source.system == "unknown"
     assert "config.json is damaged" in source.notes[0]
+    assert source.tokenizer_file() is None
 
 
 def test_an_unreadable_log_is_an_error(make_run):

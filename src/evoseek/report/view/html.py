@@ -30,6 +30,7 @@ from evoseek.runs import flatten
 MARK = "<!doctype html>\n<!-- Written by evoseek view. -->"
 """The beginning of every page: a file without it is not overwritten."""
 
+_DATA_MARK = "evoseekChunk"  # the beginning of every data file, likewise
 _INLINE = 3_000_000  # characters of chunks up to which they are written into the page
 _PAGE = Path(__file__).parent / "page"
 _SCRIPTS = ("elements", "data", "charts", "list", "rollout", "episode", "compare", "main")
@@ -66,8 +67,8 @@ class Page:
         Raises ConfigError if there is something else in their place, RunError if they cannot be written.
         """
         folder = data_folder(path)
-        _check_replaceable(path, folder)
         try:
+            _check_replaceable(path, folder)
             path.parent.mkdir(parents=True, exist_ok=True)
             if self.data:
                 with replace_directory(folder) as made:
@@ -110,7 +111,7 @@ def make_page(sources: Sequence[Source], folder: str, *, now: datetime | None = 
     html = _html(title, index, chunks if is_inline else {})
     if is_inline:
         return Page(html, {})
-    return Page(html, {f"{key}.js": f'evoseekChunk("{build}","{key}","{chunk}")\n' for key, chunk in chunks.items()})
+    return Page(html, {f"{key}.js": f'{_DATA_MARK}("{build}","{key}","{chunk}")\n' for key, chunk in chunks.items()})
 
 
 def _run(source: Source, table: RolloutTable) -> dict[str, Any]:
@@ -153,7 +154,7 @@ def _html(title: str, index: Mapping[str, object], chunks: Mapping[str, str]) ->
     page = Template(_read("view.html"))
     return MARK + page.substitute(
         policy=content_policy(script, style, loads=not chunks),
-        title=escape(title),
+        title=escape(title).encode(errors="replace").decode(),  # the name of a folder need not be UTF-8
         style=style,
         index=script_json(index),
         chunks="\n".join(
@@ -202,6 +203,14 @@ def _reasons(path: Path, folder: Path) -> Iterator[str]:
     elif path.exists() and not path.read_bytes().startswith(MARK.encode()):
         yield f"{path} is there already, and was not written by `evoseek view`."
     if folder.exists():
-        foreign = [one.name for one in folder.iterdir() if one.suffix != ".js"] if folder.is_dir() else [folder.name]
+        foreign = [one.name for one in folder.iterdir() if not _is_data(one)] if folder.is_dir() else [folder.name]
         if foreign:
             yield f"{folder}, where the data of the page would be written, holds {foreign[0]}."
+
+
+def _is_data(path: Path) -> bool:
+    """Whether a file is a data file of a page."""
+    if path.suffix != ".js" or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_DATA_MARK)) == _DATA_MARK.encode()

@@ -15,8 +15,9 @@ T = TypeVar("T")
 def readable_lines(path: Path, make: Callable[[Any], T], notes: list[str]) -> Iterator[T]:
     """What `make` makes of each line, in order; nothing without a file.
 
-    Lines that are no JSON, or that `make` refuses by a ValueError, LookupError, TypeError or AttributeError, are left
-    out; so is a last line without its end, which is still being written. One note says how many and which is the first.
+    Lines that are no JSON, or that `make` refuses by a ValueError, LookupError, TypeError, AttributeError or
+    OverflowError, are left out; so is a last line without its end, which is still being written. One note says how many
+    and which is the first.
     Raises RunError if the file cannot be read.
     """
     damaged, first, unfinished = 0, "", False
@@ -30,7 +31,7 @@ def readable_lines(path: Path, make: Callable[[Any], T], notes: list[str]) -> It
                     break
                 try:
                     made = make(json.loads(line))
-                except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+                except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
                     damaged += 1
                     first = first or f"line {number} ({type(error).__name__}: {error})"
                     continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -144,13 +145,14 @@ class Source:
         try:
             inputs = json.loads(self.run.inputs.read_text(encoding="utf-8"))["inputs"]
             begun = [Path(inputs["policy.model"]["path"]) / "tokenizer.json"]
-        except (OSError, ValueError, LookupError, TypeError):
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
             pass
         return next((path for path in (*reversed(saved), *begun) if path.is_file()), None)
 
 
 def _metric_row(row: Any) -> MetricRow:
     numbers = {str(name): None if value is None else float(value) for name, value in row.items()}
-    if numbers.get("step") is None:
-        raise ValueError("`step` is missing")
+    step = numbers.get("step")
+    if step is None or not math.isfinite(step):
+        raise ValueError("`step` is missing or no number")
     return numbers
