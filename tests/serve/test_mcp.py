@@ -1,11 +1,14 @@
 """The official client of the Model Context Protocol against the agent server, and against the command by stdio."""
 
 import asyncio
+import json
+import socket
 import sys
 
 import httpx2
 import pytest
 from mcp import Client, StdioServerParameters
+from tests.serve.test_agent import until
 
 from evoseek.serve.library import Library
 
@@ -77,3 +80,26 @@ def test_an_index_by_stdio(library):
     command = ["-c", "from evoseek.cli.main import main; main()", "serve", "mcp", str(library.directory)]
     tools, (found,) = using(StdioServerParameters(command=sys.executable, args=command), ("search", {"query": "rains"}))
     assert (tools, ids(found)) == (["search", "open"], ["kalo#2"])
+
+
+def test_a_client_that_leaves_ends_its_rollout(serving):
+    call = {"name": "ask", "arguments": {"question": "hang"}}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).encode()
+    head = (
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: application/json, text/event-stream\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with serving() as served:
+        places = served.server._asking.places
+        with socket.create_connection(("127.0.0.1", int(served.url.rpartition(":")[2]))) as connection:
+            connection.sendall(head.encode() + body)
+            until(lambda: places.running == 1)
+        until(lambda: places.taken == 0)
+
+
+@pytest.mark.parametrize(("method", "size", "status"), [("GET", 0, 405), ("POST", 2**20 + 1, 413)])
+def test_no_stream_is_held_open_and_no_body_is_without_end(served, method, size, status):
+    """A stream that a client holds open, for messages that never come, would keep the server from stopping."""
+    headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+    with httpx2.stream(method, f"{served.url}/mcp", headers=headers, content=b" " * size) as reply:
+        assert reply.status_code == status

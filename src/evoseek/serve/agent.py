@@ -3,7 +3,7 @@
     POST /v1/chat/completions   as in `serve.chat_api`, whole or as a stream
     GET  /v1/models             the agent, as a model
     GET  /v1/answers/{id}       one of the last answers once more
-    *    /mcp                   as in `serve.mcp`
+    POST /mcp                   as in `serve.mcp`
     GET  /                      the chat page
     GET  /health /ready         whether it lives; whether it has room for a question
     GET  /metrics               numbers for Prometheus
@@ -31,6 +31,7 @@ from evoseek.jobs.answering import Answered, Answerer
 from evoseek.policy.encoding import well_formed
 from evoseek.protocols import SearchEngine
 from evoseek.serve.asking import Asked, Asking
+from evoseek.serve.attended import Attended, left
 from evoseek.serve.batching import BusyError
 from evoseek.serve.body import read_body
 from evoseek.serve.chat_api import MAX_QUESTION, ChatRequest, completion, read_request, stream
@@ -90,7 +91,7 @@ class AgentServer:
             stateless_http=True, json_response=True, transport_security=_CHECKED_BEFORE
         )
         app = Starlette(
-            routes=[*self._routes(), *self._mcp.routes],
+            routes=self._routes(),
             exception_handlers={HTTPException: refused},
             lifespan=self._living,
         )
@@ -111,6 +112,7 @@ class AgentServer:
             Route("/v1/models", self._models),
             Route("/v1/answers/{id:path}", self._kept),
             Route("/v1/chat/completions", self._complete, methods=["POST"]),
+            Route("/mcp", Attended(self._mcp, max_body=self._limits.max_body), methods=["POST"]),
         ]
 
     @asynccontextmanager
@@ -151,7 +153,7 @@ class AgentServer:
 
     async def _answered(self, asked: Asked, request: Request) -> Answered:
         """The answer, unless the client leaves before. Raises HTTPException."""
-        gone = asyncio.create_task(_left(request))
+        gone = asyncio.create_task(left(request))
         try:
             await asyncio.wait({asked.task, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not asked.task.done():
@@ -207,9 +209,3 @@ class AgentServer:
             return FileResponse(_PAGE / name, headers=_PAGE_HEADERS)
 
         return page
-
-
-async def _left(request: Request) -> None:
-    """Returns when the client has left."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
