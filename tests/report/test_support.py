@@ -14,6 +14,7 @@ from evoseek.types import Passage, Question, StopReason, ToolCall, ToolResult, T
 KALO = Passage("kalo#0", "kalo", "Kalo", "Kalo is a town by the sea. Its mayor is Meri Tolu, who was born in Vesu.")
 VESU = Passage("vesu#0", "vesu", "Vesu", "Vesu has 2,400 people. It was founded in 1702 by Tor Ane.")
 OTHER = Passage("misc#0", "misc", "Weather", "It rains often. The treaty was signed in Paris.")
+MAY = Passage("may#0", "may", "A", "On 3 May, that is 03.05.1999, the two had it. None of it was not long: 2.5 hours.")
 JAPAN = Passage("jp#0", "jp", "東京", "東京は日本の首都です。")
 
 
@@ -43,7 +44,23 @@ WHO = "Who is the mayor of Kalo?"
         ("Who are mayor and founder?", "Meri Tolu and Lina", ([], False, "words")),
         (WHO, "not Meri Tolu", ([], False, "words")),
         (WHO, "the mayor of Kalo", ([], False, "words")),
+        ("Which month?", "May", (["may"], True, "words")),
+        ("How many had it?", "two", (["may"], True, "words")),
+        (WHO, "the", ([], False, "words")),
+        (WHO, "by the", ([], False, "words")),
+        (WHO, "not", ([], False, "words")),
+        # What the question says already, in a passage that says it too
+        ("Was ist Treaty?", "Treaty", ([], False, "words")),
+        ("Who saw that the treaty was signed?", "the treaty was signed", ([], False, "words")),
+        # Numbers within numbers
+        ("How long did it last?", "5", ([], False, "words")),
+        ("How long did it last?", "2.5 hours", (["may"], True, "words")),
+        ("In which year?", "1999", (["may"], True, "words")),
+        # A denial that stands in some passage
+        (WHO, "Meri Tolu is not the mayor of Kalo", ([], False, "words")),
+        (WHO, "It cannot be Meri Tolu", ([], False, "words")),
         # No answer
+        (WHO, "none", ([], False, "none")),
         (WHO, "Unknown", ([], False, "none")),
         (WHO, "I don't know.", ([], False, "none")),
         (WHO, "  ", ([], False, "none")),
@@ -51,19 +68,24 @@ WHO = "Who is the mayor of Kalo?"
         ("Is Kalo a town by the sea?", "yes", (["kalo"], True, "topic")),
         ("Was the treaty signed in Rome?", "No", (["misc"], True, "topic")),
         ("Is Lina a river?", "yes", ([], False, "topic")),
+        ("Did Lina have a May?", "yes", ([], False, "topic")),
         # A choice between named things: one is said, and two documents are about them
         ("Which is larger, Kalo or Vesu?", "Vesu", (["kalo", "vesu"], True, "topic")),
         ("Which is larger, Vesu or Lina?", "Lina", (["vesu"], False, "topic")),
     ],
 )
 def test_by_words(question, answer, expected):
-    support = support_of(answered(question, answer, KALO, VESU, OTHER))
+    support = support_of(answered(question, answer, KALO, VESU, OTHER, MAY))
     assert ([passage.document_id for passage in support.passages], support.is_given, support.rule) == expected
 
 
 def test_scripts_without_spaces():
     assert support_of(answered("日本の首都はどこですか", "東京", JAPAN)).is_given
     assert not support_of(answered("日本の首都はどこですか", "京都", JAPAN)).is_given
+    born = Passage("jp#1", "jp", "人", "1995年、関東。京都に2,400人、NASA社。")
+    said = {answer: support_of(answered("何", answer, born)).is_given for answer in ("5年", "東京", "400人", "A社")}
+    assert said == {"5年": False, "東京": False, "400人": False, "A社": False}
+    assert all(support_of(answered("何", answer, born)).is_given for answer in ("1995年", "関東", "2400人", "NASA社"))
 
 
 def test_without_a_search_nothing_is_supported():

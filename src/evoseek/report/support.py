@@ -8,6 +8,8 @@ By words (the default): the first rule that applies decides.
     topic   a choice between things that the question itself names, so that naming one proves little: the answer stands
             in a passage, and those passages and the ones whose title the question names are of two documents or more
     words   the whole answer stands in a passage, its words in a row, whatever their case, accents and punctuation
+            (empty words, such as `the` or `May`, only if capitalised within a sentence; what repeats most of its
+            question, never)
     words   of an answer in several parts or in a sentence, every claim stands so in some passage: its parts without the
             words of the question, and without the words at their ends that say nothing
 
@@ -40,14 +42,21 @@ _GAVE_UP = frozenset(
             *("", "unknown", "not known", "no answer", "cannot answer", "not found", "nothing found", "n/a"),
             *("I don't know", "I do not know", "not found in the documents", "not in the documents", "not mentioned"),
             *("not specified", "insufficient information", "not enough information", "cannot be determined"),
+            *("none", "nothing", "null", "no information", "not available"),
         ],
     )
 )
 _DENIALS = frozenset(
-    fold("no not nor none neither never without except nicht kein keine non pas ni sin нет не").split()
+    fold(
+        "no not nor none neither never without except cannot nobody nothing nicht kein keine non pas ni sin нет не"
+    ).split()
 )
 _EMPTY = STOP_WORDS - _DENIALS
 _PARTS = re.compile(r"[,;:.!?()\n]+(?=\s|$)|[、。，；]|\b(?:and|or|und|oder|et|ou)\b", re.IGNORECASE)
+
+_COUNTS = frozenset(["one", "two", "first", "second"])  # which are answers, though stop words too
+_DECIMAL = re.compile(r"(?<![\d.,])(\d+)[.,](?!\d{3}(?!\d))(\d+)(?![.,]?\d)")
+_STOPS = re.compile(r"[、。，；！？]|[.,;!?](?!\d)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +85,19 @@ def support_of(trajectory: Trajectory) -> Support:
     if fold(answer) in YES_NO:
         about = tuple(p for p in found if _names(question, p) or _is_about(question, p))
         return Support(about, bool(about), "topic")
-    holding = tuple(p for p in found if _stands_in(answer, p.contents))
+    holding = tuple(p for p in found if _holds(p, answer))
     if offers_alternatives(question) and _stands_in(answer, question):
         related = tuple(p for p in found if p in holding or _names(question, p))
         return Support(related, bool(holding) and len({p.document_id for p in related}) > 1, "topic")
+    if _repeats(answer, question):
+        return Support((), False, "words")
     if holding:
         return Support(holding, True, "words")
     claims = list(_claims(answer, question))
     holders = {claim: [p for p in found if _stands_in(claim, p.contents)] for claim in claims}
     named = [p for passages in holders.values() for p in passages]
-    is_given = bool(claims) and all(holders.values())
+    denies = any(_DENIALS.issuperset(claim.split()) for claim in claims)  # which stands in many a passage
+    is_given = bool(claims) and all(holders.values()) and not denies
     return Support(tuple(p for p in found if is_given and p in named), is_given, "words")
 
 
@@ -119,16 +131,34 @@ class SupportJudge:
         return Support((support_of(trajectory).passages or found) if is_given else (), is_given, "judge")
 
 
+def _holds(passage: Passage, answer: str) -> bool:
+    """Whether an answer stands in a passage; of empty words, as capitalised words within a sentence."""
+    if not set(fold(answer).split()) <= (STOP_WORDS | _DENIALS) - _COUNTS:
+        return _stands_in(answer, passage.contents)
+    name = answer.strip(" .")
+    return name[:1].isupper() and bool(re.search(rf"(?<=[^\s.:!?] ){re.escape(name)}\b", passage.contents))
+
+
+def _repeats(answer: str, question: str) -> bool:
+    """Whether an answer is a piece of its question with most of the question's significant words."""
+    asked = set(fold(question).split()) - STOP_WORDS
+    return _stands_in(answer, question) and 2 * len(asked & set(fold(answer).split())) > len(asked)
+
+
 def _stands_in(words: str, text: str) -> bool:
-    """Whether words stand in a text, in a row and as whole words (as characters where no spaces separate words)."""
-    part, whole = fold(words), fold(text)
+    """Whether words stand in a text, in a row and as whole words; where no spaces separate words, as characters within
+    a sentence, though not as a part of a number or of a Latin word."""
     if is_unspaced(words):
-        return bool(part) and part.replace(" ", "") in whole.replace(" ", "")
+        part = fold(words).replace(" ", "")
+        before, after = (r"(?<![0-9a-z])", r"(?![0-9a-z])")
+        pattern = f"{before if part[0].isascii() else ''}{re.escape(part)}{after if part[-1].isascii() else ''}"
+        return any(re.search(pattern, fold(piece).replace(" ", "")) for piece in _STOPS.split(text))
+    part, whole = (fold(_DECIMAL.sub(r"\1p\2", one)) for one in (words, text))  # 5 is not in 2.5
     return bool(part) and f" {part} " in f" {whole} "
 
 
 def _names(question: str, passage: Passage) -> bool:
-    return _stands_in(passage.title, question)
+    return bool(_without_ends(fold(passage.title).split())) and _stands_in(passage.title, question)
 
 
 def _is_about(question: str, passage: Passage) -> bool:
