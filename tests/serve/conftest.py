@@ -86,10 +86,12 @@ def serving(made, library):
             http = uvicorn.Server(config)
             thread = threading.Thread(target=http.run, kwargs={"sockets": [bound]})
             thread.start()
-            yield Served(f"http://127.0.0.1:{bound.getsockname()[1]}", sampler, server)
-            sampler.gate.set()
-            http.should_exit = True
-            thread.join()
+            try:
+                yield Served(f"http://127.0.0.1:{bound.getsockname()[1]}", sampler, server)
+            finally:
+                sampler.gate.set()
+                http.should_exit = True
+                thread.join()
 
     return serving
 

@@ -53,13 +53,13 @@ class _Said(BaseModel):
 
 
 class _StreamOptions(BaseModel):
-    include_usage: bool = False
+    include_usage: bool | None = None
 
 
 class _Request(BaseModel):
     model: str
     messages: list[_Said] = Field(min_length=1, max_length=MAX_MESSAGES)
-    stream: bool = False
+    stream: bool | None = None
     stream_options: _StreamOptions | None = None
     n: Literal[1] | None = None
 
@@ -94,7 +94,7 @@ def read_request(body: bytes) -> ChatRequest:
         last.text,
         tuple(Message(said.role, said.text) for said in before if said.role in ("user", "assistant") and said.text),
         tuple(sorted({said.role for said in before if said.role in ("system", "developer")})),
-        request.stream,
+        bool(request.stream),
         bool(request.stream_options and request.stream_options.include_usage),
     )
 

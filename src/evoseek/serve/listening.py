@@ -22,15 +22,16 @@ def listen(app: ASGIApp, host: str, port: int, *, started: Callable[[str], None]
         server_header=False,
         timeout_graceful_shutdown=drain_s,
     )
+    server = uvicorn.Server(config)
+
+    def stop(number: int, frame: object) -> None:
+        server.should_exit = True
+
     with _bound(host, port) as bound:
+        for number in (signal.SIGTERM, signal.SIGINT):  # before uvicorn listens to them, and when it raises them again
+            signal.signal(number, stop)
         started(f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}")
-        for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them once more when it has ended
-            signal.signal(number, _ignore)
-        uvicorn.Server(config).run(sockets=[bound])
-
-
-def _ignore(number: int, frame: object) -> None:
-    """A signal's handler that does nothing."""
+        server.run(sockets=[bound])
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -44,7 +44,7 @@ async function connect() {
 
 $("unlock").addEventListener("submit", (event) => {
   event.preventDefault();
-  key = $("key").value;
+  key = $("key").value.replace(/[^\x21-\x7e]/g, ""); // what no key holds, and no header may
   sessionStorage.setItem("key", key);
   $("key").value = "";
   connect();
