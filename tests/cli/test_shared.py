@@ -80,6 +80,8 @@ LINES = {
     "data mix": "data mix new.jsonl --count 1 --from q.jsonl=1",
     "world serve": "world serve --port 0 --questions new.jsonl",
     "serve retrieval": "serve retrieval index --port 0",
+    "serve agent": "serve agent tiny --index index --port 0",
+    "serve mcp": "serve mcp index",
 }
 
 
