@@ -111,3 +111,13 @@ def test_other_settings_than_those_of_the_run_that_is_resumed_are_refused(words,
     result = CliRunner().invoke(app, [*words, "--set", "rollout.max_turns=3", "--dry-run"])
     assert "begun with another config" in str(result.exception)
     assert "max_turns" in str(result.exception)
+
+
+def test_a_run_of_self_play_can_be_resumed_whose_rules_were_decided_by_the_model(words, tmp_path, monkeypatch):
+    options = {"policy.model": "tiny", "search.index": str(tmp_path / "index")}
+    begun, run = load_settings(system="dr-zero", options={**options, "filters.rules": "basic"}), tmp_path / "run"
+    run.mkdir()
+    RunDirectory(run).claim(begun.resolved(), inputs_of(begun))
+    (run / "checkpoints" / "step-000003").mkdir(parents=True)
+    given = ["dr-zero", "--run-dir", str(run), "--model", "tiny", "--index", str(tmp_path / "index")]
+    assert any("resumed after step 3" in line for line in said(["train", *given, "--dry-run"], monkeypatch))

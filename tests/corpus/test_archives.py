@@ -146,6 +146,7 @@ HOSTILE = {
     ),
     "deep.docx": (lambda: docx(("", "<w:r>" * 20_000 + "</w:r>" * 20_000)), "cannot be parsed"),
     "nothing.epub": (lambda: archive({"a": "b"}), "damaged"),
+    "locked.docx": (lambda: bytes.fromhex("d0cf11e0a1b11ae1") + bytes(504), "encrypted, or of an office program"),
     "no.pptx": (lambda: b"PK no archive", "damaged archive"),
 }
 

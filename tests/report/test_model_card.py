@@ -51,3 +51,12 @@ def test_a_policy_without_a_run_has_no_scores() -> None:
     assert "| base model | tiny |" in card
     assert "## Scores" not in card
     assert "base_model" not in card.split("---")[1]
+
+
+def test_a_hostile_name_adds_nothing_to_the_card(tmp_path: Path) -> None:
+    """Neither a line of metadata nor a row, a link or a tag."""
+    name = "a/b\nlicense: mit\n---\n| [x](http://x) <b>"
+    card = model_card(Origin(str(run(tmp_path, policy={"model": name})), step=9, adapter_of=name))
+    assert "base_model" not in card.split("---")[1]
+    assert "license: mit" not in card.splitlines()
+    assert r"| base model | a/b license: mit --- \| [x]\(http://x) \<b> |" in card

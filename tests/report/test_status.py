@@ -101,6 +101,14 @@ def test_an_index_and_an_evaluation(tmp_path):
     assert "Not final" in words(lines, "Warning")[0]
 
 
+@pytest.mark.parametrize("results", ["{}", '{"final": true, "scores": []}', '{"final": true, "scores": {"f1": {}}}'])
+def test_a_damaged_evaluation_is_refused_with_the_remedy(results, tmp_path):
+    for name, text in {"samples.jsonl": "", "settings.json": "{}", "results.json": results}.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(RunError, match="does not hold the scores"):
+        status(tmp_path)
+
+
 def test_another_folder_is_refused(tmp_path):
     (tmp_path / "runs" / "mine").mkdir(parents=True)
     with pytest.raises(RunError, match=r"is no run, no evaluation and no index\. Did you mean .*runs/mine"):

@@ -11,10 +11,11 @@ from rich.console import Console
 
 from evoseek.cli.following import following
 from evoseek.cli.shared import stop_if_dry
-from evoseek.policy.shape import read_config, shape_of
+from evoseek.policy.shape import prompts_for, read_config, shape_of
 from evoseek.registry import find
 from evoseek.run import check_run
 from evoseek.runs import RunDirectory
+from evoseek.selfplay.play import with_rules_for
 from evoseek.settings import defaults_of, lookup
 from evoseek.training.given import Given
 from evoseek.training.inputs import inputs_of
@@ -29,6 +30,7 @@ def say_plan(given: Given, run_dir: Path, processes: int) -> None:
     """Print the plan of the command line that this process was called with. Raises ConfigError."""
     console, run = Console(), RunDirectory(run_dir)
     settings = following(given.read(), run=run, console=console)
+    settings = with_rules_for(settings, prompts_for(settings.policy.model, settings.policy.prompts))
     check_run(settings, run)
     defaults = defaults_of(settings).resolved()
     run.check_same(settings.resolved(), inputs_of(settings), may_differ=settings.may_differ(), defaults=defaults)

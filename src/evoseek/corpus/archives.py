@@ -24,6 +24,7 @@ from evoseek.types import Mark
 MAX_FILES = 10_000
 MAX_BYTES = 512 * 2**20  # unpacked, pictures too
 MAX_TEXT_BYTES = 16 * 2**20  # of the parts that are text
+_COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # how encrypted office files, and those of old programs, begin
 _BEFORE_MARKUP = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"  # byte order marks, the zeros of UTF-16, white space
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _NOT_SHOWN = ("script", "style", "head", "title")
@@ -127,6 +128,8 @@ def _chapter(archive: zipfile.ZipFile, name: str) -> Parsed:
 
 def checked_archive(data: bytes) -> zipfile.ZipFile:
     """The archive. DataError if it is damaged, or would unpack to too much."""
+    if data.startswith(_COMPOUND):
+        raise DataError("encrypted, or of an office program before 2007: save it without a password, in today's format")
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
         entries = archive.infolist()

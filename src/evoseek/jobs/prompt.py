@@ -16,7 +16,7 @@ from evoseek.env.reader import ReaderEnv
 from evoseek.errors import ConfigError
 from evoseek.policy.load import load_tokenizer
 from evoseek.policy.renderer import make_renderer
-from evoseek.policy.shape import read_config
+from evoseek.policy.shape import prompts_for
 from evoseek.protocols import Environment, Tool
 from evoseek.registry import build
 from evoseek.report.printable import say
@@ -71,8 +71,7 @@ def rendered(settings: TrainingSettings, role: Role, text: str) -> Shown:
     """The prompt of a role. Raises EvoseekError."""
     own = settings.policy
     tokenizer = load_tokenizer(own.model)
-    named = str(read_config(own.model).get("evoseek_prompts", "default")) if own.prompts == "auto" else own.prompts
-    prompts = load_prompts(named)
+    prompts = load_prompts(prompts_for(own.model, own.prompts))
     tools = _tools(settings, prompts) if role in ("solver", "proposer") else []
     renderer = make_renderer(tokenizer, own.format, [tool.schema for tool in tools])
     env, template, question = _asked(settings, role, text, tools, prompts, renderer.format)

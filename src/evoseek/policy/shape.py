@@ -47,6 +47,12 @@ def read_config(name_or_dir: str) -> Mapping[str, object]:
         return {}
 
 
+def prompts_for(name_or_dir: str, setting: str) -> str:
+    """The prompt set that a policy would have: the setting, or for "auto" the one that its config names (`default` if
+    it names none)."""
+    return str(read_config(name_or_dir).get("evoseek_prompts", "default")) if setting == "auto" else setting
+
+
 def shape_of(config: Mapping[str, object]) -> ModelShape | None:
     """The sizes in a config of the Llama kind (Qwen, Mistral, Gemma, ...); None for one that names its sizes otherwise.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -25,6 +26,7 @@ SHOWN = (
     "run.seed",
 )
 """Settings that the card names; all of them are in the run's config.json."""
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +55,21 @@ def model_card(origin: Origin) -> str:
         *(["## Settings", _table(("setting", "value"), _settings(config))] if config else []),
         *_scores(origin, run, config),
         "## Licence",
-        f"The weights are derived from {base}, and the licence of that model applies to them: see there before you "
-        "pass them on. Texts of the corpus may be remembered in them.",
+        f"The weights are derived from {_plain(base)}, and the licence of that model applies to them: see there before "
+        "you pass them on. Texts of the corpus may be remembered in them.",
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def _metadata(base: str, *, is_adapter: bool) -> str:
     lines = ["---", f"library_name: {'peft' if is_adapter else 'transformers'}", "pipeline_tag: text-generation"]
-    if base.count("/") == 1 and not Path(base).exists():  # a name of the hub; others it does not take
+    if _HUB_NAME.fullmatch(base) and not Path(base).exists():  # others the hub does not take
         lines.append(f"base_model: {base}")
     return "\n".join([*lines, "tags:", "- evoseek", "- search-agent", "- reinforcement-learning", "---"])
 
 
 def _use_of_adapter(base: str) -> str:
-    return f"This is the adapter alone, in the layout of peft, to be loaded over the base model {base}."
+    return f"This is the adapter alone, in the layout of peft, to be loaded over the base model {_plain(base)}."
 
 
 def _origin(
@@ -123,7 +125,12 @@ def _with_interval(mean: float, interval: Sequence[float]) -> str:
 
 def _table(head: Sequence[str], rows: Iterator[tuple[str, ...]] | Sequence[tuple[str, ...]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(_plain(str(cell)) for cell in line) + " |" for line in lines)
+
+
+def _plain(text: str) -> str:
+    """A text from outside on one line, in which nothing is a cell's end, a tag or a link."""
+    return re.sub(r"[|<]|(?<=])\(", r"\\\g<0>", " ".join(text.split()))
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -194,13 +194,22 @@ def _evaluation(folder: Path) -> Iterator[Line]:
         yield "Scores", "none yet: it was interrupted. The same command resumes it."
         return
     results = read_tree(folder / "results.json")
-    scores: dict[str, Any] = results["scores"]
-    for metric, score in scores.items():
-        low, high = score["interval_95"]
-        yield "Score", f"{metric} {score['mean']:.3f} [{low:.3f}, {high:.3f}] (n={score['n']})"
-    if not results["final"]:
+    try:
+        is_final, lines = results["final"], [_score(*named) for named in results["scores"].items()]
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise RunError(
+            f"{folder / 'results.json'} does not hold the scores of an evaluation. Restore it, or give its "
+            "`evoseek eval --out` command again."
+        ) from error
+    yield from lines
+    if not is_final:
         yield "Warning", "Not final: some samples are Invalid and count as wrong. The same command draws them again."
     yield "Next", f"evoseek compare {shlex.quote(str(folder))} OTHER"
+
+
+def _score(metric: str, score: Mapping[str, Any]) -> Line:
+    low, high = score["interval_95"]
+    return "Score", f"{metric} {score['mean']:.3f} [{low:.3f}, {high:.3f}] (n={score['n']})"
 
 
 def _index(folder: Path) -> Iterator[Line]:

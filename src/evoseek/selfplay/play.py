@@ -22,11 +22,13 @@ from evoseek.selfplay.filters import RuleFilter
 from evoseek.selfplay.majority import relabel
 from evoseek.selfplay.settings import GameSettings
 from evoseek.selfplay.verify import Verifier
-from evoseek.settings import with_setting
+from evoseek.settings import lookup, with_setting
 from evoseek.training.context import Context
+from evoseek.training.settings import TrainingSettings
 from evoseek.types import Passage
 
 _Settings = TypeVar("_Settings", bound=GameSettings)
+_Any = TypeVar("_Any", bound=TrainingSettings)
 
 
 def make_play(
@@ -75,10 +77,14 @@ def make_play(
 def with_rules(settings: _Settings, proposer: Policy) -> _Settings:
     """The settings with filters.rules decided where it is `auto`: basic for a policy with the tiny prompts, which are
     in the generated world's grammar, else full."""
-    if settings.filters.rules != "auto":
+    return with_rules_for(settings, prompts_of(proposer, settings.policy.prompts))
+
+
+def with_rules_for(settings: _Any, prompts: str) -> _Any:
+    """The same for a prompt set by its name; settings without rules are as they were."""
+    if lookup(settings, "filters.rules") != "auto":
         return settings
-    rules = "basic" if prompts_of(proposer, settings.policy.prompts) == "tiny" else "full"
-    return with_setting(settings, "filters.rules", rules)
+    return with_setting(settings, "filters.rules", "basic" if prompts == "tiny" else "full")
 
 
 def _verifier(settings: GameSettings, agent: Agent, correct: RewardFn, *, exact: bool) -> Verifier | None:
