@@ -167,7 +167,7 @@ class RunDirectory:
                 "Restore it from a copy, or give another --run-dir for a new run."
             )
         if self.is_begun:
-            before = self._read_inputs()
+            before = self.read_inputs()
             known = inputs.keys() & before.keys()
             changed = changes(self.read_config(), config, {*may_differ, *known}, defaults or {})
             if changed:
@@ -190,7 +190,7 @@ class RunDirectory:
                 "--run-dir for a new run."
             )
 
-    def _read_inputs(self) -> dict[str, Input]:
+    def read_inputs(self) -> dict[str, Input]:
         """The recorded inputs; empty for a run of an earlier version. Raises RunError if the record is damaged."""
         if not self.inputs.exists():
             return {}

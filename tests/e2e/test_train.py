@@ -72,6 +72,8 @@ def test_eval_and_ask_on_a_run(trained, cli):
     assert "n=6" in out
     assert "greedy" in out
     status, out, err = cli("ask", "--run-dir", trained.path, "north is")
+    assert (status, "Not found in the documents." in out) == (1, True), err
+    status, out, err = cli("ask", "--run-dir", trained.path, "north is", "--set", "support.unsupported=show")
     assert status == 0, err
     assert "Searches:" in out
     assert "Passages that hold the answer:" in out

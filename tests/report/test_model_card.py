@@ -3,13 +3,16 @@
 import json
 from pathlib import Path
 
+from evoseek.files import json_digest
 from evoseek.report.model_card import Origin, model_card
+
+INPUTS = {"search.index": {"path": "index", "sha256": "ab12"}}
 
 
 def run(folder: Path, **config: object) -> Path:
     tables = {"run": {"system": "dr-zero", "seed": 3}, "policy": {"model": "Qwen/Qwen2.5-3B"}, "lora": {"rank": 8}}
     (folder / "config.json").write_text(json.dumps({**tables, "reward": {"name": "exact_match"}, **config}))
-    (folder / "inputs.json").write_text(json.dumps({"search.index": {"path": "index", "sha256": "ab12"}}))
+    (folder / "inputs.json").write_text(json.dumps({"inputs": INPUTS, "sha256": json_digest(INPUTS)}))
     rows = [
         {"step": 0, "eval/reward": 0.25, "eval/n": 40.0},
         {"step": 5},

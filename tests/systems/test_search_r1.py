@@ -12,6 +12,7 @@ from evoseek.env.prompts import load_prompts
 from evoseek.env.solver import SolverEnv
 from evoseek.env.tools import SearchTool
 from evoseek.errors import ConfigError, TrainingError
+from evoseek.learner.distributed import Ranks
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.rollout.trajectory_json import group_to_json
 from evoseek.selfplay.majority import relabel
@@ -117,6 +118,7 @@ class TwoRanks:
     """The first of two ranks; `other` is what the second one has."""
 
     rank, size, is_first = 0, 2, True
+    share, join = Ranks.share, Ranks.join
 
     def __init__(self, other):
         self.other = other

@@ -11,6 +11,7 @@ from evoseek.env.simulator import SimulatorPrompts
 from evoseek.env.solver import SolverEnv
 from evoseek.env.tools import SearchTool
 from evoseek.errors import ToolError
+from evoseek.learner.distributed import Ranks
 from evoseek.policy.encoding import plain
 from evoseek.policy.scripted import ScriptedChat, ScriptedSampler
 from evoseek.search.simulated import SimulatedEngine
@@ -132,6 +133,7 @@ def test_counts_are_those_of_all_ranks(system):
 
     class TwoRanks:
         rank, size, is_first = 0, 2, True
+        share, join = Ranks.share, Ranks.join
 
         def gather(self, value):
             return [value, {"queries": 5, "noisy": 2} if isinstance(value, dict) else value]

@@ -79,8 +79,8 @@ def _origin(
     if run is not None:
         yield "system", str(_at(config, "run.system"))
         yield "step", str(origin.step)
-        for name, entry in _json(run.inputs).items():
-            yield f"{name} (SHA-256)", str(entry["sha256"])
+        for name, found in run.read_inputs().items():
+            yield f"{name} (SHA-256)", found.sha256
     yield "evoseek", version("evoseek")
 
 

@@ -89,13 +89,19 @@ class Recording:
 
 class Replay:
     """Returns the answers of a recorded run, without awaiting anything. Raises ConfigError if there is no record at
-    `path`."""
+    `path`, RunError if any row of it is damaged: a failure whose key was changed would never be missed."""
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():
             raise ConfigError(f"There is no record of a run at {path}. Record one first, or correct the path.")
         self._path, self._store = path, Store(path, _KIND, _SCHEMA)
         self._asked: Counter[str] = Counter()
+        try:
+            for row in self._store.rows("SELECT key, number, error, said FROM answers"):
+                _unsealed(self._store, *row)
+        except RunError:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Close the file."""
@@ -217,18 +223,18 @@ class ReplayReader:
 
 def _rows(store: Store, key: str) -> list[tuple[int, str | None, str]]:
     """Number, error and text of all records for a key, by number. Raises RunError if any is damaged."""
-    found: list[tuple[int, str | None, str]] = []
-    for number, error, sealed in store.rows(
-        "SELECT number, error, said FROM answers WHERE key = ? ORDER BY number", key
-    ):
-        said = unseal(sealed, key, number, error)
-        if said is None:
-            raise RunError(
-                f"The record {store.path} is damaged: what it says of {key} is not what was written. Restore the file "
-                "from a copy, or record the run again into a new one."
-            )
-        found.append((number, error, said))
-    return found
+    rows = store.rows("SELECT number, error, said FROM answers WHERE key = ? ORDER BY number", key)
+    return [(number, error, _unsealed(store, key, number, error, sealed)) for number, error, sealed in rows]
+
+
+def _unsealed(store: Store, key: str, number: int, error: str | None, sealed: object) -> str:
+    said = unseal(sealed, key, number, error)
+    if said is None:
+        raise RunError(
+            f"The record {store.path} is damaged: what it says of {key} is not what was written. Restore the file "
+            "from a copy, or record the run again into a new one."
+        )
+    return said
 
 
 async def _outcome(call: Callable[[], Awaitable[str]]) -> tuple[str | None, str]:
