@@ -4,8 +4,11 @@ A seed has its own demonstrations (350, of which most of those of two hops stop 
 (sft/smollm2) and its own reinforcement learning of `STEPS` steps from there (search-r1/smollm2, whose rule of stages is
 the recipe's). The arms of a seed begin with the same warm start:
 
-    grpo        all weights                          grpo-lora   an adapter of rank 32 over the warm start
-    reinforce   the reward itself as advantage       dspo        the sequence ratio, on groups with a signal
+    grpo        all weights
+    reinforce   the reward itself as advantage
+    dspo        the sequence ratio, on groups with a signal
+    grpo-lora, reinforce-lora, dspo-lora
+                the same with an adapter of rank 32 over the warm start
     rejection   no reinforcement learning: twice, 8 rollouts of each of `COLLECTED` questions, those that were right
                 learnt as demonstrations; as many rollouts as the other arms have
 
@@ -76,11 +79,15 @@ class Arm:
     sets: tuple[str, ...] = ()
 
 
+ADAPTER = ("lora.rank=32", "learner.learning_rate=3e-4")
+DSPO = ("reward.name=exact_match", "dspo.limit=2")
 ARMS: Mapping[str, Arm] = {
     "grpo": Arm(),
-    "grpo-lora": Arm(sets=("lora.rank=32", "learner.learning_rate=3e-4")),
     "reinforce": Arm(recipes=("algorithms/reinforce",)),
-    "dspo": Arm("dspo", sets=("reward.name=exact_match", "dspo.limit=2")),
+    "dspo": Arm("dspo", sets=DSPO),
+    "grpo-lora": Arm(sets=ADAPTER),
+    "reinforce-lora": Arm(recipes=("algorithms/reinforce",), sets=ADAPTER),
+    "dspo-lora": Arm("dspo", sets=(*DSPO, *ADAPTER)),
 }
 REJECTION = "rejection"
 FULLY = ("sft", "grpo", "grpo-lora")
