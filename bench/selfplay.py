@@ -1,12 +1,14 @@
 """Self-play on the generated world: what the recipes of dr-zero and ssp quote.
 
 Every run trains a tiny policy on one generated world and is examined on another, whose names occur nowhere in training:
-500 questions, 1 to 4 hops in equal shares, answered at the training temperature; intervals are 95 %. No run but `gold`
-is given a question or an answer. Validity and true hops are judged by the training world's oracle, which no run sees.
+500 questions (`--questions`), 1 to 4 hops in equal shares, answered at the training temperature; intervals are 95 %. No
+run but `gold` is given a question or an answer. Validity and true hops are judged by the training world's oracle, which
+no run sees.
 
     python bench/selfplay.py --directory runs/selfplay                       everything (hours)
     python bench/selfplay.py --only dr-zero ssp --seeds 0 1 2                some experiments
     python bench/selfplay.py --table                                         what there is
+    python bench/selfplay.py --only long --questions 2000 --picture FILE.png    ... and its curves over solver rollouts
 
 Results are kept (result.json in each run's folder) and not computed again, so several processes may share the work.
 """
@@ -15,15 +17,21 @@ import argparse
 import asyncio
 import json
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean, median, stdev
 
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
+from scipy.stats import t
 
 from evoseek.errors import EvoseekError
 from evoseek.eval.evaluate import Evaluation, evaluate
+from evoseek.eval.statistics import paired_test
 from evoseek.files import write_atomic
 from evoseek.jobs.demo import ENTITIES, EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
 from evoseek.learner.checkpoint import Checkpoint, latest_checkpoint
@@ -45,6 +53,8 @@ KEPT = (
     "selfplay/true_hops/entropy",
     "selfplay/requested_hops/entropy",
     "selfplay/pass_rate/mean",
+    "selfplay/trainable",
+    "selfplay/agreed_wrong",
     "selfplay/written",
     "selfplay/replayed",
     "selfplay/iteration",
@@ -100,6 +110,7 @@ SSP_TABLES = (
     *("solver_only", "proposer_only", "no_verification", "dummy", "resample", "replay"),
     *("punitive", "noise_0", "sqlm"),
 )
+LONG = ("run.steps=200",)
 SUMMED = ("proposer.loss.aggregate=sequence-sum", "run.steps=30")  # as in the paper: the proposer learns faster
 EXPERIMENTS: dict[str, dict[str, Arm]] = {
     "dr-zero": {
@@ -125,20 +136,26 @@ EXPERIMENTS: dict[str, dict[str, Arm]] = {
         "both, summed": Arm("ssp", "", SUMMED),
         "punitive, summed": Arm("ssp", "punitive", SUMMED),
     },
+    # Are the questions of a proposer that stays as it was exhausted, and does one that learns keep the solver learning?
+    "long": {
+        "trained": Arm("ssp", "", LONG),
+        "frozen": Arm("ssp", "solver_only", LONG),
+    },
     "estimators": {"rf_grpo": few(), **{name: few(name) for name in ("grpo_grpo", "rf_rf", "grpo_rf")}},
 }
 
 
-def make_config(directory: Path, arm: Arm, seed: int) -> TrainingSettings:
+def make_config(directory: Path, arm: Arm, seed: int, questions: int) -> TrainingSettings:
     worlds = directory / f"worlds-{seed}"
     train = worlds / ("train-large" if arm.system == "ssp" else "train")
     entities = SSP_ENTITIES if arm.system == "ssp" else ENTITIES
     make_world(train, "train", seed, TRAINING_QUESTIONS, TRAINING_HOPS, entities=entities)
-    make_world(worlds / "evaluation", "evaluation", seed, QUESTIONS, EVALUATION_HOPS)
+    held_out = worlds / ("evaluation" if questions == QUESTIONS else f"evaluation-{questions}")
+    make_world(held_out, "evaluation", seed, questions, EVALUATION_HOPS)
     options: dict[str, object] = {
         "search.index": str(train / "index"),
-        "evaluation.index": str(worlds / "evaluation" / "index"),
-        "evaluation.path": str(worlds / "evaluation" / "questions.jsonl"),
+        "evaluation.index": str(held_out / "index"),
+        "evaluation.path": str(held_out / "questions.jsonl"),
         "evaluation.limit": 200,
         "evaluation.every": 10,
         "run.seed": seed,
@@ -171,6 +188,8 @@ def train(config: TrainingSettings, run: RunDirectory) -> dict[str, object]:
     rows, timings = read_metrics(run.metrics), read_metrics(run.timings)
     return {
         "em": evaluation.score.mean,
+        "n": len(evaluation.results),
+        "rewards": dict(evaluation.rewards()),
         "interval": [evaluation.score.interval.low, evaluation.score.interval.high],
         "by_hops": {str(hops): score.mean for hops, score in evaluation.by_hops().items()},
         "seconds": sum(row.get("step/seconds") or 0.0 for row in timings),  # those of a run that was resumed, too
@@ -230,6 +249,7 @@ def show(found: dict[tuple[str, str], dict[int, dict]], console: Console) -> Non
             f"{median(s for steps in proposing for s in steps):.1f}" if any(proposing) else "-",
         )
     console.print(table)
+    sizes = {str(result.get("n", QUESTIONS)) for by_seed in found.values() for result in by_seed.values()}
     for (experiment, name), by_seed in found.items():
         for seed, result in sorted(by_seed.items()):
             points = ((row["step"], row["eval/reward"]) for row in result["rows"] if "eval/reward" in row)
@@ -243,11 +263,70 @@ def show(found: dict[tuple[str, str], dict[int, dict]], console: Console) -> Non
                     console.print(f"  {what}: " + "  ".join(f"{step}: {value:.2f}" for step, value in found_at))
             if result["ended"]:
                 console.print(f"  * {result['ended']}")
+    show_differences(found, console)
     console.print(
-        f"n = {QUESTIONS} a seed. 'pass rate' is the solver's at accepted questions, 'accepted' and 'true valid' are "
-        "shares of all proposals: the first sixth of the steps -> the last. 'of proposing' are the seconds of the "
-        "steps in which the proposer learns, 'a step' is their median."
+        f"n = {' or '.join(sorted(sizes))} a seed. 'pass rate' is the solver's at accepted questions, 'accepted' and "
+        "'true valid' are shares of all proposals: the first sixth of the steps -> the last. 'of proposing' are the "
+        "seconds of the steps in which the proposer learns, 'a step' is their median."
     )
+
+
+def show_differences(found: dict[tuple[str, str], dict[int, dict]], console: Console) -> None:
+    """Each arm against the first of its experiment, on the same questions; the interval is Student's over the seeds."""
+    for (experiment, name), by_seed in found.items():
+        first = next(arm for kind, arm in found if kind == experiment)
+        tests = [
+            paired_test(*([result["rewards"][key] for key in base["rewards"]] for result in (by_seed[seed], base)))
+            for seed, base in sorted(found[experiment, first].items())
+            if name != first and seed in by_seed and "rewards" in base and "rewards" in by_seed[seed]
+        ]
+        if not tests:
+            continue
+        told = ", ".join(f"{test.difference:+.3f} (p = {test.p_value:.2g})" for test in tests)
+        console.print(f"{experiment}: {first} - {name}, by seed: {told}; {over_seeds([t.difference for t in tests])}")
+
+
+def over_seeds(values: Sequence[float]) -> str:
+    """The mean, with Student's 95 % interval if there are several."""
+    if len(values) == 1:
+        return f"mean {values[0]:+.3f}"
+    half = float(t.ppf(0.975, len(values) - 1)) * stdev(values) / len(values) ** 0.5
+    return f"mean {fmean(values):+.3f} [{fmean(values) - half:+.3f}, {fmean(values) + half:+.3f}]"
+
+
+PANELS = {
+    "held-out exact match": "eval/reward",
+    "trainable questions (share of valid)": "selfplay/trainable",
+    "true valid questions (share of proposals)": "selfplay/true_valid_rate",
+    "solver's pass rate in the game": "selfplay/pass_rate/mean",
+}
+SMOOTHED = 10  # steps, where there is a value for each
+
+
+def draw(found: dict[tuple[str, str], dict[int, dict]], path: Path) -> None:
+    """A panel for each of PANELS over the solver's rollouts: a line for each seed, an arm a colour."""
+    figure = Figure(figsize=(11, 7), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(2, 2).flat
+    for panel, (title, name) in zip(panels, PANELS.items(), strict=True):
+        for (number, (_, arm)), by_seed in zip(enumerate(found), found.values(), strict=True):
+            for seed, result in sorted(by_seed.items()):
+                x, y = curve(result["rows"], name)
+                panel.plot(x, y, color=f"C{number}", alpha=0.8, label=arm if seed == min(by_seed) else None)
+        panel.set(title=title, xlabel="solver rollouts", ylim=(0, 1))
+        panel.grid(alpha=0.3)
+    figure.axes[0].legend()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+
+
+def curve(rows: Sequence[Mapping[str, float]], name: str) -> tuple[list[float], list[float]]:
+    """A metric over the solver's rollouts so far, in means of SMOOTHED steps if every step has it."""
+    so_far = list(accumulate(row.get("solver/rollout/num", 0.0) for row in rows))
+    points = [(x, row[name]) for x, row in zip(so_far, rows, strict=True) if name in row]
+    width = SMOOTHED if len(points) > len(rows) / 2 else 1
+    batches = [points[start : start + width] for start in range(0, len(points), width)]
+    return [fmean(x for x, _ in batch) for batch in batches], [fmean(y for _, y in batch) for batch in batches]
 
 
 def folder_of(directory: Path, experiment: str, name: str, seed: int) -> Path:
@@ -260,6 +339,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--only", nargs="+", default=list(EXPERIMENTS), metavar="EXPERIMENT[/ARM]")
     parser.add_argument("--table", action="store_true", help="only print what there is")
+    parser.add_argument("--questions", type=int, default=QUESTIONS, help="held-out questions of a seed")
+    parser.add_argument("--picture", type=Path, metavar="FILE.png", help="draw the curves of what there is")
     options = parser.parse_args()
     console = Console(width=220)
     chosen = [
@@ -274,7 +355,7 @@ def main() -> None:
             if options.table or (folder / "result.json").exists():
                 continue
             try:
-                config = make_config(options.directory, arm, seed)
+                config = make_config(options.directory, arm, seed, options.questions)
                 result = train(config, RunDirectory(folder / "run"))
             except EvoseekError as error:  # another process is at it, or it cannot begin
                 console.print(f"{experiment}/{name}, seed {seed}: {error}")
@@ -288,6 +369,8 @@ def main() -> None:
             if path.exists():
                 found.setdefault((experiment, name), {})[seed] = json.loads(path.read_text())
     show(found, console)
+    if options.picture and found:
+        draw(found, options.picture)
 
 
 if __name__ == "__main__":
