@@ -180,6 +180,8 @@ def train(
                 notify(f"Resuming {run.path} after step {loop.start}.")
             if loop.stages is not None:
                 notify(loop.stages.describe(loop.start))
+                if not loop.start and (unreached := loop.stages.unreached(loop.steps)):
+                    notify(unreached)
             loop.progress, loop.should_stop = progress, is_asked_to_stop
             loop.max_seconds = seconds_left(settings, run)  # of the log, from which discarded steps are cut by now
             step = asyncio.run(loop.run())
@@ -270,12 +272,7 @@ def training_loop(
         plan = _plan(own, context)
         evaluation = _evaluation(context, plan)
         if ranks.is_first:
-            given = {"objects": names} if (names := context.objects.names()) else {}
-            claimed = plan.settings if stages is None else settings
-            defaults = defaults_of(settings).resolved()
-            run.claim(
-                claimed.resolved() | given, inputs_of(settings), may_differ=settings.may_differ(), defaults=defaults
-            )
+            _claim(run, settings, plan.settings if stages is None else settings, context)
         start = resume(run, checkpoint, plan.parts, ranks, plan.state)
         notify(f"{context.trainer}")
         if stages is not None and ranks.is_first:
@@ -304,6 +301,18 @@ def training_loop(
             stages=stages,
             drop=plan.drop,
         )
+
+
+def _claim(run: RunDirectory, settings: TrainingSettings, planned: TrainingSettings, context: Context) -> None:
+    """Write the settings, as the system planned with them, into the run's directory; or check that they are those that
+    it was begun with."""
+    objects = {"objects": names} if (names := context.objects.names()) else {}
+    run.claim(
+        planned.resolved() | objects,
+        inputs_of(settings),
+        may_differ=settings.may_differ(),
+        defaults=defaults_of(settings).resolved(),
+    )
 
 
 def _plan(settings: TrainingSettings, context: Context) -> TrainingPlan:

@@ -79,6 +79,17 @@ def test_or_after_its_steps_and_the_last_one_never():
     assert passed(watched, *[1.0] * 9, first=6) == [None] * 9
 
 
+def test_a_stage_that_the_run_is_too_short_for_is_told():
+    first, second = {"name": "first", "steps": 3}, {"name": "second", "steps": 2}
+    watched = stages(first, second, LAST)
+    assert watched.unreached(6) is None  # 1-3, 4-5, 6
+    assert "ends with step 5, and the stage last would begin with step 6" in watched.unreached(5)
+    assert "the stage second would begin with step 4" in watched.unreached(3)
+    watched.begin_next(4, "three steps")
+    assert "the stage last would begin with step 6" in watched.unreached(5)
+    assert stages(TWO, LAST).unreached(1) is None  # its condition may end it
+
+
 def test_the_history_is_kept_as_json_and_only_the_rows_of_the_current_stage_count():
     watched = stages(TWO, {"name": "middle", "until": "reward/hops_2 > 0.25", "over": 2}, LAST)
     passed(watched, 0.5, 0.5)

@@ -23,6 +23,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
+from itertools import pairwise
 from statistics import fmean
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -104,6 +105,20 @@ class Stages:
         if self.begins_after(step):
             return f"{where} begins with step {began.step}: {began.why}."
         return f"{where} continues after step {step}; it began with step {began.step}: {began.why}."
+
+    def unreached(self, steps: int) -> str | None:
+        """In words, which stages a run of so many steps cannot reach, if there are any."""
+        first = self.history[-1].step
+        for stage, after in pairwise(self.stages[len(self.history) - 1 :]):
+            if stage.until or stage.steps is None:  # may end with any step
+                return None
+            first += stage.steps
+            if first > steps:
+                return (
+                    f"The run ends with step {steps}, and the stage {after.name} would begin with step {first}: it is "
+                    "not reached. Set run.steps higher, or stages.steps lower, if it should be."
+                )
+        return None
 
     def restore_rows(self, rows: Sequence[Mapping[str, float | None]]) -> None:
         """Take the current stage's rows from those of the run."""
