@@ -1,33 +1,34 @@
 """Memory of two processes that train together, with the embedded sampler's second copy of the policy and without it.
 
-    python bench/rank_memory.py                 # a random model of 29 million parameters, 111 MiB in float32
+    python bench/rank_memory.py                 # a random model of 26 million parameters, 97 MiB in float32
 
-Servers, where they sample, are scripted ones in this process, whose memory is not counted. `tensors` are the bytes of
-all tensors that a process holds after its steps, each storage once; what the table says of them is that of the larger
-process.
+Servers, where they sample, are scripted ones in this process, whose memory is not counted. Counted are the tensors that
+a process holds after a step of AdamW, each storage once; the table has those of the process that holds the most.
 """
 
 import asyncio
 import gc
 import json
 import sys
-import threading
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
 from rich.console import Console
 from rich.table import Table
+from torch import nn
 from torch.distributed.tensor import DTensor
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from evoseek.errors import TrainingError
 from evoseek.jobs.demo import TRAINING_HOPS, make_world
 from evoseek.learner.distributed import joined_ranks
 from evoseek.learner.launcher import run_together
+from evoseek.learner.learner import Learner
 from evoseek.policy.engines.scripted import ScriptedVLLM
 from evoseek.policy.load import load_policy
-from evoseek.policy.sampler import TorchSampler
 from evoseek.run import training_loop
 from evoseek.runs import RunDirectory
 from evoseek.training.given import load_settings
@@ -45,13 +46,32 @@ def make_model(directory: Path) -> int:
     return sum(parameter.nbytes for parameter in model.parameters())
 
 
-def held() -> int:
-    """Bytes of the storages of all tensors."""
+def held(learner: Learner) -> dict[str, int]:
+    """Bytes of the storages of all tensors, by what they are."""
+    if learner.step == 0:
+        raise TrainingError("No optimizer step was made, so that there are no moments to count.")
     gc.collect()
-    found = [obj for obj in gc.get_objects() if isinstance(obj, torch.Tensor)]
-    local = [tensor.to_local() if isinstance(tensor, DTensor) else tensor for tensor in found]
-    storages = {s.data_ptr(): s.nbytes() for s in (tensor.untyped_storage() for tensor in local if tensor.is_cpu)}
-    return sum(storages.values())
+    tensors = [obj for obj in gc.get_objects() if issubclass(type(obj), torch.Tensor)]
+    kinds = {
+        "weights": learner.model.parameters(),
+        "moments": learner.state_dict()[0].values(),
+        "a second copy": (tensor for tensor in tensors if isinstance(tensor, nn.Parameter)),
+        "other": tensors,
+    }
+    counted: dict[int, int] = {}
+    sizes: dict[str, int] = {}
+    for kind, found in kinds.items():
+        own = storages(found)
+        sizes[kind] = sum(size for place, size in own.items() if place not in counted)
+        counted |= own
+    return sizes
+
+
+def storages(tensors: Iterable[torch.Tensor]) -> dict[int, int]:
+    """Bytes by address."""
+    local = (tensor.to_local() if isinstance(tensor, DTensor) else tensor for tensor in tensors)
+    found = (tensor.untyped_storage() for tensor in local if tensor.is_cpu)
+    return {storage.data_ptr(): storage.nbytes() for storage in found}
 
 
 def train(options: dict[str, object], directory: Path) -> None:
@@ -62,45 +82,20 @@ def train(options: dict[str, object], directory: Path) -> None:
             stack.enter_context(run.locked())
         with training_loop(settings, run, notify=lambda _: None, ranks=ranks) as loop:
             asyncio.run(loop.run())
-            own = held()
+            own = held(loop.checkpoints.parts["policy"].learner)
         everyone = ranks.gather(own)
     if ranks.is_first:
-        (directory / "held.json").write_text(json.dumps(everyone))
-
-
-@contextmanager
-def serving(model: Path):
-    """A scripted server of the model, in a thread."""
-    server = ScriptedVLLM(sampler(model), open_weights=sampler)
-    up, down, loop = threading.Event(), asyncio.Event(), asyncio.new_event_loop()
-
-    async def serve():
-        async with server.serving():
-            up.set()
-            await down.wait()
-
-    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
-    thread.start()
-    up.wait()
-    try:
-        yield server.url
-    finally:
-        loop.call_soon_threadsafe(down.set)
-        thread.join()
-
-
-def sampler(directory: Path) -> TorchSampler:
-    return TorchSampler(load_policy(str(directory)), slots=8, max_length=256)
+        (directory / "held.json").write_text(json.dumps(max(everyone, key=lambda sizes: sum(sizes.values()))))
 
 
 def main() -> None:
-    table = Table("sampler", "tensors, MiB", "beside the learner's share, MiB")
+    kinds = ("weights", "moments", "a second copy", "other")
+    table = Table("sampler", *(f"{kind}, MiB" for kind in (*kinds, "all")))
     with TemporaryDirectory() as folder, ExitStack() as stack:
         root = Path(folder)
         weights = make_model(root / "model")
-        share = 3 * weights // 2  # a half of the weights and of AdamW's two moments; there are no gradients by then
         make_world(root / "world", "train", 0, 20, TRAINING_HOPS, entities=200)
-        urls = [stack.enter_context(serving(root / "model")) for _ in range(2)]
+        urls = [stack.enter_context(ScriptedVLLM.of_policy(str(root / "model")).in_thread()) for _ in range(2)]
         for name, own in (("torch", {"sampler.slots": 4}), ("vllm", {"sampler.urls": urls})):
             options = {
                 "search.index": str(root / "world" / "index"),
@@ -115,15 +110,16 @@ def main() -> None:
                 "rollout.max_tokens_per_turn": 8,
                 "run.steps": 1,
                 "learner.token_budget": 512,
-                "reward.name": "f1",
+                "credit.name": "raw",  # a random model never answers, and pays for that: a step is made
+                "reward.unanswered_penalty": 1.0,
             }
             words = ["rank", json.dumps(options), str(root / name)]
             if run_together(2, words, program=(str(Path(__file__)),)):
                 raise SystemExit("a process failed")
-            most = max(json.loads((root / name / "held.json").read_text()))
-            table.add_row(name, f"{most / MIB:.0f}", f"{(most - share) / MIB:.0f}")
+            sizes = json.loads((root / name / "held.json").read_text())
+            table.add_row(name, *(f"{size / MIB:.0f}" for size in (*map(sizes.get, kinds), sum(sizes.values()))))
     console = Console(width=100)
-    console.print(f"The weights take {weights / MIB:.0f} MiB, the learner's share in a process {share / MIB:.0f} MiB.")
+    console.print(f"The whole model's weights take {weights / MIB:.0f} MiB.")
     console.print(table)
 
 

@@ -5,11 +5,9 @@ ENGINES_MODEL is the policy: one that was warm-started searches, while SmolLM2 a
 that cannot be used, and is told so.
 """
 
-import asyncio
 import json
 import os
 import signal
-import threading
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,22 +93,9 @@ class Between(Loopback):
 @contextmanager
 def between(server):
     """In an event loop of its own: a run has another one."""
-    up, loop, down, proxy = threading.Event(), asyncio.new_event_loop(), asyncio.Event(), Between(server)
-
-    async def serve():
-        async with proxy.listening():
-            up.set()
-            await down.wait()
-
-    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
-    thread.start()
-    up.wait()
-    try:
+    proxy = Between(server)
+    with proxy.in_thread():
         yield proxy
-    finally:
-        loop.call_soon_threadsafe(down.set)
-        thread.join()
-        loop.close()
 
 
 @pytest.fixture

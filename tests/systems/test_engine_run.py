@@ -1,9 +1,5 @@
 """A run whose sampler is a server: every step's weights reach it, and a server that lies or fails gives no reward."""
 
-import asyncio
-import threading
-from contextlib import contextmanager
-
 import pytest
 
 from evoseek.corpus.questions import save_questions
@@ -31,34 +27,8 @@ def places(tmp_path_factory):
     return {"search.index": root / "index", "questions.path": root / "q.jsonl"}
 
 
-@contextmanager
-def serving(server):
-    """In an event loop of its own: the run has another one."""
-    up, loop = threading.Event(), asyncio.new_event_loop()
-    down = asyncio.Event()
-
-    async def serve():
-        async with server.serving():
-            up.set()
-            await down.wait()
-
-    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
-    thread.start()
-    up.wait()
-    try:
-        yield server.url
-    finally:
-        loop.call_soon_threadsafe(down.set)
-        thread.join()
-        loop.close()
-
-
-def opened(directory):
-    return TorchSampler(load_policy(str(directory)), slots=16)
-
-
 def train(server, places, directory, **options):
-    with serving(server) as url:
+    with server.in_thread() as url:
         settings = {
             **places,
             "sampler.name": "sglang" if isinstance(server, ScriptedSGLang) else "vllm",
@@ -77,7 +47,7 @@ def train(server, places, directory, **options):
 
 @pytest.mark.parametrize("rank", [0, 2])
 def test_every_step_is_sampled_with_the_weights_of_the_step_before(rank, places, tmp_path):
-    server = ScriptedVLLM(opened("tiny"), open_weights=opened)
+    server = ScriptedVLLM.of_policy("tiny")
     rows = train(server, places, tmp_path / "run", **{"lora.rank": rank, "learner.learning_rate": 1e-3})
     assert [row["sampling/probe_difference"] < 1e-3 for row in rows] == [True, True]
     assert len(server.loaded) == 3
@@ -92,8 +62,8 @@ def test_two_processes_have_servers_of_their_own_and_hand_over_weights_that_they
 ):
     """Each holds a half of the weights, and no other copy. What both servers then compute is compared with the learner
     after every step; the embeddings of the tiny policy are tied to its head."""
-    servers = [ScriptedVLLM(opened("tiny"), open_weights=opened) for _ in range(2)]
-    with serving(servers[0]) as one, serving(servers[1]) as other:
+    servers = [ScriptedVLLM.of_policy("tiny") for _ in range(2)]
+    with servers[0].in_thread() as one, servers[1].in_thread() as other:
         settings = {
             **{name: str(path) for name, path in places.items()},
             "sampler.name": "vllm",
@@ -123,7 +93,7 @@ def test_two_processes_have_servers_of_their_own_and_hand_over_weights_that_they
 
 
 def test_a_run_with_servers_of_sglang(places, tmp_path):
-    server = ScriptedSGLang(opened("tiny"), open_weights=opened)
+    server = ScriptedSGLang.of_policy("tiny")
     rows = train(server, places, tmp_path / "run", **{"learner.learning_rate": 1e-3})
     assert [row["sampling/probe_difference"] < 1e-3 for row in rows] == [True, True]
     assert {body["extra_key"] for body in server.turns} == {path.name for path in server.loaded}
@@ -131,7 +101,7 @@ def test_a_run_with_servers_of_sglang(places, tmp_path):
 
 
 def test_a_server_without_the_weights_stops_the_run(places, tmp_path):
-    server = ScriptedVLLM(opened("tiny-weak"))  # says that it has loaded what it has not
+    server = ScriptedVLLM(TorchSampler(load_policy("tiny-weak")))  # says that it has loaded what it has not
     with pytest.raises(TrainingError, match=r"With the weights of step 0, .*has other weights"):
         train(server, places, tmp_path / "run")
 
@@ -143,7 +113,7 @@ def test_a_server_that_fails_after_the_start_gives_no_reward(places, tmp_path):
                 self.always = Failure.ERROR
             return super().is_turn(path, body)
 
-    server = Failing(opened("tiny"), open_weights=opened)
+    server = Failing.of_policy("tiny")
     with pytest.raises(TrainingError, match=r"sampler_failed \(\d+ rollouts\): The server http.*The engine is dead"):
         train(server, places, tmp_path / "run", **{"sampler.probe_every": 5, "run.steps": 3})
     rows = read_metrics(tmp_path / "run" / "metrics.jsonl")
@@ -164,7 +134,7 @@ def test_several_processes_are_refused_for_now():
 
 @pytest.mark.parametrize("rank", [0, 2])
 def test_rollouts_go_on_during_an_update_and_servers_get_the_new_weights_between_their_turns(rank, places, tmp_path):
-    server = ScriptedVLLM(opened("tiny"), open_weights=opened)
+    server = ScriptedVLLM.of_policy("tiny")
     options = {"lora.rank": rank, "learner.learning_rate": 1e-3, "rollout.max_staleness": 1, "run.steps": 3}
     rows = train(server, places, tmp_path / "run", **options)
     assert [row["sampling/probe_difference"] < 1e-3 for row in rows] == [True] * 3

@@ -1,14 +1,15 @@
-"""A server on the loopback that answers in the event loop that it is started in, without threads."""
+"""A server on the loopback that answers in the event loop that it is started in, or in one of its own in a thread."""
 
 from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import h11
+from anyio.from_thread import start_blocking_portal
 
 from evoseek.errors import ConfigError
 from evoseek.world.connection import MAX_BODY, Connection, Request
@@ -57,6 +58,12 @@ class Loopback(ABC):
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @contextmanager
+    def in_thread(self, port: int = 0) -> Generator[str]:
+        """`listening` in an event loop of its own, for callers that run loops themselves, one after another."""
+        with start_blocking_portal() as portal, portal.wrap_async_context_manager(self.listening(port)) as url:
+            yield url
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if (task := asyncio.current_task()) is not None:

@@ -5,6 +5,7 @@ import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
+import httpx2
 import pytest
 
 from evoseek.errors import ConfigError, SamplerError
@@ -46,6 +47,14 @@ def sample(server, request=REQUEST, **settings):
             return await sampler.sample(request)
 
     return asyncio.run(run())
+
+
+def test_a_server_in_a_thread_answers_callers_without_an_event_loop():
+    server = scripted()
+    with server.in_thread() as url:
+        assert httpx2.get(f"{url}/version", trust_env=False).json() == {"version": "0.33.0"}
+    with pytest.raises(httpx2.ConnectError):
+        httpx2.get(f"{url}/version", trust_env=False)
 
 
 def test_a_turn_is_the_ids_and_logprobs_of_the_server():

@@ -17,11 +17,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import count
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import h11
 
 from evoseek.errors import EvoseekError
+from evoseek.policy.load import load_policy
+from evoseek.policy.sampler import TorchSampler
 from evoseek.protocols import Sampler
 from evoseek.types import Completion, SampleRequest, StopConditions
 from evoseek.world.connection import Connection, Request
@@ -96,6 +98,15 @@ class ScriptedServer(Loopback):
         self.counts, self.cancelled, self.loaded = Counter[str](), 0, list[Path]()
         self.tempers = True
         self._numbers = count()
+
+    @classmethod
+    def of_policy(cls, policy: str) -> Self:
+        """In front of a policy, named as in `load_policy`, which takes the weights that it is told to load."""
+
+        def opened(source: object) -> TorchSampler:
+            return TorchSampler(load_policy(str(source)), slots=16)
+
+        return cls(opened(policy), open_weights=opened)
 
     @asynccontextmanager
     async def serving(self, port: int = 0) -> AsyncGenerator[str]:
