@@ -80,6 +80,14 @@ def open_project(file: Path) -> Project:
     return read_project(read_tree(file), file.absolute())
 
 
+def how_to_name(project: Project | None, line: str, *, table: str = TABLE) -> str:
+    """How to name what a command misses, as the end of an error: by this line in the file of the project, or in that of
+    a new project if there is none."""
+    if project is None:
+        return f"make a project with `evoseek init`, whose {NAME} names it"
+    return f"add the line `{line}` to [{table}] in {project.file}"
+
+
 def read_project(tree: Mapping[str, Any], file: Path) -> Project:
     """The project that a file holds, whose tables are given. Raises ConfigError for an unknown key or a wrong value."""
     settings = dict(tree)

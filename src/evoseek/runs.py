@@ -3,6 +3,7 @@
     run/
       config.json         the resolved config, as it was when the run began
       inputs.json         the files that it reads, and the digests of their contents then
+      project.json        the settings of the project file then, for a run that was begun in a project
       metrics.jsonl       a row a step: numbers that are determined by the config alone
       timings.jsonl       a row a step: seconds and rates
       trajectories.jsonl  every rollout
@@ -41,12 +42,15 @@ class Input:
 
 
 class RunDirectory:
-    """The layout of one run. Nothing is created or written before the directory is locked."""
+    """The layout of one run. Nothing is created or written before the directory is locked. `project` are the settings
+    of the project's file by dotted names, which `claim` records: they tell later what was edited in it."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, project: Mapping[str, object] | None = None):
         self.path = path
+        self._project = project
         self.config = path / "config.json"
         self.inputs = path / "inputs.json"
+        self.project = path / "project.json"
         self.metrics = path / "metrics.jsonl"
         self.timings = path / "timings.jsonl"
         self.trajectories = path / "trajectories.jsonl"
@@ -142,6 +146,8 @@ class RunDirectory:
         self.check_same(config, inputs, may_differ=may_differ, defaults=defaults)
         body = {key: asdict(found) for key, found in (inputs or {}).items()}
         write_atomic(self.inputs, _sealed(body))
+        if self._project is not None:
+            write_atomic(self.project, json.dumps(self._project, indent=2, sort_keys=True, default=str) + "\n")
         write_atomic(self.config, json.dumps(config, indent=2, sort_keys=True) + "\n")
 
     def check_same(
@@ -205,6 +211,25 @@ class RunDirectory:
                 f"{self.inputs} is damaged ({error}), so nothing says what the run was begun with. Restore it from a "
                 "copy, or remove it if you are sure that nothing that the run reads has changed."
             ) from error
+
+    def read_project(self) -> dict[str, object] | None:
+        """What the project file gave to the run when it was begun; None if nothing is recorded. Raises RunError if the
+        record is damaged."""
+        try:
+            return dict(json.loads(self.project.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError, RecursionError) as error:
+            raise RunError(
+                f"{self.project} is damaged ({error}), so nothing says what was edited in evoseek.toml since the run "
+                f"was begun. Remove it, and resume with `evoseek train --run-dir {self.path}`."
+            ) from error
+
+    @property
+    def saved_steps(self) -> tuple[int, ...]:
+        """The steps of the checkpoints, in order. A folder that nothing was saved in counts as none."""
+        found = (state.parent.name.removeprefix("step-") for state in self.path.glob("checkpoints/step-*/state.json"))
+        return tuple(sorted(int(step) for step in found if step.isdecimal()))
 
     def read_config(self) -> dict[str, object]:
         """The resolved config that was saved here. Raises RunError if there is none or it is damaged."""

@@ -71,15 +71,20 @@ def read_tree(file: Path) -> Tree:
 
 def tree_of(options: Mapping[str, object], sets: Iterable[str] = ()) -> Tree:
     """Settings by dotted names (None: not given), and `key=value` texts over them, as nested mappings."""
-    tree: Tree = {}
-    for key, value in options.items():
-        if value is not None:
-            _put(tree, key, value)
+    tree = nested({key: value for key, value in options.items() if value is not None})
     for text in sets:
         key, equals, value = text.partition("=")
         if not equals:
             raise ConfigError(f"--set got {text!r}, expected key=value, as in --set learner.learning_rate=1e-4.")
         _put(tree, key.strip(), _parse_value(value.strip()))
+    return tree
+
+
+def nested(settings: Mapping[str, object]) -> Tree:
+    """Settings by dotted names as nested mappings."""
+    tree: Tree = {}
+    for key, value in settings.items():
+        _put(tree, key, value)
     return tree
 
 

@@ -72,12 +72,52 @@ def test_an_endpoint_is_asked_and_not_trained(init):
         (["--model", "tiny", "--endpoint", "a@http://x"], "Give one of them"),
         (["--system", "dr-zer"], "Did you mean dr-zero?"),
         (["--model", "./nowhere"], "there is no such directory"),
+        (["--model", "docs"], "a folder without a model: it has no config.json"),
+        (["--model", "q.jsonl"], "a file that is not GGUF"),
+        (["--questions", "docs"], "--questions is docs, a folder. Expected a file of JSON lines"),
+        (["--questions", "p.jsonl"], "There is nothing at p.jsonl. Did you mean q.jsonl?"),
     ],
 )
 def test_what_a_later_command_would_refuse_is_refused(init, words, error):
     done, file = init(*words, "--yes")
     assert error in str(done.exception)
     assert not file.exists()
+
+
+def test_a_file_in_place_of_the_project_folder_is_refused_before_anything_is_planned(init):
+    done, _ = init("q.jsonl", "--yes", "--dry-run")
+    assert "q.jsonl is a file. Give the folder of the project" in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("command", "line", "after"),
+    [
+        ("index", 'documents = "documents"', "[project]"),
+        ("train", 'run = "run"', "[project]"),
+        ("status", 'run = "run"', "[project]"),
+    ],
+)
+def test_a_file_without_the_project_table_is_completed_by_the_line_that_the_error_names(
+    init, command, line, after, tmp_path
+):
+    file = tmp_path / "evoseek.toml"
+    file.write_text('[search]\nindex = "index"\n')
+    error = str(CliRunner().invoke(app, [command]).exception)
+    assert f"add the line `{line}` to {after} in {file}" in error
+    assert "evoseek init" not in error  # which would refuse to overwrite the file
+    file.write_text(f"{after}\n{line}\n" + file.read_text())
+    assert "add the line" not in str(CliRunner().invoke(app, [command]).exception)
+
+
+def test_a_project_without_an_index_is_told_the_line_for_it(init, tmp_path):
+    file = tmp_path / "evoseek.toml"
+    file.write_text('[project]\ndocuments = "docs"\n')
+    error = str(CliRunner().invoke(app, ["index"]).exception)
+    assert f'add the line `index = "index"` to [search] in {file}' in error
+
+
+def test_without_a_project_init_is_the_remedy(init):
+    assert "make a project with `evoseek init`" in str(CliRunner().invoke(app, ["index"]).exception)
 
 
 def test_a_project_is_not_overwritten(init):

@@ -2,8 +2,12 @@
 
 import pytest
 
-from evoseek.cli.settings import given_settings
-from evoseek.errors import ConfigError
+from evoseek.cli.settings import given_settings, training_run, training_settings
+from evoseek.errors import ConfigError, RunError
+from evoseek.runs import RunDirectory
+from evoseek.search.lexical import LexicalIndex
+from evoseek.settings import read_settings
+from evoseek.types import Passage
 
 
 def given_to(command, sets, files=(), **options):
@@ -43,3 +47,82 @@ def test_what_it_does_use_is_not(command, given, tmp_path):
     shared = tmp_path / "shared.toml"  # with other commands
     shared.write_text("[learner]\nwarmup_steps = 3\n")
     assert given_to(command, given, [shared]).read().learner.warmup_steps == 3
+
+
+PROJECT = """
+[project]
+run = "run"
+
+[search]
+index = "index"
+
+[questions]
+path = "questions.jsonl"
+per_step = 1
+
+[run]
+system = "search-r1"
+max_minutes = 7.0
+
+[learner]
+learning_rate = 1e-4
+"""
+
+
+@pytest.fixture
+def begun(tmp_path, monkeypatch):
+    """The run of a project, begun with `--set run.seed=5 --set learner.learning_rate=0.5 --steps 3`."""
+    monkeypatch.chdir(tmp_path)
+    LexicalIndex.build(tmp_path / "index", [Passage("p", "Kalo", "Kalo", "Kalo is a river")])
+    (tmp_path / "questions.jsonl").write_text('{"question": "What is Kalo?", "golden_answers": ["a river"]}\n')
+    (tmp_path / "evoseek.toml").write_text(PROJECT)
+    claim(trained("run.seed=5", "learner.learning_rate=0.5", **{"run.steps": 3}))
+    return tmp_path
+
+
+def trained(*sets, **options):
+    return training_settings(training_run(None), (), options=options, sets=sets, is_of_project=True)
+
+
+def claim(given):
+    settings, run = given.read(light=True), RunDirectory(training_run(None), given.of_project)
+    run.path.mkdir(exist_ok=True)
+    defaults = read_settings(type(settings), {"run": {"system": "search-r1"}}, light=True).resolved()
+    run.claim(settings.resolved(), may_differ=settings.may_differ(), defaults=defaults)
+    (run.path / "checkpoints" / "step-000001").mkdir(parents=True, exist_ok=True)
+    return settings
+
+
+def edit(folder, old, new):
+    file = folder / "evoseek.toml"
+    file.write_text(file.read_text().replace(old, new))
+
+
+def test_the_run_of_a_project_resumes_without_its_options_repeated(begun, capsys):
+    settings = claim(trained())
+    assert (settings.run.seed, settings.learner.learning_rate, settings.run.steps) == (5, 0.5, 3)
+    assert "keeps the settings with which it was begun\n" in capsys.readouterr().err
+    assert claim(trained(**{"run.steps": 9})).run.steps == 9
+    assert claim(trained()).run.steps == 9
+
+
+def test_what_was_edited_in_the_project_since_is_used_or_refused(begun, capsys):
+    edit(begun, "max_minutes = 7.0", "steps = 12")  # one goes back to its default, the other is new
+    settings = claim(trained())
+    assert (settings.run.steps, settings.run.max_minutes, settings.run.seed) == (12, None, 5)
+    assert "edited since: run.steps = 12, run.max_minutes = None" in " ".join(capsys.readouterr().err.split())
+    edit(begun, "learning_rate = 1e-4", "learning_rate = 2e-4")
+    with pytest.raises(ConfigError, match=r"learner\.learning_rate was 0\.5, now 0\.0002\. Restore these settings"):
+        claim(trained())
+
+
+def test_another_system_in_the_project_is_not_ignored(begun):
+    edit(begun, 'system = "search-r1"', 'system = "dspo"')
+    with pytest.raises(ConfigError, match=r"run\.system was 'search-r1', now 'dspo'"):
+        claim(trained())
+
+
+def test_a_damaged_record_of_the_project_names_the_way_on(begun):
+    (begun / "run" / "project.json").write_text("[")
+    with pytest.raises(RunError, match=r"evoseek train --run-dir .*run`"):
+        trained()

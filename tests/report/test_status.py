@@ -18,7 +18,7 @@ def run(tmp_path):
     made = RunDirectory(tmp_path / "run")
     with made.locked():
         made.claim(settings.resolved())
-    (made.path / "checkpoints" / "step-000003").mkdir(parents=True)
+    save(made, 3)
     rows = [
         {"step": 0, "eval/reward": 0.25, "eval/n": 4.0},
         {"step": 1, "proposer/reward": 0.125, "proposer/rollout/invalid_frac": 0.5},
@@ -30,6 +30,13 @@ def run(tmp_path):
     timings = [{"step": step, "step/seconds": seconds} for step, seconds in enumerate((10.0, 20.0, 30.0, 40.0), 1)]
     made.timings.write_text("".join(json.dumps(row) + "\n" for row in timings))
     return made
+
+
+def save(run, step):
+    """What status sees of a checkpoint."""
+    folder = run.path / "checkpoints" / f"step-{step:06d}"
+    folder.mkdir(parents=True)
+    (folder / "state.json").write_text("{}")
 
 
 def words(lines, about):
@@ -61,11 +68,32 @@ def test_a_running_and_a_finished_one(run):
     assert run.holder() is None
     with run.metrics.open("a") as file:
         file.write(json.dumps({"step": 6, "solver/reward": 0.5}) + "\n")
-    (run.path / "checkpoints" / "step-000006").mkdir()
+    save(run, 6)
     lines = status(run.path)
     assert words(lines, "Run") == [f"{run.path}: finished"]
     assert words(lines, "Time") == ["1 min 40 s of steps"]
     assert words(lines, "Next")[0] == f"evoseek eval --run-dir {run.path}"
+
+
+def test_an_empty_folder_is_no_checkpoint(run):
+    (run.path / "checkpoints" / "step-99").mkdir()
+    assert words(status(run.path), "Checkpoint") == ["step 3; 1 steps since then are made again"]
+
+
+def test_a_metrics_file_that_is_missing_or_binary_is_named(run):
+    run.metrics.write_bytes(bytes(range(128, 256)))
+    (step,) = words(status(run.path), "Step")
+    assert step == f"unknown, 3 or more of 6: {run.metrics} holds no row that can be read. Restore it from a copy"
+    run.metrics.unlink()
+    assert words(status(run.path), "Step") == [f"unknown, 3 or more of 6: {run.metrics} is missing"]
+    run.timings.unlink()
+    assert words(status(run.path), "Time") == [f"unknown: {run.timings} is missing, or holds no row that can be read"]
+
+
+def test_a_time_that_is_no_number_counts_as_none(run):
+    with run.timings.open("a") as file:
+        file.write('{"step": 5, "step/seconds": NaN}\n{"step": 6, "step/seconds": 1e999}\n')
+    assert words(status(run.path), "Time")[0].startswith("1 min 40 s of steps")
 
 
 def test_a_limit_of_time_bounds_what_is_left(run):

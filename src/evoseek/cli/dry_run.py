@@ -63,8 +63,7 @@ def _trained(settings: TrainingSettings) -> str:
 
 def _steps(settings: TrainingSettings, run: RunDirectory) -> str:
     """How many, and after which one a run is resumed."""
-    saved = (path.name.removeprefix("step-") for path in run.path.glob("checkpoints/step-*"))
-    made = max((int(step) for step in saved if step.isdecimal()), default=0)
+    made = max(run.saved_steps, default=0)
     return f"{settings.planned_steps} steps" + (f", resumed after step {made}" if made else "")
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json as jsons
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -15,6 +16,7 @@ from rich.console import Console
 from evoseek.cli.options import Json
 from evoseek.cli.shared import project, stop_if_dry
 from evoseek.errors import ConfigError
+from evoseek.project import how_to_name
 from evoseek.report.printable import say
 
 
@@ -40,97 +42,107 @@ class NumberChoice(StrEnum):
     float16 = "float16"
 
 
+Stemming = Annotated[StemmingChoice | None, typer.Option(help="Reduce words to their stems. Default: none.")]
+MaxWords = Annotated[int | None, typer.Option(help="Maximum length of a passage, in words. Default: 100.")]
+Encoding = Annotated[
+    str | None, typer.Option(help="Encoding of files that are not UTF-8, such as shift_jis. Default: it is guessed.")
+]
+Engine = Annotated[EngineChoice | None, typer.Option(help="Search by terms, by vectors, or by both. Default: lexical.")]
+EncoderName = Annotated[
+    str | None,
+    typer.Option(help="static, minilm, or a sentence-transformers model: a directory or a name. Default: static."),
+]
+QueryPrompt = Annotated[str | None, typer.Option(help="Text before each query. Default: what the model says.")]
+PassagePrompt = Annotated[str | None, typer.Option(help="Text before each passage. Default: what the model says.")]
+Pooling = Annotated[str | None, typer.Option(help="mean, cls or lasttoken. Default: what the model says.")]
+Numbers = Annotated[NumberChoice | None, typer.Option(help="Type of the vectors' numbers on disk. Default: float32.")]
+
+
 def index(
     corpus: Annotated[
         Path | None,
         typer.Argument(help="A folder of documents (see docs/search.md), or one file. Default: the project's."),
     ] = None,
     directory: Annotated[Path | None, typer.Argument(help="Directory for the index. Default: the project's.")] = None,
-    stemming: Annotated[StemmingChoice | None, typer.Option(help="Reduce words to their stems. Default: none.")] = None,
-    max_words: Annotated[int | None, typer.Option(help="Maximum length of a passage, in words. Default: 100.")] = None,
-    encoding: Annotated[
-        str | None,
-        typer.Option(help="Encoding of files that are not UTF-8, such as shift_jis. Default: it is guessed."),
-    ] = None,
-    engine: Annotated[
-        EngineChoice | None, typer.Option(help="Search by terms, by vectors, or by both. Default: lexical.")
-    ] = None,
-    encoder: Annotated[
-        str | None,
-        typer.Option(help="static, minilm, or a sentence-transformers model: a directory or a name. Default: static."),
-    ] = None,
-    query_prompt: Annotated[
-        str | None, typer.Option(help="Text before each query. Default: what the model says.")
-    ] = None,
-    passage_prompt: Annotated[
-        str | None, typer.Option(help="Text before each passage. Default: what the model says.")
-    ] = None,
-    pooling: Annotated[str | None, typer.Option(help="mean, cls or lasttoken. Default: what the model says.")] = None,
+    stemming: Stemming = None,
+    max_words: MaxWords = None,
+    encoding: Encoding = None,
+    engine: Engine = None,
+    encoder: EncoderName = None,
+    query_prompt: QueryPrompt = None,
+    passage_prompt: PassagePrompt = None,
+    pooling: Pooling = None,
     device: Annotated[str | None, typer.Option(help="Device of the encoder: cpu, cuda or auto.")] = None,
-    dtype: Annotated[
-        NumberChoice | None, typer.Option(help="Type of the vectors' numbers on disk. Default: float32.")
-    ] = None,
+    dtype: Numbers = None,
     update: Annotated[bool, typer.Option("--update", help="Read only what changed since the index was built.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Update now and at every change, until Ctrl-C.")] = False,
 ) -> None:
     """Index a corpus for searching, and report what was skipped and why. If interrupted while passages are embedded,
     the same command resumes."""
-    corpus, directory = _places(corpus, directory)
-    from evoseek.jobs.index import IndexPlan, build_index, update_index, watch_index
-
+    options = {
+        "engine": engine,
+        "stemming": stemming,
+        "max_words": max_words,
+        "encoding": encoding,
+        "encoder": encoder,
+        "query_prompt": query_prompt,
+        "passage_prompt": passage_prompt,
+        "pooling": pooling,
+        "dtype": dtype,
+    }
+    given = {name: _plain(value) for name, value in options.items() if value is not None}
+    places = _places(corpus, directory)
     if update or watch:
-        _refuse_settings(
-            engine=engine,
-            stemming=stemming,
-            max_words=max_words,
-            encoding=encoding,
-            encoder=encoder,
-            query_prompt=query_prompt,
-            passage_prompt=passage_prompt,
-            pooling=pooling,
-            dtype=dtype,
-        )
-        stop_if_dry([f"{'Watch' if watch else 'Read'} {corpus} and update {directory}"])
-        (watch_index if watch else update_index)(corpus, directory, device=device, console=Console())
-        return
-    plan = IndexPlan(
-        engine="lexical" if engine is None else engine.value,
-        stemming="none" if stemming is None else stemming.value,
-        max_words=100 if max_words is None else max_words,
-        encoding=encoding,
-        encoder=encoder,
-        query_prompt=query_prompt,
-        passage_prompt=passage_prompt,
-        pooling=pooling,
-        device=device,
-        dtype=None if dtype is None else dtype.value,
-    )
+        _refuse_settings(given)
+        _update(*places, device, watch)
+    else:
+        _build(*places, given | {"device": device})
+
+
+def _plain(value: str | int) -> str | int:
+    return value.value if isinstance(value, StrEnum) else value
+
+
+def _build(corpus: Path, directory: Path, given: Mapping[str, Any]) -> None:
+    from evoseek.jobs.index import IndexPlan, build_index
+
+    plan = IndexPlan(**given)
     stop_if_dry([f"Index {corpus} in {directory}"], asdict(plan))
     build_index(corpus, directory, plan, console=Console())
 
 
-def _refuse_settings(**options: object) -> None:
+def _update(corpus: Path, directory: Path, device: str | None, watch: bool) -> None:
+    from evoseek.jobs.index import update_index, watch_index
+
+    stop_if_dry([f"{'Watch' if watch else 'Read'} {corpus} and update {directory}"])
+    (watch_index if watch else update_index)(corpus, directory, device=device, console=Console())
+
+
+def _refuse_settings(given: Iterable[str]) -> None:
     """ConfigError for the first option that is given."""
-    if given := [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]:
+    for name in given:
+        option = f"--{name.replace('_', '-')}"
         raise ConfigError(
-            f"An update keeps the settings with which the index was built, so {given[0]} has no effect on it. Leave "
-            f"out {given[0]}, or build the index again without --update and --watch."
+            f"An update keeps the settings with which the index was built, so {option} has no effect on it. Leave out "
+            f"{option}, or build the index again without --update and --watch."
         )
 
 
 def _places(corpus: Path | None, directory: Path | None) -> tuple[Path, Path]:
     """The documents and the index: those that are given, or the project's. Raises ConfigError without either."""
     own = project() if corpus is None or directory is None else None
-    found = corpus or (own and own.documents), directory or (own and own.index)
-    if found[0] is None or found[1] is None:
-        missing = "'CORPUS'" if found[0] is None else "'DIRECTORY'"
-        raise ConfigError(
-            f"Missing argument {missing}: give the documents and a folder for the index, or make a project, whose "
-            "evoseek.toml names both, with `evoseek init`."
-        )
+    documents, built = corpus or (own and own.documents), directory or (own and own.index)
+    if documents is None:
+        raise _missing("CORPUS", how_to_name(own, 'documents = "documents"'))
+    if built is None:
+        raise _missing("DIRECTORY", how_to_name(own, 'index = "index"', table="search"))
     if own:
-        say(Console(stderr=True), f"From {own.file}: documents {found[0]}, index {found[1]}")
-    return found[0], found[1]
+        say(Console(stderr=True), f"From {own.file}: documents {documents}, index {built}")
+    return documents, built
+
+
+def _missing(argument: str, remedy: str) -> ConfigError:
+    return ConfigError(f"Missing argument '{argument}': give the documents and a folder for the index, or {remedy}.")
 
 
 def search(

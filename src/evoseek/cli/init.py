@@ -13,9 +13,12 @@ from evoseek.cli.project_text import Wishes, notes, project_text
 from evoseek.cli.shared import stop_if_dry
 from evoseek.errors import ConfigError
 from evoseek.files import nearest, write_atomic
+from evoseek.policy.source import REMOTE, SHIPPED, is_gguf
 from evoseek.project import NAME
 from evoseek.registry import check_name
 from evoseek.report.printable import say
+
+_OF_A_MODEL = ("config.json", "adapter_config.json", REMOTE)  # files by which a model's folder is known
 
 
 def init(
@@ -55,7 +58,7 @@ def init(
         model, endpoint = (None, answer) if "://" in answer else (answer, None)
     default = "search-r1" if endpoint or questions else "dr-zero"
     system = system or (default if endpoint or questions else _asked("System", default, asks))
-    wishes = Wishes(_found(folder), model, endpoint, system, _found(questions) if questions else None)
+    wishes = Wishes(_found(folder), model, endpoint, system, _question_file(questions) if questions else None)
     _check(directory, wishes)
     text = project_text(wishes, directory.absolute())
     stop_if_dry([f"{file} would be written:", text])
@@ -89,9 +92,21 @@ def _found(path: Path) -> Path:
     return path.expanduser().absolute()
 
 
+def _question_file(path: Path) -> Path:
+    found = _found(path)
+    if found.is_dir():
+        raise ConfigError(
+            f"--questions is {path}, a folder. Expected a file of JSON lines, each with question and golden_answers; "
+            "documents are given with --documents."
+        )
+    return found
+
+
 def _check(directory: Path, wishes: Wishes) -> None:
     """Raises ConfigError for what a later command would refuse."""
     check_name("system", wishes.system)
+    if directory.exists() and not directory.is_dir():
+        raise ConfigError(f"{directory} is a file. Give the folder of the project, new or not.")
     if wishes.model and wishes.endpoint:
         raise ConfigError("--model and --endpoint both say who answers. Give one of them.")
     name, at, url = (wishes.endpoint or "name@://").partition("@")
@@ -106,3 +121,17 @@ def _check(directory: Path, wishes: Wishes) -> None:
         from evoseek.cli.settings import check_model
 
         check_model(wishes.model, setting="--model")
+        if wishes.model not in SHIPPED:
+            _check_holds_model(Path(wishes.model).expanduser())
+
+
+def _check_holds_model(path: Path) -> None:
+    """Raises ConfigError for a path that is there, but holds no model."""
+    holds = any(path.glob("checkpoints/step-*")) or any((path / name).is_file() for name in _OF_A_MODEL)
+    if path.is_dir() and not holds:
+        raise ConfigError(
+            f"--model is {path}, a folder without a model: it has no config.json. Give a folder that holds a model or "
+            "a run, a GGUF file, or a name such as tiny."
+        )
+    if path.is_file() and not is_gguf(str(path)):
+        raise ConfigError(f"--model is {path}, a file that is not GGUF. Give the folder that holds the model.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -13,13 +14,13 @@ from evoseek.effect import changed, check_effect
 from evoseek.errors import ConfigError, PolicyError, RunError
 from evoseek.files import nearest
 from evoseek.policy.source import find_policy, is_gguf
-from evoseek.project import Project
+from evoseek.project import Project, how_to_name
 from evoseek.report.printable import say
 from evoseek.runs import RunDirectory, flatten
 from evoseek.search.lexical import check_index
 from evoseek.settings import check_settings, read_settings
 from evoseek.systems.zerosearch import ZeroSearch
-from evoseek.training.given import Given, gather, shared_settings
+from evoseek.training.given import Given, edited, flat_settings, gather, shared_settings
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.sources import check_training_sources, evaluation_path, read_questions
 from evoseek.training.stages import check_stages
@@ -93,7 +94,8 @@ def training_settings(
     is_of_project: bool = False,
 ) -> Given:
     """The settings of a new run or of a resumed one. A resumed run keeps its own settings, with options over them,
-    unless config files are given, or the run is the project's own (`is_of_project`), whose file is then such a file.
+    unless config files are given. If it is the project's own (`is_of_project`), what was edited in the project's file
+    since it was begun lies between them.
 
     Everything that can be checked without a model is checked. Raises EvoseekError.
     """
@@ -101,7 +103,8 @@ def training_settings(
     run.check()
     given = bool(config_files or sets or system) or any(value is not None for value in options.values())
     begun = run.config.is_file()
-    if own is not None and begun and not config_files and not is_of_project:
+    resumes = begun and not config_files
+    if own is not None and resumes and not is_of_project:
         own = None
     if own is not None:
         _check_trainable(own, options)
@@ -111,9 +114,16 @@ def training_settings(
             f"{run_dir} holds no run to resume: there is no config.json in it.{nearest(run_dir)} Give the directory of "
             "a run; or to begin one, say what to train on: --index and --questions (`evoseek train --help`)."
         )
-    files = config_files if config_files or not begun or own else [run.config]
-    given = gather(files, system=system, options=options, sets=sets, project=own)
-    tell(own, given.system, run_dir)
+    files = [run.config] if resumes else config_files
+    given = gather(files, system=system, options=options, sets=sets, project=None if resumes else own)
+    if own is not None and resumes:
+        edits = edited(own, run.read_project(), given.system)
+        given = given.over(edits)
+        _tell_resumed(own, run, edits)
+    else:
+        tell(own, given.system, run_dir)
+    if own is not None:
+        given = replace(given, of_project=flat_settings(own, given.system))
     settings = given.read(light=True)
     if not begun:
         check_effect(settings, changed(settings, _defaults(settings)))
@@ -146,7 +156,7 @@ def training_run(run_dir: Path | None) -> Path:
     found = own.run if own else run_dir
     if found is None:
         raise ConfigError(
-            "Missing option '--run-dir'. Give the directory of the run, or make a project with `evoseek init`."
+            "Missing option '--run-dir'. Give the directory of the run, or " + how_to_name(own, 'run = "run"') + "."
         )
     return found
 
@@ -156,11 +166,20 @@ def tell(own: Project | None, system: str, run: Path | None = None) -> None:
     if own is None:
         return
     tree = own.settings if own.lookup("run.system") in (None, system) else shared_settings(own)
-    taken = [f"{key} = {value}" for key, value in flatten(tree).items()]
-    more = [f"and {len(taken) - _TOLD} more"] if len(taken) > _TOLD else []
+    taken = _few([f"{key} = {value}" for key, value in flatten(tree).items()])
     recipes = [f"recipe {recipe}" for recipe in own.recipes] if tree is own.settings else []
     where = [f"run {run}"] if run is not None and run == own.run else []
-    _note(f"From {own.file}: {', '.join([*recipes, *taken[:_TOLD], *more, *where])}")
+    _note(f"From {own.file}: {', '.join([*recipes, *([taken] if taken else []), *where])}")
+
+
+def _tell_resumed(own: Project, run: RunDirectory, edits: Mapping[str, object]) -> None:
+    edited = f", edited since: {_few([f'{key} = {value}' for key, value in edits.items()])}" if edits else ""
+    _note(f"From {own.file}: run {run.path}, which keeps the settings with which it was begun{edited}")
+
+
+def _few(texts: Sequence[str]) -> str:
+    more = [f"and {len(texts) - _TOLD} more"] if len(texts) > _TOLD else []
+    return ", ".join([*texts[:_TOLD], *more])
 
 
 def _note(text: str) -> None:

@@ -12,6 +12,7 @@ from rich.console import Console
 from evoseek.cli.options import Json
 from evoseek.cli.shared import project
 from evoseek.errors import ConfigError
+from evoseek.project import how_to_name
 from evoseek.report.printable import say
 
 
@@ -43,7 +44,8 @@ def _of_project() -> Path:
     own = project()
     if own is None or own.run is None:
         raise ConfigError(
-            "Which run? Give the directory of one, as in `evoseek status runs/mine`, or call this in a project "
-            "(`evoseek init`)."
+            "Which run? Give the directory of one, as in `evoseek status runs/mine`, or "
+            + how_to_name(own, 'run = "run"')
+            + "."
         )
     return own.run

@@ -102,6 +102,6 @@ def begin_or_resume(
         from evoseek.jobs.train import train_together
         from evoseek.runs import RunDirectory
 
-    run, quiet = RunDirectory(run_dir), os.environ.get("RANK", "0") != "0"
+    run, quiet = RunDirectory(run_dir, given.of_project), os.environ.get("RANK", "0") != "0"
     settings = following(given.read(), run=run, console=Console(quiet=quiet))
     finish(train_together(settings, run, console=Console()))

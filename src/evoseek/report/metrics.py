@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
@@ -55,6 +56,13 @@ def read_metrics(path: Path) -> list[dict[str, float | None]]:
 
 def _row(value: object) -> dict[str, float | None]:
     row = cast("dict[str, object]", value) if isinstance(value, dict) else {}
-    if "step" not in row or not all(isinstance(number, int | float | None) for number in row.values()):
-        raise ValueError("`step` is missing, or a value is no number")
-    return cast("dict[str, float | None]", row)
+    if not all(isinstance(number, int | float | None) for number in row.values()):
+        raise ValueError("a value is no number")
+    numbers = {name: _finite(number) for name, number in cast("dict[str, float | None]", row).items()}
+    if numbers.get("step") is None:
+        raise ValueError("`step` is missing, or no number")
+    return numbers
+
+
+def _finite(number: float | None) -> float | None:
+    return number if number is not None and abs(number) <= sys.float_info.max else None

@@ -70,15 +70,13 @@ class RunStatus:
     @staticmethod
     def read(run: RunDirectory) -> RunStatus:
         """Read the files of a run. Raises EvoseekError for damaged ones."""
-        saved = (path.name.removeprefix("step-") for path in run.path.glob("checkpoints/step-*"))
-        steps = tuple(sorted(int(step) for step in saved if step.isdecimal()))
-        settings = gather(run.config).read(light=True)
-        return RunStatus(run, settings, read_metrics(run.metrics), read_metrics(run.timings), run.holder(), steps)
+        settings, rows = gather(run.config).read(light=True), read_metrics(run.metrics)
+        return RunStatus(run, settings, rows, read_metrics(run.timings), run.holder(), run.saved_steps)
 
     @property
     def step(self) -> int:
-        """The last step that was made."""
-        return int(max((row["step"] or 0 for row in self.rows), default=0))
+        """The last step that is known to be made."""
+        return int(max((*(row["step"] or 0 for row in self.rows), *self.checkpoints), default=0))
 
     @property
     def is_finished(self) -> bool:
@@ -106,7 +104,7 @@ class RunStatus:
         return [
             ("Run", f"{self.run.path}: {self._state()}"),
             ("System", f"{own.run.system}, model {own.policy.model}, seed {own.run.seed}"),
-            ("Step", f"{self.step} of {own.planned_steps}"),
+            ("Step", self._step()),
             ("Checkpoint", self._checkpoint()),
             *self._held_out(),
             *self._roles(),
@@ -133,6 +131,19 @@ class RunStatus:
         if self.is_finished:
             return "finished"
         return "stopped" if self.checkpoints else "stopped before its first checkpoint"
+
+    def _step(self) -> str:
+        if reason := self._unknown():
+            return f"unknown, {self.step} or more of {self.settings.planned_steps}: {reason}"
+        return f"{self.step} of {self.settings.planned_steps}"
+
+    def _unknown(self) -> str | None:
+        """Why the steps are unknown; None if their rows can be read, or there are none yet."""
+        if not self.run.metrics.exists():
+            return f"{self.run.metrics} is missing" if self.checkpoints else None
+        if not self.rows and self.run.metrics.stat().st_size:
+            return f"{self.run.metrics} holds no row that can be read. Restore it from a copy"
+        return None
 
     def _checkpoint(self) -> str:
         if not self.checkpoints:
@@ -172,6 +183,8 @@ class RunStatus:
                 yield (role or "policy").capitalize(), f"{', '.join(found)} (step {row['step']:.0f})"
 
     def _time(self) -> str:
+        if not self.timings and self.step:
+            return f"unknown: {self.run.timings} is missing, or holds no row that can be read"
         used, left = f"{_time(self.seconds)} of steps", self.seconds_left
         if left is None or self.is_finished:
             return used

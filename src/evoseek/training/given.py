@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -11,18 +11,26 @@ from evoseek.errors import ConfigError
 from evoseek.project import TABLE, Project, read_project
 from evoseek.recipes.catalogue import find_config
 from evoseek.registry import check_name, find
+from evoseek.runs import flatten
 from evoseek.settings import read_settings
-from evoseek.settings_tree import Tree, merge, read_tree, tree_of
+from evoseek.settings_tree import Tree, merge, nested, read_tree, tree_of
 from evoseek.training.settings import TrainingSettings
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Which system, and what was set. `source` names the files."""
+    """Which system, and what was set. `source` names the files; `of_project` is what a project gives to a run, by
+    dotted names, which the run records."""
 
     system: str
     trees: tuple[Tree, ...]
     source: str
+    of_project: Mapping[str, object] | None = None
+
+    def over(self, options: Mapping[str, object]) -> Given:
+        """With these settings, by dotted names, over the files and beneath the options of the command line."""
+        *files, last = self.trees
+        return replace(self, trees=(*files, nested(options), last))
 
     def read(self, *, light: bool = False) -> TrainingSettings:
         """The settings. With `light` torch is not loaded, and checks that need it are skipped.
@@ -84,6 +92,31 @@ def load_settings(
 def shared_settings(project: Project) -> Tree:
     """The settings of a project that suit another system, too: what is searched, and the model."""
     return {key: project.settings[key] for key in ("policy", "search") if key in project.settings}
+
+
+def flat_settings(project: Project, system: str) -> dict[str, object]:
+    """The settings by dotted names that a project, with its recipes, gives to a run of this system. Raises
+    ConfigError."""
+    trees = _read(project.file)
+    tree: Tree = {}
+    for below in trees if _choose(None, trees, "") == system else (shared_settings(project),):
+        tree = merge(tree, below)
+    return flatten(tree)
+
+
+def edited(project: Project, before: Mapping[str, object] | None, system: str) -> dict[str, object]:
+    """What differs in a project from what it gave to a run of this system before (`flat_settings`; None: unknown, so
+    all of it), by dotted names. A setting that was taken out has its default. Raises ConfigError."""
+    stated = project.lookup("run.system") or system
+    if before is not None and before.get("run.system", stated) != stated:
+        return {"run.system": stated}
+    now, before = flat_settings(project, system), before or {}
+    edits = {key: value for key, value in now.items() if key not in before or before[key] != value}
+    if gone := before.keys() - now.keys():
+        model: type[TrainingSettings] = find("system", system).Settings
+        defaults = flatten(read_settings(model, {"run": {"system": system}}).resolved())
+        edits |= {key: defaults[key] for key in sorted(gone) if key in defaults}
+    return edits
 
 
 def _read(file: Path) -> tuple[Tree, ...]:
