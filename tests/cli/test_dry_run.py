@@ -65,6 +65,8 @@ def test_several_processes_are_told_as_torchrun_would_be(words, monkeypatch):
 def test_stages_and_a_run_that_would_be_resumed(words, tmp_path):
     for name in ("step-000012", "step-000030.copy", "step-"):  # the last two are none
         (tmp_path / "run" / "checkpoints" / name).mkdir(parents=True)
+        (tmp_path / "run" / "checkpoints" / name / "state.json").touch()
+    (tmp_path / "run" / "checkpoints" / "step-000099").mkdir()  # nothing was saved in it
     stages = [{"name": "one", "steps": 5}, {"name": "two", "until": "reward > 0.5"}, {"name": "three"}]
     options = {"questions.path": str(tmp_path / "q.jsonl"), "run.steps": 20, "stages": stages}
     settings = load_settings(options=options)
