@@ -108,6 +108,7 @@ def test_other_settings_than_those_of_the_run_that_is_resumed_are_refused(words,
     begun, run = load_settings(system="search-r1", options=options), RunDirectory(tmp_path / "run")
     run.claim(begun.resolved(), inputs_of(begun))
     (tmp_path / "run" / "checkpoints" / "step-000003").mkdir(parents=True)
+    (tmp_path / "run" / "checkpoints" / "step-000003" / "state.json").touch()
     lines = said([*words[:-1], "9", "--dry-run"], monkeypatch)
     assert f"Plan: search-r1, 9 steps, resumed after step 3, in {tmp_path / 'run'}" in lines
     result = CliRunner().invoke(app, [*words, "--set", "rollout.max_turns=3", "--dry-run"])
