@@ -122,5 +122,6 @@ def test_a_run_of_self_play_can_be_resumed_whose_rules_were_decided_by_the_model
     run.mkdir()
     RunDirectory(run).claim(begun.resolved(), inputs_of(begun))
     (run / "checkpoints" / "step-000003").mkdir(parents=True)
+    (run / "checkpoints" / "step-000003" / "state.json").touch()
     given = ["dr-zero", "--run-dir", str(run), "--model", "tiny", "--index", str(tmp_path / "index")]
     assert any("resumed after step 3" in line for line in said(["train", *given, "--dry-run"], monkeypatch))
