@@ -4,8 +4,9 @@
 
 Passages are made of sentences: of FOLDER/corpus.jsonl ({"id", "title", "text"}) if it is given, with the questions of
 FOLDER/dev.jsonl as queries, else of a generated world with its questions. `--vectors` adds a size at which only vectors
-are searched: drawn around centres, as those of texts lie. Times are processor seconds of one thread, so that other work
-on the machine disturbs them little. Libraries that are not installed are left out.
+are searched: drawn around centres, as those of texts lie. Times are processor seconds of one thread, for vectors
+the median of queries, each of which goes to all engines in turn. Where other work shares the machine's caches, what is
+limited by memory (exact search) suffers less than what is not (codes). Libraries that are not installed are left out.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import argparse
 import json
 import random
 import re
+import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -32,7 +35,8 @@ from evoseek.search.vectors import VectorFiles, write_vector_files
 from evoseek.types import Passage
 from evoseek.world.world import World
 
-QUERIES, K = 200, 3
+QUERIES, K, BATCH = 200, 3, 64
+HNSW = "vectors: faiss HNSW 32, ef 128"
 _FIRST = """
 import resource, sys, time
 start = time.perf_counter()
@@ -141,37 +145,57 @@ def measure_bm25s(size: int, passages: Sequence[Passage], queries: Sequence[str]
     table.row(size, "bm25s", rate(lambda q: model.retrieve(tokens(q), k=K, show_progress=False), queries))
 
 
+Search = Callable[[np.ndarray], list[list[int]]]
+
+
 def measure_vectors(size: int, data: Path, record: VectorsRecord, queries: np.ndarray, table: Table) -> None:
-    """Exact, by codes, and FAISS's flat and HNSW indexes; recall@3 against exact."""
-    exact = VectorFiles(data, record, exact_rows=size)
+    """Exact, by codes, and FAISS's flat and HNSW indexes: each query goes to one after the other."""
+    exact, coded = VectorFiles(data, record, exact_rows=size), VectorFiles(data, record, exact_rows=0)
+    engines: dict[str, Search] = {
+        "vectors: exact": lambda q: [rows for rows, _ in exact.nearest(q, K)],
+        "vectors: codes, rescored": lambda q: [rows for rows, _ in coded.nearest(q, K)],
+    } | faiss_engines(size, exact, table)
+    blocks = [queries[start : start + BATCH] for start in range(0, len(queries) - BATCH + 1, BATCH)] or [queries]
+    alone = in_turns(engines, [query[None] for query in queries])
+    together = in_turns(engines, blocks)
     truth = [rows for rows, _ in exact.nearest(queries, K)]
-    coded = VectorFiles(data, record, exact_rows=0)
+    for name, search in engines.items():
+        hits = sum(len(set(rows) & set(best)) for rows, best in zip(search(queries), truth, strict=True))
+        table.row(
+            size,
+            name,
+            f"{1000 * alone[name]:8.3f} ms a query alone (exact / this: {alone['vectors: exact'] / alone[name]:.1f}), "
+            f"{1000 * together[name] / len(blocks[0]):7.3f} of {len(blocks[0])}, "
+            f"recall@3 {hits / sum(map(len, truth)):.4f}",
+        )
 
-    def row(name: str, search: Callable[[np.ndarray], list[list[int]]], built: str = "") -> None:
-        search(queries[:2])
-        alone = seconds(lambda: [search(query[None]) for query in queries]) / len(queries)
-        together = seconds(lambda: search(queries)) / len(queries)
-        hits = [len(set(rows) & set(best)) for rows, best in zip(search(queries), truth, strict=True)]
-        recall = sum(hits) / sum(map(len, truth))
-        what = f"{1000 * alone:8.3f} ms a query one at a time, {1000 * together:7.3f} at once, recall@3 {recall:.4f}"
-        table.row(size, name, what + built)
 
-    row("vectors: exact", lambda q: [rows for rows, _ in exact.nearest(q, K)])
-    row("vectors: codes, rescored", lambda q: [rows for rows, _ in coded.nearest(q, K)])
+def in_turns(engines: dict[str, Search], batches: Sequence[np.ndarray]) -> dict[str, float]:
+    """The median seconds of each engine for one of these batches."""
+    taken: dict[str, list[float]] = {name: [] for name in engines}
+    for batch in (batches[0], *batches):
+        for name, search in engines.items():
+            taken[name].append(seconds(partial(search, batch)))
+    return {name: statistics.median(times[1:]) for name, times in taken.items()}
+
+
+def faiss_engines(size: int, exact: VectorFiles, table: Table) -> dict[str, Search]:
+    """FAISS's flat index, and its graph unless that would take long to build."""
     try:
         import faiss
     except ImportError:
-        return
+        return {}
     faiss.omp_set_num_threads(1)
     vectors = np.concatenate([block.astype(np.float32) for block in exact.blocks()])
     flat = faiss.IndexFlatIP(vectors.shape[1])
     flat.add(vectors)
-    row("vectors: faiss flat", lambda q: flat.search(q, K)[1].tolist())
+    engines: dict[str, Search] = {"vectors: faiss flat": lambda q: flat.search(q, K)[1].tolist()}
     if size <= 100_000:
         graph = faiss.IndexHNSWFlat(vectors.shape[1], 32, faiss.METRIC_INNER_PRODUCT)
         graph.hnsw.efSearch = 128
-        built = seconds(lambda: graph.add(vectors))
-        row("vectors: faiss HNSW 32, ef 128", lambda q: graph.search(q, K)[1].tolist(), f", built in {built:.0f} s")
+        table.row(size, HNSW, f"built in {seconds(lambda: graph.add(vectors)):.0f} s")
+        engines[HNSW] = lambda q: graph.search(q, K)[1].tolist()
+    return engines
 
 
 def measure_drawn(size: int, dimension: int, table: Table) -> None:
@@ -189,7 +213,8 @@ def measure_drawn(size: int, dimension: int, table: Table) -> None:
                 file.write(vectors.tobytes())
         built = seconds(lambda: write_vector_files(data, record, [f"p{row}" for row in range(size)]))
         table.row(size, f"vectors drawn, {dimension}", f"codes made in {built:.1f} s, {mib(data)}")
-        queries = unit(vectors[:50] + 0.5 * rng.standard_normal((50, dimension), np.float32) / dimension**0.5)
+        near = vectors[:BATCH]
+        queries = unit(near + 0.5 * rng.standard_normal(near.shape, np.float32) / dimension**0.5)
         measure_vectors(size, data, record, queries, table)
 
 

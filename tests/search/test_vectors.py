@@ -9,7 +9,7 @@ import pytest
 
 from evoseek.search.encoders.encoder import Vectors, unit
 from evoseek.search.manifest import EncoderRecord, VectorsRecord
-from evoseek.search.vectors import VectorFiles, codes, hamming, write_vector_files
+from evoseek.search.vectors import VectorFiles, codes, hamming, sign_products, write_vector_files
 
 
 def files_of(folder: Path, vectors: Vectors, *, dtype: str = "float32", exact_rows: int = 20_000) -> VectorFiles:
@@ -42,6 +42,14 @@ def test_hamming_over_several_blocks_equals_a_count_bit_by_bit() -> None:
     assert hamming(stored, code)[::997].tolist() == expected
 
 
+def test_products_with_signs_are_sums_where_a_bit_is_set() -> None:
+    """Of 70 numbers 0, 1, 2, ...: those at 0, 2, 3 and 65 sum to 70; over several blocks, too."""
+    vectors = np.zeros((600, 70), np.float32)
+    vectors[::2, [0, 2, 3, 65]] = 1
+    found = sign_products(codes(vectors, np.full(70, 0.5, np.float32)), np.arange(70, dtype=np.float32))
+    assert found.tolist() == [70, 0] * 300
+
+
 @pytest.mark.parametrize("exact_rows", [10, 0])
 def test_scores_are_inner_products_and_ties_keep_the_order(tmp_path: Path, exact_rows: int) -> None:
     vectors = unit(np.array([[1, 0], [3, 4], [0, 1], [3, 4]], np.float32))
@@ -69,6 +77,25 @@ def test_binary_codes_with_rescoring_find_what_exact_search_finds(tmp_path: Path
     files = files_of(tmp_path / "data", vectors, dtype=dtype, exact_rows=24_000)
     alone = [files.nearest(query[None], 3)[0] for query in queries]
     assert alone == exact
+
+
+def test_of_many_equal_vectors_the_first_are_found(tmp_path: Path) -> None:
+    """More equal ones than are compared with the query: the codes of all of them tie."""
+    rng = np.random.default_rng(2)
+    vectors = unit(rng.standard_normal((3_000, 64)).astype(np.float32))
+    vectors[5::3] = vectors[2]
+    rows, scores = files_of(tmp_path / "data", vectors, exact_rows=0).nearest(vectors[2:3], 4)[0]
+    assert (rows, scores) == ([2, 5, 8, 11], pytest.approx([1, 1, 1, 1]))
+
+
+def test_a_deep_ranking_by_codes_is_nearly_that_of_exact_search(tmp_path: Path) -> None:
+    """The 100 best, which hybrid search fuses, of vectors without clusters, for which codes are worst."""
+    rng = np.random.default_rng(3)
+    vectors = unit(rng.standard_normal((24_000, 64)).astype(np.float32))
+    exact = files_of(tmp_path / "data", vectors, exact_rows=24_000).nearest(vectors[:20], 100)
+    coded = files_of(tmp_path / "data", vectors).nearest(vectors[:20], 100)
+    hits = [len(set(one[0]) & set(other[0])) for one, other in zip(exact, coded, strict=True)]
+    assert sum(hits) / 2_000 >= 0.85
 
 
 def test_no_vectors_at_all(tmp_path: Path) -> None:

@@ -19,9 +19,12 @@ from evoseek.search.encoders.encoder import Vectors
 from evoseek.search.manifest import VectorsRecord
 
 EXACT_ROWS = 20_000  # up to so many vectors are all compared with the query
-RESCORED = 1_500  # vectors with the nearest codes that are compared with the query, beyond that
-_BLOCK = 16_384  # rows at a time, so that what is being counted stays in the processor's cache
-_COUNTED = 32_768  # distances from which it is estimated how near the nearest codes are
+NEAR, NEAR_EACH = 1_500, 50  # beyond that so many vectors, and more for each of k, have the nearest codes
+RESCORED, RESCORED_EACH = 300, 10  # so many of these, with the greatest products of signs and query, are compared
+_BLOCK = 16_384  # vectors at a time
+_CODES = 32_768  # codes at a time, so that what is being counted stays in the processor's cache
+_SIGNS = 256  # codes at a time whose signs are written out, for the same reason
+_COUNTED = 8_192  # distances from which it is estimated how near the nearest codes are
 _SCORE_DIGITS = 5  # sums of products differ in the last bits with the number of queries asked at a time
 _MORE = 8  # rows beyond k that are scored again, so that rounding does not decide which are among the best
 
@@ -88,16 +91,23 @@ class VectorFiles:
         return [np.sort(np.concatenate(rows)) for rows in found]
 
     def _near(self, query: Vectors, k: int) -> Rows:
-        """The rows whose codes differ in the fewest bits from the query's: enough of them, and all that tie with the
-        last."""
+        """Of the rows whose codes differ in the fewest bits from the query's, those whose signs have the greatest inner
+        products with the query: reading a code costs a small part of reading a vector."""
         distances = hamming(self._codes, codes(query[None], self._centre)[:, 0])
-        wanted, step = min(max(RESCORED, 10 * k), len(self)), max(1, len(self) // _COUNTED)
-        rows = _within(distances, wanted, step)
-        return rows if len(rows) >= k else _within(distances, wanted, 1)
+        wanted, step = min(NEAR + NEAR_EACH * k, len(self)), max(1, len(self) // _COUNTED)
+        rows, kept = _within(distances, wanted, step), RESCORED + RESCORED_EACH * k
+        if len(rows) < k:
+            rows = _within(distances, wanted, 1)
+        if len(rows) <= kept:
+            return rows
+        products = sign_products(self._codes.take(rows, axis=1), query)
+        return rows[products >= np.partition(products, -kept)[-kept]]
 
     def _best(self, query: Vectors, rows: Rows, k: int) -> tuple[list[int], list[float]]:
         """The k best of these rows (in order), by their inner products with the query."""
         scores = np.round(self._vectors.take(rows, axis=0).astype(np.float32, copy=False) @ query, _SCORE_DIGITS)
+        least = np.partition(scores, -k)[-k]  # sorting all of them would take longer than the products
+        rows, scores = rows[scores >= least], scores[scores >= least]
         order = np.argsort(-scores, kind="stable")[:k]
         return rows[order].tolist(), scores[order].tolist()
 
@@ -124,7 +134,7 @@ def _within(distances: NDArray[np.uint16], wanted: int, step: int) -> Rows:
     """The rows of about so many of the smallest distances (at least so many with step 1), estimated from each
     `step`-th."""
     counts = np.bincount(distances[::step]).cumsum() * step
-    return np.flatnonzero(distances <= np.searchsorted(counts, wanted))
+    return np.flatnonzero(distances <= np.uint16(np.searchsorted(counts, wanted)))  # compared as int64 it is slower
 
 
 def codes(vectors: Vectors, centre: Vectors) -> NDArray[np.uint64]:
@@ -137,17 +147,26 @@ def codes(vectors: Vectors, centre: Vectors) -> NDArray[np.uint64]:
 
 def hamming(codes: NDArray[np.uint64], code: NDArray[np.uint64]) -> NDArray[np.uint16]:
     """The number of bits in which each of N codes (W, N) differs from one (W)."""
-    words, rows = codes.shape
-    distances = np.zeros(rows, np.uint16)
-    differing, counts = np.empty(_BLOCK, np.uint64), np.empty(_BLOCK, np.uint8)
-    for start in range(0, rows, _BLOCK):
-        total = distances[start : start + _BLOCK]
-        bits, count = differing[: len(total)], counts[: len(total)]
-        for word in range(words):
-            np.bitwise_xor(codes[word, start : start + _BLOCK], code[word], out=bits)
+    distances = np.empty(codes.shape[1], np.uint16)
+    differing, counts = np.empty(_CODES, np.uint64), np.empty((len(codes), _CODES), np.uint8)
+    for start in range(0, len(distances), _CODES):
+        total = distances[start : start + _CODES]
+        bits = differing[: len(total)]
+        for word, count in zip(range(len(codes)), counts[:, : len(total)], strict=True):
+            np.bitwise_xor(codes[word, start : start + _CODES], code[word], out=bits)
             np.bitwise_count(bits, out=count)
-            np.add(total, count, out=total)
+        counts[:, : len(total)].sum(axis=0, dtype=np.uint16, out=total)
     return distances
+
+
+def sign_products(codes: NDArray[np.uint64], query: Vectors) -> Vectors:
+    """For each of N codes (W, N) the sum of those of the query's numbers (D) whose bit is 1: but for a constant, half
+    the inner product of the signs with the query."""
+    packed, products = codes.T.copy().view(np.uint8), np.empty(codes.shape[1], np.float32)
+    for start in range(0, len(products), _SIGNS):
+        ones = np.unpackbits(packed[start : start + _SIGNS], axis=1, count=len(query))
+        np.dot(ones.astype(np.float32), query, out=products[start : start + _SIGNS])
+    return products
 
 
 def _words(dimension: int) -> int:
