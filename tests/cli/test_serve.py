@@ -5,6 +5,7 @@ import signal
 import socket
 import threading
 
+import httpx2
 import openai
 import pytest
 
@@ -32,6 +33,7 @@ def test_the_embedded_policy_is_served_until_it_is_told_to_stop(index, capfd, mo
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     monkeypatch.setattr("sys.argv", ["evoseek", "serve", "agent", "tiny", "--index", str(index), "--port", str(port)])
+    monkeypatch.setattr("evoseek.search.opening._LOOK_S", 0.0)
     told = {}
 
     def use():
@@ -40,6 +42,11 @@ def test_the_embedded_policy_is_served_until_it_is_told_to_stop(index, capfd, mo
             told["models"] = [model.id for model in client.models.list()]
             messages = [{"role": "user", "content": "what is Kalo 's mayor ?"}]
             told["answer"] = client.chat.completions.create(model="tiny", messages=messages).evoseek
+            changed = Passage("c#0", "c", "Kalo of today", "Kalo 's mayor is Lina .")
+            LexicalIndex.build(index, [changed])
+            told["health"] = httpx2.get(f"http://127.0.0.1:{port}/health").json()
+            told["changed"] = client.chat.completions.create(model="tiny", messages=messages).evoseek
+            told["health after"] = httpx2.get(f"http://127.0.0.1:{port}/health").json()
         finally:
             if callable(signal.getsignal(signal.SIGTERM)):  # else the server has ended already, or never began
                 os.kill(os.getpid(), signal.SIGTERM)
@@ -52,6 +59,9 @@ def test_the_embedded_policy_is_served_until_it_is_told_to_stop(index, capfd, mo
     assert ended.value.code == 0
     assert told["models"] == ["tiny"]
     assert told["answer"]["searches"][0]["found"][0]["title"] == "Kalo"
+    assert told["health"] == {"status": "ok", "model": "tiny", "index_is_current": False}
+    assert told["changed"]["searches"][0]["found"][0]["title"] == "Kalo of today"
+    assert told["health after"]["index_is_current"]
     said = capfd.readouterr().out
     assert f"chat page http://127.0.0.1:{port}/" in " ".join(said.split())
     assert said.endswith("Ended.\n")

@@ -115,9 +115,21 @@ def test_a_server_searches_the_new_state(folder: Path) -> None:
     assert live.find_all(["vesu"], 3) == [[]]  # not looked yet
     live.look()
     assert [passage.document_id for passage in live.find_all(["vesu"], 3)[0]] == ["d.txt"]
+    assert live.is_current
     (folder / "index" / "manifest.json").write_text("{}")
     live.look()  # what cannot be opened does not end it
-    assert len(live) == 4
+    assert (len(live), live.is_current) == (4, False)
+
+
+def test_a_passage_that_was_found_can_be_opened_though_an_update_removed_it(folder: Path) -> None:
+    live = LiveIndex(folder / "index")
+    before = {passage.id: passage for passage in live.passages()}
+    for path in (folder / "corpus").iterdir():
+        path.write_text("Nothing of before.")
+    update(folder)
+    assert {id: live.get(id) for id in before} == before  # their files are gone, and stay mapped
+    live.look()
+    assert {passage.text for passage in live.passages()} == {"Nothing of before."}
 
 
 def test_watching_updates_whenever_a_file_changes(folder: Path) -> None:

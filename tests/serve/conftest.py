@@ -6,7 +6,6 @@ import threading
 from contextlib import contextmanager
 
 import pytest
-import uvicorn
 
 from evoseek.env.prompts import load_prompts
 from evoseek.env.solver import SolverEnv
@@ -19,6 +18,7 @@ from evoseek.rollout.limits import Limits as RolloutLimits
 from evoseek.rollout.roller import Roller
 from evoseek.search.lexical import LexicalIndex
 from evoseek.serve.agent import AgentServer, Limits
+from evoseek.serve.listening import StoppableServer
 from evoseek.types import Passage
 
 PASSAGES = [
@@ -58,10 +58,13 @@ class Sampler(ScriptedSampler):
 
 
 class Served:
-    """The address of a server, its sampler, and the server itself."""
+    """The address of a server, its sampler, and the server itself; `stop()` tells it to stop."""
 
-    def __init__(self, url, sampler, server):
-        self.url, self.sampler, self.server = url, sampler, server
+    def __init__(self, url, sampler, server, http):
+        self.url, self.sampler, self.server, self._http = url, sampler, server, http
+
+    def stop(self):
+        self._http.should_exit = True
 
 
 @pytest.fixture(scope="session")
@@ -82,12 +85,12 @@ def serving(made, library):
         answerer = Answerer("runs/a-policy", roller, by_words, refuses, history)
         server = AgentServer(answerer, library, limits=limits or Limits(), **options)
         with socket.create_server(("127.0.0.1", port), backlog=256) as bound:
-            config = uvicorn.Config(server.app, log_level="error", timeout_graceful_shutdown=1)
-            http = uvicorn.Server(config)
+            drain_s = limits.drain_s if limits else 1
+            http = StoppableServer(server.app, drain_s=drain_s, end=server.end)
             thread = threading.Thread(target=http.run, kwargs={"sockets": [bound]})
             thread.start()
             try:
-                yield Served(f"http://127.0.0.1:{bound.getsockname()[1]}", sampler, server)
+                yield Served(f"http://127.0.0.1:{bound.getsockname()[1]}", sampler, server, http)
             finally:
                 sampler.gate.set()
                 http.should_exit = True

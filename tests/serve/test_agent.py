@@ -11,6 +11,7 @@ import openai
 import pytest
 
 from evoseek.serve.agent import Limits
+from evoseek.serve.chat_api import read_request
 
 WHO = "who is the mayor of Kalo?"
 MERI = {"id": "kalo#1", "title": "Kalo", "text": "The mayor of Kalo is Meri Tolu.", "file": "kalo.md", "page": 2}
@@ -101,6 +102,16 @@ def test_a_conversation_that_has_no_room_loses_its_oldest_messages(served):
     assert "very" not in served.sampler.prompts[-1]
 
 
+def test_of_a_long_conversation_the_last_messages_are_read(serving):
+    with serving(history=False) as served:
+        said = ask(served, *[say("so?"), say("yes", "assistant")] * 200, say(WHO))
+        assert said.evoseek["dropped_messages"] == 400  # a policy of single questions
+    before = [message for n in range(200) for message in (say(f"q{n}"), say(f"a{n}", "assistant"))]
+    asked = read_request(json.dumps({"model": "x", "messages": [*before, say(WHO)]}).encode())
+    # 256 with the question: 255 of the 400 before it, of which the first is an answer
+    assert (len(asked.history), asked.cut, asked.history[0].content) == (254, 146, "q73")
+
+
 def test_a_policy_of_single_questions_gets_the_last_one(serving):
     with serving(history=False) as served:
         said = ask(served, say("hello"), say("hi", "assistant"), say(WHO))
@@ -122,6 +133,19 @@ def test_a_policy_of_single_questions_gets_the_last_one(serving):
         (json.dumps({"model": "evoseek", "messages": [say("x", "assistant")]}), 400, "The last message is not"),
         (json.dumps({"model": "evoseek", "messages": [say("  ")]}), 400, "The last message is not"),
         (json.dumps({"model": "evoseek", "messages": [say("x")], "n": 2}), 400, "n: "),
+        (
+            json.dumps({"model": "evoseek", "messages": [say("x")], "n": True}),
+            400,
+            "n: Input should be a valid integer",
+        ),
+        (json.dumps({"model": "evoseek", "messages": [say("x")], "stream": "yes"}), 400, "stream: Input should be"),
+        (json.dumps({"model": "evoseek", "messages": [say("x")], "stream": 1}), 400, "stream: Input should be"),
+        (
+            json.dumps({"model": "evoseek", "messages": [say("x")], "stream_options": {"include_usage": "no"}}),
+            400,
+            "stream_options.include_usage: Input should be",
+        ),
+        (json.dumps({"model": 1, "messages": [say("x")]}), 400, "model: Input should be a valid string"),
         (json.dumps({"model": "evoseek", "messages": [say("x " * 10_001)]}), 400, "20,001 characters. At most 20,000"),
         (json.dumps({"model": "evoseek", "messages": [say("x " * 5_000)]}), 400, "The question's prompt has"),
         (json.dumps({"model": "gpt", "messages": [say("x")]}), 404, "There is no model 'gpt' here. Expected a-policy"),
@@ -132,6 +156,7 @@ def test_a_policy_of_single_questions_gets_the_last_one(serving):
 def test_what_is_wrong_is_told(served, content, status, message):
     reply = post(served, content=content)
     assert (reply.status_code, message in reply.json()["error"]["message"]) == (status, True), reply.text
+    assert reply.json()["error"].keys() == {"message", "type", "param", "code"}
 
 
 def test_null_is_what_a_client_may_send_for_what_it_leaves_open(served):
@@ -176,6 +201,36 @@ def test_a_full_queue_says_when_to_ask_again(serving):
         assert [answer.result().choices[0].message.content for answer in two] == ["Meri Tolu"] * 2
         until(lambda: places.taken == 0)
         assert "evoseek_busy_total 1.0" in httpx2.get(f"{served.url}/metrics").text
+
+
+def begun(served, pool, *words, **options):
+    """A question that is under way."""
+    asked = pool.submit(lambda: list(ask(served, *words, **options)) if options else ask(served, *words))
+    until(lambda: served.server._asking.places.running == 1)
+    return asked
+
+
+@pytest.mark.parametrize("options", [{}, {"stream": True}])
+def test_an_answer_under_way_may_end_when_the_server_is_stopped(serving, options):
+    with serving(limits=Limits(drain_s=60)) as served, ThreadPoolExecutor(1) as pool:
+        asked = begun(served, pool, say(f"wait {WHO}"), **options)
+        served.stop()
+        served.sampler.gate.set()
+        last = asked.result()[-1] if options else asked.result()
+        assert last.evoseek["answer"] == "Meri Tolu"
+
+
+@pytest.mark.parametrize("options", [{}, {"stream": True}])
+def test_an_answer_that_does_not_end_is_cancelled_and_its_client_is_told(serving, options):
+    with serving(limits=Limits(running=1, drain_s=0)) as served, ThreadPoolExecutor(2) as pool:
+        asked = begun(served, pool, say("hang"), **options)
+        queued = pool.submit(ask, served, say(WHO))
+        until(lambda: served.server._asking.places.taken == 2)
+        served.stop()
+        for one in (asked, queued):
+            with pytest.raises(openai.APIError, match="The server was stopped before the answer was there"):
+                one.result()
+    assert served.sampler.released
 
 
 @pytest.mark.parametrize("stream", [False, True])

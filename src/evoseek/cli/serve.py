@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +21,7 @@ from evoseek.training.interrupt import end_on_interrupt
 
 if TYPE_CHECKING:
     from evoseek.learner.checkpoint import Checkpoint
+    from evoseek.training.context import Objects
     from evoseek.training.settings import TrainingSettings
 
 serve = new_group("Servers for other programs.")
@@ -42,10 +44,10 @@ def serve_retrieval(
     """Serve an index to Search-R1's clients, and to evoseek's engine `remote`, until Ctrl-C or SIGTERM."""
     with _extra():
         from evoseek.serve.retrieval import Limits, RetrievalServer
-    from evoseek.search.opening import LiveIndex
+    from evoseek.search.opening import LiveIndex, open_built
 
     stop_if_dry([f"Serve the index {directory} at {host}:{port}"])
-    console, index = Console(), LiveIndex(directory, engine and engine.value)
+    console, index = Console(), LiveIndex(directory, partial(open_built, directory, engine and engine.value))
 
     def started(url: str) -> None:
         say(console, f"{len(index):,} passages at {url}/retrieve   (Ctrl-C ends it)")
@@ -73,6 +75,9 @@ def serve_agent(
     ] = None,
     running: Annotated[int, typer.Option(min=1, help="Number of answers under way at once, at most.")] = 16,
     waiting: Annotated[int, typer.Option(min=0, help="Number of questions that wait, at most; others get 429.")] = 64,
+    drain: Annotated[
+        int, typer.Option(min=0, help="Seconds in which answers under way may end when the server is stopped.")
+    ] = 30,
     config: ConfigFiles = None,
     set_: Sets = None,
 ) -> None:
@@ -93,14 +98,14 @@ def serve_agent(
         from evoseek.run import opened
 
     console = Console()
-    with opened(settings, checkpoint=checkpoint) as context:
+    with opened(settings, checkpoint=checkpoint, objects=_live(settings)) as context:
         answerer = Answerer.of(context)
         introduce(context, answerer, console)
 
         def started(url: str) -> None:
             say(console, f"{server.model} at {url}   chat page {url}/, API {url}/v1, MCP {url}/mcp   (Ctrl-C ends it)")
 
-        limits = Limits(running=running, waiting=waiting)
+        limits = Limits(running=running, waiting=waiting, drain_s=drain)
         server = AgentServer(answerer, searched(context), limits=limits, keys=keys, host=host, names=name or ())
         server.run(port, started=started)
     say(console, "Ended.")
@@ -121,16 +126,16 @@ def serve_mcp(
         from evoseek.serve.mcp import mcp_server
     if (Path(who) / "manifest.json").is_file():
         stop_if_dry([f"Serve the index {who}: MCP by stdio"])
-        from evoseek.search.opening import open_built
+        from evoseek.search.opening import LiveIndex
 
-        mcp_server(Library(open_built(Path(who))), None).run("stdio")
+        mcp_server(Library(LiveIndex(Path(who))), None).run("stdio")
         return
     settings, checkpoint = _settings(who, index, config, set_, "MCP by stdio")
     from evoseek.jobs.answering import Answerer, searched
     from evoseek.jobs.ask import introduce
     from evoseek.run import opened
 
-    with opened(settings, checkpoint=checkpoint) as context:
+    with opened(settings, checkpoint=checkpoint, objects=_live(settings)) as context:
         answerer, engine = Answerer.of(context), searched(context)
         introduce(context, answerer, Console(stderr=True))
         mcp_server(Library(engine) if engine is not None else None, answerer.answer_alone).run("stdio")
@@ -157,6 +162,17 @@ def _settings(
     if is_asked(settings):
         return follow_endpoint(settings), None
     return following(settings, console=Console(stderr=True)), checkpoint_of(run_dir)
+
+
+def _live(settings: TrainingSettings) -> Objects:
+    """The index that is searched, as one that is opened anew whenever it was changed on disk."""
+    from evoseek.registry import build
+    from evoseek.search.opening import LiveIndex
+    from evoseek.training.context import Objects
+
+    if not settings.examines_index:
+        return Objects()
+    return Objects(LiveIndex(Path(settings.search.index), partial(build, "search", settings.search, None)))
 
 
 @contextmanager

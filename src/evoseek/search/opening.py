@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from evoseek.errors import EvoseekError
@@ -18,7 +19,10 @@ _LOG = logging.getLogger(__name__)
 _LOOK_S = 1.0  # seconds between two looks at whether the index was changed
 
 
-def open_built(directory: Path, engine: str | None = None) -> LexicalIndex | DenseIndex | HybridIndex:
+Built = LexicalIndex | DenseIndex | HybridIndex
+
+
+def open_built(directory: Path, engine: str | None = None) -> Built:
     """An index, to be searched by an engine; None: the one that it was built for. Raises as `LexicalIndex.open` and
     `DenseIndex.open`."""
     opened = {"dense": DenseIndex.open, "hybrid": HybridIndex.open}
@@ -26,21 +30,45 @@ def open_built(directory: Path, engine: str | None = None) -> LexicalIndex | Den
 
 
 class LiveIndex:
-    """An index for a server that stays: within a second of a change on disk it answers from the new state. One that
-    cannot be opened is logged, and the old one goes on being searched."""
+    """An index for a server that stays, as an engine and a store of passages: a search within a second or more of a
+    change on disk is answered from the new state. One that cannot be opened is logged, and the old one goes on being
+    searched, whose files stay mapped."""
 
-    def __init__(self, directory: Path, engine: str | None = None) -> None:
-        """Raises as `open_built`."""
-        self._directory, self._engine = directory, engine
-        self._state, self._looked = _state(directory), time.monotonic()
-        self._index = open_built(directory, engine)
+    is_local = True
+
+    def __init__(self, directory: Path, opens: Callable[[], Built] | None = None) -> None:
+        """`opens` opens the index, by default as `open_built`, and raises the same errors."""
+        self._directory, self._opens = directory, opens or partial(open_built, directory)
+        self._opened = self._seen = _state(directory)
+        self._looked, self._index = time.monotonic(), self._opens()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the index on disk is the one that is searched."""
+        return _state(self._directory) == self._opened
 
     def __len__(self) -> int:
         """Number of passages."""
         return len(self._index)
 
+    def get(self, passage_id: str) -> Passage:
+        """The passage with this id. DataError if there is none."""
+        return self._index.get(passage_id)
+
+    def passages(self) -> Iterable[Passage]:
+        """All passages, in the order in which they were added."""
+        return self._index.passages()
+
+    async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """For each query at most k passages, best first."""
+        return self.find_all(queries, k)
+
+    def find(self, query: str, k: int) -> list[Passage]:
+        """`search` for one query, without awaiting."""
+        return self.find_all([query], k)[0]
+
     def find_all(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """For each query at most k passages, best first. To be called from one thread at a time."""
+        """`search`, without awaiting. To be called from one thread at a time."""
         if time.monotonic() - self._looked >= _LOOK_S:
             self.look()
         return self._index.find_all(queries, k)
@@ -48,11 +76,11 @@ class LiveIndex:
     def look(self) -> None:
         """Open the index anew if it was changed."""
         state, self._looked = _state(self._directory), time.monotonic()
-        if state == self._state:
+        if state == self._seen:
             return
-        self._state = state
+        self._seen = state
         try:
-            self._index = open_built(self._directory, self._engine)
+            self._index, self._opened = self._opens(), state
             _LOG.warning("%s was changed: its %s passages are searched from now on.", self._directory, len(self))
         except EvoseekError as error:
             _LOG.error("%s was changed and cannot be opened, so the old state is searched: %s", self._directory, error)

@@ -14,6 +14,7 @@ A question that finds the queue full gets 429 with Retry-After. A client that le
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -30,12 +31,13 @@ from evoseek.errors import DataError, EvoseekError
 from evoseek.jobs.answering import Answered, Answerer
 from evoseek.policy.encoding import well_formed
 from evoseek.protocols import SearchEngine
+from evoseek.search.opening import LiveIndex
 from evoseek.serve.asking import Asked, Asking
 from evoseek.serve.attended import Attended, left
 from evoseek.serve.batching import BusyError
 from evoseek.serve.body import read_body
 from evoseek.serve.chat_api import MAX_QUESTION, ChatRequest, completion, read_request, stream
-from evoseek.serve.errors import refused, unforeseen
+from evoseek.serve.errors import StoppedError, refused, unforeseen
 from evoseek.serve.guard import Guard
 from evoseek.serve.library import Library
 from evoseek.serve.listening import listen
@@ -53,6 +55,8 @@ _PAGE_HEADERS = {
     "Cache-Control": "no-cache",
 }
 _CHECKED_BEFORE = TransportSecuritySettings(enable_dns_rebinding_protection=False)  # by the Guard
+_LOG = logging.getLogger(__name__)
+_CANCEL_S = 10.0  # seconds in which cancelled rollouts may end
 ALIAS = "evoseek"
 """A name by which clients may call the model, whatever it is."""
 
@@ -60,7 +64,7 @@ ALIAS = "evoseek"
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a server accepts: answers under way at once, requests that wait for a place, bytes of a body; and the
-    seconds in which requests under way may still end when it is stopped."""
+    seconds in which answers under way may still end when it is stopped, before they are cancelled."""
 
     running: int = 16
     waiting: int = 64
@@ -84,6 +88,7 @@ class AgentServer:
     ) -> None:
         self._limits, self._host = limits or Limits(), host
         self._worker = Worker()
+        self._index = engine if isinstance(engine, LiveIndex) else None
         self._asking = Asking(answerer, self._worker, Places(self._limits.running, self._limits.waiting))
         self.model = Path(answerer.name).name or ALIAS
         library = Library(engine, self._worker.run) if engine is not None else None
@@ -98,8 +103,12 @@ class AgentServer:
         self.app = Guard(app, keys=keys, host=host, names=names)
 
     def run(self, port: int, *, started: Callable[[str], None] = lambda url: None) -> None:
-        """Serve as `listen` does."""
-        listen(self.app, self._host, port, started=started, drain_s=self._limits.drain_s)
+        """Serve as `listen` does; answers that have not ended by then are cancelled, and their clients are told."""
+        listen(self.app, self._host, port, started=started, drain_s=self._limits.drain_s, end=self.end)
+
+    def end(self) -> None:
+        """Cancel what is under way. To be called in the server's loop."""
+        self._asking.stop()
 
     def _routes(self) -> list[BaseRoute]:
         return [
@@ -122,7 +131,8 @@ class AgentServer:
             async with self._mcp.router.lifespan_context(self._mcp):
                 yield
         finally:
-            await asyncio.to_thread(self._worker.stop)
+            if not await asyncio.to_thread(self._worker.stop, _CANCEL_S):
+                _LOG.warning("A model that computes was not waited for any longer; it ends with the process.")
 
     async def _complete(self, request: Request) -> Response:
         body = await read_body(request, self._limits.max_body, remedy="Send a shorter conversation.")
@@ -158,7 +168,9 @@ class AgentServer:
             await asyncio.wait({asked.task, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not asked.task.done():
                 raise HTTPException(499, "The client has left.")  # nobody reads it
-            answered = asked.task.result()
+            answered = await asked.answered()
+        except StoppedError as error:
+            raise HTTPException(503, str(error)) from error
         except EvoseekError as error:
             raise HTTPException(400 if isinstance(error, DataError) else 502, str(error)) from error
         except HTTPException:
@@ -179,7 +191,7 @@ class AgentServer:
             raise DataError(f"The question has {len(text):,} characters. Expected 1 to {MAX_QUESTION:,}.")
         asked = self._asking.ask(text, ())
         try:
-            return await asked.task
+            return await asked.answered()
         finally:
             asked.task.cancel()
 
@@ -194,7 +206,8 @@ class AgentServer:
         return JSONResponse({"object": "list", "data": [own]})
 
     async def _health(self, request: Request) -> Response:
-        return JSONResponse({"status": "ok", "model": self.model})
+        state = {"index_is_current": self._index.is_current} if self._index else {}
+        return JSONResponse({"status": "ok", "model": self.model, **state})
 
     async def _ready(self, request: Request) -> Response:
         places = self._asking.places

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 
 from evoseek.jobs.answering import Answered, Answerer
+from evoseek.serve.errors import StoppedError
 from evoseek.serve.metrics import ServerMetrics
 from evoseek.serve.places import Place, Places
 from evoseek.serve.worker import Worker
@@ -24,6 +25,21 @@ class Asked:
 
     def __init__(self, id: str, task: asyncio.Task[Answered], events: asyncio.Queue[Action | ToolResult]) -> None:
         self.id, self.task, self._events = id, task, events
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """End the rollout because the server is stopped."""
+        self._is_stopped = True
+        self.task.cancel()
+
+    async def answered(self) -> Answered:
+        """The answer. Raises StoppedError after `stop`, and whatever the rollout raises."""
+        try:
+            return await self.task
+        except asyncio.CancelledError as error:
+            if self._is_stopped:
+                raise StoppedError from error
+            raise
 
     async def events(self, pause_s: float) -> AsyncIterator[Action | ToolResult | None]:
         """What happens until the rollout ends, in order; None whenever nothing has happened for `pause_s` seconds."""
@@ -50,6 +66,12 @@ class Asking:
         self.answerer, self.places, self.metrics = answerer, places, ServerMetrics(places)
         self._worker = worker
         self._answers: OrderedDict[str, dict[str, object]] = OrderedDict()
+        self._under_way = set[Asked]()
+
+    def stop(self) -> None:
+        """End all questions under way or waiting: whoever asked gets StoppedError."""
+        for asked in tuple(self._under_way):
+            asked.stop()
 
     def ask(self, question: str, history: Sequence[Message]) -> Asked:
         """Begin to answer, or wait for a place. Raises BusyError if the queue is full. Cancelling the task ends the
@@ -57,8 +79,15 @@ class Asking:
         place = self.places.reserve()
         id, events = f"chatcmpl-{secrets.token_hex(16)}", asyncio.Queue[Action | ToolResult]()
         task = asyncio.create_task(self._answer(id, place, question, history, events))
-        task.add_done_callback(lambda _: place.leave())
-        return Asked(id, task, events)
+        asked = Asked(id, task, events)
+        self._under_way.add(asked)
+
+        def leave(task: asyncio.Task[Answered]) -> None:
+            place.leave()
+            self._under_way.discard(asked)
+
+        task.add_done_callback(leave)
+        return asked
 
     def kept(self, id: str) -> dict[str, object] | None:
         """The answer with an id; None if there is none (any more), or if it is no id."""

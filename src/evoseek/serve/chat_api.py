@@ -3,7 +3,8 @@
     POST /v1/chat/completions {"model": "...", "messages": [{"role": "user", "content": "who ...?"}], "stream": false}
 
 The last message, the user's, is the question. Messages of user and assistant before it are the conversation; those of
-the system are not given to the model, which has its own prompt, and are named in `evoseek.ignored`. Sampling parameters
+the system are not given to the model, which has its own prompt, and are named in `evoseek.ignored`. Of a long
+conversation the last messages are read; `evoseek.dropped_messages` says how many were left out. Sampling parameters
 have no effect: answers are greedy. A whole reply holds in `evoseek` what `evoseek ask --json` prints. In a stream that
 comes with the last chunk, and before it each event in a chunk of its own:
 
@@ -17,11 +18,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evoseek.errors import DataError, EvoseekError
 from evoseek.jobs.answering import Answered
@@ -29,7 +30,7 @@ from evoseek.policy.encoding import well_formed
 from evoseek.report.answers import citation
 from evoseek.report.support import NOT_FOUND
 from evoseek.serve.asking import Asked
-from evoseek.serve.errors import error_body, unforeseen
+from evoseek.serve.errors import StoppedError, error_body, unforeseen
 from evoseek.types import Action, Message, StopReason, ToolResult
 
 MAX_MESSAGES, MAX_QUESTION = 256, 20_000
@@ -37,12 +38,16 @@ _PAUSE_S = 10.0
 _UNSUPPORTED = "(No passage that was found supports this.)"
 
 
-class _Text(BaseModel):
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True)  # "yes" is no true, and true is no number
+
+
+class _Text(_Strict):
     type: Literal["text"]
     text: str
 
 
-class _Said(BaseModel):
+class _Said(_Strict):
     role: Literal["system", "developer", "user", "assistant"]
     content: str | list[_Text] | None = None
 
@@ -52,25 +57,27 @@ class _Said(BaseModel):
         return well_formed(content if isinstance(content, str) else "\n".join(part.text for part in content)).strip()
 
 
-class _StreamOptions(BaseModel):
+class _StreamOptions(_Strict):
     include_usage: bool | None = None
 
 
-class _Request(BaseModel):
+class _Request(_Strict):
     model: str
-    messages: list[_Said] = Field(min_length=1, max_length=MAX_MESSAGES)
+    messages: list[_Said] = Field(min_length=1)
     stream: bool | None = None
     stream_options: _StreamOptions | None = None
-    n: Literal[1] | None = None
+    n: int | None = Field(default=None, ge=1, le=1)
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """What is asked: the question, the conversation before it, and how the reply is wanted."""
+    """What is asked: the question, the conversation before it, and how the reply is wanted. `cut` is the number of
+    earlier messages that are left out because there are more than MAX_MESSAGES."""
 
     model: str
     question: str
     history: tuple[Message, ...]
+    cut: int
     ignored: tuple[str, ...]
     streams: bool
     tells_usage: bool
@@ -89,19 +96,31 @@ def read_request(body: bytes) -> ChatRequest:
         raise DataError("The last message is not a user's text. Expected the question there.")
     if len(last.text) > MAX_QUESTION:
         raise DataError(f"The question has {len(last.text):,} characters. At most {MAX_QUESTION:,} are read.")
+    said = [Message(one.role, one.text) for one in before if one.role in ("user", "assistant") and one.text]
+    kept = _last_exchanges(said)
     return ChatRequest(
         request.model,
         last.text,
-        tuple(Message(said.role, said.text) for said in before if said.role in ("user", "assistant") and said.text),
+        kept,
+        len(said) - len(kept),
         tuple(sorted({said.role for said in before if said.role in ("system", "developer")})),
         bool(request.stream),
         bool(request.stream_options and request.stream_options.include_usage),
     )
 
 
+def _last_exchanges(said: Sequence[Message]) -> tuple[Message, ...]:
+    """The last messages of a long conversation, from one of the user's."""
+    if len(said) < MAX_MESSAGES:
+        return tuple(said)
+    kept = said[len(said) - MAX_MESSAGES + 1 :]
+    first = next((place for place, message in enumerate(kept) if message.role == "user"), 0)
+    return tuple(kept[first:])
+
+
 def answer_object(answered: Answered, request: ChatRequest) -> dict[str, object]:
     """The object `evoseek` of an answer."""
-    return {**answered.json, "dropped_messages": answered.dropped, "ignored": list(request.ignored)}
+    return {**answered.json, "dropped_messages": answered.dropped + request.cut, "ignored": list(request.ignored)}
 
 
 def completion(asked: Asked, answered: Answered, request: ChatRequest) -> dict[str, object]:
@@ -123,7 +142,7 @@ async def stream(asked: Asked, request: ChatRequest) -> AsyncIterator[str]:
             else:
                 for event in _events(record):
                     yield _sent({**head, "choices": [_delta({})], "evoseek": event})
-        answered = await asked.task
+        answered = await asked.answered()
         if failure := answered.trajectory.failure:
             yield _sent(error_body(502, f"The question could not be answered: {failure}"))
             return
@@ -133,6 +152,8 @@ async def stream(asked: Asked, request: ChatRequest) -> AsyncIterator[str]:
         if request.tells_usage:
             yield _sent({**head, "choices": [], "usage": _usage(answered)})
         yield "data: [DONE]\n\n"
+    except StoppedError as error:
+        yield _sent(error_body(503, str(error)))
     except EvoseekError as error:
         yield _sent(error_body(400 if isinstance(error, DataError) else 502, str(error)))
     except Exception as error:  # a model or a tool of any kind; the client is told before the stream ends

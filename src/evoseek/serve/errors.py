@@ -13,6 +13,13 @@ _LOG = logging.getLogger(__name__)
 _TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 
 
+class StoppedError(Exception):
+    """The server was stopped before an answer was there."""
+
+    def __init__(self) -> None:
+        super().__init__("The server was stopped before the answer was there. Ask again when it is back.")
+
+
 def error_body(status: int, message: str) -> dict[str, object]:
     """The JSON values of an error."""
     type = _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")

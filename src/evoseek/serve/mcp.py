@@ -13,6 +13,7 @@ from evoseek import __version__
 from evoseek.errors import EvoseekError
 from evoseek.report.answers import citation
 from evoseek.serve.batching import BusyError
+from evoseek.serve.errors import StoppedError
 from evoseek.serve.library import MAX_NEIGHBOURS, MAX_PASSAGES, Library
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ async def _shown(result: Awaitable[_T]) -> _T:
     try:
         return await result
     except EvoseekError as error:
+        raise ShownError(str(error)) from error
+    except StoppedError as error:
         raise ShownError(str(error)) from error
     except BusyError as error:
         raise ShownError("Too many questions are waiting. Ask again later.") from error

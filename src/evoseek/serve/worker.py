@@ -25,8 +25,9 @@ class Worker:
         """The coroutine's result. If the caller is cancelled, so is the coroutine."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._loop))
 
-    def stop(self) -> None:
-        """Cancel what still runs, and end."""
+    def stop(self, limit_s: float) -> bool:
+        """Cancel what still runs, and end; False if that takes more than `limit_s` seconds. Nothing can interrupt a
+        model that computes: the thread then ends with it, or with the process."""
 
         async def cancel() -> None:
             others = asyncio.all_tasks() - {asyncio.current_task()}
@@ -34,7 +35,10 @@ class Worker:
                 task.cancel()
             await asyncio.gather(*others, return_exceptions=True)
 
-        asyncio.run_coroutine_threadsafe(cancel(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        ending = asyncio.run_coroutine_threadsafe(cancel(), self._loop)
+        ending.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._loop.stop))
+        self._thread.join(limit_s)
+        if self._thread.is_alive():
+            return False
         self._loop.close()
+        return True

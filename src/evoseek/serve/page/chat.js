@@ -135,8 +135,9 @@ function end(view, question, content) {
     view.article.append(element("p", "", heads[view.told.rule] || "Passages that support the answer:"));
     view.article.append(citations(view.told.support));
   }
-  if (view.told.dropped_messages) {
-    view.article.append(element("p", "note", "The model was not given the earlier messages that it cannot read."));
+  const dropped = view.told.dropped_messages;
+  if (dropped) {
+    view.article.append(element("p", "note", `The model was not given ${dropped} of the earlier messages.`));
   }
   conversation.push({ role: "user", content: question }, { role: "assistant", content });
 }
