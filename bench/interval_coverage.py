@@ -4,16 +4,9 @@
 
 A row is a distribution of scores, a column a number of questions: the share of the experiments whose interval holds the
 true mean, for Wilson's interval (scores of 0 and 1) or that of graded scores. Shares outside of 94 to 96 % are marked:
-`-` claims more certainty than there is, `+` less. Of 2,000 experiments a share has a standard error of half a percent.
-
-Measured (n = 20, 125, 500), where it is not 94 to 96 %:
-
-    0 or 1, right .95    .918 .970 .952   few outcomes are possible, and each is in or out as a whole
-    0 or 1, right .99    .980 .962 .959
-    0 or 1, right .999   .979 .888 .902   with fewer than one expected failure Wilson's interval is too narrow
-    graded, fair or skewed   .961 to .976 at most   a little too wide
-    graded, narrow, nearly constant or constant   .992 to 1   far too wide: the price of never being a point
-    avg@8 of questions that are alike   .997 .969 .963
+`-` claims more certainty than there is, `+` less, and `*` where no interval could do better: few numbers of right
+answers are likely, each is held or not as a whole, and no series of them has a probability of 94 to 96 %. Of 2,000
+experiments a share has a standard error of half a percent. The reasons of the others are in `docs/measured.md`.
 """
 
 from __future__ import annotations
@@ -24,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from evoseek.eval.statistics import Interval, score_interval, wilson_interval
 
@@ -74,6 +68,7 @@ KINDS = (
     mixed("graded, narrow about .5", 0.0, 1.0, 50, 50),
     mixed("graded, nearly constant: .5 +- .01", 0.0, 1.0, 1250, 1250),
     mixed("graded, long tail", 0.0, 1.0, 0.2, 2),
+    mixed("graded, .5 +- .01, 3 % are 0", 0.0, 0.97, 1250, 1250),
     average(0.1, 0.9, 4),
     average(0.4, 0.6, 8),
     Scores("constant 1", lambda rng, n: np.ones(n), 1.0),
@@ -98,9 +93,18 @@ def graded(values: NDArray[np.float64]) -> Interval:
     return score_interval(values.tolist())
 
 
-def mark(share: float) -> str:
+def is_attainable(p: float, n: int) -> bool:
+    """Whether any series of numbers of successes of n tries has a probability of 94 to 96 %."""
+    up_to = np.concatenate([[0.0], stats.binom.cdf(np.arange(n + 1), n, p)])
+    series = up_to[None] - up_to[:, None]
+    return bool(((series >= 0.94) & (series <= 0.96)).any())
+
+
+def mark(share: float, scores: Scores, n: int) -> str:
     """A share, marked if it is not what it should be."""
-    return f"{share:.3f}{'-' if share < 0.94 else '+' if share > 0.96 else ' '}"
+    outside = "-" if share < 0.94 else "+" if share > 0.96 else ""
+    star = "*" if outside and scores.is_binary and not is_attainable(scores.mean, n) else ""
+    return f"{share:.3f}{outside}{star}"
 
 
 def main() -> None:
@@ -111,7 +115,8 @@ def main() -> None:
     print(f"{'scores':40}" + "".join(f"n={n:<8}" for n in NUMBERS))
     for scores in KINDS:
         interval = wilson if scores.is_binary else graded
-        print(f"{scores.name:40}" + "".join(f"{mark(held(scores, n, experiments, interval)):10}" for n in NUMBERS))
+        shares = [mark(held(scores, n, experiments, interval), scores, n) for n in NUMBERS]
+        print(f"{scores.name:40}" + "".join(f"{share:10}" for share in shares), flush=True)
 
 
 if __name__ == "__main__":

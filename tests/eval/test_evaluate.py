@@ -101,12 +101,11 @@ def test_graded_scores_get_an_interval_of_their_own():
 
 def test_equal_scores_do_not_pretend_to_be_certain():
     """Two formats broken of two: the interval of two lowest scores from -1 to 1 is as wide as that from 0 to 1, twice.
-    From 0 to 1 the mean is (z2 / 2) / (2 + z2) = .328810, the variance .328810 - .328810^2 = .220694, the half width
-    sqrt(z2 * .220694 / 5.841459) = .380963."""
+    From 0 to 1 it is Wilson's: up to z2 / (2 + z2) = 3.841459 / 5.841459 = .657620."""
     evaluation, _ = run(answers("meri", "meri"), QUESTIONS[:2])
     broken = tuple(replace(result, outcome=Scored(-1.0)) for result in evaluation.results)
     interval = replace(evaluation, metric="format_f1", results=broken).score.interval
-    assert (interval.low, interval.high) == (-1.0, pytest.approx(2 * (0.328810 + 0.380963) - 1, abs=1e-4))
+    assert (interval.low, interval.high) == (-1.0, pytest.approx(2 * 0.657620 - 1, abs=1e-4))
 
 
 def test_shared_ids_are_refused():

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import stats
 
 _RESAMPLES = 9999
+_EQUAL = 1e-9  # scores that differ by less differ by rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +41,26 @@ def wilson_interval(successes: int, n: int, *, confidence: float = 0.95) -> Inte
 def score_interval(
     values: Sequence[float], *, low: float = 0.0, high: float = 1.0, confidence: float = 0.95
 ) -> Interval:
-    """Interval of the mean of graded scores from `low` to `high`, such as F1: that of Agresti and Coull (1998) with
-    scores in the place of successes. z^2 / 2 scores of `low` and as many of `high` are added to the sample, and the
-    normal interval of all of them is taken. It contains the sample's mean and always has a width: n equal scores do not
-    imply that the next one is equal, too. For scores of 0 and 1 it is Agresti and Coull's own.
+    """Interval of the mean of graded scores from `low` to `high`, such as F1: Wilson's with the dispersion of these
+    scores. A score of mean m has a variance of phi m (1 - m), where phi is 1 for scores of 0 and 1 and is estimated for
+    others (quasi-likelihood: McCullagh and Nelder 1989, chapter 9); the critical value is Student's.
+
+    Equal scores do not imply that the next one is equal, too. As many may be anywhere as could be successes where n
+    tries had none, by Wilson's interval; so for scores of 1 alone, or 0 alone, it is Wilson's own.
     """
     if not values:
         raise ValueError("an interval needs at least one value")
-    z2 = float(stats.norm.ppf((1 + confidence) / 2)) ** 2
     scores = (np.asarray(values, dtype=float) - low) / (high - low)
-    total = len(scores) + z2
-    mean = (scores.sum() + z2 / 2) / total
-    variance = (((scores - mean) ** 2).sum() + z2 / 2 * (mean**2 + (1 - mean) ** 2)) / total
-    half = np.sqrt(z2 * variance / total)
-    first, last = (low + (high - low) * float(end) for end in (max(mean - half, 0.0), min(mean + half, 1.0)))
-    return Interval(first, last)
+    n, mean = len(scores), float(scores.mean())
+    if np.ptp(scores) < _EQUAL:
+        unseen = wilson_interval(0, n, confidence=confidence).high
+        first, last = mean * (1 - unseen), mean * (1 - unseen) + unseen
+    else:
+        binary = mean * (1 - mean)
+        width = float(stats.t.ppf((1 + confidence) / 2, n - 1)) ** 2 * float(scores.var(ddof=1)) / binary / n
+        half = math.sqrt(width * binary + width**2 / 4) / (1 + width)
+        first, last = ((mean + width / 2) / (1 + width) + side for side in (-half, half))
+    return Interval(low + (high - low) * max(first, 0.0), low + (high - low) * min(last, 1.0))
 
 
 def bootstrap_mean_interval(values: Sequence[float], *, confidence: float = 0.95, seed: int = 0) -> Interval:
