@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -127,16 +126,7 @@ class Source:
     @property
     def is_going_on(self) -> bool:
         """Whether a process holds the run's lock."""
-        try:
-            with (self.directory / "lock").open("rb") as file:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except FileNotFoundError:
-            return False
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        return False
+        return self.run.holder() is not None
 
     def tokenizer_file(self) -> Path | None:
         """The tokenizer of the policy: of the last checkpoint, or of the model that the run began with."""
