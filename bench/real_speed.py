@@ -7,9 +7,10 @@
     generate    transformers' generate on the prompts of `prefill`, prefill and decoding
     plain       transformers' forward and backward pass over the same rollouts, padded
 
-Tokens per CPU second (of all threads together), so that other processes matter less; medians over rounds. A prompt that
-rollouts share counts once for each of them. `sampler` is `generate` by the sampler, `difference` the mean absolute
-difference of the sampler's logprobs and the learner's, and MiB the greatest memory of all but `generate` and `plain`.
+Tokens per CPU second (of all threads together), so that other processes matter less; with `--clock` by the clock, to
+compare numbers of threads on a quiet machine. Medians over rounds. A prompt that rollouts share counts once for each of
+them. `sampler` is `generate` by the sampler, `difference` the mean absolute difference of the sampler's logprobs and
+the learner's, and MiB the greatest memory of all but `generate` and `plain`.
 Each data type runs in a process of its own. `--beside DIR` takes turns with another checkout of this project:
 
     git worktree add /tmp/before COMMIT && python bench/real_speed.py --beside /tmp/before
@@ -26,9 +27,10 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
-from time import process_time
+from time import perf_counter, process_time
 
 import torch
 
@@ -75,10 +77,10 @@ def sample(sampler: TorchSampler, prompts: Sequence[tuple[int, ...]], tokens: in
     return completions
 
 
-def seconds(action: Callable[[], object]) -> float:
-    started = process_time()
+def timed(clock: Callable[[], float], action: Callable[[], object]) -> float:
+    started = clock()
     action()
-    return process_time() - started
+    return clock() - started
 
 
 def learn(forward: LogprobModel, samples: Sequence[TrainingSample]) -> None:
@@ -125,6 +127,7 @@ def difference(policy: Policy, forward: LogprobModel, prompts: Sequence[tuple[in
 
 def measure(options: argparse.Namespace) -> dict[str, float]:
     """One round in this process."""
+    seconds = partial(timed, perf_counter if options.clock else process_time)
     torch.set_num_threads(options.threads)
     policy = load.load_policy(options.model, dtype=options.dtype)
     if hasattr(load, "prepare_process"):  # of a checkout that has it
@@ -159,6 +162,7 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
 def run_child(checkout: Path, dtype: str, options: argparse.Namespace, quick: bool) -> dict[str, float]:
     command = [sys.executable, __file__, "--child", "--dtype", dtype, "--model", options.model]
     command += ["--slots", str(options.slots), "--tokens", str(options.tokens), "--threads", str(options.threads)]
+    command += ["--clock"] * options.clock
     path = {**os.environ, "PYTHONPATH": str(checkout / "src"), "OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
     done = subprocess.run(
         command + ["--quick"] * quick,
@@ -178,6 +182,7 @@ def main() -> None:
     parser.add_argument("--slots", type=int, default=32)
     parser.add_argument("--tokens", type=int, default=16)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--clock", action="store_true", help="tokens per second by the clock: on a quiet machine")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--beside", type=Path, help="another checkout")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
@@ -190,7 +195,8 @@ def main() -> None:
     here = Path(__file__).parents[1]
     checkouts = {"before": options.beside} if options.beside else {}
     checkouts["now"] = here
-    print(f"{options.model}, {options.slots} slots, {options.threads} threads, tokens per CPU second")
+    unit = "second" if options.clock else "CPU second"
+    print(f"{options.model}, {options.slots} slots, {options.threads} threads, tokens per {unit}")
     for dtype in options.dtypes:
         rounds: dict[str, list[dict[str, float]]] = {name: [] for name in checkouts}
         for number in range(options.rounds):
