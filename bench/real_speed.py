@@ -6,6 +6,9 @@
     learner     logprobs and gradients of rollouts in groups of 6 that share their prompt (LogprobModel)
     generate    transformers' generate on the prompts of `prefill`, prefill and decoding
     plain       transformers' forward and backward pass over the same rollouts, padded
+    limits      what prefill, decode and learner would reach if only the products of the linear layers took time: those
+                of 1,024 tokens, without the head, which few of them need; of a token for every slot; of 1,024 forward
+                and twice as much backward
 
 Tokens per CPU second (of all threads together), so that other processes matter less; with `--clock` by the clock, to
 compare numbers of threads on a quiet machine. Medians over rounds. A prompt that rollouts share counts once for each of
@@ -107,6 +110,19 @@ def generate(policy: Policy, prompts: Sequence[tuple[int, ...]], tokens: int) ->
         )
 
 
+def products(layers: Sequence[torch.nn.Linear], tokens: int) -> Callable[[], None]:
+    """A pass of linear layers over so many tokens, with nothing between them."""
+    inputs = [torch.randn(tokens, layer.in_features, dtype=layer.weight.dtype) for layer in layers]
+
+    def run() -> None:
+        with torch.inference_mode():
+            for layer, values in zip(layers, inputs, strict=True):
+                torch.nn.functional.linear(values, layer.weight)
+
+    run()
+    return run
+
+
 def difference(policy: Policy, forward: LogprobModel, prompts: Sequence[tuple[int, ...]], tokens: int) -> float:
     """Mean absolute difference of the sampler's logprobs and the learner's (sampling_logp_difference)."""
     completions = sample(TorchSampler(policy, slots=len(prompts), max_length=256), prompts, tokens)
@@ -153,6 +169,11 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
         "MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10,
     }
     if not options.quick:
+        head = policy.model.get_output_embeddings()
+        linear = [layer for layer in policy.model.modules() if isinstance(layer, torch.nn.Linear)]
+        many = seconds(products([layer for layer in linear if layer is not head], 1024))
+        found["prefill_limit"], found["learner_limit"] = 1024 / many, 1024 / (3 * many)
+        found["decode_limit"] = slots / seconds(products(linear, slots))
         found["generate"] = slots * tokens / seconds(lambda: generate(policy, single, tokens))
         found["sampler"] = slots * tokens / whole
         found["plain"] = trained / seconds(lambda: learn_plain(policy, samples))
