@@ -4,11 +4,11 @@ A seed has its own demonstrations (350, of which most of those of two hops stop 
 (sft/smollm2) and its own reinforcement learning of `STEPS` steps from there (search-r1/smollm2, whose rule of stages is
 the recipe's). The arms of a seed begin with the same warm start:
 
-    grpo        all weights
+    grpo        group-relative advantages, all weights
     reinforce   the reward itself as advantage
     dspo        the sequence ratio, on groups with a signal
     grpo-lora, reinforce-lora, dspo-lora
-                the same with an adapter of rank 32 over the warm start
+                the same with an adapter of rank 32 over the warm start, which is the recipe's way
     rejection   no reinforcement learning: twice, 8 rollouts of each of `COLLECTED` questions, those that were right
                 learnt as demonstrations; as many rollouts as the other arms have
 
@@ -79,15 +79,16 @@ class Arm:
     sets: tuple[str, ...] = ()
 
 
-ADAPTER = ("lora.rank=32", "learner.learning_rate=3e-4")
+ALL_WEIGHTS = ("lora.rank=0", "learner.learning_rate=1.5e-5")
+REINFORCE = "algorithms/reinforce"
 DSPO = ("reward.name=exact_match", "dspo.limit=2")
 ARMS: Mapping[str, Arm] = {
-    "grpo": Arm(),
-    "reinforce": Arm(recipes=("algorithms/reinforce",)),
-    "dspo": Arm("dspo", sets=DSPO),
-    "grpo-lora": Arm(sets=ADAPTER),
-    "reinforce-lora": Arm(recipes=("algorithms/reinforce",), sets=ADAPTER),
-    "dspo-lora": Arm("dspo", sets=(*DSPO, *ADAPTER)),
+    "grpo": Arm(sets=ALL_WEIGHTS),
+    "reinforce": Arm(recipes=(REINFORCE,), sets=ALL_WEIGHTS),
+    "dspo": Arm("dspo", sets=(*DSPO, *ALL_WEIGHTS)),
+    "grpo-lora": Arm(),
+    "reinforce-lora": Arm(recipes=(REINFORCE,)),
+    "dspo-lora": Arm("dspo", sets=DSPO),
 }
 REJECTION = "rejection"
 FULLY = ("sft", "grpo", "grpo-lora")
