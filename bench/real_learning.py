@@ -37,6 +37,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from time import perf_counter, process_time
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -90,7 +91,7 @@ ARMS: Mapping[str, Arm] = {
     "reinforce-lora": Arm(recipes=(REINFORCE,)),
     "dspo-lora": Arm("dspo", sets=DSPO),
 }
-REJECTION = "rejection"
+BASE, REJECTION = "grpo", "rejection"
 FULLY = ("sft", "grpo", "grpo-lora")
 ONE_HOP = 192
 HERE = Path(__file__).parent
@@ -255,8 +256,24 @@ def told(scores: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
     )
 
 
+def show_differences(scores: Mapping[tuple[int, str], Sequence[Mapping[str, Any]]], console: Console) -> None:
+    """Every arm against GRPO of all weights, sampled, on the same questions of all seeds that have both."""
+    for name in (*ARMS, REJECTION):
+        seeds = [seed for seed, arm in scores if arm == name and (seed, BASE) in scores]
+        if name == BASE or not seeds:
+            continue
+        pairs = [
+            (base["reward"], {row["id"]: row["reward"] for row in scores[seed, name]}[base["id"]])
+            for seed in seeds
+            for base in scores[seed, BASE]
+        ]
+        test = paired_test([before for before, _ in pairs], [after for _, after in pairs])
+        told = f"{test.difference:+.3f}, p = {test.p_value:.1g}, n = {test.n}"
+        console.print(f"{name} - {BASE}, sampled, seeds {', '.join(map(str, seeds))}: {told}")
+
+
 def show(out: Path, console: Console) -> None:
-    """A row for each policy that is there, and the paired difference to its warm start."""
+    """A row for each policy that is there, and the paired differences to its warm start and to GRPO."""
     table = Table(
         "policy",
         "seed",
@@ -271,12 +288,14 @@ def show(out: Path, console: Console) -> None:
         "gain",
         "min",
     )
+    drawn: dict[tuple[int, str], Sequence[Mapping[str, Any]]] = {}
     for folder in sorted(out.glob("seed*")):
         found = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
         files = {name: rows for name, rows in found.items() if "scores" in rows}  # not the state of a collection
         start = files.get("sft")
         for name, found in sorted(files.items(), key=lambda item: (item[0] != "sft", item[0])):
             sampled, *others = found["scores"].values()
+            drawn[int(folder.name.removeprefix("seed")), name] = sampled
             gain = "-"
             if start and name != "sft":
                 old = {row["id"]: row["reward"] for row in start["scores"][SAMPLED]}
@@ -295,6 +314,7 @@ def show(out: Path, console: Console) -> None:
                 *(searches, gain, f"{found['training']['minutes']:.0f}"),
             )
     console.print(table)
+    show_differences(drawn, console)
 
 
 def main() -> None:
