@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 from rich.console import Console
+from typer.testing import CliRunner
 
 from evoseek.cli.export import write_plain
+from evoseek.cli.main import app
 from evoseek.errors import ConfigError, PolicyError, RunError
 from evoseek.learner.checkpoint import Part, save_checkpoint
 from evoseek.learner.learner import Learner
@@ -106,6 +108,34 @@ def test_what_cannot_be_exported_is_said(tmp_path: Path) -> None:
         write_plain(str(tmp_path / "run"), tmp_path / "out", console=Console(quiet=True))
     with pytest.raises(PolicyError, match="no such directory"):
         write_plain(str(tmp_path / "nothing"), tmp_path / "out", console=Console(quiet=True))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_dry_run_refuses_what_the_export_would(tmp_path: Path) -> None:
+    def said(*words: object) -> str:
+        found = CliRunner().invoke(app, ["export", *map(str, words), "--dry-run"])
+        return str(found.exception) if found.exit_code else found.stdout
+
+    run, out = tmp_path / "run", tmp_path / "out"
+    assert "tiny has no adapter: all of its weights were trained" in said("tiny", out, "--adapter")
+    checkpoint(run, load_policy("tiny"), 1)
+    assert "has no adapter" in said(run, out, "--adapter")
+    assert f"Write the policy of {run} as a plain model to {out}" in "".join(said(run, out).split("\n"))
+    assert "holds no finished evaluation" in said(run, out, "--evaluation", tmp_path)
+    (run / "lock").touch()
+    (run / "checkpoints" / "step-000001" / "state.json").unlink()
+    assert "saved no checkpoint yet" in said(run, out)
+    out.mkdir()
+    (out / "thesis.txt").touch()
+    assert "is no empty folder" in said("tiny", out, "--adapter")
+
+
+def test_an_adapter_is_found_by_a_dry_run(tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    checkpoint(tmp_path / "run", adapted(), 1)
+    found = CliRunner().invoke(app, ["export", str(tmp_path / "run"), str(tmp_path / "out"), "--adapter", "--dry-run"])
+    assert found.exit_code == 0
+    assert "the adapter of" in found.stdout
     assert not (tmp_path / "out").exists()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import tracemalloc
@@ -251,6 +252,23 @@ def test_pdf(tmp_path: Path) -> None:
     assert (documents["b.pdf"].title, documents["b.pdf"].text) == ("b", "Kalo is a city")
 
 
+@pytest.mark.parametrize("algorithm", ["RC4-128", "AES-256"])
+def test_an_encrypted_pdf_is_skipped_with_the_remedy_unless_it_opens_without_a_password(
+    tmp_path: Path, algorithm: str
+) -> None:
+    pypdf = pytest.importorskip("pypdf")
+    (tmp_path / "a.txt").write_text("text")
+    for name, password in (("locked", "secret"), ("open", "")):
+        writer = pypdf.PdfWriter(clone_from=io.BytesIO(small_pdf("Kalo is a city")))
+        writer.encrypt(password, owner_password="owner", algorithm=algorithm)
+        writer.write(tmp_path / f"{name}.pdf")
+    documents, report = read(tmp_path)
+    assert documents["open.pdf"].text == "Kalo is a city"
+    (reason,) = reasons(report).values()
+    assert reason.startswith("encrypted PDF: it opens with a password only; save a copy without one, as `qpdf")
+    assert "locked.pdf: encrypted PDF" in report.table()
+
+
 def test_pdf_without_the_extra_is_skipped_with_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formats, "pypdf", None)
     _, report = read(write(tmp_path, a__txt="text", b__pdf="%PDF"))
@@ -280,6 +298,36 @@ def test_passages_of_markdown_name_the_heading_that_they_are_under(tmp_path: Pat
         ("```\n# no heading\n```", None, "Kalo"),
         ("Mayor\n-----\nIt is Meri.", None, "Mayor"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("front", "title"),
+    [
+        ("---\ntitle: All of Kalo\ntags:\n  - city\n- sea\n# a remark\n\n---\n", "All of Kalo"),
+        ("---\r\ntitle: 'Kalo: the city'\r\nnested: {\r\n}\r\n---\r\n", "Kalo: the city"),
+        ('\ufeff---  \nlayout: "page"\n...\n', "Place"),
+        ("---\ntitle: >\n  of two lines\n---\n", "Place"),
+        ("---\n---\n", "Place"),
+    ],
+)
+def test_front_matter_is_no_text_and_no_heading(tmp_path: Path, front: str, title: str) -> None:
+    text = "# Place\nKalo is a city.\n\n---\n\nbelow: a line"
+    (tmp_path / "a.md").write_text(front + text, newline="")
+    assert read(tmp_path)[0]["a.md"].title == title
+    assert cited(tmp_path, "a.md", 40) == [(text, None, "Place")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "---\nThis is prose.\n---\nmore",
+        "---\nNote: this is one setting,\nand this is prose.\n\n---\nmore",
+        "---\nkey: a front that does not end",
+        "text\n---\nkey: value\n---",
+    ],
+)
+def test_other_lines_between_rules_are_text(tmp_path: Path, text: str) -> None:
+    assert read(write(tmp_path, a__md=text))[0]["a.md"].text == text
 
 
 def test_passages_of_a_page_name_the_heading_that_they_are_under(tmp_path: Path) -> None:

@@ -203,6 +203,14 @@ def test_a_full_queue_says_when_to_ask_again(serving):
         assert "evoseek_busy_total 1.0" in httpx2.get(f"{served.url}/metrics").text
 
 
+def accepts(served):
+    try:
+        socket.create_connection(("127.0.0.1", int(served.url.rpartition(":")[2]))).close()
+    except ConnectionError:
+        return False
+    return True
+
+
 def begun(served, pool, *words, **options):
     """A question that is under way."""
     asked = pool.submit(lambda: list(ask(served, *words, **options)) if options else ask(served, *words))
@@ -215,6 +223,7 @@ def test_an_answer_under_way_may_end_when_the_server_is_stopped(serving, options
     with serving(limits=Limits(drain_s=60)) as served, ThreadPoolExecutor(1) as pool:
         asked = begun(served, pool, say(f"wait {WHO}"), **options)
         served.stop()
+        until(lambda: not accepts(served))
         served.sampler.gate.set()
         last = asked.result()[-1] if options else asked.result()
         assert last.evoseek["answer"] == "Meri Tolu"

@@ -12,7 +12,9 @@ from rich.console import Console
 from evoseek.cli.shared import stop_if_dry
 from evoseek.errors import ConfigError, PolicyError, RunError
 from evoseek.files import check_new, write_atomic
+from evoseek.policy.source import ADAPTER, find_policy
 from evoseek.report.printable import say
+from evoseek.runs import RunDirectory
 from evoseek.training.interrupt import end_on_interrupt
 
 
@@ -27,10 +29,37 @@ def export(
     """Write a policy as a plain model directory with a model card; an adapter is merged into its base."""
     from evoseek.cli.settings import check_model
 
-    check_new(directory)
     check_model(source, setting="The run or policy")
-    stop_if_dry([f"Write the policy of {source} as a plain model to {directory}"])
+    check_export(source, directory, adapter=adapter, evaluation=evaluation)
+    what = "the adapter of {} alone" if adapter else "the policy of {} as a plain model"
+    stop_if_dry([f"Write {what.format(source)} to {directory}"])
     write_plain(source, directory, console=Console(), adapter=adapter, evaluation=evaluation)
+
+
+def check_export(run_or_policy: str, directory: Path, *, adapter: bool, evaluation: Path | None) -> None:
+    """Check an export as far as that takes no model: the directory, the results, the run's checkpoint and, of a policy
+    on this machine, the adapter. Raises as `write_plain`."""
+    from evoseek.eval.folder import EvaluationFolder
+
+    check_new(directory)
+    if evaluation:
+        EvaluationFolder(evaluation).read_results()
+    run = RunDirectory(Path(run_or_policy).expanduser())
+    if (run.path / "lock").is_file() and not run.saved_steps:
+        raise RunError(
+            f"{run_or_policy} is a run that has saved no checkpoint yet, so there is nothing to export. Train on until "
+            "the first one (every run.checkpoint_every steps)."
+        )
+    policy = Path(find_policy(run_or_policy)).expanduser()
+    if adapter and policy.exists() and not (policy / ADAPTER).is_file():
+        raise _without_adapter(run_or_policy)
+
+
+def _without_adapter(run_or_policy: str) -> ConfigError:
+    return ConfigError(
+        f"{run_or_policy} has no adapter: all of its weights were trained. Leave out --adapter, which exports them "
+        "all; an adapter is trained with lora.rank above 0."
+    )
 
 
 def write_plain(
@@ -49,14 +78,9 @@ def write_plain(
         from evoseek.policy.load import export_policy, load_policy, save_policy
         from evoseek.report.model_card import Origin, model_card
 
-    check_new(directory)
+    check_export(run_or_policy, directory, adapter=adapter, evaluation=evaluation)
     results = EvaluationFolder(evaluation).read_results() if evaluation else None
     checkpoint = latest_checkpoint(Path(run_or_policy))
-    if checkpoint is None and (Path(run_or_policy) / "lock").is_file():
-        raise RunError(
-            f"{run_or_policy} is a run that has saved no checkpoint yet, so there is nothing to export. Train on until "
-            "the first one (every run.checkpoint_every steps)."
-        )
     try:
         policy = load_policy(str(checkpoint.part_directory("policy")) if checkpoint else run_or_policy)
     except PolicyError as error:
@@ -66,10 +90,7 @@ def write_plain(
             f"There is no run and no directory {run_or_policy}; check the path. Taken as a policy's name: {error}"
         ) from error
     if adapter and policy.adapter is None:
-        raise ConfigError(
-            f"{run_or_policy} has no adapter: all of its weights were trained. Leave out --adapter, which exports them "
-            "all; an adapter is trained with lora.rank above 0."
-        )
+        raise _without_adapter(run_or_policy)
     origin = Origin(run_or_policy, checkpoint.step if checkpoint else None, results=results)
     try:
         if adapter:

@@ -13,12 +13,12 @@ from evoseek.cli.project_text import Wishes, notes, project_text
 from evoseek.cli.shared import stop_if_dry
 from evoseek.errors import ConfigError
 from evoseek.files import nearest, write_atomic
-from evoseek.policy.source import REMOTE, SHIPPED, is_gguf
+from evoseek.policy.source import ADAPTER, REMOTE, SHIPPED, is_gguf
 from evoseek.project import NAME
 from evoseek.registry import check_name
 from evoseek.report.printable import say
 
-_OF_A_MODEL = ("config.json", "adapter_config.json", REMOTE)  # files by which a model's folder is known
+_OF_A_MODEL = ("config.json", ADAPTER, REMOTE)  # files by which a model's folder is known
 
 
 def init(

@@ -17,11 +17,14 @@ from evoseek.types import Mark
 
 try:
     import pypdf
+    import pypdf.errors
 except ImportError:
     pypdf = None
 
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*)")
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
+_SETTING = re.compile(r"""[\w"'][^:]*:(\s|$)|[\s#\]}]|- |-?$""")  # how a line of front matter begins
+_TITLE = re.compile(r"^title:[ \t]*(.*)", re.MULTILINE | re.IGNORECASE)
 _FENCE = re.compile(r" {0,3}(```|~~~)")
 _DECLARED = re.compile(rb"<meta[^>]{0,200}?charset\s{0,9}=[\s\"']{0,9}([\w.:-]{1,40})", re.IGNORECASE)
 _HEAD = 4096  # bytes in which a page declares its encoding
@@ -45,10 +48,32 @@ def parse_plain(data: bytes, encoding: str | None = None) -> Parsed:
 
 
 def parse_markdown(data: bytes, encoding: str | None = None) -> Parsed:
-    """Markdown as it is written, titled by its first heading."""
+    """Markdown as it is written, titled by its front matter or else by its first heading. Front matter (settings in
+    YAML between two lines `---` at the top) is left out of the text."""
     text, guessed = decode(data, encoding)
+    front, text = _split_front_matter(text)
+    named = _TITLE.search(front)
+    title = _unquoted(named[1]) if named else ""
     marks = tuple(markdown_headings(text))
-    return Parsed(marks[0].heading or "" if marks else "", text, guessed, marks)
+    return Parsed(title or (marks[0].heading or "" if marks else ""), text, guessed, marks)
+
+
+def _split_front_matter(text: str) -> tuple[str, str]:
+    """The front matter ("" if there is none) and what follows it. Lines of prose between two `---` are none."""
+    first, *lines = text.split("\n")
+    end = next((number for number, line in enumerate(lines) if line.rstrip() in ("---", "...")), None)
+    if first.strip("\ufeff \t\r") != "---" or end is None or not all(map(_SETTING.match, lines[:end])):
+        return "", text
+    return "\n".join(lines[:end]), "\n".join(lines[end + 1 :])
+
+
+def _unquoted(value: str) -> str:
+    """A YAML value of one line as text; "" for what goes on in the next line."""
+    value = value.strip()
+    if value[:1] in ("|", ">"):
+        return ""
+    quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
+    return value[1:-1] if quoted else value
 
 
 def markdown_headings(text: str) -> Iterator[Mark]:
@@ -109,9 +134,16 @@ def parse_pdf(data: bytes, encoding: str | None = None) -> Parsed:
     recognised in pictures. A PDF says itself how its text is encoded."""
     if pypdf is None:
         raise DataError("PDF needs an extra: pip install 'evoseek[pdf]'")
-    reader = pypdf.PdfReader(io.BytesIO(data))
-    title = reader.metadata.title if reader.metadata else None
-    texts = [page.extract_text() for page in reader.pages]
+    try:
+        reader = pypdf.PdfReader(io.BytesIO(data))
+        title = reader.metadata.title if reader.metadata else None
+        texts = [page.extract_text() for page in reader.pages]
+    except pypdf.errors.FileNotDecryptedError as error:
+        raise DataError(
+            "encrypted PDF: it opens with a password only; save a copy without one, as `qpdf --decrypt` does"
+        ) from error
+    except pypdf.errors.DependencyError as error:
+        raise DataError("encrypted PDF: reading it needs another package: pip install 'evoseek[pdf]'") from error
     if texts and not any(text.strip() for text in texts):
         raise DataError("PDF without text: its pages are pictures; recognise their text (OCR) with another program")
     starts = accumulate((len(text) + 2 for text in texts), initial=0)

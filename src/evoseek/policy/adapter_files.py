@@ -25,11 +25,12 @@ from transformers import PreTrainedModel
 from evoseek.errors import PolicyError
 from evoseek.policy.lora import adapter_parameters, check_free, check_peft, inject_adapter, remove_adapter
 from evoseek.policy.policy import Policy
+from evoseek.policy.source import ADAPTER
 
 if TYPE_CHECKING:
     from peft import LoraConfig
 
-CONFIG, WEIGHTS, NOTES = "adapter_config.json", "adapter_model.safetensors", "evoseek.json"
+CONFIG, WEIGHTS, NOTES = ADAPTER, "adapter_model.safetensors", "evoseek.json"
 
 _PREFIX = "base_model.model."  # peft's, in files
 _PLAIN = re.compile(rf"{re.escape(_PREFIX)}.+\.lora_[AB]\.weight")

