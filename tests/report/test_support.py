@@ -69,6 +69,10 @@ WHO = "Who is the mayor of Kalo?"
         ("Was the treaty signed in Rome?", "No", (["misc"], True, "topic")),
         ("Is Lina a river?", "yes", ([], False, "topic")),
         ("Did Lina have a May?", "yes", ([], False, "topic")),
+        # and says two thirds of its words: kalo and not ski, resort; kalo and vesu of three; kalo and not harbour
+        ("Is Kalo a ski resort?", "yes", ([], False, "topic")),
+        ("Is Kalo larger than Vesu?", "yes", (["kalo", "vesu"], True, "topic")),
+        ("Has Kalo a harbour?", "no", ([], False, "topic")),
         # A choice between named things: one is said, and two documents are about them
         ("Which is larger, Kalo or Vesu?", "Vesu", (["kalo", "vesu"], True, "topic")),
         ("Which is larger, Vesu or Lina?", "Lina", (["vesu"], False, "topic")),
@@ -82,6 +86,7 @@ def test_by_words(question, answer, expected):
 def test_scripts_without_spaces():
     assert support_of(answered("日本の首都はどこですか", "東京", JAPAN)).is_given
     assert not support_of(answered("日本の首都はどこですか", "京都", JAPAN)).is_given
+    assert support_of(answered("東京は日本の首都ですか", "はい", JAPAN)).is_given
     born = Passage("jp#1", "jp", "人", "1995年、関東。京都に2,400人、NASA社。")
     said = {answer: support_of(answered("何", answer, born)).is_given for answer in ("5年", "東京", "400人", "A社")}
     assert said == {"5年": False, "東京": False, "400人": False, "A社": False}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,8 +21,30 @@ from evoseek.training.interrupt import end_on_interrupt
 
 if TYPE_CHECKING:
     from evoseek.eval.suite import Suite
+    from evoseek.training.given import Given
     from evoseek.training.settings import TrainingSettings
     from evoseek.types import Question
+
+
+On = Annotated[
+    str | None,
+    typer.Option(help="Suite: a name such as hotpotqa, a TOML file that declares one, or a question file or folder."),
+]
+SuiteData = Annotated[Path | None, typer.Option(help="Folder or file with a named suite's questions.")]
+With = Annotated[
+    str | None,
+    typer.Option(
+        "--with",
+        metavar="ENGINE",
+        help="What is searched: an engine by name, an index (as --index), or the URL of a retrieval server.",
+    ),
+]
+Temperature = Annotated[float | None, typer.Option(help="0: greedy. Default: as in training.")]
+Baseline = Annotated[
+    str | None,
+    typer.Option(help="Other way to answer: direct, cot, rag, ircot, search-o1, ragent, or package.module:Name."),
+]
+Limit = Annotated[int | None, typer.Option(help="Maximum number of questions, from the first.")]
 
 
 def evaluate(
@@ -29,31 +52,16 @@ def evaluate(
     run_dir: RunDir = None,
     index: Index = None,
     questions: Questions = None,
-    on: Annotated[
-        str | None,
-        typer.Option(
-            help="Suite: a name such as hotpotqa, a TOML file that declares one, or a question file or folder."
-        ),
-    ] = None,
-    data: Annotated[Path | None, typer.Option(help="Folder or file with a named suite's questions.")] = None,
+    on: On = None,
+    data: SuiteData = None,
     model: Model = None,
-    with_: Annotated[
-        str | None,
-        typer.Option(
-            "--with",
-            metavar="ENGINE",
-            help="What is searched: an engine by name, an index (as --index), or the URL of a retrieval server.",
-        ),
-    ] = None,
+    with_: With = None,
     out: Annotated[Path | None, typer.Option(help="Folder for samples and results.")] = None,
     samples: Annotated[int, typer.Option(min=1, help="Number of samples of each question.")] = 1,
-    temperature: Annotated[float | None, typer.Option(help="0: greedy. Default: as in training.")] = None,
+    temperature: Temperature = None,
     no_search: Annotated[bool, typer.Option("--no-search", help="Answer without any tool.")] = False,
-    baseline: Annotated[
-        str | None,
-        typer.Option(help="Other way to answer: direct, cot, rag, ircot, search-o1, ragent, or package.module:Name."),
-    ] = None,
-    limit: Annotated[int | None, typer.Option(help="Maximum number of questions, from the first.")] = None,
+    baseline: Baseline = None,
+    limit: Limit = None,
     seed: Seed = None,
     json: Json = False,
     config: ConfigFiles = None,
@@ -69,7 +77,7 @@ def evaluate(
     searches = _searches(baseline, no_search)
     run_dir, model, asked_options = answering(who, run_dir, model)
     engine = _engine(with_, index)
-    from evoseek.cli.settings import check_evaluation, given_settings, run_of_project
+    from evoseek.cli.settings import given_settings, run_of_project
 
     run_dir = run_of_project(run_dir, model, config, asked_options)
     with end_on_interrupt():
@@ -86,30 +94,56 @@ def evaluate(
         "run.seed": seed,
     }
     given = given_settings("eval", run_dir, config or (), options=options, sets=set_ or ())
-    own = None if suite or run_dir is None else _written(given.read(light=True), run_dir)
-    check_evaluation(given.read(light=True), search=searches, model=model, questions=suite is None and own is None)
+    _evaluate(given, _Examination(run_dir, model, suite, searches, baseline, samples), out, as_json=json)
+
+
+@dataclass(frozen=True, slots=True)
+class _Examination:
+    """Who is examined (the run, and the value of --model), on what, and how."""
+
+    run_dir: Path | None
+    model: str | None
+    suite: Suite | None
+    searches: bool
+    baseline: str | None
+    samples: int
+
+
+def _evaluate(given: Given, wanted: _Examination, out: Path | None, *, as_json: bool) -> None:
+    from evoseek.cli.settings import check_evaluation
+
+    suite, run_dir, light = wanted.suite, wanted.run_dir, given.read(light=True)
+    own = None if suite or run_dir is None else _written(light, run_dir)
+    check_evaluation(light, search=wanted.searches, model=wanted.model, questions=suite is None and own is None)
     with end_on_interrupt():
-        from evoseek.cli.following import following
-        from evoseek.jobs.asked import is_asked
         from evoseek.jobs.evaluate import Wanted
         from evoseek.jobs.evaluate import evaluate as evaluate_policy
         from evoseek.run import opened
-        from evoseek.training.model_defaults import follow_endpoint
         from evoseek.training.sources import evaluation_path, read_questions
 
-    settings, console = given.read(), Console(stderr=json)
-    settings = follow_endpoint(settings) if is_asked(settings) else following(settings, console=Console(stderr=True))
+    settings, console = _followed(given), Console(stderr=as_json)
     every = suite.questions if suite else own or read_questions(evaluation_path(settings), setting="evaluation.path")
     asked = every[: settings.evaluation.limit]
-    times = f", {samples} times each" if samples > 1 else ""
+    times = f", {wanted.samples} times each" if wanted.samples > 1 else ""
     where = f"Samples and results in {out}" if out else "Nothing is written (--out keeps samples and results)"
     stop_if_dry([f"Ask {who_answers(given, run_dir)} {len(asked)} questions{times}", where], settings)
     say(console, f"Asking {len(asked)} of {len(every)} questions{times}.")
     with opened(settings, checkpoint=checkpoint_of(run_dir)) as context:
-        wanted = Wanted(asked, samples, searches, suite, baseline)
-        evaluated = evaluate_policy(context, wanted, out, console=console, quiet=json)
-    if json:
+        all_wanted = Wanted(asked, wanted.samples, wanted.searches, suite, wanted.baseline)
+        evaluated = evaluate_policy(context, all_wanted, out, console=console, quiet=as_json)
+    if as_json:
         print(dumps(evaluated.json, ensure_ascii=False))
+
+
+def _followed(given: Given) -> TrainingSettings:
+    """The settings, with those that were not given chosen for who answers."""
+    with end_on_interrupt():
+        from evoseek.cli.following import following
+        from evoseek.jobs.asked import is_asked
+        from evoseek.training.model_defaults import follow_endpoint
+
+    settings = given.read()
+    return follow_endpoint(settings) if is_asked(settings) else following(settings, console=Console(stderr=True))
 
 
 def _written(settings: TrainingSettings, run_dir: Path) -> list[Question] | None:

@@ -3,8 +3,9 @@
 By words (the default): the first rule that applies decides.
 
     none    there is no answer, or it says that it knows none
-    topic   yes or no, which stands in no passage: supported by passages about the question, namely those whose title it
-            names, and those with at least half of its significant words
+    topic   yes or no, which stands in no passage: supported if passages about the question, namely those whose title it
+            names, and those with at least half of its significant words, have two thirds of these words between them
+            (of a question in a script without spaces, if there are such passages)
     topic   a choice between things that the question itself names, so that naming one proves little: the answer stands
             in a passage, and those passages and the ones whose title the question names are of two documents or more
     words   the whole answer stands in a passage, its words in a row, whatever their case, accents and punctuation
@@ -22,6 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal
 
 from evoseek.corpus.scripts import fold, is_unspaced
@@ -54,6 +56,7 @@ _DENIALS = frozenset(
 _EMPTY = STOP_WORDS - _DENIALS
 _PARTS = re.compile(r"[,;:.!?()\n]+(?=\s|$)|[、。，；]|\b(?:and|or|und|oder|et|ou)\b", re.IGNORECASE)
 
+_ABOUT, _COVERED = Fraction(1, 2), Fraction(2, 3)  # of a question's significant words
 _COUNTS = frozenset(["one", "two", "first", "second"])  # which are answers, though stop words too
 _DECIMAL = re.compile(r"(?<![\d.,])(\d+)[.,](?!\d{3}(?!\d))(\d+)(?![.,]?\d)")
 _STOPS = re.compile(r"[、。，；！？]|[.,;!?](?!\d)")
@@ -83,8 +86,9 @@ def support_of(trajectory: Trajectory) -> Support:
     if has_given_up(trajectory):
         return Support((), False, "none")
     if fold(answer) in YES_NO:
-        about = tuple(p for p in found if _names(question, p) or _is_about(question, p))
-        return Support(about, bool(about), "topic")
+        about = tuple(p for p in found if _names(question, p) or _share(question, (p,)) >= _ABOUT)
+        is_covered = bool(about) and (is_unspaced(question) or _share(question, about) >= _COVERED)
+        return Support(about if is_covered else (), is_covered, "topic")
     holding = tuple(p for p in found if _holds(p, answer))
     if offers_alternatives(question) and _stands_in(answer, question):
         related = tuple(p for p in found if p in holding or _names(question, p))
@@ -161,9 +165,11 @@ def _names(question: str, passage: Passage) -> bool:
     return bool(_without_ends(fold(passage.title).split())) and _stands_in(passage.title, question)
 
 
-def _is_about(question: str, passage: Passage) -> bool:
+def _share(question: str, passages: Sequence[Passage]) -> Fraction:
+    """The share of a question's significant words that passages have between them; 0 if it has none."""
     asked = set(fold(question).split()) - STOP_WORDS
-    return bool(asked) and 2 * len(asked & set(fold(passage.contents).split())) >= len(asked)
+    held = {word for passage in passages for word in fold(passage.contents).split()}
+    return Fraction(len(asked & held), len(asked)) if asked else Fraction(0)
 
 
 def _claims(answer: str, question: str) -> Iterator[str]:

@@ -7,6 +7,7 @@ useful documents, once for noisy ones.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,6 +51,34 @@ class _Reply(NamedTuple):
     problem: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Simulator:
+    """A model with its prompt, and the form of the documents that it is asked for."""
+
+    chat: Chat
+    prompt: SimulatorPrompt
+    documents: int
+    max_words: int
+
+    async def reply(self, query: _Query, kind: DocumentKind) -> _Reply:
+        """What it gives for a query; of a call that fails, the reason."""
+        record = query.record
+        messages = self.prompt(
+            question=record.question.text,
+            answers=record.question.golden_answers,
+            query=record.query,
+            earlier=record.earlier,
+            useful=kind == "useful",
+            documents=self.documents,
+            max_words=self.max_words,
+        )
+        try:
+            reply = await self.chat.chat(messages, key=f"check/{kind}/{query.number}")
+            return _Reply(parse_documents(reply, self.documents, self.max_words))
+        except ToolError as error:
+            return _Reply(None, str(error))
+
+
 async def check_simulator(
     chat: Chat,
     prompt: SimulatorPrompt,
@@ -67,28 +96,13 @@ async def check_simulator(
     Only first pages are looked at. Raises DataError if there is no query whose answer can be told.
     """
     drawn, unasked = _draw(records, truth, count, seed)
-    done = 0
+    simulator, done = _Simulator(chat, prompt, documents, max_words), itertools.count(1)
 
     async def ask(query: _Query, kind: DocumentKind) -> _Reply:
-        nonlocal done
-        question = query.record.question
-        messages = prompt(
-            question=question.text,
-            answers=question.golden_answers,
-            query=query.record.query,
-            earlier=query.record.earlier,
-            useful=kind == "useful",
-            documents=documents,
-            max_words=max_words,
-        )
         try:
-            reply = await chat.chat(messages, key=f"check/{kind}/{query.number}")
-            return _Reply(parse_documents(reply, documents, max_words))
-        except ToolError as error:
-            return _Reply(None, str(error))
+            return await simulator.reply(query, kind)
         finally:
-            done += 1
-            progress(done, len(KINDS) * len(drawn))
+            progress(next(done), len(KINDS) * len(drawn))
 
     replies = await asyncio.gather(*(ask(query, kind) for kind in KINDS for query in drawn))
     texts = [reply.texts for reply in replies]
