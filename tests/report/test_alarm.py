@@ -66,11 +66,23 @@ def test_only_the_last_probes_and_as_many_before_count():
 
 
 def test_the_window_and_the_name_of_the_game_can_be_chosen():
-    rows = [{"proposer/reward" if name == "solver/reward" else name: row[name] for name in row} for row in COLLAPSE]
+    rows = [{"other/reward" if name == "solver/reward" else name: row[name] for name in row} for row in COLLAPSE]
     assert hacking_alarm(rows) is None
-    assert hacking_alarm(rows, in_game="proposer/reward")
+    assert hacking_alarm(rows, in_game="other/reward")
     assert hacking_alarm(COLLAPSE[: 3 * EVERY], window=2) is None
     assert hacking_alarm(COLLAPSE[: 4 * EVERY], window=2)
+
+
+def test_a_proposer_that_earns_more_while_the_solver_unlearns_is_told_apart():
+    """The solver's reward falls with the held-out score, because nobody can answer what is asked."""
+    rows = [row | {"proposer/reward": 1 - row["solver/reward"]} for row in BOTH_FALL]
+    words = hacking_alarm(rows)
+    assert words.startswith("The proposer may be paid for questions that cannot be answered: over steps 31 to 60")
+    assert "proposer/reward rose to 0.600 (from 0.300 over steps 1 to 30)" in words
+    assert "failure pays for what nobody can answer" in words
+    assert hacking_alarm([row | {"eval/reward": 0.6} if "eval/reward" in row else row for row in rows]) is None
+    both = [row | {"proposer/reward": row["solver/reward"]} for row in COLLAPSE]
+    assert hacking_alarm(both).startswith("The roles may be fooling each other: over steps 31 to 60 solver/reward")
 
 
 def test_rows_without_a_value_are_passed_over():

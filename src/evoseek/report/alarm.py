@@ -1,6 +1,9 @@
-"""An alarm for self-deception in self-play: the reward of the game rises while the held-out score falls.
+"""An alarm for self-deception in self-play: the reward of a role rises while the held-out score falls.
 
-Compared are the last few probes of the held-out questions with as many before them, and the in-game reward over the
+If it is the solver's, the roles may agree on wrong answers. If it is the proposer's, it may have learnt to ask what
+nobody can answer, where that is paid: in a long run of Search Self-play the solver's reward falls then, too.
+
+Compared are the last few probes of the held-out questions with as many before them, and the role's reward over the
 same two stretches of steps. The alarm is raised when both hold:
 
     the mean in-game reward rose by more than twice the standard error of the difference, as its scatter from step to
@@ -26,16 +29,26 @@ from evoseek.report.metrics import MetricRow
 
 _PROBE = "eval/reward"
 _PROPOSALS = "selfplay/proposals"
+_ROLES = ("solver/reward", "proposer/reward")
+_SUSPECTED = {
+    _ROLES[0]: "The roles may be fooling each other",
+    _ROLES[1]: "The proposer may be paid for questions that cannot be answered",
+}
 _ERRORS = 2.0  # so many standard errors are more than chance
 
 
-def hacking_alarm(rows: Sequence[MetricRow], *, in_game: str = "solver/reward", window: int = 3) -> str | None:
+def hacking_alarm(rows: Sequence[MetricRow], *, in_game: str | None = None, window: int = 3) -> str | None:
     """The warning for the user, or None. `rows` are metric rows in the order of their steps; `in_game` names the reward
-    of the game, `window` is the number of probes on each side of the comparison.
+    of the game, by default that of either role; `window` is the number of probes on each side of the comparison.
 
     Also None while there is too little to compare: fewer than 2 `window` probes, or fewer than two in-game rewards on a
     side.
     """
+    names = _ROLES if in_game is None else (in_game,)
+    return next((words for name in names if (words := _alarm(rows, name, window))), None)
+
+
+def _alarm(rows: Sequence[MetricRow], in_game: str, window: int) -> str | None:
     probed = [index for index, row in enumerate(rows) if _value(row, _PROBE) is not None]
     if len(probed) < 2 * window:
         return None
@@ -50,14 +63,15 @@ def hacking_alarm(rows: Sequence[MetricRow], *, in_game: str = "solver/reward", 
     chance = _chance(probes[0], probes[1])
     if games[1].value - games[0].value <= _chance(games[0], games[1]) or probes[0].value - probes[1].value <= chance:
         return None
+    suspected = _SUSPECTED.get(in_game, _SUSPECTED[_ROLES[0]])
     return (
-        f"The roles may be fooling each other: over steps {_steps(after)} {in_game} rose to {games[1].value:.3f} (from "
+        f"{suspected}: over steps {_steps(after)} {in_game} rose to {games[1].value:.3f} (from "
         f"{games[0].value:.3f} over steps {_steps(before)}), while {_PROBE} fell to {probes[1].value:.3f} (from "
         f"{probes[0].value:.3f}), more than the {chance:.3f} that chance explains. Training continues. Read some of "
         "the latest questions in the run's trajectories.jsonl: if they are wrong or trivial, stop and begin a new run "
         "with stricter checks (verification.from_passages, verification.closed_book, "
-        "verification.ambiguity); if they are "
-        "sound, try a lower learner.learning_rate."
+        "verification.ambiguity) or another proposer.difficulty (failure pays for what nobody can answer, uncertainty "
+        "does not); if they are sound, try a lower learner.learning_rate."
     )
 
 
@@ -75,7 +89,7 @@ class AlarmedMetrics:
         notify: Callable[[str], None],
         *,
         earlier: Sequence[MetricRow] = (),
-        in_game: str = "solver/reward",
+        in_game: str | None = None,
         window: int = 3,
     ) -> None:
         self._sink, self._notify, self._in_game, self._window = sink, notify, in_game, window
