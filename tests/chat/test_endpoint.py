@@ -20,6 +20,7 @@ from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError, PolicyError, ReplyError, ToolError
 from evoseek.http.retry import TransientError
 from evoseek.http.server import MAX_BODY
+from evoseek.http.spending import Prices, spending
 from evoseek.policy.encoding import outside, trusted
 from evoseek.policy.load import load_policy
 from evoseek.policy.sampler import TorchSampler
@@ -505,3 +506,21 @@ def test_any_body_is_a_text_or_an_error_that_is_expected(body):
 def test_a_cut_reply_is_one_that_may_be_asked_for_again():
     with pytest.raises(ReplyError, match="Raise max_tokens"):
         text_of(b'{"choices": [{"finish_reason": "length", "message": {"content": "Me"}}]}', secret="")
+
+
+def test_every_reply_is_paid_also_one_that_is_cut_and_one_that_came_after_a_failure():
+    """1,000 tokens at 2 and 100 at 10 a million are .003 a reply. A failure with a status has used nothing."""
+
+    def body(reason):
+        return json.dumps(json.loads(http.choice(finish_reason=reason)) | {"usage": used}).encode()
+
+    used = {"prompt_tokens": 1_000, "completion_tokens": 100}
+    priced = {"prices": Prices(2.0, 10.0), "part": "judge"}
+    with spending() as money:
+        assert outcome(http.fails(503), http.replies(body("stop")), **priced) == ("Meri", 2)
+        assert "cut at its limit" in outcome(http.replies(body("length")), **priced)[0]
+        outcome(http.replies(body("stop")))
+    assert money == {"judge": pytest.approx(0.006)}
+    with spending() as money:
+        outcome(MERI, **priced)
+    assert money == {"judge": None}

@@ -130,6 +130,26 @@ def test_a_model_behind_an_endpoint_is_evaluated(evaluate, setting, tmp_path):
     assert (found["cost"]["searches"]["mean"], "written" in found["cost"]) == (1.0, False)
 
 
+def test_money_of_an_endpoint_is_in_the_results_with_its_prices(evaluate, setting, tmp_path):
+    """Two replies to a question, each of 1,000 tokens read at 2 and 100 written at 10 a million: .006."""
+    turns = ("<search> north </search>", "<answer> north </answer>")
+    used = {"usage": {"prompt_tokens": 1_000, "completion_tokens": 100}}
+    bodies = [json.dumps(json.loads(http.choice(turn)) | used).encode() for turn in turns]
+    with http.ChatServer(*map(http.replies, bodies)) as server:
+        model = {"base_url": server.url, "model": "a-model", "price_input": 2, "price_output": 10}
+        sets = [word for name, value in model.items() for word in ("--set", f"asked.{name}={value}")]
+        found, _ = evaluate("--index", setting.index, *sets, "--limit", 1, "--out", tmp_path / "out")
+    assert found["prices"] == {"asked.price_input": 2.0, "asked.price_output": 10.0}
+    assert found["money"] == {"asked": {"mean": pytest.approx(0.006), "total": pytest.approx(0.006), "n": 1}}
+    assert "| asked | 0.006000 | 0.0060 | 1 |" in (tmp_path / "out" / "results.md").read_text()
+
+
+def test_half_of_the_prices_is_refused(evaluate, setting):
+    sets = ("asked.base_url=http://127.0.0.1:9/v1", "asked.model=m", "asked.price_output=1")
+    _, said = evaluate("--index", setting.index, *(word for one in sets for word in ("--set", one)), status=2)
+    assert "Only some prices of asked are known" in said
+
+
 @pytest.mark.parametrize("name", ["direct", "rag", "ircot", "search-o1", "ragent"])
 def test_a_baseline_is_evaluated_and_resumed_as_any_other(evaluate, tmp_path, monkeypatch, name):
     whole, _ = evaluate("--baseline", name, "--out", tmp_path / "whole")

@@ -12,6 +12,7 @@ from evoseek.http.pool import CallPool
 from evoseek.http.retry import Retry
 from evoseek.http.said import json_of, quoted
 from evoseek.http.server import Server, check_url
+from evoseek.http.spending import Prices, spend
 from evoseek.policy.encoding import harmless, split_trusted, well_formed
 from evoseek.types import Message
 
@@ -26,6 +27,7 @@ class EndpointChat:
 
     What is sent: the messages, `max_tokens` (by the name `max_tokens_name`), `temperature`, a seed that follows from
     `seed` and the key, and, if `structured`, a call's form; without those of temperature and seed that `omit` names.
+    With `prices`, every reply is counted as money of `part` (`spending`), also one that is then refused here.
     The server may read control strings in a message's text, so in outside text they are broken (`encoding.harmless`).
 
     Raises ConfigError for a base_url that is no URL or holds a query or a password, for an api_key that no header can
@@ -49,6 +51,8 @@ class EndpointChat:
         structured: bool = True,
         max_tokens_name: str = "max_tokens",
         omit: Collection[str] = (),
+        prices: Prices | None = None,
+        part: str = "",
         wait_s: float = 1.0,
         max_wait_s: float = 60.0,
     ) -> None:
@@ -58,6 +62,7 @@ class EndpointChat:
         self._api_key = api_key
         self._limit, self._temperature, self._seed = {max_tokens_name: max_tokens}, temperature, seed
         self._structured, self._omit = structured, frozenset(omit)
+        self._prices, self._part = prices, part
         self._server = Server(
             setting="base_url",
             api_key=api_key,
@@ -94,6 +99,8 @@ class EndpointChat:
     async def _attempt(self, client: httpx2.AsyncClient, payload: Mapping[str, object]) -> str:
         reply = await self._server.send(client, "POST", self._url, json=payload)
         if reply.is_success:
+            if self._prices is not None:
+                spend(self._part, self._prices.of(json_of(reply.body, secret=self._api_key)))
             return text_of(reply.body, secret=self._api_key)
         what = f"{self._server.refusal(reply)}. It is not asked again: correct base_url, the model's name, the key or "
         what += "the prompt."

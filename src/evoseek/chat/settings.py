@@ -7,10 +7,11 @@ from typing import Literal
 from pydantic import Field
 
 from evoseek.errors import ConfigError
+from evoseek.http.spending import Prices
 from evoseek.policy.settings import Dtype
 from evoseek.settings import MANY, AnyTemperature, Needs, Section
 
-_ENDPOINT = "api_key_env timeout_s attempts structured max_tokens_name omit"
+_ENDPOINT = "api_key_env timeout_s attempts structured max_tokens_name omit price_input price_output price_cached"
 _IN_PROCESS = "device dtype max_total_tokens"
 
 
@@ -56,9 +57,32 @@ class ChatSettings(Section):
     omit: tuple[Literal["temperature", "seed"], ...] = Field(
         default=(), description="Parameters that are not sent, because the endpoint does not accept them."
     )
+    price_input: float | None = Field(
+        default=None, ge=0, description="Price of a million tokens that the endpoint reads. Default: not known."
+    )
+    price_output: float | None = Field(
+        default=None, ge=0, description="Price of a million tokens that the endpoint writes. Default: not known."
+    )
+    price_cached: float | None = Field(
+        default=None,
+        ge=0,
+        description="Price of a million tokens that the endpoint reads from its cache. Default: that of other input.",
+    )
+
+    @property
+    def prices(self) -> Prices | None:
+        """The prices of the endpoint, if they are known."""
+        if self.price_input is None or self.price_output is None:
+            return None
+        return Prices(self.price_input, self.price_output, self.price_cached)
 
     def check(self, section: str) -> None:
-        """Raises ConfigError if no model is named. `section` names the settings."""
+        """Raises ConfigError if no model is named, or a part of the prices. `section` names the settings."""
+        if self.prices is None and {self.price_input, self.price_output, self.price_cached} != {None}:
+            raise ConfigError(
+                f"Only some prices of {section} are known. Set {section}.price_input and {section}.price_output (0 for "
+                "what is free), or neither: then no money is counted."
+            )
         if not self.model:
             raise ConfigError(
                 f"No model was given to play this part: set {section}.model to a model's name or directory, or, with "

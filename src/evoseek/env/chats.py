@@ -61,4 +61,6 @@ def _endpoint(settings: ChatSettings, section: str, seed: int) -> EndpointChat:
         structured=settings.structured,
         max_tokens_name=settings.max_tokens_name,
         omit=settings.omit,
+        prices=settings.prices,
+        part=section,
     )

@@ -35,6 +35,7 @@ from evoseek.runs import with_digests
 from evoseek.settings import PartSettings, defaults_of, tables
 from evoseek.training.context import Context
 from evoseek.training.inputs import identity, inputs_of
+from evoseek.training.settings import TrainingSettings
 from evoseek.types import Question
 
 _DECIDING = (  # tables of settings that decide how a question is answered and scored
@@ -141,6 +142,17 @@ def _about(context: Context, wanted: Wanted, examinee: _Examinee) -> dict[str, o
         "questions": json_digest(contents),
         **({"suite": wanted.suite.about()} if wanted.suite else {}),
         **({"baseline": wanted.baseline} if wanted.baseline else {}),
+        **({"prices": prices} if (prices := _prices(context.settings)) else {}),
+    }
+
+
+def _prices(settings: TrainingSettings) -> dict[str, float]:
+    """The prices that are set."""
+    return {
+        f"{at}.{name}": price
+        for at, table in tables(settings)
+        for name in ("price", "price_input", "price_output", "price_cached")
+        if (price := getattr(table, name, None)) is not None
     }
 
 

@@ -60,6 +60,7 @@ def results_json(results: Results, about: Mapping[str, object]) -> dict[str, Any
             if one is not None
         },
         "cost": {name: asdict(cost) for name, cost in results.costs().items()},
+        **({"money": {part: asdict(cost) for part, cost in money.items()}} if (money := results.money()) else {}),
         "invalid": [
             {"question": one.question, "sample": one.number, "reason": one.invalid, "detail": one.detail}
             for one in results.invalid
@@ -96,6 +97,7 @@ def grids(results: Results, title: str) -> list[Grid]:
         Grid(scores.title, scores.head, (*scores.rows, *passes, *found)),
         *groups,
         cost_grid(results.costs()),
+        money_grid(results.money()),
     ]
     return [grid for grid in made if grid.rows]
 
@@ -104,6 +106,12 @@ def cost_grid(costs: Mapping[str, Cost]) -> Grid:
     """What samples took."""
     rows = ((name, f"{cost.mean:,.1f}", f"{cost.total:,.0f}") for name, cost in costs.items())
     return Grid("Cost of a sample", ("", "mean", "sum"), tuple(rows))
+
+
+def money_grid(money: Mapping[str, Cost]) -> Grid:
+    """What samples cost, by the part that was paid."""
+    rows = ((part, f"{cost.mean:.6f}", f"{cost.total:.4f}", f"{cost.n:,}") for part, cost in money.items())
+    return Grid("Money for a sample", ("", "mean", "sum", "samples"), tuple(rows))
 
 
 def note(results: Results) -> str | None:

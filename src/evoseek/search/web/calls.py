@@ -94,6 +94,7 @@ def _provider(web: WebSettings, closing: Closing) -> SearchEngine:
         waiting=web.waiting,
         deadline_s=web.deadline_s,
         budget=web.budget,
+        price=web.price,
         attempts=web.attempts,
         timeout_s=web.timeout_s,
         total_s=web.deadline_s,

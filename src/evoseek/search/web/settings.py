@@ -36,6 +36,9 @@ class WebSettings(Section):
     budget: Count | None = Field(
         default=None, description="Maximum number of requests of all workers together. Default: no limit."
     )
+    price: float | None = Field(
+        default=None, ge=0, description="Price of a request, also of one that fails or is repeated. Default: not known."
+    )
     attempts: int = Field(default=4, ge=1, le=100, description="Number of times a failing request is made.")
     timeout_s: float = Field(default=3.5, gt=0, le=86_400, description="Seconds that one attempt may take.")
     waiting: int = Field(default=4096, ge=0, le=MANY, description="Maximum number of requests that wait in the queue.")
@@ -82,4 +85,5 @@ class WebSettings(Section):
             Needs("api", "provider", ("json",)),
             Needs("cache_days", "cache"),
             Needs("ray_address", "ray_workers"),
+            Needs("price", "ray_workers", (0,)),  # what is asked in other processes is not counted
         )
