@@ -105,14 +105,18 @@ def test_stop_an_answer(serving, open_page):
         expect(page.locator(".answer").last).to_have_text("Meri Tolu")
 
 
-def test_the_server_is_lost_and_comes_back(serving, open_page):
+@pytest.mark.parametrize(
+    ("tells", "words"),
+    [(False, "The connection was lost"), (True, "The server was stopped before the answer was there")],
+)
+def test_the_server_is_lost_or_stopped_and_comes_back(serving, open_page, tells, words):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with serving(port=port) as served:
+    with serving(port=port, tells=tells) as served:
         page = open_page(served)
         ask(page, "hang on")
         expect(page.get_by_role("button", name="Stop")).to_be_visible()
-    expect(page.locator(".answer")).to_contain_text("The connection was lost", timeout=20_000)
+    expect(page.locator(".answer")).to_contain_text(words, timeout=20_000)
     expect(page.get_by_role("status")).to_contain_text("does not answer")
     picture(page, "lost")
     with serving(port=port):

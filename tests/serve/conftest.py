@@ -74,10 +74,10 @@ def library(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def serving(made, library):
-    """`with serving(running=2, keys=[...]) as served`."""
+    """`with serving(running=2, keys=[...]) as served`. Without `tells`, a stopped server just closes connections."""
 
     @contextmanager
-    def serving(*, limits=None, refuses=True, history=True, port=0, **options):
+    def serving(*, limits=None, refuses=True, history=True, port=0, tells=True, **options):
         tokenizer = made("qwen")
         sampler, prompts = Sampler(tokenizer), load_prompts("tiny")
         env = SolverEnv([SearchTool(library, template=prompts["observation"])], prompts)
@@ -86,7 +86,7 @@ def serving(made, library):
         server = AgentServer(answerer, library, limits=limits or Limits(), **options)
         with socket.create_server(("127.0.0.1", port), backlog=256) as bound:
             drain_s = limits.drain_s if limits else 1
-            http = StoppableServer(server.app, drain_s=drain_s, end=server.end)
+            http = StoppableServer(server.app, drain_s=drain_s, end=server.end if tells else None)
             thread = threading.Thread(target=http.run, kwargs={"sockets": [bound]})
             thread.start()
             try:

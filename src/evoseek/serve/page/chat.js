@@ -204,6 +204,7 @@ async function ask(question) {
       fail(view, question, "Stopped.");
     } else if (error instanceof Refused) {
       fail(view, question, error.message);
+      connect(); // a server that is stopped says so, and is lost then
     } else {
       fail(view, question, "The connection was lost before the answer was there.");
       connect();
