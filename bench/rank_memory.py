@@ -4,6 +4,8 @@
 
 Servers, where they sample, are scripted ones in this process, whose memory is not counted. Counted are the tensors that
 a process holds after a step of AdamW, each storage once; the table has those of the process that holds the most.
+`loading` is the most memory that tensors had at any moment until the run was ready for its first step, in the second
+process: the first one also puts the weights together that it writes for the servers.
 """
 
 import asyncio
@@ -12,6 +14,7 @@ import json
 import sys
 from collections.abc import Iterable
 from contextlib import ExitStack
+from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 from torch.distributed.tensor import DTensor
+from torch.profiler import ProfilerActivity, profile
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from evoseek.errors import TrainingError
@@ -74,23 +78,31 @@ def storages(tensors: Iterable[torch.Tensor]) -> dict[int, int]:
     return {storage.data_ptr(): storage.nbytes() for storage in found}
 
 
+def most_allocated(made: profile) -> int:
+    """The most bytes that were allocated at once."""
+    events = [event for event in made.profiler.kineto_results.events() if event.name() == "[memory]"]
+    return max(accumulate(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())))
+
+
 def train(options: dict[str, object], directory: Path) -> None:
     """One of the processes."""
     settings, run = load_settings(options=options), RunDirectory(directory)
     with joined_ranks("cpu") as ranks, ExitStack() as stack:
         if ranks.is_first:
             stack.enter_context(run.locked())
-        with training_loop(settings, run, notify=lambda _: None, ranks=ranks) as loop:
-            asyncio.run(loop.run())
-            own = held(loop.checkpoints.parts["policy"].learner)
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as made:
+            loop = stack.enter_context(training_loop(settings, run, notify=lambda _: None, ranks=ranks))
+        asyncio.run(loop.run())
+        own = {**held(loop.checkpoints.parts["policy"].learner), "loading": most_allocated(made)}
         everyone = ranks.gather(own)
     if ranks.is_first:
-        (directory / "held.json").write_text(json.dumps(max(everyone, key=lambda sizes: sum(sizes.values()))))
+        most = max(everyone, key=lambda sizes: sum(sizes.values()))
+        (directory / "held.json").write_text(json.dumps({**most, "loading": everyone[-1]["loading"]}))
 
 
 def main() -> None:
     kinds = ("weights", "moments", "a second copy", "other")
-    table = Table("sampler", *(f"{kind}, MiB" for kind in (*kinds, "all")))
+    table = Table("sampler", *(f"{kind}, MiB" for kind in (*kinds, "all", "loading")))
     with TemporaryDirectory() as folder, ExitStack() as stack:
         root = Path(folder)
         weights = make_model(root / "model")
@@ -117,7 +129,8 @@ def main() -> None:
             if run_together(2, words, program=(str(Path(__file__)),)):
                 raise SystemExit("a process failed")
             sizes = json.loads((root / name / "held.json").read_text())
-            table.add_row(name, *(f"{size / MIB:.0f}" for size in (*map(sizes.get, kinds), sum(sizes.values()))))
+            loading, parts = sizes["loading"], [sizes[kind] for kind in kinds]
+            table.add_row(name, *(f"{size / MIB:.0f}" for size in (*parts, sum(parts), loading)))
     console = Console(width=100)
     console.print(f"The whole model's weights take {weights / MIB:.0f} MiB.")
     console.print(table)

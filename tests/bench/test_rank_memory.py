@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.profiler import ProfilerActivity, profile
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from evoseek.errors import TrainingError
@@ -40,6 +41,15 @@ def test_weights_moments_and_second_copies_are_told_apart(learner, script_held):
     after = script_held(learner)
     assert after["a second copy"] - before["a second copy"] == copy.nbytes
     assert after["other"] - before["other"] == other.nbytes
+
+
+def test_the_most_memory_at_once_is_that_of_tensors_that_live_together(script):
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as made:
+        for _ in range(3):
+            one = torch.empty(2**20, dtype=torch.uint8)
+            other = torch.empty(2**21, dtype=torch.uint8)
+            del one, other
+    assert script("rank_memory").most_allocated(made) == 2**20 + 2**21
 
 
 def test_before_a_step_there_is_nothing_to_count(learner, script_held):

@@ -38,11 +38,12 @@ from evoseek.learner.checkpointing import checkpoint_activations
 from evoseek.learner.distributed import ALONE, Ranks, joined_ranks
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
-from evoseek.learner.sharding import copy_weights, full_state_dict, full_tensors, shard_module
+from evoseek.learner.sharding import copy_weights, full_state_dict, full_tensors, read_weights, shard_module
 from evoseek.loss.base import Totals
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.reinforce import ReinforceLoss
 from evoseek.policy.load import load_policy
+from evoseek.policy.unread import load_unread
 from evoseek.types import TrainingSample
 
 SECONDS = 60  # until a scenario counts as hanging
@@ -164,6 +165,56 @@ def publish(ranks: Ranks) -> dict:
         "equal": all(torch.equal(now[name], tensor) for name, tensor in full_tensors(trained) if name in now),
         "moved": sorted(name for name in before if not torch.equal(before[name], now[name])),
     }
+
+
+def read(ranks: Ranks, model: str) -> dict:
+    """A policy of which each rank reads its rows alone, beside one that is read whole: what differs."""
+    whole_path, unread = load_policy(model), load_unread(model)
+    expected, got = LogprobModel(whole_path.model), LogprobModel(unread.model)
+    before = all(p.is_meta for p in unread.model.parameters())
+    shard_module(expected, ranks)
+    shard_module(got, ranks)
+    read_weights(got, unread.unread, ranks)
+    batch = make_batch(make_samples(3, seed=0), torch.device("cpu"))
+    passes = [forward(batch) for forward in (expected, got)]
+    for one in passes:
+        one.logprobs.sum().backward()
+    pairs = {
+        "parameters": [dict(f.named_parameters()) for f in (expected, got)],
+        "gradients": [{n: p.grad for n, p in f.named_parameters()} for f in (expected, got)],
+        "buffers": [dict(f.named_buffers()) for f in (expected, got)],
+        "states": [f.model.state_dict() for f in (expected, got)],
+        "passes": [{"logprobs": one.logprobs, "entropies": one.entropies} for one in passes],
+    }
+    kept = [(f.applies_head, f.packing_limit, f.training, f.model.config.to_dict()) for f in (expected, got)]
+    kept = [(*own, f.model.generation_config.to_dict()) for own, f in zip(kept, (expected, got), strict=True)]
+    return {
+        "before": before,
+        "spread": all(isinstance(p, DTensor) for p in got.parameters()),
+        "numbers": {name: len(one) for name, (one, _) in pairs.items()},
+        "equal": {name: same_tensors(*both) for name, both in pairs.items()},
+        "kept": kept[0] == kept[1],
+        "layout": [got.applies_head, got.packing_limit],
+    }
+
+
+def read_fails(ranks: Ranks) -> None:
+    """The last rank does not find the files."""
+    unread = load_unread("tiny")
+    forward = LogprobModel(unread.model)
+    with ranks.setting_up():
+        shard_module(forward, ranks)
+        is_last = ranks.rank == ranks.size - 1
+        read_weights(forward, [Path("nowhere")] if is_last else unread.unread, ranks)
+
+
+def same_tensors(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    """Whether the parts of this rank have the same names, types and bits."""
+    local = [{name: t.to_local() if isinstance(t, DTensor) else t for name, t in both.items()} for both in (one, other)]
+    left, right = local
+    return left.keys() == right.keys() and all(
+        left[name].dtype == right[name].dtype and torch.equal(left[name], right[name]) for name in left
+    )
 
 
 def export(ranks: Ranks, directory: str) -> dict:
@@ -316,7 +367,21 @@ def serve() -> None:
 
 SCENARIOS = {
     scenario.__name__: scenario
-    for scenario in (collectives, gone, one_fails, idle, gradient, together, train, save, resume, publish, export)
+    for scenario in (
+        collectives,
+        gone,
+        one_fails,
+        idle,
+        gradient,
+        together,
+        train,
+        save,
+        resume,
+        publish,
+        read,
+        read_fails,
+        export,
+    )
 }
 
 if __name__ == "__main__":

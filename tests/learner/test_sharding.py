@@ -1,11 +1,13 @@
 """Two and three ranks against one. Each case forks processes that have everything imported: see ranks_child.py."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import CohereForCausalLM, Qwen2ForCausalLM
 
 from evoseek.policy.load import load_policy
 
@@ -66,6 +68,56 @@ def test_publishing_copies_what_is_trained_and_a_pass_without_gradient_leaves_pa
         assert result["spread"]
         assert result["names"] == result["trained"] == result["moved"]
         assert result["equal"]
+
+
+def save_model(directory, *, kind=Qwen2ForCausalLM, tied=True, dtype=torch.float32, shard="5GB"):
+    """A model of unequal rows, whose rotary embeddings are of its own base, with the tiny policies' tokenizer."""
+    torch.manual_seed(0)
+    config = kind.config_class(
+        vocab_size=71,
+        hidden_size=18,
+        head_dim=8,
+        intermediate_size=33,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=64,
+        rope_parameters={"rope_type": "default", "rope_theta": 500.0},
+        initializer_range=0.3,
+        tie_word_embeddings=tied,
+    )
+    kind(config).to(dtype).save_pretrained(directory, max_shard_size=shard)
+    load_policy("tiny").tokenizer.save_pretrained(directory)
+    return str(directory)
+
+
+@pytest.mark.parametrize(
+    ("options", "size", "layout"),
+    [
+        pytest.param(None, 2, [True, sys.maxsize], id="tiny"),
+        pytest.param({}, 3, [True, sys.maxsize], id="tied"),
+        pytest.param({"tied": False, "shard": "6KB"}, 2, [True, sys.maxsize], id="untied, in several files"),
+        pytest.param({"dtype": torch.bfloat16}, 2, [True, sys.maxsize], id="saved in bfloat16"),
+        pytest.param({"kind": CohereForCausalLM}, 2, [False, sys.maxsize], id="with scaled logits"),
+    ],
+)
+def test_ranks_that_read_their_rows_alone_hold_the_same_bits(run_ranks: RunRanks, tmp_path, options, size, layout):
+    """Parameters, buffers, which no file holds, gradients, and how the model is found to compute."""
+    model = "tiny" if options is None else save_model(tmp_path / "model", **options)
+    for result in run_ranks(size, "read", model=model)["results"]:
+        assert result["before"]
+        assert result["spread"]
+        assert min(result["numbers"].values()) > 0
+        assert all(result["equal"].values()), result["equal"]
+        assert result["kept"]
+        assert result["layout"] == layout
+
+
+def test_ranks_do_not_wait_for_one_that_cannot_read_its_rows(run_ranks: RunRanks) -> None:
+    answer = run_ranks(2, "read_fails", fails=True)
+    assert answer["statuses"] == [2, 1]
+    assert answer["results"][0].startswith("EndedElsewhereError")
+    assert "nowhere" in answer["output"]
 
 
 def test_a_spread_model_is_saved_whole_by_the_first_rank_alone(run_ranks: RunRanks, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from evoseek.systems.search_r1 import SearchR1
 from evoseek.training.context import Context
 from evoseek.training.given import load_settings
 from evoseek.training.ppo import PPOUpdate
-from evoseek.training.trainer import check_dtype, computes_alike
+from evoseek.training.trainer import check_dtype, computes_alike, load_trainable, reads_rows
 from evoseek.types import Passage, Question, TrainingSample
 
 
@@ -180,6 +180,33 @@ def test_several_processes_share_weights_in_float32_only():
     settings = load_settings(options={"policy.dtype": "bfloat16"})
     with pytest.raises(ConfigError, match=r"2 processes share the weights in float32 only.*one process"):
         check_dtype(settings, policy, Ranks(0, 2, torch.device("cpu")))
+
+
+@pytest.mark.parametrize(
+    ("size", "options", "expected"),
+    [
+        (2, {}, True),
+        (1, {}, False),
+        (2, {"lora.rank": 2}, False),
+        (2, {"policy.dtype": "bfloat16"}, False),
+        (2, {"learner.name": "evoseek.learner.tinker:TinkerLearner"}, False),
+    ],
+)
+def test_weights_that_several_processes_share_are_left_unread_until_they_are_spread(size, options, expected):
+    """Unless it is an adapter that is trained, or by a learner that may not read them."""
+    settings, ranks = load_settings(options=options), Ranks(0, size, torch.device("cpu"))
+    assert reads_rows(settings, ranks) == expected
+    if "learner.name" not in options:
+        policy = load_trainable(settings, None, device="cpu", ranks=ranks)
+        assert bool(policy.unread) == (policy.model.device.type == "meta") == expected
+
+
+def test_with_servers_no_process_reads_more_than_its_rows(places):
+    settings = {"sampler.name": "vllm", "sampler.urls": ["http://127.0.0.1:1", "http://127.0.0.1:2"]}
+    for own, expected in (({}, False), (settings, True)):
+        context = Context(load_settings(options=places | own), ranks=Ranks(0, 2, torch.device("cpu")))
+        with context.closing:
+            assert bool(context.agent.policy.unread) == expected
 
 
 def test_an_adapter_on_a_bfloat16_base_has_its_own_logprobs_too(places, tmp_path):

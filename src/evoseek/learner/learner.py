@@ -24,7 +24,7 @@ from evoseek.learner.masters import LOWER, Masters
 from evoseek.learner.memory import smaller_budget
 from evoseek.learner.optim import adamw, schedule_factor
 from evoseek.learner.settings import LearnerSettings
-from evoseek.learner.sharding import shard_module
+from evoseek.learner.sharding import Unread, read_weights, shard_module
 from evoseek.loss.base import LossFn, Totals
 from evoseek.types import TrainingSample
 
@@ -35,7 +35,8 @@ OptimizerFactory = Callable[..., Optimizer]
 class LearnerContext(Generic[Inputs]):
     """The context that a learner is built from, besides its settings: a model's forward pass and a loss.
 
-    `learning_rate` and `warmup_steps` replace those of the settings; the others are as in `Learner`.
+    `learning_rate` and `warmup_steps` replace those of the settings; `unread` are the files of a model without weights,
+    which several ranks share (policy.unread); the others are as in `Learner`.
     """
 
     forward: Forward[Inputs]
@@ -46,6 +47,7 @@ class LearnerContext(Generic[Inputs]):
     ranks: Ranks = ALONE
     dump: Path | None = None
     active: Callable[[], AbstractContextManager[object]] = nullcontext
+    unread: tuple[Path, ...] = ()
 
 
 class Learner(LearnerBase[Inputs]):
@@ -72,6 +74,8 @@ class Learner(LearnerBase[Inputs]):
         if settings.gradient_checkpointing:
             checkpoint_activations(cast("PreTrainedModel", context.forward.model))
         shard_module(cast(nn.Module, context.forward), context.ranks)
+        if context.unread:
+            read_weights(cast(Unread, context.forward), context.unread, context.ranks)
         rate, warmup = context.learning_rate, context.warmup_steps
         return cls(
             context.forward,

@@ -28,7 +28,8 @@ class LogprobModel(nn.Module):
     the output head runs only where an action token is predicted, in chunks, so that there are never more than
     `MAX_LOGITS` logits. At construction short inputs are passed both ways: a model whose logits are not simply
     head(body(...)), for example because they are scaled or soft-capped, is used through its own forward pass, at the
-    price of logits for all tokens; one whose attention cannot be packed (`packing.packing_limit`) gets padded rows.
+    price of logits for all tokens; one whose attention cannot be packed (`packing.packing_limit`) gets padded rows. A
+    model whose weights are not read yet is passed them later, by `examine`.
 
     `temperature` is the one the samples were drawn at. The ratio of samples without `old_logprobs` is taken to the
     sampler's record, or with `ratio_to_own` to the logprobs computed here, so that it is 1: that is right only for a
@@ -52,8 +53,15 @@ class LogprobModel(nn.Module):
         self.entropy_gradient = entropy_gradient
         self.ratio_to_own = ratio_to_own
         self.config = model.config.get_text_config()
-        self.applies_head = _applies_head(model)
-        self.packing_limit = packing_limit(self._body, model)
+        self.applies_head, self.packing_limit = False, 0
+        if model.device.type != "meta":
+            self.examine()
+
+    def examine(self) -> None:
+        """Find out how the model's head is applied, and how long the samples of a packed row may be. PolicyError if it
+        is not causal."""
+        self.applies_head = _applies_head(self.model)
+        self.packing_limit = packing_limit(self._body, self.model)
 
     @property
     def layout(self) -> str:

@@ -3,15 +3,19 @@ parameter, gradient and optimizer tensor, and a layer is gathered only while it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol, cast
 
 import torch
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor
+from transformers import PreTrainedModel
 
 from evoseek.learner.distributed import Ranks
+from evoseek.learner.shards import read_rows
 
 
 def shard_module(module: nn.Module, ranks: Ranks) -> None:
@@ -34,6 +38,32 @@ def shard_module(module: nn.Module, ranks: Ranks) -> None:
             part.set_gradient_divide_factor(1.0)
             part.set_force_sum_reduction_for_comms(True)  # else a factor is multiplied in by NCCL; gloo cannot
     module.register_forward_hook(_reshard_without_gradient)
+
+
+class Unread(Protocol):
+    """A forward pass over a model whose weights are not read yet (policy.unread)."""
+
+    @property
+    def model(self) -> PreTrainedModel:
+        """The model, on the device `meta`."""
+        ...
+
+    def examine(self) -> None:
+        """What is done at construction where the model has its weights: passes that show how it computes."""
+        ...
+
+
+def read_weights(forward: Unread, files: Sequence[Path], ranks: Ranks) -> None:
+    """Read the weights of a forward pass that was sharded without them: of every tensor this rank's rows alone. Then
+    examine it. A collective, since that makes passes; none is begun where a rank could not read its rows."""
+    model, module = forward.model, cast(FSDPModule, forward)
+    model.load_state_dict(read_rows(files, model.state_dict()), strict=False, assign=True)
+    model.tie_weights()
+    ranks.barrier()
+    register_fsdp_forward_method(cast(nn.Module, module), "examine")
+    with torch.no_grad():
+        forward.examine()
+    module.reshard()
 
 
 def full_tensors(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

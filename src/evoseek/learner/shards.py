@@ -60,6 +60,20 @@ def read_shards(directory: Path, parameters: Mapping[str, torch.Tensor]) -> dict
         return {name: _place(name, found, parameters.get(name.rsplit("/", 1)[0])) for name, found in pieces.items()}
 
 
+def read_rows(files: Sequence[Path], targets: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Tensors by name from files that hold them whole, as the targets of those names: of the same type of number and,
+    where the target is a DTensor, spread like it, of which only this rank's rows are read."""
+    with ExitStack() as opened:
+        read: dict[str, torch.Tensor] = {}
+        for path in files:
+            file: Any = opened.enter_context(safe_open(path, framework="pt"))
+            for name in targets.keys() & set(file.keys()):
+                piece = _Piece(file, tuple(file.get_slice(name).get_shape()), 0)
+                found, target = _place(name, [piece], targets[name]), targets[name]
+                read[name] = found.to(target.dtype) if isinstance(found, DTensor) else found.to(target)
+        return read
+
+
 @dataclass(frozen=True, slots=True)
 class _Piece:
     """Rows of one tensor in one file, from `first` on; `shape` is the whole tensor's."""
@@ -75,7 +89,7 @@ def _place(name: str, pieces: Sequence[_Piece], parameter: torch.Tensor | None) 
         return pieces[0].file.get_tensor(name)
     if not isinstance(parameter, DTensor) or tuple(parameter.shape) != shape:
         return _read_rows(name, pieces, 0, shape[0])
-    local = _read_rows(name, pieces, *_own_rows(parameter)).to(parameter.device)
+    local = _read_rows(name, pieces, *_own_rows(parameter)).to(parameter.device_mesh.device_type)
     return DTensor.from_local(
         local,
         parameter.device_mesh,

@@ -102,7 +102,7 @@ def load_shell(name_or_dir: str) -> Policy:
             config = AutoConfig.from_pretrained(str(path) if path.is_dir() else source)
             with torch.device("meta"):
                 model = AutoModelForCausalLM.from_config(config)
-            model.generation_config = _generation_config(str(path) if path.is_dir() else source, model)
+            model.generation_config = generation_config(str(path) if path.is_dir() else source, model)
     except Exception as error:  # as in load_policy
         raise PolicyError(
             f"the config of '{name_or_dir}' could not be loaded: {first_line(error)} Expected a directory with a "
@@ -199,8 +199,8 @@ def load_tokenizer(name_or_dir: str) -> PreTrainedTokenizerBase:
         ) from error
 
 
-def _generation_config(source: str, model: PreTrainedModel) -> GenerationConfig:
-    """As it was saved beside the config, or else as it follows from that."""
+def generation_config(source: str, model: PreTrainedModel) -> GenerationConfig:
+    """A model's generation settings: as they were saved beside its config, or else as they follow from that."""
     try:
         return GenerationConfig.from_pretrained(source)
     except OSError:

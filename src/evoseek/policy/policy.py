@@ -25,12 +25,16 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Policy:
-    """A model, its tokenizer, the name it was loaded by, and the model's adapter that is its own (None: no adapter)."""
+    """A model, its tokenizer, the name it was loaded by, and the model's adapter that is its own (None: no adapter).
+
+    `unread` are the files that the weights are to be read from, where the model has none yet (see policy.unread).
+    """
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     name: str
     adapter: str | None = None
+    unread: tuple[Path, ...] = ()
 
     @contextmanager
     def active(self) -> Generator[None]:

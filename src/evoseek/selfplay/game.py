@@ -173,7 +173,9 @@ class PassageGame(_Game):
         context = self.context
         if context.ranks.size == 1:
             return self.proposer.policy
-        return load_trainable(self.settings, context.checkpoint, device=context.device, part=PROPOSER)
+        return load_trainable(
+            self.settings, context.checkpoint, device=context.device, part=PROPOSER, ranks=context.ranks
+        )
 
     def publish_proposer(self, step: int) -> None:
         """Hand the proposer's weights of a step to its sampler."""
@@ -195,6 +197,7 @@ class PassageGame(_Game):
             ranks=self.context.ranks,
             dump=self.context.run.dump,
             active=policy.active,
+            unread=policy.unread,
         )
         learner = build("learner", self.settings.learner, context)
         record_samples(learner, self.settings, self.context.run, self.context.ranks, policy.active)

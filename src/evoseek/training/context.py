@@ -51,7 +51,7 @@ from evoseek.training.rollouts import QuestionRollouts
 from evoseek.training.run_state import State
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.sources import read_questions
-from evoseek.training.trainer import Trainer, load_trainable
+from evoseek.training.trainer import Trainer, load_trainable, samples_apart
 from evoseek.training.update import Credit
 from evoseek.types import Question, TrajectoryGroup
 
@@ -126,8 +126,10 @@ class Context:
 
     @cached_property
     def agent(self) -> Agent:
-        """The run's policy: from the checkpoint, or the model of the settings."""
-        return self.agent_of(load_trainable(self.settings, self.checkpoint, device=self.device))
+        """The run's policy: from the checkpoint, or the model of the settings. With servers as samplers it is the one
+        that several processes share."""
+        shared = ALONE if samples_apart(self.settings, self.ranks) else self.ranks
+        return self.agent_of(load_trainable(self.settings, self.checkpoint, device=self.device, ranks=shared))
 
     def agent_of(self, policy: Policy) -> Agent:
         """An agent from a loaded policy."""

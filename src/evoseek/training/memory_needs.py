@@ -6,7 +6,8 @@
     reference    the frozen copy of a KL penalty; an adapter's base is its own
     rollouts     keys and values of `sampler.slots` rollouts of the greatest length, at the most
 
-While it loads a model, a process holds all of its weights for a moment.
+While it loads a model, a process holds all of its weights for a moment; of several that share the weights each reads
+its rows alone, unless an adapter is trained or the model comes from a GGUF file (policy.unread).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from evoseek.errors import ConfigError
 from evoseek.learner.base import Forward, LearnerBase
 from evoseek.learner.checkpoint import Checkpoint, Part
 from evoseek.learner.distributed import ALONE, Ranks
-from evoseek.learner.learner import LearnerContext
+from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.reference import Scoring, with_old_logprobs, with_ref_logprobs, with_values
 from evoseek.learner.sharding import copy_weights, full_state_dict
@@ -25,10 +25,11 @@ from evoseek.loss.value import ValueLoss
 from evoseek.loss.wrapped import wrapped
 from evoseek.policy.critic import load_critic, save_critic
 from evoseek.policy.engines.settings import ServerSettings
-from evoseek.policy.load import load_policy, save_policy
+from evoseek.policy.load import load_policy, prepare_process, save_policy
 from evoseek.policy.lora import add_adapter
 from evoseek.policy.policy import Policy, base_of
 from evoseek.policy.tinker.policy import RemotePolicy
+from evoseek.policy.unread import load_unread
 from evoseek.registry import build, find
 from evoseek.runs import RunDirectory
 from evoseek.training.ppo import PPOUpdate
@@ -71,9 +72,9 @@ class Trainer:
         policy to itself: the weights must not change under it, and which adapter is on is a state of the model. Raises
         PolicyError or ConfigError."""
         check_dtype(settings, sampled, ranks)
-        served = isinstance(settings.sampler, ServerSettings)
-        apart = not served and (ranks.size > 1 or settings.max_staleness > 0)
-        policy = load_trainable(settings, checkpoint, device=str(sampled.model.device)) if apart else sampled
+        policy = sampled
+        if samples_apart(settings, ranks):
+            policy = load_trainable(settings, checkpoint, device=str(sampled.model.device), ranks=ranks)
         surrogate = loss or build("loss", settings.loss, settings)
         forward = forward_of(
             settings,
@@ -89,10 +90,12 @@ class Trainer:
             ranks=ranks,
             dump=run.dump,
             active=policy.active,
+            unread=policy.unread,
         )
         credit = credit or build("credit", settings.credit, settings)
         critic = _load_critic(settings, run, checkpoint, ranks) if getattr(credit, "needs_critic", False) else None
         learner = build("learner", settings.learner, context)
+        prepare_process(policy)  # where it had no weights, and was on no device, when its agent was made
         record_samples(learner, settings, run, ranks, policy.active)
         return cls(settings, policy, sampled, learner, credit, critic, ranks)
 
@@ -206,16 +209,31 @@ class Trainer:
             save_critic(cast("PreTrainedModel", model), directory, state_dict=weights)
 
 
+def samples_apart(settings: TrainingSettings, ranks: Ranks) -> bool:
+    """Whether the sampler computes in this process with a whole copy of the policy, beside what is trained."""
+    served = isinstance(settings.sampler, ServerSettings)
+    return not served and (ranks.size > 1 or settings.max_staleness > 0)
+
+
 def load_trainable(
-    settings: TrainingSettings, checkpoint: Checkpoint | None, *, device: str, part: str = "policy"
+    settings: TrainingSettings,
+    checkpoint: Checkpoint | None,
+    *,
+    device: str,
+    part: str = "policy",
+    ranks: Ranks = ALONE,
 ) -> Policy:
     """A policy that a run trains: that part of a checkpoint, or the model of the settings, with a new adapter if they
-    ask for one, which has the part's name. Raises PolicyError or ConfigError."""
+    ask for one, which has the part's name. Where several `ranks` are to share its weights, and nothing is against it,
+    they are left unread until it is spread. Raises PolicyError or ConfigError."""
     own, lora = settings.policy, settings.lora
     directory = checkpoint and checkpoint.part_directory(part)
     if load := loader_of(settings):
         return load(settings, directory, part)
-    policy = load_policy(str(directory or own.model), device=device, dtype=own.dtype, adapter=part)
+    source = str(directory or own.model)
+    if reads_rows(settings, ranks) and (unread := load_unread(source)):
+        return unread
+    policy = load_policy(source, device=device, dtype=own.dtype, adapter=part)
     if directory is not None:
         return policy
     if lora.rank == 0:
@@ -226,6 +244,13 @@ def load_trainable(
             "at 0 to train it further, or merge it (evoseek export) and give the merged model."
         )
     return add_adapter(policy, part, rank=lora.rank, alpha=lora.alpha, targets=lora.targets, seed=settings.run.seed)
+
+
+def reads_rows(settings: TrainingSettings, ranks: Ranks) -> bool:
+    """Whether several processes can each read their rows of the weights alone: those of a whole model, not an adapter's
+    base, by the learner that is built in."""
+    own = find("learner", settings.learner.name) is Learner
+    return ranks.size > 1 and own and settings.lora.rank == 0 and settings.policy.dtype == "float32"
 
 
 def sync(trained: Policy, sampled: Policy) -> None:
