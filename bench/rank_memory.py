@@ -5,7 +5,8 @@
 Servers, where they sample, are scripted ones in this process, whose memory is not counted. Counted are the tensors that
 a process holds after a step of AdamW, each storage once; the table has those of the process that holds the most.
 `loading` is the most memory that tensors had at any moment until the run was ready for its first step, in the second
-process: the first one also puts the weights together that it writes for the servers.
+process: the first one also puts the weights together that it writes for the servers. The model's file, mapped while it
+is read, is not counted.
 """
 
 import asyncio
@@ -78,22 +79,24 @@ def storages(tensors: Iterable[torch.Tensor]) -> dict[int, int]:
     return {storage.data_ptr(): storage.nbytes() for storage in found}
 
 
-def most_allocated(made: profile) -> int:
-    """The most bytes that were allocated at once."""
+def most_allocated(made: profile, mapped: int = 0) -> int:
+    """The most bytes that were allocated at once, without those of files of a size that were mapped."""
     events = [event for event in made.profiler.kineto_results.events() if event.name() == "[memory]"]
+    events = [event for event in events if abs(event.nbytes()) != mapped]
     return max(accumulate(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())))
 
 
 def train(options: dict[str, object], directory: Path) -> None:
     """One of the processes."""
     settings, run = load_settings(options=options), RunDirectory(directory)
+    mapped = (Path(settings.policy.model) / "model.safetensors").stat().st_size
     with joined_ranks("cpu") as ranks, ExitStack() as stack:
         if ranks.is_first:
             stack.enter_context(run.locked())
         with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as made:
             loop = stack.enter_context(training_loop(settings, run, notify=lambda _: None, ranks=ranks))
         asyncio.run(loop.run())
-        own = {**held(loop.checkpoints.parts["policy"].learner), "loading": most_allocated(made)}
+        own = {**held(loop.checkpoints.parts["policy"].learner), "loading": most_allocated(made, mapped)}
         everyone = ranks.gather(own)
     if ranks.is_first:
         most = max(everyone, key=lambda sizes: sum(sizes.values()))
