@@ -116,6 +116,14 @@ def test_what_was_edited_in_the_project_since_is_used_or_refused(begun, capsys):
         claim(trained())
 
 
+def test_a_project_that_names_no_system_is_compared_as_well(begun):
+    edit(begun, 'system = "search-r1"\n', "")
+    assert claim(trained()).learner.learning_rate == 0.5
+    edit(begun, "learning_rate = 1e-4", "learning_rate = 2e-4")
+    with pytest.raises(ConfigError, match=r"learner\.learning_rate was 0\.5, now 0\.0002"):
+        claim(trained())
+
+
 def test_another_system_in_the_project_is_not_ignored(begun):
     edit(begun, 'system = "search-r1"', 'system = "dspo"')
     with pytest.raises(ConfigError, match=r"run\.system was 'search-r1', now 'dspo'"):

@@ -30,9 +30,9 @@ def open_built(directory: Path, engine: str | None = None) -> Built:
 
 
 class LiveIndex:
-    """An index for a server that stays, as an engine and a store of passages: a search within a second or more of a
-    change on disk is answered from the new state. One that cannot be opened is logged, and the old one goes on being
-    searched, whose files stay mapped."""
+    """An index for a server that stays, as an engine and a store of passages: a search that comes a second after a
+    change on disk, or later, is answered from the new state. One that cannot be opened is logged, and the old one goes
+    on being searched: its files stay mapped."""
 
     is_local = True
 

@@ -206,7 +206,7 @@ class AgentServer:
         return JSONResponse({"object": "list", "data": [own]})
 
     async def _health(self, request: Request) -> Response:
-        state = {"index_is_current": self._index.is_current} if self._index else {}
+        state = {"index_is_current": self._index.is_current} if self._index is not None else {}
         return JSONResponse({"status": "ok", "model": self.model, **state})
 
     async def _ready(self, request: Request) -> Response:

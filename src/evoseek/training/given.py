@@ -99,7 +99,7 @@ def flat_settings(project: Project, system: str) -> dict[str, object]:
     ConfigError."""
     trees = _read(project.file)
     tree: Tree = {}
-    for below in trees if _choose(None, trees, "") == system else (shared_settings(project),):
+    for below in trees if _choose(None, trees, "") in (None, system) else (shared_settings(project),):
         tree = merge(tree, below)
     return flatten(tree)
 
