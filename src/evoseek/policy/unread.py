@@ -86,7 +86,8 @@ def _without_weights() -> Generator[None]:
             return None  # leaves a tied parameter the one that it is
         return nn.Parameter(parameter.to("meta"), requires_grad=parameter.requires_grad)
 
-    handle = register_module_parameter_registration_hook(emptied)
+    # what the hook returns is registered in place of the parameter, which its declared type does not say
+    handle = register_module_parameter_registration_hook(emptied)  # pyright: ignore[reportArgumentType]
     try:
         yield
     finally:
