@@ -220,7 +220,7 @@ def rollouts(result: dict) -> int:
     return int(sum(row.get(name, 0) for row in result["rows"] for name in names))
 
 
-CHANGES = ("pass_rate/mean", "valid_rate", "true_valid_rate", "true_hops/mean", "true_hops/entropy")
+CHANGES = ("pass_rate/mean", "trainable", "valid_rate", "true_valid_rate", "true_hops/mean", "true_hops/entropy")
 
 
 def step_seconds(result: dict) -> list[float]:
@@ -232,7 +232,7 @@ def step_seconds(result: dict) -> list[float]:
 
 def show(found: dict[tuple[str, str], dict[int, dict]], console: Console) -> None:
     table = Table("experiment", "arm", "held-out EM", "by seed, with 95 % intervals", "1, 2, 3, 4 hops")
-    columns = ("pass rate", "accepted", "true valid", "true hops", "entropy")
+    columns = ("pass rate", "trainable", "accepted", "true valid", "true hops", "entropy")
     for column in (*columns, "rollouts", "seconds", "of proposing", "a step"):
         table.add_column(column, justify="right")
     for (experiment, name), by_seed in found.items():
@@ -267,9 +267,10 @@ def show(found: dict[tuple[str, str], dict[int, dict]], console: Console) -> Non
                 console.print(f"  * {result['ended']}")
     show_differences(found, console)
     console.print(
-        f"n = {' or '.join(sorted(sizes))} a seed. 'pass rate' is the solver's at accepted questions, 'accepted' and "
-        "'true valid' are shares of all proposals: the first sixth of the steps -> the last. 'of proposing' are the "
-        "seconds of the steps in which the proposer learns, 'a step' is their median."
+        f"n = {' or '.join(sorted(sizes))} a seed. 'pass rate' is the solver's at accepted questions, 'trainable' the "
+        "share of these that some of its attempts answer right and some do not, 'accepted' and 'true valid' are shares "
+        "of all proposals: the first sixth of the steps -> the last. 'of proposing' are the seconds of the steps in "
+        "which the proposer learns, 'a step' is their median."
     )
 
 
@@ -344,7 +345,7 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=QUESTIONS, help="held-out questions of a seed")
     parser.add_argument("--picture", type=Path, metavar="FILE.png", help="draw the curves of what there is")
     options = parser.parse_args()
-    console = Console(width=220)
+    console = Console(width=240)
     chosen = [
         (experiment, name, arm)
         for experiment, arms in EXPERIMENTS.items()

@@ -46,3 +46,20 @@ def test_what_is_shared_is_made_once():
 def test_training_needs_a_directory():
     with pytest.raises(ConfigError, match="Training needs a directory for the run"):
         Context(load_settings()).run  # noqa: B018
+
+
+class EmptyEngine:
+    """An engine whose length is 0."""
+
+    def __len__(self):
+        return 0
+
+    async def search(self, queries, k):
+        return [[] for _ in queries]
+
+
+def test_an_engine_without_passages_is_no_missing_engine():
+    engine = EmptyEngine()
+    context = Context(load_settings(), objects=Objects(search=engine))
+    assert context.engine is engine
+    assert context.held_out_engine is engine

@@ -58,7 +58,8 @@ def _weight_files(source: str) -> tuple[Path, ...]:
     if whole := _file(source, _WHOLE):
         return (Path(whole),)
     index = _file(source, _INDEX)
-    return tuple(map(Path, get_checkpoint_shard_files(source, index)[0])) if index else ()
+    files = get_checkpoint_shard_files(source, index)[0] if index else None
+    return tuple(map(Path, files or ()))
 
 
 def _file(source: str, name: str) -> str | None:

@@ -80,7 +80,8 @@ class ZeroSearch(SearchR1):
     @classmethod
     def build(cls, settings: Settings, context: Context) -> TrainingPlan:  # pyright: ignore[reportIncompatibleMethodOverride]
         """From settings: the engine is the simulator, unless the caller brings one."""
-        engine = context.objects.search or context.simulated()
+        given = context.objects.search
+        engine = context.simulated() if given is None else given
         own, steps = settings.zerosearch, settings.run.steps
         noise = partial(
             noise_probability, total_steps=steps, start=own.noise_start, end=own.noise_end, base=own.noise_base

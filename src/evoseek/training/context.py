@@ -154,14 +154,15 @@ class Context:
     @cached_property
     def engine(self) -> SearchEngine | QuestionEngine:
         """The engine of the search tool."""
-        return self.objects.search or build("search", self.settings.search, self)
+        given = self.objects.search
+        return build("search", self.settings.search, self) if given is None else given  # one may have a length of 0
 
     @cached_property
     def held_out_engine(self) -> SearchEngine | QuestionEngine:
         """The engine for held-out questions: the same, unless evaluation.index names another index."""
         index, given = self.settings.evaluation.index, self.objects.search
         if not index:
-            return given or build("search", self.settings.search, self)
+            return build("search", self.settings.search, self) if given is None else given
         if given is not None and self.settings.searches_engine:
             raise ConfigError(
                 f"evaluation.index is {index}, but the search engine was given as an object, and nothing says how it "
@@ -188,7 +189,8 @@ class Context:
     def web(self) -> Web:
         """The web of the settings [web], [browse] and [reader], open until the end."""
         settings: Any = self.settings
-        return self.objects.web or self.closing.enter_context(open_web(settings))
+        given = self.objects.web
+        return self.closing.enter_context(open_web(settings)) if given is None else given
 
     def tools(self, prompts: PromptSet, engine: SearchEngine | QuestionEngine | None) -> list[Tool]:
         """The tools of the settings, with this engine for those that search, and the caller's own."""
@@ -221,9 +223,9 @@ class Context:
     def reward(self) -> RewardFn:
         """The reward function."""
         settings = self.settings.reward
-        given = self.objects.reward or build("reward", settings, self)
-        own = self.objects.reward is not None or ":" in settings.name
-        return NamedReward(given, self.metric) if own else given
+        given = self.objects.reward
+        reward = build("reward", settings, self) if given is None else given
+        return NamedReward(reward, self.metric) if given is not None or ":" in settings.name else reward
 
     @property
     def metric(self) -> str:
@@ -246,7 +248,8 @@ class Context:
 
     def learn_supervised(self, total_steps: int) -> Trainer:
         """The same for a policy that learns from demonstrations, by cross-entropy; the learning rate falls to 0."""
-        self.trainer = self._trainer(self.objects.loss or CrossEntropyLoss(), total_steps)
+        given = self.objects.loss
+        self.trainer = self._trainer(CrossEntropyLoss() if given is None else given, total_steps)
         return self.trainer
 
     def _trainer(self, loss: LossFn[LossInputs] | None, total_steps: int | None = None) -> Trainer:
