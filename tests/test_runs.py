@@ -168,3 +168,12 @@ def test_flatten_keeps_every_leaf(tree):
         return [leaf for inner in node.values() for leaf in leaves(inner)] if isinstance(node, dict) else [node]
 
     assert sorted(flatten({"x": tree}).values()) == sorted(leaves(tree))
+
+
+def test_the_project_is_recorded_after_the_config(tmp_path):
+    """A process that dies between them leaves an edit that counts as one when the run is resumed."""
+    run = RunDirectory(tmp_path, project={"run.steps": 4})
+    run.project.mkdir()  # it cannot be written
+    with pytest.raises(RunError):
+        run.claim({"run": {"steps": 4}})
+    assert json.loads(run.config.read_text()) == {"run": {"steps": 4}}

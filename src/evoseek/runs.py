@@ -146,9 +146,9 @@ class RunDirectory:
         self.check_same(config, inputs, may_differ=may_differ, defaults=defaults)
         body = {key: asdict(found) for key, found in (inputs or {}).items()}
         write_atomic(self.inputs, _sealed(body))
-        if self._project is not None:
-            write_atomic(self.project, json.dumps(self._project, indent=2, sort_keys=True, default=str) + "\n")
         write_atomic(self.config, json.dumps(config, indent=2, sort_keys=True) + "\n")
+        if self._project is not None:  # last: what was edited counts as edited until it is in the config
+            write_atomic(self.project, json.dumps(self._project, indent=2, sort_keys=True, default=str) + "\n")
 
     def check_same(
         self,

@@ -303,10 +303,13 @@ def test_passages_of_markdown_name_the_heading_that_they_are_under(tmp_path: Pat
 @pytest.mark.parametrize(
     ("front", "title"),
     [
-        ("---\ntitle: All of Kalo\ntags:\n  - city\n- sea\n# a remark\n\n---\n", "All of Kalo"),
+        ("---\ntitle: All of Kalo\ntags:\n- city\n- sea\n# a remark\n\n---\n", "All of Kalo"),
         ("---\r\ntitle: 'Kalo: the city'\r\nnested: {\r\n}\r\n---\r\n", "Kalo: the city"),
         ('\ufeff---  \nlayout: "page"\n...\n', "Place"),
-        ("---\ntitle: >\n  of two lines\n---\n", "Place"),
+        ("---\ntitle: >\n  of two lines\n---\n", "of two lines"),
+        ("---\ntitle: 'It''s Kalo' # c\n---\n", "It's Kalo"),
+        ("---\ntitle: null\ndate: 2024-01-01\n---\n", "Place"),
+        ("---\ntitle: [A, B]\n---\n", "Place"),
         ("---\n---\n", "Place"),
     ],
 )
@@ -323,6 +326,11 @@ def test_front_matter_is_no_text_and_no_heading(tmp_path: Path, front: str, titl
         "---\nThis is prose.\n---\nmore",
         "---\nNote: this is one setting,\nand this is prose.\n\n---\nmore",
         "---\nkey: a front that does not end",
+        "---\n# Changelog\n\n- Kalo was founded by Meri.\n---\nmore",
+        "---\n\n# Slide 1\n\n- a\n\n---\n\n# Slide 2",
+        "---\nThe mayor said: no.\n---\nmore",
+        "---\n    code = 1\n---\nmore",
+        "---\nkey: &a [*a\n---\nmore",
         "text\n---\nkey: value\n---",
     ],
 )

@@ -2,6 +2,7 @@
 
 import math
 import random
+from statistics import fmean
 
 import pytest
 from hypothesis import given
@@ -96,6 +97,15 @@ def test_it_holds_the_true_mean_as_often_as_it_says(n, perfect, partial):
         interval = score_interval(scores)
         held += interval.low <= truth <= interval.high
     assert held >= 0.94 * 2000
+
+
+@pytest.mark.parametrize("scores", [[1.1, 0.9], [1.2, 1.1, 1.3], [-0.5, -0.2], [-1.0, 1.0], [2.0, 2.0]])
+def test_scores_beyond_the_bounds_widen_them(scores):
+    """A reward of one's own may be -1 or 1, and is scored as one between these bounds is."""
+    interval = score_interval(scores)
+    low, high = min(0.0, *scores), max(1.0, *scores)
+    assert low <= interval.low < fmean(scores) <= interval.high <= high
+    assert score_interval([-1.0, 1.0, 1.0]) == score_interval([-1.0, 1.0, 1.0], low=-1.0)
 
 
 def test_paired_test_counts_sign_flips():

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import socket
 import sys
 
@@ -11,6 +12,7 @@ from mcp import Client, StdioServerParameters
 from tests.serve.test_agent import until
 
 from evoseek.serve.library import Library
+from evoseek.serve.mcp import mcp_server
 
 WHO = "who is the mayor of Kalo?"
 
@@ -103,3 +105,12 @@ def test_no_stream_is_held_open_and_no_body_is_without_end(served, method, size,
     headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
     with httpx2.stream(method, f"{served.url}/mcp", headers=headers, content=b" " * size) as reply:
         assert reply.status_code == status
+
+
+def test_warnings_are_told_although_the_protocol_tells_errors_alone(monkeypatch):
+    """The library sets the level of all messages of the process."""
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "level", logging.ERROR)
+    logging.getLogger("evoseek").setLevel(logging.NOTSET)
+    mcp_server(None, None)
+    assert logging.getLogger("evoseek.search.opening").getEffectiveLevel() == logging.WARNING

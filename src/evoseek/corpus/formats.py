@@ -7,9 +7,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Set
 from itertools import accumulate
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import trafilatura
+import yaml
 
 from evoseek.corpus.decoding import Decoded, check_encoding, decode
 from evoseek.errors import ConfigError, DataError
@@ -23,8 +24,8 @@ except ImportError:
 
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*)")
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
-_SETTING = re.compile(r"""[\w"'][^:]*:(\s|$)|[\s#\]}]|- |-?$""")  # how a line of front matter begins
-_TITLE = re.compile(r"^title:[ \t]*(.*)", re.MULTILINE | re.IGNORECASE)
+_NAME = re.compile(r"[\w.@-]+")  # of a setting in front matter
+_LONGEST_FRONT = 200  # lines
 _FENCE = re.compile(r" {0,3}(```|~~~)")
 _DECLARED = re.compile(rb"<meta[^>]{0,200}?charset\s{0,9}=[\s\"']{0,9}([\w.:-]{1,40})", re.IGNORECASE)
 _HEAD = 4096  # bytes in which a page declares its encoding
@@ -52,28 +53,30 @@ def parse_markdown(data: bytes, encoding: str | None = None) -> Parsed:
     YAML between two lines `---` at the top) is left out of the text."""
     text, guessed = decode(data, encoding)
     front, text = _split_front_matter(text)
-    named = _TITLE.search(front)
-    title = _unquoted(named[1]) if named else ""
+    named = next((value for key, value in front.items() if key.lower() == "title"), "")
+    title = named.strip() if isinstance(named, str) and named not in ("null", "~") else ""
     marks = tuple(markdown_headings(text))
     return Parsed(title or (marks[0].heading or "" if marks else ""), text, guessed, marks)
 
 
-def _split_front_matter(text: str) -> tuple[str, str]:
-    """The front matter ("" if there is none) and what follows it. Lines of prose between two `---` are none."""
+def _split_front_matter(text: str) -> tuple[Mapping[str, object], str]:
+    """The front matter (empty if there is none) and what follows it: settings whose names are single words. Prose,
+    lists or slides between two lines `---` are text."""
     first, *lines = text.split("\n")
     end = next((number for number, line in enumerate(lines) if line.rstrip() in ("---", "...")), None)
-    if first.strip("\ufeff \t\r") != "---" or end is None or not all(map(_SETTING.match, lines[:end])):
-        return "", text
-    return "\n".join(lines[:end]), "\n".join(lines[end + 1 :])
-
-
-def _unquoted(value: str) -> str:
-    """A YAML value of one line as text; "" for what goes on in the next line."""
-    value = value.strip()
-    if value[:1] in ("|", ">"):
-        return ""
-    quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
-    return value[1:-1] if quoted else value
+    if first.strip("\ufeff \t\r") != "---" or end is None or end > _LONGEST_FRONT:
+        return {}, text
+    rest = "\n".join(lines[end + 1 :])
+    if not "".join(lines[:end]).strip():
+        return {}, rest
+    try:
+        found: Any = yaml.load("\n".join(lines[:end]), yaml.BaseLoader)  # every value is text
+    except yaml.YAMLError:
+        return {}, text
+    names = cast("Mapping[object, object]", found) if isinstance(found, dict) else {}
+    if not names or not all(isinstance(name, str) and _NAME.fullmatch(name) for name in names):
+        return {}, text
+    return cast("Mapping[str, object]", names), rest
 
 
 def markdown_headings(text: str) -> Iterator[Mark]:

@@ -43,13 +43,15 @@ def score_interval(
 ) -> Interval:
     """Interval of the mean of graded scores from `low` to `high`, such as F1: Wilson's with the dispersion of these
     scores. A score of mean m has a variance of phi m (1 - m), where phi is 1 for scores of 0 and 1 and is estimated for
-    others (quasi-likelihood: McCullagh and Nelder 1989, chapter 9); the critical value is Student's.
+    others (quasi-likelihood: McCullagh and Nelder 1989, chapter 9); the critical value is Student's. Scores beyond the
+    bounds, as a reward of one's own may have, widen them.
 
     Equal scores do not imply that the next one is equal, too. As many may be anywhere as could be successes where n
     tries had none, by Wilson's interval; so for scores of 1 alone, or 0 alone, it is Wilson's own.
     """
     if not values:
         raise ValueError("an interval needs at least one value")
+    low, high = min(low, *values), max(high, *values)
     scores = (np.asarray(values, dtype=float) - low) / (high - low)
     n, mean = len(scores), float(scores.mean())
     if np.ptp(scores) < _EQUAL:

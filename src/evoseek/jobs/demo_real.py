@@ -20,6 +20,7 @@ from evoseek.jobs.train import draw
 from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.manual.folder import write_manual
 from evoseek.manual.library import read_library, standard_library
+from evoseek.policy.lora import check_peft
 from evoseek.report.metrics import read_metrics
 from evoseek.report.printable import say
 from evoseek.run import opened, train
@@ -30,6 +31,7 @@ from evoseek.training.sources import read_questions
 from evoseek.types import Question
 
 MODEL = "smollm2-135m"
+RECIPE = Path("search-r1/smollm2")
 PASSAGE_WORDS = 40
 EVALUATION_QUESTIONS = 100
 FILES = ("corpus.jsonl", "train.jsonl", "dev.jsonl", "demonstrations.jsonl")
@@ -45,7 +47,9 @@ def run_real_demo(
     """
     data = data or _manual(directory / "data", console)
     _check(data)
-    read_questions(str(data / "train.jsonl"), setting="train.jsonl")  # its mistakes are told before the warm start
+    if load_settings(RECIPE).lora.rank:
+        check_peft()
+    read_questions(str(data / "train.jsonl"), setting="train.jsonl")  # mistakes are told before the warm start
     questions = held_out(read_questions(str(data / "dev.jsonl"), setting="dev.jsonl"), EVALUATION_QUESTIONS)
     build_index(data / "corpus.jsonl", directory / "index", IndexPlan(max_words=PASSAGE_WORDS), console=console)
     shared = {"search.index": str(directory / "index"), "run.seed": seed}
@@ -56,7 +60,7 @@ def run_real_demo(
         return False
     left = max_minutes - sum(row.get("step/seconds") or 0.0 for row in read_metrics(warm.timings)) / 60
     options = {"policy.model": str(warm.path), "questions.path": str(data / "train.jsonl"), **shared}
-    settings = load_settings(Path("search-r1/smollm2"), options={**options, "run.max_minutes": max(left, 0.05)})
+    settings = load_settings(RECIPE, options={**options, "run.max_minutes": max(left, 0.05)})
     say(console, f"Measuring the policy before reinforcement learning on {len(questions)} held-out questions ...")
     with opened(settings) as context:
         before = measure(context, questions)

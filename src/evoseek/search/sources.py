@@ -27,6 +27,7 @@ from evoseek.search.lexical import SOURCES, LexicalIndex
 from evoseek.search.manifest import REMEDY
 from evoseek.types import Passage
 
+_FORMATS = 2  # raised when the same file gives another text than before
 _READERS = ("evoseek", "trafilatura", "charset-normalizer", "pypdf", "markitdown", "mammoth", "python-pptx")
 
 
@@ -218,7 +219,7 @@ def _digest(path: Path) -> str:
 
 
 def _reader() -> str:
-    return " ".join(f"{name} {_version(name)}" for name in _READERS)
+    return " ".join((*(f"{name} {_version(name)}" for name in _READERS), f"formats {_FORMATS}"))
 
 
 def _version(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -32,6 +33,7 @@ _ABOUT = (
 def mcp_server(library: Library | None, ask: Callable[[str], Awaitable[Answered]] | None) -> MCPServer[None]:
     """A server with the tools that there is something for."""
     server: MCPServer[None] = MCPServer("evoseek", instructions=_ABOUT, version=__version__, log_level="ERROR")
+    logging.getLogger("evoseek").setLevel(logging.WARNING)  # that was the level of everybody's messages, also ours
     if library is not None:
         server.add_tool(_search(library), name="search", description="Find the passages that fit a query best.")
         if library.opens:
