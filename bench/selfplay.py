@@ -139,8 +139,8 @@ EXPERIMENTS: dict[str, dict[str, Arm]] = {
     # Are the questions of a proposer that stays as it was exhausted, and does one that learns keep the solver learning?
     # The paper pays a proposer for wrong answers, whoever is wrong; `uncertainty` pays nothing if all of them are.
     "long": {
-        "trained": Arm("ssp", "", LONG),
         "frozen": Arm("ssp", "solver_only", LONG),
+        "trained": Arm("ssp", "", LONG),
         "trained, by uncertainty": Arm("ssp", "", (*LONG, "proposer.difficulty=uncertainty")),
     },
     "estimators": {"rf_grpo": few(), **{name: few(name) for name in ("grpo_grpo", "rf_rf", "grpo_rf")}},
