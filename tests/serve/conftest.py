@@ -37,10 +37,12 @@ class Sampler(ScriptedSampler):
         super().__init__(self.turn, tokenizer)
         self.gate = threading.Event()
         self.prompts = []
+        self.hanging = []
 
     async def sample(self, request):
         asked = self._tokenizer.decode(list(request.token_ids)).rpartition("solve :")[2]
         if "hang" in asked:
+            self.hanging.append(request.trajectory_id)
             await asyncio.Event().wait()
         while "wait" in asked and not self.gate.is_set():
             await asyncio.sleep(0.005)
