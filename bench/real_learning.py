@@ -1,8 +1,8 @@
 """Learning with a real model on real text, on two CPU cores: SmolLM2-135M-Instruct, held-out questions, three seeds.
 
 A seed has its own demonstrations (350, of which most of those of two hops stop too early), its own warm start
-(sft/smollm2) and its own reinforcement learning of `STEPS` steps from there (search-r1/smollm2, whose rule of stages is
-the recipe's). The arms of a seed begin with the same warm start:
+(sft/smollm2) and its own reinforcement learning of `STEPS` steps from there (search-r1/smollm2 with
+search-r1/hops, whose rule of stages was fixed before). The arms of a seed begin with the same warm start:
 
     grpo        group-relative advantages, all weights
     reinforce   the reward itself as advantage
@@ -73,13 +73,14 @@ SLOTS = 96  # of an examination: there are more rollouts than in a step
 
 @dataclass(frozen=True)
 class Arm:
-    """Recipes and settings over those of search-r1/smollm2."""
+    """Recipes and settings over those of search-r1/smollm2 and its stages."""
 
     system: str = "search-r1"
     recipes: tuple[str, ...] = ()
     sets: tuple[str, ...] = ()
 
 
+RECIPES = ("search-r1/smollm2", "search-r1/hops")
 ALL_WEIGHTS = ("lora.rank=0", "learner.learning_rate=1.5e-5")
 REINFORCE = "algorithms/reinforce"
 DSPO = ("reward.name=exact_match", "dspo.limit=2")
@@ -123,7 +124,7 @@ class Bench:
     def reinforce(self, name: str) -> Path:
         """A run of reinforcement learning from the warm start."""
         arm, start = ARMS[name], self.warm_start()
-        configs = [part for recipe in ("search-r1/smollm2", *arm.recipes) for part in ("--config", recipe)]
+        configs = [part for recipe in (*RECIPES, *arm.recipes) for part in ("--config", recipe)]
         sets = [part for one in arm.sets for part in ("--set", one)]
         given = ("--index", self.index, "--questions", self.data / "train.jsonl", "--steps", STEPS)
         return self.train(name, "train", arm.system, *configs, *given, "--model", start, *sets)

@@ -55,12 +55,14 @@ def test_without_a_file_there_is_no_project(tmp_path):
     [
         ("[project]\ndocument = 'a'", "project.document = 'a'"),
         ("[project]\nrun = 3", "run = 3"),
+        ("[project]\nmax_words = '3'", "max_words = '3'"),
+        ("[project]\nmax_words = true", "max_words = True"),
         ("project = 1", "= 1"),
     ],
 )
 def test_an_unknown_key_or_a_wrong_value_is_refused(tmp_path, own, words):
     (tmp_path / "evoseek.toml").write_text(own)
-    with pytest.raises(ConfigError, match=r"Expected in \[project\]: documents, run, recipe") as error:
+    with pytest.raises(ConfigError, match=r"Expected in \[project\]: documents, run and recipe") as error:
         find_project(tmp_path)
     assert words in str(error.value)
 

@@ -4,6 +4,7 @@
     documents = "docs"         # what `evoseek index` reads
     run = "run"                # what `evoseek train` writes, and `eval` and `ask` use
     recipe = "dr-zero/tiny"    # settings beneath those of the file; may be a list
+    max_words = 100            # longest passage that `evoseek index` cuts, in words
 
     [run]                      # everything else are settings as in any config file
     system = "dr-zero"
@@ -24,7 +25,7 @@ from evoseek.settings_tree import Tree, read_tree
 
 NAME = "evoseek.toml"
 TABLE = "project"
-_KEYS = ("documents", "run", "recipe")
+_TYPES = {"documents": str, "run": str, "recipe": (str, list), "max_words": int}
 _PATHS = (
     *("search.index", "evaluation.index", "evaluation.path", "questions.path", "ssp.answers", "selfplay.world"),
     *("demonstrations.path", "demonstrations.held_out_path", "demonstrations.from_run"),
@@ -40,6 +41,7 @@ class Project:
     documents: Path | None = None
     run: Path | None = None
     recipes: tuple[str, ...] = ()
+    max_words: int | None = None
     settings: Tree = field(default_factory=dict[str, Any])
 
     @property
@@ -94,17 +96,22 @@ def read_project(tree: Mapping[str, Any], file: Path) -> Project:
     table = settings.pop(TABLE, {})
     own = cast(Tree, table) if isinstance(table, dict) else {"": table}
     for key, value in own.items():
-        is_list = key == "recipe" and isinstance(value, list)
-        if key not in _KEYS or not (isinstance(value, str) or is_list):
+        if key not in _TYPES or not isinstance(value, _TYPES[key]) or isinstance(value, bool):
             raise ConfigError(
-                f"{file} has {TABLE}.{key} = {value!r}. Expected in [{TABLE}]: {', '.join(_KEYS)}, each a text (recipe "
-                "may be a list of texts). Settings have tables of their own, such as [policy] or [search]."
+                f"{file} has {TABLE}.{key} = {value!r}. Expected in [{TABLE}]: documents, run and recipe, each a text "
+                "(recipe may be a list of texts), and max_words, a whole number. Settings have tables of their own, "
+                "such as [policy] or [search]."
             )
     recipe: object = own.get("recipe", [])
     recipes = [recipe] if isinstance(recipe, str) else cast("list[object]", recipe)
     paths = {key: _absolute(own[key], file.parent) for key in ("documents", "run") if own.get(key)}
     return Project(
-        file, paths.get("documents"), paths.get("run"), tuple(map(str, recipes)), _located(settings, file.parent)
+        file,
+        paths.get("documents"),
+        paths.get("run"),
+        tuple(map(str, recipes)),
+        own.get("max_words"),
+        _located(settings, file.parent),
     )
 
 

@@ -1,3 +1,4 @@
+import json
 import tomllib
 
 import pytest
@@ -52,6 +53,43 @@ def test_the_recipe_follows_system_and_model(init, words, expected, monkeypatch)
     assert tree["run"]["system"] == expected["system"]
     if name := expected.get("questions"):
         assert tree["questions"]["path"].endswith(f"/{name}")  # outside the project: absolute
+
+
+def run_of(directory, model, *, saved=True):
+    (directory / "checkpoints" / "step-000002" / "policy" if saved else directory).mkdir(parents=True)
+    (directory / "config.json").write_text(json.dumps({"policy": {"model": str(model)}}))
+    return directory
+
+
+def test_a_run_has_the_recipe_of_the_model_that_the_first_run_began_with(init, tmp_path):
+    warm = run_of(tmp_path / "warm", "smollm2-135m")
+    trained = run_of(tmp_path / "trained", warm)
+    done, file = init("mine", "--documents", "docs", "--questions", "q.jsonl", "--model", str(trained), "--yes")
+    tree = tomllib.loads(file.read_text())
+    assert (tree["project"]["recipe"], tree["project"]["max_words"]) == ("search-r1/smollm2", 40)
+    assert tree["policy"]["model"] == str(trained)
+    assert "show it some first" not in done.stdout  # it has been shown
+
+
+def test_a_run_without_a_checkpoint_is_no_model(init, tmp_path):
+    empty = run_of(tmp_path / "empty", "tiny", saved=False)
+    done, file = init("--documents", "docs", "--model", str(empty), "--yes")
+    assert "a run that has saved no checkpoint yet" in str(done.exception)
+    assert not file.exists()
+
+
+def test_a_folder_of_the_name_does_not_hide_the_policy_in_the_package(init, tmp_path):
+    (tmp_path / "tiny").mkdir()
+    _, file = init("mine", "--documents", "docs", "--model", "tiny", "--yes")
+    assert tomllib.loads(file.read_text())["policy"]["model"] == "tiny"
+
+
+def test_passages_are_as_long_as_the_project_says(init, tmp_path):
+    (tmp_path / "docs" / "a.txt").write_text("one two three four five six seven")
+    _, file = init("--yes")
+    file.write_text(file.read_text().replace('run = "run"', 'max_words = 3\nrun = "run"'))
+    assert "3 passages of at most 3 words" in CliRunner().invoke(app, ["index"]).stdout
+    assert "2 passages of at most 5 words" in CliRunner().invoke(app, ["index", "--max-words", "5"]).stdout
 
 
 def test_an_endpoint_is_asked_and_not_trained(init):

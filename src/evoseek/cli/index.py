@@ -43,7 +43,9 @@ class NumberChoice(StrEnum):
 
 
 Stemming = Annotated[StemmingChoice | None, typer.Option(help="Reduce words to their stems. Default: none.")]
-MaxWords = Annotated[int | None, typer.Option(help="Maximum length of a passage, in words. Default: 100.")]
+MaxWords = Annotated[
+    int | None, typer.Option(help="Maximum length of a passage, in words. Default: the project's, or 100.")
+]
 Encoding = Annotated[
     str | None, typer.Option(help="Encoding of files that are not UTF-8, such as shift_jis. Default: it is guessed.")
 ]
@@ -91,12 +93,13 @@ def index(
         "dtype": dtype,
     }
     given = {name: _plain(value) for name, value in options.items() if value is not None}
-    places = _places(corpus, directory)
+    documents, built, longest = _places(corpus, directory)
     if update or watch:
         _refuse_settings(given)
-        _update(*places, device, watch)
+        _update(documents, built, device, watch)
     else:
-        _build(*places, given | {"device": device})
+        of_project = {} if longest is None else {"max_words": longest}
+        _build(documents, built, of_project | given | {"device": device})
 
 
 def _plain(value: str | int) -> str | int:
@@ -128,8 +131,9 @@ def _refuse_settings(given: Iterable[str]) -> None:
         )
 
 
-def _places(corpus: Path | None, directory: Path | None) -> tuple[Path, Path]:
-    """The documents and the index: those that are given, or the project's. Raises ConfigError without either."""
+def _places(corpus: Path | None, directory: Path | None) -> tuple[Path, Path, int | None]:
+    """The documents and the index: those that are given, or the project's, with its longest passage in words. Raises
+    ConfigError without either."""
     own = project() if corpus is None or directory is None else None
     documents, built = corpus or (own and own.documents), directory or (own and own.index)
     if documents is None:
@@ -138,7 +142,7 @@ def _places(corpus: Path | None, directory: Path | None) -> tuple[Path, Path]:
         raise _missing("DIRECTORY", how_to_name(own, 'index = "index"', table="search"))
     if own:
         say(Console(stderr=True), f"From {own.file}: documents {documents}, index {built}")
-    return documents, built
+    return documents, built, own.max_words if own else None
 
 
 def _missing(argument: str, remedy: str) -> ConfigError:

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from evoseek.policy.source import SHIPPED, origin
 from evoseek.recipes.catalogue import recipes
 
 SELF_PLAY = ("dr-zero", "ssp")
 _SIZES = {"tiny": "tiny", "smollm2": "smollm2", "-3b": "3b", "-7b": "7b"}  # part of a model's name, and its recipes
+_MAX_WORDS = {"smollm2": 40}  # where a recipe bounds what a model reads
 
 _HEAD = """\
 # An evoseek project: `evoseek index`, `train`, `eval`, `ask` and `serve` read this file in this folder and in those
@@ -44,9 +46,14 @@ class Wishes:
     questions: Path | None = None
 
     @property
+    def origin(self) -> str:
+        """The name of the model that is trained, or that a run which is trained on began with, in lower case."""
+        return origin(self.model or "").lower()
+
+    @property
     def recipe(self) -> str | None:
         """The recipe that fits the system and the model; None if there is none."""
-        name = (self.model or "").lower()
+        name = self.origin
         found = (f"{self.system}/{size}" for part, size in _SIZES.items() if part in name)
         return next((recipe for recipe in found if recipe in recipes()), None)
 
@@ -61,6 +68,8 @@ def project_text(wishes: Wishes, folder: Path) -> str:
     lines = [_HEAD.format(system=wishes.system, documents=_path(wishes.documents, folder)).rstrip()]
     if wishes.recipe:
         lines.append(f"recipe = {_text(wishes.recipe)}   # settings beneath these; `evoseek recipes` prints them")
+    if longest := _MAX_WORDS.get((wishes.recipe or "").rpartition("/")[2]):
+        lines.append(f"max_words = {longest}             # of a passage: several have to fit what the model reads")
     lines += ["", "[search]", 'index = "index"            # what `evoseek index` writes']
     if wishes.endpoint:
         name, _, url = wishes.endpoint.partition("@")
@@ -80,10 +89,9 @@ def project_text(wishes: Wishes, folder: Path) -> str:
 
 def notes(wishes: Wishes, folder: Path) -> Iterator[str]:
     """What a user should know, and the commands that follow."""
-    name = (wishes.model or "").lower()
-    if name.startswith("tiny"):
+    if wishes.origin in SHIPPED:
         yield _TINY
-    if "smollm2" in name and wishes.system in SELF_PLAY:
+    if "smollm2" in wishes.origin and wishes.origin == (wishes.model or "").lower():  # not a run that began with it
         yield _WARM
     here = "" if folder.absolute() == Path.cwd() else f"  cd {shlex.quote(str(folder))}\n"
     trains = "" if wishes.endpoint else "  evoseek train\n  evoseek eval\n"
@@ -92,6 +100,8 @@ def notes(wishes: Wishes, folder: Path) -> Iterator[str]:
 
 def _model(model: str, folder: Path) -> str:
     path = Path(model).expanduser()
+    if model in SHIPPED:
+        return model
     return json.loads(_path(path.absolute(), folder)) if path.exists() else model
 
 

@@ -31,7 +31,7 @@ from evoseek.training.sources import read_questions
 from evoseek.types import Question
 
 MODEL = "smollm2-135m"
-RECIPE = Path("search-r1/smollm2")
+RECIPES = (Path("search-r1/smollm2"), Path("search-r1/hops"))
 PASSAGE_WORDS = 40
 EVALUATION_QUESTIONS = 100
 FILES = ("corpus.jsonl", "train.jsonl", "dev.jsonl", "demonstrations.jsonl")
@@ -47,7 +47,7 @@ def run_real_demo(
     """
     data = data or _manual(directory / "data", console)
     _check(data)
-    if load_settings(RECIPE).lora.rank:
+    if load_settings(RECIPES).lora.rank:
         check_peft()
     read_questions(str(data / "train.jsonl"), setting="train.jsonl")  # mistakes are told before the warm start
     questions = held_out(read_questions(str(data / "dev.jsonl"), setting="dev.jsonl"), EVALUATION_QUESTIONS)
@@ -60,7 +60,7 @@ def run_real_demo(
         return False
     left = max_minutes - sum(row.get("step/seconds") or 0.0 for row in read_metrics(warm.timings)) / 60
     options = {"policy.model": str(warm.path), "questions.path": str(data / "train.jsonl"), **shared}
-    settings = load_settings(RECIPE, options={**options, "run.max_minutes": max(left, 0.05)})
+    settings = load_settings(RECIPES, options={**options, "run.max_minutes": max(left, 0.05)})
     say(console, f"Measuring the policy before reinforcement learning on {len(questions)} held-out questions ...")
     with opened(settings) as context:
         before = measure(context, questions)

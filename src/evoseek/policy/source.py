@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -37,6 +38,24 @@ def find_policy(name_or_dir: str) -> str:
         return str(_smollm2_file())
     saved = Path(name_or_dir).expanduser().glob("checkpoints/step-*/policy")
     return str(max(saved, key=lambda path: (len(path.parent.name), path), default=name_or_dir))
+
+
+def origin(name_or_dir: str) -> str:
+    """What a policy was trained from: of a run directory the model that it began with, and of that the same, until
+    something else than a run is found."""
+    seen: set[str] = set()
+    while name_or_dir not in seen and (model := _model_of_run(Path(name_or_dir).expanduser())):
+        seen.add(name_or_dir)
+        name_or_dir = model
+    return name_or_dir
+
+
+def _model_of_run(directory: Path) -> str | None:
+    try:
+        policy = json.loads((directory / "config.json").read_text(encoding="utf-8")).get("policy")
+    except (OSError, ValueError, AttributeError):
+        return None
+    return policy.get("model") if isinstance(policy, dict) else None
 
 
 def is_gguf(source: str) -> bool:
