@@ -172,6 +172,12 @@ def test_a_damaged_row_is_named(tmp_path: Path, text, make, why) -> None:
         list(file.rows(lambda row: None if row == {"step": 1} else make(row), "row"))
 
 
+def test_a_folder_in_place_of_the_file_is_said(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").mkdir()
+    with pytest.raises(DataError, match=r"rows\.jsonl cannot be read \(Is a directory\)"):
+        list(ResumableJsonl(tmp_path / "rows.jsonl").rows(dict, "row"))
+
+
 @pytest.mark.parametrize(
     ("now", "why"),
     [

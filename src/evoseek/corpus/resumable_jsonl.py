@@ -21,7 +21,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, BinaryIO, TypeVar, cast
 
 from evoseek.errors import ConfigError, DataError, RunError, RunLockedError
 from evoseek.files import json_digest, write_atomic
@@ -81,12 +81,12 @@ class ResumableJsonl:
         """What `make` makes of each row, in order; nothing without a file. A last line without its end, from a process
         that was killed or is writing, is left out.
 
-        Raises DataError, naming the line, for one that is no JSON or that `make` refuses by a ValueError, LookupError,
-        TypeError or AttributeError; `noun` says what it should be.
+        Raises DataError for a file that cannot be read and, naming the line, for one that is no JSON or that `make`
+        refuses by a ValueError, LookupError, TypeError or AttributeError; `noun` says what it should be.
         """
         if not self.path.exists():
             return
-        with self.path.open("rb") as file:
+        with self._readable() as file:
             for number, line in enumerate(file, 1):
                 if not line.endswith(b"\n"):
                     return
@@ -98,6 +98,15 @@ class ResumableJsonl:
                         "or written by another version; remove the line to read the rest."
                     ) from error
                 yield row
+
+    def _readable(self) -> BinaryIO:
+        try:
+            return self.path.open("rb")
+        except OSError as error:
+            raise DataError(
+                f"{self.path} cannot be read ({error.strerror or error}). Expected a file that this user may read; "
+                "restore it, or give access."
+            ) from error
 
     def position(self) -> int:
         """The length in bytes (0 without a file), for a checkpoint. What the file holds is on the disk afterwards."""
