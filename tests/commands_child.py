@@ -13,6 +13,7 @@ order of things, which is every write of a log row, fsync, rename, unlink, learn
 moment is "before" or "after" the call, or "torn", which writes half of what a write event would have written.
 """
 
+import gc
 import importlib
 import json
 import os
@@ -141,6 +142,8 @@ def serve(warm):
         importlib.import_module(f"evoseek.systems.{module}")
     if warm:
         warm_up()
+    gc.collect()
+    gc.freeze()  # no child goes through all of it again, and copies it by that
     for line in sys.stdin:
         order = json.loads(line)
         print(json.dumps(wait(order) if "wait" in order else start(order)), flush=True)

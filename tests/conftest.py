@@ -41,6 +41,9 @@ from evoseek.types import (
 
 TOKENIZER = tiny_tokenizer()
 
+# While tests are collected, all that is made stays: see pytest_collection_finish.
+gc.disable()
+
 # The same examples in every run, however long one takes on a busy machine.
 settings.register_profile("evoseek", derandomize=True, deadline=None, max_examples=50)
 settings.load_profile("evoseek")
@@ -244,15 +247,17 @@ class ForkServer:
 
 @pytest.fixture(scope="session")
 def fork_server(tmp_path_factory):
-    """`fork_server("warm")` begins a fork server, with everything imported; `fork_server()` one without torch."""
-    servers = []
+    """`fork_server("warm")` is a fork server with everything imported, `fork_server()` one without torch; each begins
+    when it is first asked for."""
+    servers = {}
 
-    def begin(*words):
-        servers.append(ForkServer(tmp_path_factory.mktemp("outputs"), *words))
-        return servers[-1]
+    def shared(*words):
+        if words not in servers:
+            servers[words] = ForkServer(tmp_path_factory.mktemp("outputs"), *words)
+        return servers[words]
 
-    yield begin
-    for server in servers:
+    yield shared
+    for server in servers.values():
         server.end()
 
 
@@ -270,6 +275,7 @@ def pytest_collection_finish():
     """What is loaded now stays: the collector need not go through it again and again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

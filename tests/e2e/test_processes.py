@@ -11,32 +11,29 @@ import pytest
 pytestmark = pytest.mark.slow
 
 
-def start(setting, run_dir, *more):
-    return subprocess.Popen(
-        [sys.executable, "-m", "evoseek", *setting.train(run_dir, "--processes", "2", *more)],
+def test_ctrl_c_finishes_the_step_and_the_same_command_resumes(setting, processes, tmp_path):
+    """The command is a process of its own with two more; those that resume begin as it begins them, at less expense."""
+    words = setting.train(tmp_path / "run", "--processes", "2", "--steps")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "evoseek", *words, "200"],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
     )
-
-
-def test_ctrl_c_finishes_the_step_and_the_same_command_resumes(setting, tmp_path):
-    process = start(setting, tmp_path / "run", "--steps", "200")
     said = []
     for line in process.stdout:
         said.append(line)
         if line.startswith("step 1/"):
             os.killpg(process.pid, signal.SIGINT)  # what a terminal does
             break
-    rest, _ = process.communicate(timeout=120)
+    rest, _ = process.communicate(timeout=300)
     assert process.returncode == 130, "".join(said) + rest
     assert rest.count("Stopped after step") == 1
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     made = rows[-1]["step"]
     assert (tmp_path / "run" / "checkpoints" / f"step-{made:06d}" / "state.json").exists()
 
-    process = start(setting, tmp_path / "run", "--steps", str(made + 1))
-    output, _ = process.communicate(timeout=120)
-    assert process.returncode == 0, output
-    assert f"Resuming {tmp_path / 'run'} after step {made}." in output
+    resumed = processes.start(*words, made + 1, ranks=2)
+    assert resumed.wait() == [0, 0], resumed.said()
+    assert f"Resuming {tmp_path / 'run'} after step {made}." in resumed.said()

@@ -9,6 +9,7 @@ The scenario "evoseek" is the command line, of the words that are given; as unde
 in which the ranks meet.
 """
 
+import gc
 import importlib
 import json
 import os
@@ -342,6 +343,8 @@ def warm_up() -> None:
 def serve() -> None:
     torch.set_num_threads(1)
     warm_up()
+    gc.collect()
+    gc.freeze()  # no child goes through all of it again, and copies it by that
     for line in sys.stdin:
         order = json.loads(line)
         with socket.socket() as free, tempfile.TemporaryDirectory() as folder:
