@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import textwrap
@@ -114,6 +115,7 @@ def main() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
+    gc.freeze()  # or the interpreter looks through all that torch and transformers loaded, for a second, before it ends
     sys.exit(status)
 
 
