@@ -101,3 +101,12 @@ def test_a_deep_ranking_by_codes_is_nearly_that_of_exact_search(tmp_path: Path) 
 def test_no_vectors_at_all(tmp_path: Path) -> None:
     files = files_of(tmp_path / "data", np.empty((0, 4), np.float32))
     assert (len(files), files.nearest(np.ones((1, 4), np.float32), 3)) == (0, [([], [])])
+
+
+def test_as_many_are_found_as_are_asked_for_where_the_estimate_misleads(tmp_path: Path) -> None:
+    """Each third distance is counted, and just those are 0: as if all vectors were as near."""
+    rng = np.random.default_rng(4)
+    vectors = np.abs(rng.standard_normal((3 * 8_192, 8))).astype(np.float32)
+    vectors[::3] = vectors[0]
+    rows, scores = files_of(tmp_path / "data", unit(vectors)).nearest(unit(vectors[:1]), 9_000)[0]
+    assert len(rows) == len(set(rows)) == len(scores) == 9_000

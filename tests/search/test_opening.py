@@ -1,0 +1,34 @@
+"""An index that is opened anew when it was changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evoseek.search.lexical import LexicalIndex
+from evoseek.search.opening import LiveIndex
+from evoseek.types import Passage
+
+
+def build(directory: Path, *texts: str) -> None:
+    LexicalIndex.build(directory, [Passage(f"p{number}", "", text, "d") for number, text in enumerate(texts)])
+
+
+def test_a_change_is_seen_and_one_that_cannot_be_opened_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    build(tmp_path / "index", "one")
+    index = LiveIndex(tmp_path / "index")
+    build(tmp_path / "index", "one", "two")
+    assert not index.is_current
+    index.look()
+    assert (len(index), index.is_current) == (2, True)
+    manifest = tmp_path / "index" / "manifest.json"
+    (tmp_path / "broken").write_text("{")
+    (tmp_path / "broken").replace(manifest)
+    index.look()
+    index.look()
+    assert (len(index), index.is_current) == (2, False)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "ERROR"]
+    assert "cannot be opened, so the old state is searched" in caplog.text
