@@ -18,11 +18,16 @@ ENGINES_INSTALLED := $(ENGINES_VENV)/.engines-installed
 VLLM := 0.32.0
 CPU_INDEX ?=
 
+# The package verifiers, in an environment of its own, too: it pins another version of mcp than the servers need.
+VERIFIERS_VENV ?= .venv-verifiers
+VERIFIERS := $(VERIFIERS_VENV)/bin/python
+VERIFIERS_INSTALLED := $(VERIFIERS_VENV)/.verifiers-installed
+
 # Threads that spin while they wait slow a busy machine down many times over.
 export OMP_WAIT_POLICY ?= PASSIVE
 export GOMP_SPINCOUNT ?= 0
 
-.PHONY: demo demo-real test test-engines lint docs wheel bench science science-selfplay science-zerosearch science-deepresearcher chaos
+.PHONY: demo demo-real test test-engines test-verifiers lint docs wheel bench science science-selfplay science-zerosearch science-deepresearcher chaos
 
 demo: $(INSTALLED)
 	$(BIN)/evoseek demo
@@ -46,6 +51,11 @@ test-engines: export OMP_NUM_THREADS ?= 1
 test-engines: export ENGINES_VENV := $(ENGINES_VENV)
 test-engines: $(REAL_INSTALLED) $(ENGINES_INSTALLED)
 	$(BIN)/python -m pytest -rP --durations=0 tests_engines
+
+# The bridge to verifiers, with the package itself and a scripted model.
+test-verifiers: export OMP_NUM_THREADS ?= 1
+test-verifiers: $(VERIFIERS_INSTALLED)
+	$(VERIFIERS) -m pytest tests_verifiers
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -109,6 +119,12 @@ $(ENGINES_INSTALLED):
 	site=$$($(ENGINES) -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
 	&& mkdir -p $$site/vllm-$(VLLM)+cpu.dist-info \
 	&& printf 'Metadata-Version: 2.1\nName: vllm\nVersion: $(VLLM)+cpu\n' > $$site/vllm-$(VLLM)+cpu.dist-info/METADATA
+	@touch $@
+
+$(VERIFIERS_INSTALLED):
+	$(PYTHON) -m venv $(VERIFIERS_VENV)
+	$(VERIFIERS) -m pip install --quiet $(TORCH)
+	$(VERIFIERS) -m pip install --quiet -e '.[verifiers]' 'pytest>=8'
 	@touch $@
 
 $(BENCH_INSTALLED): $(INSTALLED)

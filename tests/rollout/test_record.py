@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from evoseek.errors import DataError
 from evoseek.rollout.record import TrajectoryRecord, TrajectoryWriter, read_trajectories
 from evoseek.rollout.roller import Roller
+from evoseek.rollout.trajectory_json import trajectory_from_json, trajectory_to_json
 from evoseek.types import (
     Action,
     Invalid,
@@ -101,6 +102,14 @@ def test_a_line_is_readable_and_says_nothing_twice(tmp_path, group):
     assert [segment["text"] for segment in data["segments"]] == ["D", "AB", "C"]
     assert data["actions"] == [{"tool_calls": [{"name": "search", "arguments": {"query": "mayor"}}]}]
     assert "latency_s" not in line  # a time would differ between two runs of one seed
+
+
+def test_a_rollout_in_messages_which_has_no_segments_comes_back_from_its_object(group):
+    said = (Action("", problem="it is empty"), Action("<answer> Meri </answer>", answer="Meri"))
+    rollout = replace(group.trajectories[0], segments=(), actions=said, tool_results=(), answer="Meri")
+    made = json.loads(json.dumps(trajectory_to_json(rollout, decode)))
+    assert trajectory_from_json(made) == rollout
+    assert [action.get("text") for action in made["actions"]] == [None, "<answer> Meri </answer>"]
 
 
 def test_single_precision_logprobs_take_half_the_space_and_come_back_exactly(tmp_path, group):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from evoseek.env.context import EnvironmentContext
 from evoseek.env.history import HistoryEnv
+from evoseek.env.prompts import PromptSet
 from evoseek.errors import ConfigError
 from evoseek.protocols import Chat, Environment, QuestionEngine, SearchEngine
 from evoseek.registry import build
@@ -56,9 +57,17 @@ def is_asked(settings: TrainingSettings) -> bool:
 def asked_model(context: Context, engine: SearchEngine | QuestionEngine | None, search: bool = True) -> AskedModel:
     """The model of [asked], which searches with this engine or the web, or not at all. Raises ConfigError, PolicyError
     or SearchIndexError."""
-    settings = context.settings
     chat, prompts = context.chat("asked")
-    tools = context.tools(prompts, engine) if search else []
+    env, limits = asked_environment(context, prompts, engine, search)
+    return AskedModel(chat, env, limits)
+
+
+def asked_environment(
+    context: Context, prompts: PromptSet, engine: SearchEngine | QuestionEngine | None, search: bool = True
+) -> tuple[Environment, Limits]:
+    """The environment of a chat model with these prompts, which searches with this engine or the web, or not at all,
+    and the limits of its rollouts. Raises ConfigError."""
+    settings, tools = context.settings, context.tools(prompts, engine) if search else []
     limits = limits_of(settings.rollout, prompts)
     env = build("environment", settings.environment, EnvironmentContext(tools, prompts, "tags", limits.calls))
-    return AskedModel(chat, env, limits)
+    return env, limits

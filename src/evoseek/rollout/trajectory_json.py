@@ -26,7 +26,8 @@ from evoseek.types import (
 def trajectory_to_json(trajectory: Trajectory, decode: Callable[[Sequence[int]], str]) -> dict[str, Any]:
     """The object of a trajectory, with the text of each segment."""
     texts = [decode(segment.token_ids) for segment in trajectory.segments]
-    written = [text for text, segment in zip(texts, trajectory.segments, strict=True) if segment.kind == "action"]
+    own = [text for text, segment in zip(texts, trajectory.segments, strict=True) if segment.kind == "action"]
+    written = own or [""] * len(trajectory.actions)  # a model that was called with messages has no segments
     return {
         "id": trajectory.id,
         "role": trajectory.role,
@@ -43,7 +44,8 @@ def trajectory_to_json(trajectory: Trajectory, decode: Callable[[Sequence[int]],
 
 def trajectory_from_json(data: Mapping[str, Any]) -> Trajectory:
     """The trajectory of an object. Raises ValueError, KeyError or TypeError for another object."""
-    written = [segment["text"] for segment in data["segments"] if segment["kind"] == "action"]
+    own = [segment["text"] for segment in data["segments"] if segment["kind"] == "action"]
+    written = own or [""] * len(data["actions"])
     return Trajectory(
         id=data["id"],
         question=question_from_json(data["question"]),

@@ -1,0 +1,31 @@
+"""evoseek's questions, search environment and rewards as an environment of the `verifiers` package (0.4), under the
+name `evoseek-verifiers`: for its `vf-eval`, and for prime-rl.
+
+Importing this package needs no verifiers; the classes do. The extra `verifiers` brings it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from evoseek.errors import ConfigError
+
+if TYPE_CHECKING:
+    from evoseek_verifiers.bridge import EvoseekEnv, EvoseekHarness, EvoseekTaskset
+
+__all__ = ["EvoseekEnv", "EvoseekHarness", "EvoseekTaskset"]
+
+
+def __getattr__(name: str) -> Any:
+    """The classes by which verifiers finds the environment. Raises ConfigError if verifiers cannot be imported."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from evoseek_verifiers import bridge
+    except ImportError as error:
+        raise ConfigError(
+            f"evoseek_verifiers.{name} needs the package verifiers 0.4, but verifiers.v1 cannot be imported: {error}. "
+            "Install the extra in an environment of its own: pip install 'evoseek[verifiers]'. It pins mcp 2.0, so it "
+            "does not go together with the extra serve."
+        ) from error
+    return getattr(bridge, name)
