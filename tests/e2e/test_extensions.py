@@ -16,7 +16,7 @@ from evoseek.run import Run
 from evoseek.search.lexical import LexicalIndex
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SMALL = {"run.steps": 2, "questions.per_step": 3, "rollout.group_size": 4, "run.seed": 1}
+SMALL = {"run.steps": 2, "questions.per_step": 3, "rollout.group_size": 4, "rollout.max_turns": 3, "run.seed": 1}
 RECIPES = {path.parent.name: path for path in sorted(EXAMPLES.glob("*/*.toml"))}
 
 pytestmark = pytest.mark.slow
@@ -127,7 +127,8 @@ def test_from_python(folder, kind):
 def test_every_kind_of_example_is_there():
     assert set(RECIPES) == {"loss", "reward", "search", "tool", "system"}
     for path in RECIPES.values():
-        assert len(list(path.parent.iterdir())) == 2, f"{path.parent} is more than one file and one recipe"
+        files = [file.name for file in path.parent.iterdir() if file.is_file()]  # without bytecode
+        assert len(files) == 2, f"{path.parent} is more than one file and one recipe"
 
 
 def test_an_own_part_is_found_by_its_path(folder):

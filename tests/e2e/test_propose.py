@@ -20,7 +20,12 @@ from evoseek.training.given import load_settings
 from evoseek.world.world import World
 
 ROOT = Path(__file__).parents[2]
-SMALL = ("--set", "selfplay.proposals_per_step=8", "--set", "proposer.attempts=2")
+SMALL = {
+    "proposer.max_tokens_per_turn": 64,
+    "rollout.max_turns": 3,
+    "selfplay.proposals_per_step": 8,
+    "proposer.attempts": 2,
+}
 SHORT = {
     "selfplay.proposals_per_step": 4,
     "proposer.attempts": 2,
@@ -62,7 +67,7 @@ def documents(tmp_path_factory):
 def test_questions_of_a_world_in_flashrags_shape_and_later_more_of_them(system, world, tmp_path, cli):
     out = tmp_path / "new" / "questions.jsonl"
     for count in (2, 5):
-        status, said, err = cli("propose", world, out, "--system", system, "--count", count, *SMALL)
+        status, said, err = cli("propose", world, out, "--system", system, "--count", count, *sets(SMALL))
         assert status == 0, err
         assert f"{count} questions in" in said
         assert "What became of the proposals" in said
@@ -74,12 +79,12 @@ def test_questions_of_a_world_in_flashrags_shape_and_later_more_of_them(system, 
         assert (0 <= found["pass_rate"] <= 1, found["attempts"]) == (True, 2)
         assert found["evidence"]
         assert all(passage["text"] and passage["title"] for passage in found["evidence"])
-    status, said, err = cli("propose", world, out, "--system", system, "--count", 5, "--seed", 1, *SMALL)
+    status, said, err = cli("propose", world, out, "--system", system, "--count", 5, "--seed", 1, *sets(SMALL))
     assert (status, "run.seed was 0, now 1" in " ".join(err.split())) == (2, True)
 
 
 def test_ctrl_c_leaves_a_file_that_loads_and_the_same_command_goes_on(world, processes, tmp_path, cli):
-    words = ["propose", str(world), str(tmp_path / "stopped.jsonl"), "--system", "dr-zero", *SMALL]
+    words = ["propose", str(world), str(tmp_path / "stopped.jsonl"), "--system", "dr-zero", *sets(SMALL)]
     command = processes.start(*words, "--count", 100000)
     assert command.interrupt_after("\nquestions ", signal.SIGINT) == [130]
     assert "The same command resumes from there" in command.said()

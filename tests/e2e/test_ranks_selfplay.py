@@ -11,6 +11,8 @@ from evoseek.world.world import World
 pytestmark = pytest.mark.slow
 
 SMALL = {
+    "proposer.max_tokens_per_turn": 64,
+    "rollout.max_turns": 3,
     "selfplay.proposals_per_step": 5,
     "proposer.attempts": 2,
     "proposer.ratio": [1, 1],

@@ -14,18 +14,20 @@ from evoseek.search.lexical import LexicalIndex
 pytestmark = pytest.mark.slow
 
 WANTED = 100
+LARGEST = 100_000  # bytes of one; a few are megabytes, and take longer than all the others
 SUFFIXES = {".html", ".htm", ".md", ".txt"}
 
 
 def documentation() -> list[Path]:
-    """WANTED text or HTML files: of a language's documentation, the system's, or the packages'. Empty if there are
-    fewer."""
+    """WANTED text or HTML files that are not large: of a language's documentation, the system's, or the packages'.
+    Empty if there are fewer."""
     candidates = itertools.chain(
         sorted(Path.home().glob(".rustup/toolchains/stable-*/share/doc/rust/html/std")),
         (Path("/usr/share/doc"), Path(sysconfig.get_paths()["stdlib"]), Path("/usr/share")),
     )
     for folder in candidates:
         texts = (path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file())
+        texts = (path for path in texts if path.stat().st_size < LARGEST)
         found = list(itertools.islice(texts, WANTED))
         if len(found) == WANTED:
             return found

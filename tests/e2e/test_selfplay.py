@@ -39,7 +39,9 @@ pytestmark = pytest.mark.slow
 
 LOGS = ("metrics.jsonl", "questions.jsonl", "trajectories.jsonl")
 ITERATION = {"dr_zero.proposer_steps": 2, "dr_zero.writing_steps": 1, "dr_zero.solver_steps": 2}
-SMALL = {
+SMALL = {  # what is longer rambles, and a round of the sampler costs the same for one rollout as for all
+    "proposer.max_tokens_per_turn": 64,
+    "rollout.max_turns": 3,
     "selfplay.proposals_per_step": 8,
     "proposer.attempts": 3,
     "proposer.ratio": [1, 1],

@@ -20,6 +20,8 @@ PHASES = {
     "dr_zero.questions_per_passage": 1,
 }
 SMALL = {
+    "proposer.max_tokens_per_turn": 64,
+    "rollout.max_turns": 3,
     "selfplay.proposals_per_step": 6,
     "proposer.attempts": 2,
     "proposer.ratio": [1, 1],

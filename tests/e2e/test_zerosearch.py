@@ -63,6 +63,7 @@ def test_search_is_learnt_from_a_simulator_and_then_works_on_a_real_index(places
         "evaluation.path": root / "evaluation.jsonl",
         "evaluation.every": 8,
         "learner.learning_rate": 1e-3,
+        "rollout.max_turns": 3,  # what two hops need
     }
     sets = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     status, _, err = cli(*words_of(places, tmp_path / "run", "--steps", 8, *sets))

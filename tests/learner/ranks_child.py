@@ -47,7 +47,7 @@ from evoseek.policy.load import load_policy
 from evoseek.policy.unread import load_unread
 from evoseek.types import TrainingSample
 
-SECONDS = 60  # until a scenario counts as hanging
+SECONDS = 300  # until a scenario counts as hanging
 
 
 def collectives(ranks: Ranks) -> dict:

@@ -181,7 +181,7 @@ def test_a_hub_that_is_not_there_is_given_up_soon(
     begun = time.monotonic()
     with pytest.raises(PolicyError, match="Check the name and the network"):
         load_policy("nobody/no-such-model")
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 20
     assert not logged.records
 
 

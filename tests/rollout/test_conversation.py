@@ -307,6 +307,6 @@ def test_an_observations_texts_are_from_outside_whatever_they_say():
 
 @pytest.mark.parametrize("reply", [" " * 200_000, "<think>" + "<" * 200_000, "x" * 200_000, "</think" * 30_000])
 def test_reading_takes_time_in_proportion(reply):
-    start = time.perf_counter()
+    start = time.process_time()
     TAGS.parse(reply)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2

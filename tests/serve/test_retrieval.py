@@ -149,7 +149,7 @@ def test_stopping_answers_what_is_under_way(index: LexicalIndex) -> None:
     with serving("-c", SLOW, str(index.directory)) as (url, process):
         assert asyncio.run(run(url, process)) == [[]]
         assert process.stdout is not None
-        assert (process.stdout.read(), process.wait(10)) == ("ended\n", 0)
+        assert (process.stdout.read(), process.wait(60)) == ("ended\n", 0)
         with pytest.raises(ToolError):
             search(url, ["a"], attempts=1)
 
@@ -162,7 +162,7 @@ def test_the_command(index: LexicalIndex, tmp_path: Path) -> None:
         second = subprocess.run(command, capture_output=True, text=True, check=False)
         assert (second.returncode, f"127.0.0.1:{taken} cannot be had" in second.stderr) == (2, True)
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
 
 
 def test_an_index_that_has_no_vectors_is_not_served_as_if_it_had(index: LexicalIndex) -> None:

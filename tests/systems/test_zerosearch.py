@@ -116,7 +116,7 @@ def test_a_simulator_that_dies_half_way_makes_rollouts_invalid_by_name_and_ends_
         return truthful(messages, key)
 
     zerosearch, update = system(chat=dying)
-    report = asyncio.run(asyncio.wait_for(zerosearch.step(1), timeout=10))
+    report = asyncio.run(asyncio.wait_for(zerosearch.step(1), timeout=60))
     assert report.failures
     assert {failure.reason for failure in report.failures} == {StopReason.TOOL_FAILED}
     assert all("The endpoint is gone." in failure.detail for failure in report.failures)

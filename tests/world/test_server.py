@@ -26,7 +26,7 @@ def visit(task, **settings):
 
     async def run():
         server = WorldSite(SITE, **settings)
-        async with server.serving() as url, httpx2.AsyncClient(base_url=url, timeout=5.0, trust_env=False) as client:
+        async with server.serving() as url, httpx2.AsyncClient(base_url=url, timeout=30.0, trust_env=False) as client:
             result = await task(client, server)
         assert server.connections == 0
         assert asyncio.all_tasks() == {asyncio.current_task()}
