@@ -103,14 +103,19 @@ def world(tmp_path_factory):
 
 
 @pytest.fixture
-def run(model, world):
+def given(world):
+    """The arguments of the environment that name them."""
+    return {"questions": str(world / "questions.jsonl"), "index": str(world / "index")}
+
+
+@pytest.fixture
+def run(model, given):
     """Every question that the model has replies for, by verifiers: the traces by country. `agent` and `taskset` are
     arguments of the environment."""
 
     def run(replies, *, agent=None, client=None, **taskset):
         model.replies = replies
-        given = {"questions": str(world / "questions.jsonl"), "index": str(world / "index"), **taskset}
-        config = {"taskset": {"id": "evoseek-verifiers", **given}, "agent": agent or {}}
+        config = {"taskset": {"id": "evoseek-verifiers", **given, **taskset}, "agent": agent or {}}
         endpoint = client or vf.EvalClientConfig(base_url=f"{model.url}/v1")
         context = vf.ModelContext(model="scripted", client=endpoint, sampling=vf.SamplingConfig())
         return asyncio.run(episodes(load_environment(resolve_env_config(config)), context, replies))

@@ -1,5 +1,6 @@
 """The environment in verifiers: the rewards are those of `evoseek eval`, and a failure is an error."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -9,6 +10,8 @@ import verifiers.v1 as vf
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 from typer.testing import CliRunner
+from verifiers.v1.serve import EnvClient, EnvServer
+from verifiers.v1.utils.loaders import load_environment, resolve_env_config
 
 from evoseek.cli.main import app
 
@@ -177,8 +180,24 @@ def test_it_is_found_by_name_and_by_default_asks_about_a_generated_world(model, 
     assert scores(tmp_path / "again") == [{"exact_match": 0.0}] * 2
 
 
-def test_a_task_survives_the_way_to_a_server_of_environments(run):
-    (trace,) = run({"Brazil": REPLIES["Brazil"]}, settings=["search.top_k=1"]).values()
-    data = trace.task.data
-    assert data.arguments.settings == ["search.top_k=1"]
-    assert type(data).model_validate(data.model_dump(mode="json")) == data
+def test_a_server_of_environments_runs_a_task_that_it_is_sent(model, given):
+    """As a trainer has it: tasks are loaded in one process and run in another."""
+    model.replies = {"Austria": REPLIES["Austria"]}
+    config = resolve_env_config({"taskset": {"id": "evoseek-verifiers", **given}})
+    endpoint = vf.EvalClientConfig(base_url=f"{model.url}/v1")
+
+    async def served(data):
+        server = EnvServer(config, "tcp://127.0.0.1:0")
+        running, client = asyncio.create_task(server.run()), EnvClient(server.address)
+        try:
+            return await client.run(endpoint, "scripted", vf.SamplingConfig(), data)
+        finally:
+            await client.close()
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    task = next(iter(load_environment(config).taskset))
+    episode = asyncio.run(served(task.data.model_dump(mode="json")))
+    (trace,) = episode.traces
+    assert (episode.ok, rewards({"": trace})) == (True, {"": {"exact_match": 1.0}})
+    assert trace.info["evoseek"]["answer"] == "Vienna"
