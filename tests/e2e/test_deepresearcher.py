@@ -238,11 +238,11 @@ def test_faults_end_no_training_and_become_no_reward(train, scripted):
     with served() as server:
         scripted(server.url)
         clean = set()
-        for share in (0.0, 0.5):
+        for share, waits in ((0.0, {}), (0.5, {"browse__timeout_s": 2.0})):
             server.counts.clear()
             for faults in (server.search_faults, server.page_faults):
                 faults.set(dict.fromkeys(PASSING + LASTING, share / len(PASSING + LASTING)))
-            status, said, run = train(server.url, f"run-{share}", run__steps=2, rollout__deadline_s=10.0)
+            status, said, run = train(server.url, f"run-{share}", run__steps=2, rollout__deadline_s=10.0, **waits)
             assert status == 0, said
             assert_no_failure_has_a_reward(run)
             clean = clean or texts(run)
