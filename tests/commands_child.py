@@ -1,15 +1,14 @@
 """A fork server that runs commands, and kills them: `python commands_child.py [warm]`, a JSON order a line on stdin.
 
     {"words": ["train", ...], "folder": path, "out": path, "err": path, "end": path,
-     "ranks": n, "torchrun": false, "watch": [...], "kill_at": n or null, "moment": "before"}
+     "ranks": n, "watch": [...], "kill_at": n or null, "moment": "before"}
     {"pids": [...]}                                         the answer: they have begun
     {"wait": [...], "end": path}                            the next order
     {"statuses": [...], "events": ["row", ...], "torch": true}   the answer: all have ended (and had loaded torch)
 
 For each order a child is forked for every rank (the settings are imported already, and all the rest in a warm server,
-so this is cheap), with the variables that torchrun would set if there are several; or one alone, which has torchrun's
-agent fork the ranks and end them as torchrun does. It runs the command, and sends itself SIGKILL at its n-th event.
-Events are calls of what is watched: all that matters to what is on disk and to the
+so this is cheap), with the variables that torchrun would set if there are several. It runs the command, and sends
+itself SIGKILL at its n-th event. Events are calls of what is watched: all that matters to what is on disk and to the
 order of things, which is every write of a log row, fsync, rename, unlink, learner update and round of the sampler. The
 moment is "before" or "after" the call, or "torn", which writes half of what a write event would have written.
 """
@@ -88,10 +87,7 @@ def run(order, environment):
     sys.argv = ["evoseek", *order["words"]]
     status = 1
     try:
-        if order["torchrun"]:
-            under_torchrun(order["ranks"])
-        else:
-            command_line()
+        command_line()
     except SystemExit as ended:
         status = ended.code or 0
     except BaseException:
@@ -100,13 +96,6 @@ def run(order, environment):
     sys.stderr.flush()
     Path(order["end"]).write_text(json.dumps({"events": killer.events, "torch": "torch" in sys.modules}))
     os._exit(status)
-
-
-def under_torchrun(ranks):
-    """Raises ChildFailedError with torchrun's report if one of them fails."""
-    api = importlib.import_module("torch.distributed.launcher.api")
-    place = {"rdzv_backend": "c10d", "rdzv_endpoint": "127.0.0.1:0", "start_method": "fork"}
-    api.elastic_launch(api.LaunchConfig(1, 1, ranks, **place), command_line)()
 
 
 def environments(ranks):
@@ -121,7 +110,7 @@ def environments(ranks):
 
 def start(order):
     pids = []
-    for environment in environments(1 if order["torchrun"] else order["ranks"]):
+    for environment in environments(order["ranks"]):
         pids.append(os.fork())
         if pids[-1] == 0:
             run(order, environment)

@@ -227,20 +227,11 @@ class ForkServer:
         )
 
     def start(
-        self,
-        *words: object,
-        folder=None,
-        ranks=1,
-        torchrun=False,
-        watch=(),
-        kill_at: int | None = None,
-        moment="before",
-        apart=False,
+        self, *words: object, folder=None, ranks=1, watch=(), kill_at: int | None = None, moment="before", apart=False
     ) -> Command:
         """Begin a command in a folder, by default this one; `apart` keeps stderr apart from stdout."""
         path = next(self._outputs)
-        order = {"words": [str(word) for word in words], "folder": str(folder or os.getcwd())}
-        order |= {"ranks": ranks, "torchrun": torchrun}
+        order = {"words": [str(word) for word in words], "folder": str(folder or os.getcwd()), "ranks": ranks}
         files = {"out": path, "err": f"{path}.err" if apart else path, "end": f"{path}.end"}
         return Command(self._ask, {**order, **files, "watch": watch, "kill_at": kill_at, "moment": moment})
 
