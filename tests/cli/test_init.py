@@ -55,6 +55,12 @@ def test_the_recipe_follows_system_and_model(init, words, expected, monkeypatch)
         assert tree["questions"]["path"].endswith(f"/{name}")  # outside the project: absolute
 
 
+def ask_of_hops(folder, *hops):
+    """Questions that say these numbers of hops, or with None do not."""
+    rows = ({"question": "who ?", "golden_answers": ["Ann"], "metadata": {"hops": one} if one else {}} for one in hops)
+    (folder / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
 def run_of(directory, model, *, saved=True):
     (directory / "checkpoints" / "step-000002" / "policy" if saved else directory).mkdir(parents=True)
     (directory / "config.json").write_text(json.dumps({"policy": {"model": str(model)}}))
@@ -62,6 +68,7 @@ def run_of(directory, model, *, saved=True):
 
 
 def test_a_run_has_the_recipe_of_the_model_that_the_first_run_began_with(init, tmp_path):
+    ask_of_hops(tmp_path, None)
     warm = run_of(tmp_path / "warm", "smollm2-135m")
     trained = run_of(tmp_path / "trained", warm)
     done, file = init("mine", "--documents", "docs", "--questions", "q.jsonl", "--model", str(trained), "--yes")
@@ -69,6 +76,19 @@ def test_a_run_has_the_recipe_of_the_model_that_the_first_run_began_with(init, t
     assert (tree["project"]["recipe"], tree["project"]["max_words"]) == ("search-r1/smollm2", 40)
     assert tree["policy"]["model"] == str(trained)
     assert "show it some first" not in done.stdout  # it has been shown
+
+
+@pytest.mark.parametrize(
+    ("hops", "stages"), [((1, 2, 1), True), ((1, 2, None), False), ((1, 1), False), ((1, 2, 3), False)]
+)
+def test_questions_that_all_say_one_hop_or_two_have_stages(init, tmp_path, hops, stages):
+    ask_of_hops(tmp_path, *hops)
+    warm = run_of(tmp_path / "warm", "smollm2-135m")
+    _, file = init("mine", "--documents", "docs", "--questions", "q.jsonl", "--model", str(warm), "--yes")
+    found = tomllib.loads(file.read_text())["project"]["recipe"]
+    assert found == (["search-r1/smollm2", "search-r1/hops"] if stages else "search-r1/smollm2")
+    names = [stage.name for stage in gather(file).read(light=True).stages]
+    assert names == (["mostly two hops", "mixed"] if stages else [])
 
 
 def test_a_run_without_a_checkpoint_is_no_model(init, tmp_path):

@@ -9,12 +9,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from evoseek.corpus.questions import load_questions
 from evoseek.policy.source import SHIPPED, origin
 from evoseek.recipes.catalogue import recipes
+from evoseek.reward.answer import usable_question
 
 SELF_PLAY = ("dr-zero", "ssp")
 _SIZES = {"tiny": "tiny", "smollm2": "smollm2", "-3b": "3b", "-7b": "7b"}  # part of a model's name, and its recipes
-_MAX_WORDS = {"smollm2": 40}  # where a recipe bounds what a model reads
+_MAX_WORDS = {"search-r1/smollm2": 40, "dr-zero/smollm2": 40}  # recipes that bound what a model reads
+_STAGES = {"search-r1/smollm2": "search-r1/hops"}  # without them, questions of one hop teach it to search but once
 
 _HEAD = """\
 # An evoseek project: `evoseek index`, `train`, `eval`, `ask` and `serve` read this file in this folder and in those
@@ -51,11 +54,19 @@ class Wishes:
         return origin(self.model or "").lower()
 
     @property
-    def recipe(self) -> str | None:
-        """The recipe that fits the system and the model; None if there is none."""
+    def recipes(self) -> list[str]:
+        """The recipe that fits the system and the model, if there is one, and the one that lies over it where the
+        questions say their hops. Raises DataError for questions that cannot be read."""
         name = self.origin
         found = (f"{self.system}/{size}" for part, size in _SIZES.items() if part in name)
-        return next((recipe for recipe in found if recipe in recipes()), None)
+        fitting = [recipe for recipe in found if recipe in recipes()][:1]
+        over = [_STAGES[recipe] for recipe in fitting if recipe in _STAGES and self._say_hops()]
+        return fitting + over
+
+    def _say_hops(self) -> bool:
+        """Whether there are questions of one hop and of two, and all say which they are."""
+        questions = load_questions(self.questions, check=usable_question) if self.questions else []
+        return {question.metadata.get("hops") for question in questions} == {1, 2}
 
     @property
     def needs_questions(self) -> bool:
@@ -66,9 +77,10 @@ class Wishes:
 def project_text(wishes: Wishes, folder: Path) -> str:
     """The file for a project in this folder."""
     lines = [_HEAD.format(system=wishes.system, documents=_path(wishes.documents, folder)).rstrip()]
-    if wishes.recipe:
-        lines.append(f"recipe = {_text(wishes.recipe)}   # settings beneath these; `evoseek recipes` prints them")
-    if longest := _MAX_WORDS.get((wishes.recipe or "").rpartition("/")[2]):
+    if fitting := wishes.recipes:
+        named = _text(fitting[0]) if len(fitting) == 1 else json.dumps(fitting)
+        lines.append(f"recipe = {named}   # settings beneath these; `evoseek recipes` prints them")
+    if longest := next((_MAX_WORDS[recipe] for recipe in fitting if recipe in _MAX_WORDS), None):
         lines.append(f"max_words = {longest}             # of a passage: several have to fit what the model reads")
     lines += ["", "[search]", 'index = "index"            # what `evoseek index` writes']
     if wishes.endpoint:
