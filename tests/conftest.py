@@ -41,7 +41,7 @@ from evoseek.types import (
 
 TOKENIZER = tiny_tokenizer()
 
-# While tests are collected, all that is made stays: see pytest_collection_finish.
+# Until all tests are collected, what is made stays: see pytest_collection.
 gc.disable()
 
 # The same examples in every run, however long one takes on a busy machine.
@@ -271,11 +271,15 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: (item.get_closest_marker("slow") is None, "e2e" not in item.path.parts))
 
 
-def pytest_collection_finish():
-    """What is loaded now stays: the collector need not go through it again and again."""
-    gc.collect()
-    gc.freeze()
-    gc.enable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """What is loaded by its end stays: the collector need not go through it again and again."""
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
