@@ -92,7 +92,7 @@ ARMS: Mapping[str, Arm] = {
     "reinforce-lora": Arm(recipes=(REINFORCE,)),
     "dspo-lora": Arm("dspo", sets=DSPO),
 }
-BASE, REJECTION = "grpo", "rejection"
+GRPO, ADAPTER, REJECTION = "grpo", "grpo-lora", "rejection"
 FULLY = ("sft", "grpo", "grpo-lora")
 ONE_HOP = 192
 HERE = Path(__file__).parent
@@ -258,19 +258,21 @@ def told(scores: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
 
 
 def show_differences(scores: Mapping[tuple[int, str], Sequence[Mapping[str, Any]]], console: Console) -> None:
-    """Every arm against GRPO of all weights, sampled, on the same questions of all seeds that have both."""
+    """Every arm against GRPO, of an adapter against that of an adapter, and this one against that of all weights:
+    sampled, on the same questions of all seeds that have both."""
     for name in (*ARMS, REJECTION):
-        seeds = [seed for seed, arm in scores if arm == name and (seed, BASE) in scores]
-        if name == BASE or not seeds:
+        base = ADAPTER if name.endswith("-lora") and name != ADAPTER else GRPO
+        seeds = [seed for seed, arm in scores if arm == name and (seed, base) in scores]
+        if name == base or not seeds:
             continue
         pairs = [
-            (base["reward"], {row["id"]: row["reward"] for row in scores[seed, name]}[base["id"]])
+            (row["reward"], {row["id"]: row["reward"] for row in scores[seed, name]}[row["id"]])
             for seed in seeds
-            for base in scores[seed, BASE]
+            for row in scores[seed, base]
         ]
         test = paired_test([before for before, _ in pairs], [after for _, after in pairs])
         told = f"{test.difference:+.3f}, p = {test.p_value:.1g}, n = {test.n}"
-        console.print(f"{name} - {BASE}, sampled, seeds {', '.join(map(str, seeds))}: {told}")
+        console.print(f"{name} - {base}, sampled, seeds {', '.join(map(str, seeds))}: {told}")
 
 
 def show(out: Path, console: Console) -> None:
