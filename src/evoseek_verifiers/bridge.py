@@ -138,7 +138,7 @@ class EvoseekEnv(vf.SingleAgentEnv, vf.Env[EvoseekEnvConfig]):
 
 
 def _chat(opened: Opened, model: str, endpoint: str, secret: str) -> EndpointChat:
-    """The endpoint of verifiers as a chat model. Of how long a turn takes, verifiers' own timeouts decide."""
+    """The endpoint of verifiers as a chat model. The time limits of a turn are verifiers' own."""
     asked = opened.settings.asked
     return EndpointChat(
         endpoint,

@@ -5,6 +5,7 @@ import pytest
 from typer.testing import CliRunner
 
 from evoseek.cli.main import app
+from evoseek.policy.source import origin
 from evoseek.training.given import gather
 
 
@@ -89,6 +90,37 @@ def test_questions_that_all_say_one_hop_or_two_have_stages(init, tmp_path, hops,
     assert found == (["search-r1/smollm2", "search-r1/hops"] if stages else "search-r1/smollm2")
     names = [stage.name for stage in gather(file).read(light=True).stages]
     assert names == (["mostly two hops", "mixed"] if stages else [])
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "{", "[" * 100_000, '{"policy": {"model": 5}}', '{"policy": {"model": ["a"]}}', '{"policy": 1}']
+)
+def test_a_config_that_says_no_model_leads_no_further(tmp_path, text):
+    (tmp_path / "config.json").write_text(text)
+    assert origin(str(tmp_path)) == str(tmp_path)
+
+
+def test_runs_that_name_each_other_are_followed_once_around(tmp_path):
+    for name, other in (("a", "b"), ("b", "a")):
+        run_of(tmp_path / name, tmp_path / other)
+    assert origin(str(tmp_path / "a")) == str(tmp_path / "a")
+    assert origin("~nobody-of-this-name/a") == "~nobody-of-this-name/a"
+
+
+def test_an_endpoint_has_nothing_of_a_config_in_this_folder(init, tmp_path):
+    (tmp_path / "config.json").write_text('{"policy": {"model": "smollm2-135m"}}')
+    _, file = init("mine", "--documents", "docs", "--endpoint", "q@http://localhost:1/v1", "--yes")
+    assert tomllib.loads(file.read_text())["project"].keys() == {"documents", "run"}
+
+
+def test_the_demonstrations_that_smollm2_needs_are_longer_where_it_proposes(init, monkeypatch):
+    monkeypatch.setattr("evoseek.cli.settings.find_policy", lambda name: name)
+    asked = {
+        system: init(system, "--documents", "docs", "--model", "smollm2-135m", "--system", system, "--yes")[0].stdout
+        for system in ("dr-zero", "search-r1", "sft")
+    }
+    assert ["show it some first" in text for text in asked.values()] == [True, True, False]
+    assert ["max_tokens_per_turn=96" in text for text in asked.values()] == [True, False, False]
 
 
 def test_a_run_without_a_checkpoint_is_no_model(init, tmp_path):

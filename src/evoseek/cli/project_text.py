@@ -34,7 +34,7 @@ _TINY = (
 _WARM = (
     "SmolLM2 writes neither searches nor questions by itself: show it some first. FILE has demonstrations "
     "(docs/guide.md); then give `--model warm`, or name it in evoseek.toml:\n"
-    "  evoseek sft --config sft/smollm2 --set rollout.max_tokens_per_turn=96 --demonstrations FILE --run-dir warm"
+    "  evoseek sft --config sft/smollm2{longer} --demonstrations FILE --run-dir warm"
 )
 
 
@@ -103,8 +103,9 @@ def notes(wishes: Wishes, folder: Path) -> Iterator[str]:
     """What a user should know, and the commands that follow."""
     if wishes.origin in SHIPPED:
         yield _TINY
-    if "smollm2" in wishes.origin and wishes.origin == (wishes.model or "").lower():  # not a run that began with it
-        yield _WARM
+    began = wishes.origin != (wishes.model or "").lower()  # a run that began with it
+    if "smollm2" in wishes.origin and not began and wishes.system != "sft":
+        yield _WARM.format(longer=" --set rollout.max_tokens_per_turn=96" if wishes.system in SELF_PLAY else "")
     here = "" if folder.absolute() == Path.cwd() else f"  cd {shlex.quote(str(folder))}\n"
     trains = "" if wishes.endpoint else "  evoseek train\n  evoseek eval\n"
     yield f'Next:\n{here}  evoseek doctor\n  evoseek index\n{trains}  evoseek ask "..."'

@@ -44,18 +44,22 @@ def origin(name_or_dir: str) -> str:
     """What a policy was trained from: of a run directory the model that it began with, and of that the same, until
     something else than a run is found."""
     seen: set[str] = set()
-    while name_or_dir not in seen and (model := _model_of_run(Path(name_or_dir).expanduser())):
+    while name_or_dir not in seen and (model := _model_of_run(name_or_dir)):
         seen.add(name_or_dir)
         name_or_dir = model
     return name_or_dir
 
 
-def _model_of_run(directory: Path) -> str | None:
-    try:
-        policy = json.loads((directory / "config.json").read_text(encoding="utf-8")).get("policy")
-    except (OSError, ValueError, AttributeError):
+def _model_of_run(directory: str) -> str | None:
+    """What the config of a run says; None if there is none, or one that says something else."""
+    if not directory:
         return None
-    return policy.get("model") if isinstance(policy, dict) else None
+    try:
+        config = json.loads((Path(directory).expanduser() / "config.json").read_text(encoding="utf-8"))
+        model = config["policy"]["model"]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError, RuntimeError):  # the last: no such user's home
+        return None
+    return model if isinstance(model, str) else None
 
 
 def is_gguf(source: str) -> bool:
