@@ -106,9 +106,9 @@ def trl_side(work: Work, ours: SearchR1) -> GRPOTrainer:
     questions = [question for batch in drawn for question in batch]
     prompts = [[{"role": "user", "content": f"solve : {question.text}"}] for question in questions]
     options = {"tools": [work.task.search], "add_generation_prompt": True, "return_dict": False}
-    if list(
-        ours.rollouts.renderer.render_prompt(ours.rollouts.env.messages(questions[0]))
-    ) != policy.tokenizer.apply_chat_template(prompts[0], **options):
+    roller = ours.rollouts.roller
+    prompt = roller.renderer.render_prompt(roller.env.messages(questions[0]))
+    if list(prompt) != policy.tokenizer.apply_chat_template(prompts[0], **options):
         raise SystemExit("The two sides do not have the same prompt, so this would be no comparison.")
     trainer = GRPOTrainer(
         model=policy.model,
