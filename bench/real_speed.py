@@ -16,7 +16,7 @@ them. `sampler` is `generate` by the sampler, `difference` the mean absolute dif
 the learner's, and MiB the greatest memory of all but `generate` and `plain`.
 Each data type runs in a process of its own. `--beside DIR` takes turns with another checkout of this project:
 
-    git worktree add /tmp/before COMMIT && python bench/real_speed.py --beside /tmp/before
+    git worktree add ../before COMMIT && python bench/real_speed.py --beside ../before
 """
 
 from __future__ import annotations

@@ -57,6 +57,7 @@ def test_without_a_file_there_is_no_project(tmp_path):
         ("[project]\nrun = 3", "run = 3"),
         ("[project]\nmax_words = '3'", "max_words = '3'"),
         ("[project]\nmax_words = true", "max_words = True"),
+        ("[project]\nmax_words = 0", "max_words = 0"),
         ("project = 1", "= 1"),
     ],
 )

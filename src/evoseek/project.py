@@ -96,11 +96,12 @@ def read_project(tree: Mapping[str, Any], file: Path) -> Project:
     table = settings.pop(TABLE, {})
     own = cast(Tree, table) if isinstance(table, dict) else {"": table}
     for key, value in own.items():
-        if key not in _TYPES or not isinstance(value, _TYPES[key]) or isinstance(value, bool):
+        too_small = key == "max_words" and isinstance(value, int) and value < 1
+        if key not in _TYPES or not isinstance(value, _TYPES[key]) or isinstance(value, bool) or too_small:
             raise ConfigError(
                 f"{file} has {TABLE}.{key} = {value!r}. Expected in [{TABLE}]: documents, run and recipe, each a text "
-                "(recipe may be a list of texts), and max_words, a whole number. Settings have tables of their own, "
-                "such as [policy] or [search]."
+                "(recipe may be a list of texts), and max_words, a whole number from 1. Settings have tables of "
+                "their own, such as [policy] or [search]."
             )
     recipe: object = own.get("recipe", [])
     recipes = [recipe] if isinstance(recipe, str) else cast("list[object]", recipe)

@@ -123,8 +123,11 @@ def test_the_demonstrations_that_smollm2_needs_are_longer_where_it_proposes(init
     assert ["max_tokens_per_turn=96" in text for text in asked.values()] == [True, False, False]
 
 
-def test_a_run_without_a_checkpoint_is_no_model(init, tmp_path):
+@pytest.mark.parametrize("torn", [False, True])
+def test_a_run_without_a_checkpoint_is_no_model(init, tmp_path, torn):
     empty = run_of(tmp_path / "empty", "tiny", saved=False)
+    if torn:
+        (empty / "checkpoints" / "step-000002").mkdir(parents=True)
     done, file = init("--documents", "docs", "--model", str(empty), "--yes")
     assert "a run that has saved no checkpoint yet" in str(done.exception)
     assert not file.exists()

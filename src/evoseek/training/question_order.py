@@ -127,7 +127,7 @@ class BalancedOrder:
             if value is None:
                 raise ConfigError(
                     f"questions.balance_by is {self.by}, but the question {question.id} has no {self.by} in its "
-                    "metadata. Add it to the file, or leave questions.balance_by out."
+                    "metadata. Add it to the file, or leave out questions.balance_by (or the recipe that sets it)."
                 )
             groups.setdefault(value, []).append(question)
         return groups
