@@ -13,7 +13,7 @@ from evoseek.cli.project_text import Wishes, notes, project_text
 from evoseek.cli.shared import stop_if_dry
 from evoseek.errors import ConfigError
 from evoseek.files import nearest, write_atomic
-from evoseek.policy.source import ADAPTER, REMOTE, SHIPPED, is_gguf, origin
+from evoseek.policy.source import ADAPTER, REMOTE, SHIPPED, is_gguf, origin, saved_policy
 from evoseek.project import NAME
 from evoseek.registry import check_name
 from evoseek.report.printable import say
@@ -127,7 +127,7 @@ def _check(directory: Path, wishes: Wishes) -> None:
 
 def _check_holds_model(path: Path) -> None:
     """Raises ConfigError for a path that is there, but holds no model."""
-    saved = any(path.glob("checkpoints/step-*/policy"))
+    saved = saved_policy(path) is not None
     if not saved and origin(str(path)) != str(path):
         raise ConfigError(
             f"--model is {path}, a run that has saved no checkpoint yet (one is saved every run.checkpoint_every "

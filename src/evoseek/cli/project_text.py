@@ -103,8 +103,8 @@ def notes(wishes: Wishes, folder: Path) -> Iterator[str]:
     """What a user should know, and the commands that follow."""
     if wishes.origin in SHIPPED:
         yield _TINY
-    began = wishes.origin != (wishes.model or "").lower()  # a run that began with it
-    if "smollm2" in wishes.origin and not began and wishes.system != "sft":
+    is_untrained = wishes.origin == (wishes.model or "").lower()  # not a run that began with it
+    if "smollm2" in wishes.origin and is_untrained and wishes.system != "sft":
         yield _WARM.format(longer=" --set rollout.max_tokens_per_turn=96" if wishes.system in SELF_PLAY else "")
     here = "" if folder.absolute() == Path.cwd() else f"  cd {shlex.quote(str(folder))}\n"
     trains = "" if wishes.endpoint else "  evoseek train\n  evoseek eval\n"

@@ -36,8 +36,13 @@ def find_policy(name_or_dir: str) -> str:
         return str(tiny_policy_dir(name_or_dir))
     if name_or_dir == SMOLLM2:
         return str(_smollm2_file())
-    saved = Path(name_or_dir).expanduser().glob("checkpoints/step-*/policy")
-    return str(max(saved, key=lambda path: (len(path.parent.name), path), default=name_or_dir))
+    return str(saved_policy(Path(name_or_dir).expanduser()) or name_or_dir)
+
+
+def saved_policy(directory: Path) -> Path | None:
+    """The policy in the last checkpoint of a run directory; None if there is none."""
+    saved = directory.glob("checkpoints/step-*/policy")
+    return max(saved, key=lambda path: (len(path.parent.name), path), default=None)
 
 
 def origin(name_or_dir: str) -> str:
