@@ -104,6 +104,7 @@ class Bench:
     def __init__(self, data: Path, out: Path, seed: int, console: Console) -> None:
         self.data, self.index, self.folder, self.seed = data, out / "index", out / f"seed{seed}", seed
         self.console = console
+        self.folder.mkdir(parents=True, exist_ok=True)
 
     def warm_start(self) -> Path:
         """The run of supervised fine-tuning."""
@@ -332,7 +333,6 @@ def main() -> None:
     if not options.table:
         for seed in options.seeds:
             bench = Bench(options.folder, options.out, seed, console)
-            bench.folder.mkdir(parents=True, exist_ok=True)
             for name in options.only:
                 bench.examine(name, bench.policy(name))
     show(options.out, console)
