@@ -1,12 +1,13 @@
 """How often the 95 % intervals of scores hold the true mean, in 2,000 synthetic evaluations of each kind.
 
-    python bench/interval_coverage.py [--experiments 2000]
+    python bench/interval_coverage.py [--experiments 2000] [--paired]
 
 A row is a distribution of scores, a column a number of questions: the share of the experiments whose interval holds the
-true mean, for Wilson's interval (scores of 0 and 1) or that of graded scores. Shares outside of 94 to 96 % are marked:
-`-` claims more certainty than there is, `+` less, and `*` where no interval could do better: few numbers of right
-answers are likely, each is held or not as a whole, and no series of them has a probability of 94 to 96 %. Of 2,000
-experiments a share has a standard error of half a percent. The reasons of the others are in `docs/measured.md`.
+true mean, for Wilson's interval (scores of 0 and 1) or that of graded scores. `--paired` does the same for differences
+of two evaluations of the same questions, with the intervals that `evoseek compare` gives. Shares outside of 94 to 96 %
+are marked: `-` claims more certainty than there is, `+` less, and `*` where no interval could do better: few numbers of
+right answers are likely, each is held or not as a whole, and no series of them has a probability of 94 to 96 %. Of
+2,000 experiments a share has a standard error of half a percent. The reasons of the others are in `docs/measured.md`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from evoseek.eval.comparison import bootstrap, paired_interval
 from evoseek.eval.statistics import Interval, score_interval, wilson_interval
 
 Draw = Callable[[np.random.Generator, int], NDArray[np.float64]]
@@ -76,6 +78,38 @@ KINDS = (
 )
 
 
+def discordant(better: float, worse: float) -> Scores:
+    """Differences of scores of 0 and 1: so many of the questions got better, so many worse."""
+    chances = [worse, 1 - better - worse, better]
+    return Scores(
+        f"0 or 1, {better:g} better, {worse:g} worse",
+        lambda rng, n: rng.choice([-1.0, 0.0, 1.0], n, p=chances),
+        better - worse,
+        True,
+    )
+
+
+def graded_difference(name: str, first: Scores, second: Scores, same: float) -> Scores:
+    """Differences of graded scores, of which a share is the same in both."""
+
+    def draw(rng: np.random.Generator, n: int) -> NDArray[np.float64]:
+        return np.where(rng.random(n) < same, 0.0, second.draw(rng, n) - first.draw(rng, n))
+
+    return Scores(name, draw, (1 - same) * (second.mean - first.mean))
+
+
+FAIR, BETTER = mixed("", 0.3, 0.4, 2, 2), mixed("", 0.4, 0.4, 2, 2)
+PAIRED = (
+    discordant(0.15, 0.1),
+    discordant(0.3, 0.1),
+    discordant(0.03, 0.02),
+    discordant(0.05, 0.0),
+    graded_difference("graded, F1, half the same", FAIR, BETTER, 0.5),
+    graded_difference("graded, F1, .95 the same", FAIR, BETTER, 0.95),
+    graded_difference("avg@4, harder to better", average(0.1, 0.9, 4), average(0.3, 0.9, 4), 0.0),
+)
+
+
 def held(scores: Scores, n: int, experiments: int, interval: Callable[[NDArray[np.float64]], Interval]) -> float:
     """The share of experiments whose interval holds the true mean."""
     rng = np.random.default_rng(n)
@@ -93,6 +127,16 @@ def graded(values: NDArray[np.float64]) -> Interval:
     return score_interval(values.tolist())
 
 
+def paired(values: NDArray[np.float64]) -> Interval:
+    """For differences of 0 and 1."""
+    return paired_interval(int((values > 0).sum()), int((values < 0).sum()), len(values))
+
+
+def resampled(values: NDArray[np.float64]) -> Interval:
+    """For differences of anything else."""
+    return bootstrap(values.tolist())
+
+
 def is_attainable(p: float, n: int) -> bool:
     """Whether any series of numbers of successes of n tries has a probability of 94 to 96 %."""
     up_to = np.concatenate([[0.0], stats.binom.cdf(np.arange(n + 1), n, p)])
@@ -103,7 +147,7 @@ def is_attainable(p: float, n: int) -> bool:
 def mark(share: float, scores: Scores, n: int) -> str:
     """A share, marked if it is not what it should be."""
     outside = "-" if share < 0.94 else "+" if share > 0.96 else ""
-    star = "*" if outside and scores.is_binary and not is_attainable(scores.mean, n) else ""
+    star = "*" if outside and scores in KINDS and scores.is_binary and not is_attainable(scores.mean, n) else ""
     return f"{share:.3f}{outside}{star}"
 
 
@@ -111,11 +155,13 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--experiments", type=int, default=2000)
-    experiments = parser.parse_args().experiments
-    print(f"{'scores':40}" + "".join(f"n={n:<8}" for n in NUMBERS))
-    for scores in KINDS:
-        interval = wilson if scores.is_binary else graded
-        shares = [mark(held(scores, n, experiments, interval), scores, n) for n in NUMBERS]
+    parser.add_argument("--paired", action="store_true", help="differences of two evaluations")
+    options = parser.parse_args()
+    kinds, binary, other = (PAIRED, paired, resampled) if options.paired else (KINDS, wilson, graded)
+    print(f"{'differences' if options.paired else 'scores':40}" + "".join(f"n={n:<8}" for n in NUMBERS))
+    for scores in kinds:
+        interval = binary if scores.is_binary else other
+        shares = [mark(held(scores, n, options.experiments, interval), scores, n) for n in NUMBERS]
         print(f"{scores.name:40}" + "".join(f"{share:10}" for share in shares), flush=True)
 
 

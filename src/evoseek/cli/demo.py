@@ -40,7 +40,8 @@ def demo(
         typer.Option(min=1, help="Number of processes that train together. Default: 2, if there are 2 cores."),
     ] = None,
     max_minutes: Annotated[
-        float | None, typer.Option(help="Maximum training time in minutes, above 0. Default: 5, or 40 with --real.")
+        float | None,
+        typer.Option(help="Minutes of training, above 0. Default: 5. With --real: of everything, and 41."),
     ] = None,
 ) -> None:
     """Watch the tiny policy learn to search, on a world made for it, in about five minutes."""
@@ -53,7 +54,7 @@ def demo(
         raise ConfigError(
             "--processes is for the demo without --real: a real model is trained by one process on all cores."
         )
-    max_minutes = (40.0 if real else 5.0) if max_minutes is None else max_minutes
+    max_minutes = (41.0 if real else 5.0) if max_minutes is None else max_minutes
     if not max_minutes > 0:
         raise ConfigError(f"--max-minutes is {max_minutes}; it has to be above 0.")
     with end_on_interrupt():
