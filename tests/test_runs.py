@@ -109,6 +109,10 @@ def test_damaged_config_is_said(begun):
     run.config.write_text("{")
     with pytest.raises(RunError, match="damaged"):
         run.claim({})
+    run.config.unlink()
+    run.config.mkdir()
+    with pytest.raises(RunError, match=r"config\.json is damaged .*Is a directory.*Restore it"):
+        run.claim({})
 
 
 def test_a_run_is_resumed_by_what_its_inputs_hold_and_not_by_how_they_are_spelt(tmp_path):

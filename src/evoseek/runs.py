@@ -240,7 +240,7 @@ class RunDirectory:
                 f"{self.path} holds no run: there is no config.json in it. Give the directory of a run that "
                 "`evoseek train` or `evoseek demo` made."
             ) from error
-        except (ValueError, RecursionError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise RunError(
                 f"{self.config} is damaged ({error}). Restore it from a copy, or begin a new run in another directory."
             ) from error

@@ -58,6 +58,15 @@ def test_a_log_that_is_read_and_was_changed_is_refused(run):
         cut_logs(run, position)
 
 
+@pytest.mark.parametrize("is_resumed", [True, False])
+def test_a_folder_in_the_place_of_a_log_is_refused(run, is_resumed):
+    position = log_positions(run) if is_resumed else {}
+    run.metrics.unlink()
+    run.metrics.mkdir()
+    with pytest.raises(RunError, match=r"metrics\.jsonl is a folder, and a file .* is expected .*Restore the file"):
+        cut_logs(run, position)
+
+
 def test_an_empty_log_that_was_removed_is_empty(run):
     run.questions.touch()
     position = log_positions(run)

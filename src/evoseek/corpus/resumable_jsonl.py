@@ -117,10 +117,10 @@ class ResumableJsonl:
             return os.fstat(file.fileno()).st_size
 
     def digest(self, length: int | None = None) -> str:
-        """SHA-256 of the first `length` bytes, or of all."""
+        """SHA-256 of the first `length` bytes, or of all. Raises DataError if they cannot be read."""
         left, found = self.size if length is None else length, hashlib.sha256()
         if left:
-            with self.path.open("rb") as file:
+            with self._readable() as file:
                 while left and (block := file.read(min(left, _BLOCK))):
                     found.update(block)
                     left -= len(block)
@@ -131,7 +131,7 @@ class ResumableJsonl:
         checked.
 
         Raises RunError, and cuts nothing, if there are fewer bytes or different ones: rows are then missing or changed,
-        and cannot be recovered.
+        and cannot be recovered. DataError if they cannot be read.
         """
         self._check_beginning(length, digest)
         if self.size > length:
@@ -176,11 +176,13 @@ class ResumableJsonl:
                 raise
 
     def _bytes_from(self, start: int, most: int) -> bytes:
-        with self.path.open("rb") as file:
+        with self._readable() as file:
             file.seek(start)
             return file.read(most)
 
     def _check_beginning(self, length: int, digest: str | None) -> None:
+        if self.path.is_dir():
+            raise RunError(f"{self.path} is a folder, and a file of JSON lines is expected there. {_REMEDY}")
         size = self.size
         if size < length:
             raise RunError(
