@@ -6,6 +6,12 @@ from evoseek.errors import ConfigError
 from evoseek.settings_tree import merge, read_tree, tree_of
 
 
+@pytest.mark.parametrize(("name", "text"), [("a.toml", "[run]\nsteps = 1\n"), ("a.json", '{"run": {"steps": 1}}')])
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path, name, text):
+    (tmp_path / name).write_text(text, encoding="utf-8-sig")
+    assert read_tree(tmp_path / name) == {"run": {"steps": 1}}
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [
