@@ -96,7 +96,7 @@ def index(
     documents, built, longest = _places(corpus, directory)
     if update or watch:
         _refuse_settings(given)
-        _update(documents, built, device, watch)
+        _update(documents, built, device, longest, watch)
     else:
         of_project = {} if longest is None else {"max_words": longest}
         _build(documents, built, of_project | given | {"device": device})
@@ -114,11 +114,12 @@ def _build(corpus: Path, directory: Path, given: Mapping[str, Any]) -> None:
     build_index(corpus, directory, plan, console=Console())
 
 
-def _update(corpus: Path, directory: Path, device: str | None, watch: bool) -> None:
+def _update(corpus: Path, directory: Path, device: str | None, max_words: int | None, watch: bool) -> None:
     from evoseek.jobs.index import update_index, watch_index
 
     stop_if_dry([f"{'Watch' if watch else 'Read'} {corpus} and update {directory}"])
-    (watch_index if watch else update_index)(corpus, directory, device=device, console=Console())
+    update = watch_index if watch else update_index
+    update(corpus, directory, device=device, console=Console(), max_words=max_words)
 
 
 def _refuse_settings(given: Iterable[str]) -> None:

@@ -69,12 +69,21 @@ def build_index(corpus: Path, directory: Path, plan: IndexPlan, *, console: Cons
     say(console, f"{count:,} passages of at most {plan.max_words} words indexed in {directory}")
 
 
-def update_index(corpus: Path, directory: Path, *, device: str | None, console: Console) -> None:
+def update_index(
+    corpus: Path, directory: Path, *, device: str | None, console: Console, max_words: int | None = None
+) -> None:
     """Bring an index to the state that building it again from the corpus would give, with its own settings: only new
-    and changed files are read, only new passages are embedded. Raises EvoseekError; the index is then as it was."""
+    and changed files are read, only new passages are embedded. `max_words` is the length of passages that is expected,
+    if any is. Raises EvoseekError, also for passages of another length; the index is then as it was."""
     _check_apart(corpus, directory)
     before = Recorded(LexicalIndex.open(directory))
     manifest, sources, report = before.index.manifest, before.sources, ReadReport()
+    if max_words not in (None, sources.max_words):
+        raise SearchIndexError(
+            f"The passages in {directory} have at most {sources.max_words} words, but the project's max_words is "
+            f"{max_words} now. An update keeps the length of passages: build the index again without --update and "
+            f"--watch, or set max_words to {sources.max_words}."
+        )
     passages = CorpusPassages(
         corpus, report=report, encoding=sources.encoding, max_words=sources.max_words, before=before
     )
@@ -99,7 +108,13 @@ def update_index(corpus: Path, directory: Path, *, device: str | None, console: 
 
 
 def watch_index(
-    corpus: Path, directory: Path, *, device: str | None, console: Console, stop: Event | None = None
+    corpus: Path,
+    directory: Path,
+    *,
+    device: str | None,
+    console: Console,
+    max_words: int | None = None,
+    stop: Event | None = None,
 ) -> None:
     """Update an index now and whenever files of the corpus change, until Ctrl-C or `stop`. An update that fails is
     told, and retried with the next change. Raises EvoseekError if the first update fails or watchfiles is not
@@ -111,7 +126,7 @@ def watch_index(
             "--watch needs watchfiles, which is not installed. Install it: pip install 'evoseek[watch]'."
         ) from error
     if not corpus.exists():  # as the watcher would say it in its own words
-        update_index(corpus, directory, device=device, console=console)
+        update_index(corpus, directory, device=device, console=console, max_words=max_words)
     is_first = True
     for changed in watch(
         corpus,
@@ -125,7 +140,7 @@ def watch_index(
         if not changed and not is_first:
             continue
         try:
-            update_index(corpus, directory, device=device, console=console)
+            update_index(corpus, directory, device=device, console=console, max_words=max_words)
         except EvoseekError as error:
             if is_first:
                 raise
