@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evoseek.errors import TrainingError
-from evoseek.learner.batch import make_batch, split_by_tokens, trained_length
+from evoseek.learner.batch import loss_inputs, make_batch, split_by_tokens, trained_length
 from evoseek.types import TrainingSample
 
 CPU = torch.device("cpu")
@@ -55,6 +55,21 @@ def test_what_a_sample_lacks_falls_back() -> None:
     assert batch.returns.tolist() == [[0.0, 0.0, 0.0], [0.0, 0.75, 0.0]]
     assert batch.ref_logprobs is None
     assert make_batch([full, full], CPU).ref_logprobs.tolist() == [[0.0, -8.0]] * 2
+
+
+@pytest.mark.parametrize(("ratio_to_own", "old"), [(False, [0.0, -0.5, -1.0]), (True, [0.0, -3.0, -4.0])])
+def test_what_a_loss_is_given_of_a_batch(ratio_to_own: bool, old: list[float]) -> None:
+    """The ratio of a sample with old logprobs is taken to these, whatever the others have."""
+    both = {"ref_logprobs": (0.0, -8.0, -9.0)}
+    batch = make_batch([sample(".aa", **both), sample(".aa", old_logprobs=(0.0, -6.0, -7.0), **both)], CPU)
+    now, entropies = torch.tensor([[0.0, -3.0, -4.0]] * 2, requires_grad=True), torch.ones(2, 3)
+    inputs = loss_inputs(batch, now, entropies, ratio_to_own=ratio_to_own)
+    assert inputs.old_logprobs.tolist() == [old, [0.0, -6.0, -7.0]]
+    assert not inputs.old_logprobs.requires_grad
+    assert inputs.logprobs is now
+    assert inputs.entropies is entropies
+    for name in ("rollout_logprobs", "advantages", "loss_mask", "weights", "ref_logprobs"):
+        assert getattr(inputs, name) is getattr(batch, name)
 
 
 def test_a_first_token_that_is_an_action_is_refused() -> None:

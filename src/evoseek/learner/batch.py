@@ -12,9 +12,10 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from evoseek.learner.row import SHARED, Branch, Row, lay_out, trained_length, tree_order
+from evoseek.loss.base import LossInputs
 from evoseek.types import TrainingSample
 
-__all__ = ["MicroBatch", "make_batch", "split_by_tokens", "trained_length"]
+__all__ = ["MicroBatch", "loss_inputs", "make_batch", "split_by_tokens", "trained_length"]
 
 PADDING = 0  # any valid id: in a causal model, real tokens never attend to padding on their right
 
@@ -39,6 +40,26 @@ class MicroBatch:
     ref_logprobs: torch.Tensor | None
     weights: torch.Tensor
     row: Row
+
+
+def loss_inputs(
+    batch: MicroBatch, logprobs: torch.Tensor, entropies: torch.Tensor, *, ratio_to_own: bool
+) -> LossInputs:
+    """What a policy's loss is given of a batch, for logprobs and entropies [B, T] computed now. The ratio of samples
+    without `old_logprobs` is taken to the sampler's record, or with `ratio_to_own` to these logprobs."""
+    old = batch.old_logprobs
+    if ratio_to_own:
+        old = torch.where(batch.has_old.unsqueeze(-1), old, logprobs.detach())
+    return LossInputs(
+        logprobs=logprobs,
+        rollout_logprobs=batch.rollout_logprobs,
+        old_logprobs=old,
+        advantages=batch.advantages,
+        loss_mask=batch.loss_mask,
+        weights=batch.weights,
+        entropies=entropies,
+        ref_logprobs=batch.ref_logprobs,
+    )
 
 
 def split_by_tokens(

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from evoseek.errors import PolicyError
-from evoseek.learner.batch import MicroBatch
+from evoseek.learner.batch import MicroBatch, loss_inputs
 from evoseek.learner.packing import at_least_float32, packing_limit, run_actions
 from evoseek.loss.base import LossInputs
 
@@ -75,20 +75,8 @@ class LogprobModel(nn.Module):
         """The loss inputs of the micro-batch: logprobs [B, T] float32 of each action token given all before it."""
         actions = run_actions(self._body, self.config, batch, self.packing_limit)
         scored, entropies = self._score(actions.states, actions.targets)
-        logprobs = actions.spread(scored)
-        old = batch.old_logprobs
-        if self.ratio_to_own:
-            old = torch.where(batch.has_old.unsqueeze(-1), old, logprobs.detach())
-        return LossInputs(
-            logprobs=logprobs,
-            rollout_logprobs=batch.rollout_logprobs,
-            old_logprobs=old,
-            advantages=batch.advantages,
-            loss_mask=batch.loss_mask,
-            weights=batch.weights,
-            entropies=actions.spread(entropies),
-            ref_logprobs=batch.ref_logprobs,
-        )
+        logprobs, entropies = actions.spread(scored), actions.spread(entropies)
+        return loss_inputs(batch, logprobs, entropies, ratio_to_own=self.ratio_to_own)
 
     def _body(self, **inputs: Any) -> Tensor:
         """Hidden states [B, T, d], or logits [B, T, V] of a model that does not let its head be applied apart."""

@@ -26,7 +26,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from evoseek.errors import ConfigError, TrainingError
 from evoseek.learner.base import MAXIMA, LearnerBase, StepBatch, finish_metrics, measure_part
-from evoseek.learner.batch import MicroBatch, make_batch, trained_length
+from evoseek.learner.batch import MicroBatch, loss_inputs, make_batch, trained_length
 from evoseek.learner.learner import LearnerContext
 from evoseek.learner.optim import schedule_factor
 from evoseek.learner.settings import LearnerSettings
@@ -140,19 +140,7 @@ class RemoteForward:
         rows = [ids[:length].tolist() for ids, length in zip(batch.token_ids, lengths, strict=True)]
         found = [torch.tensor([0.0, *values]) for values in self.policy.remote.logprobs(rows)]
         logprobs = pad_sequence(found, batch_first=True).masked_fill(~batch.loss_mask, 0.0).requires_grad_()
-        old = batch.old_logprobs
-        if self.ratio_to_own:
-            old = torch.where(batch.has_old.unsqueeze(-1), old, logprobs.detach())
-        return LossInputs(
-            logprobs=logprobs,
-            rollout_logprobs=batch.rollout_logprobs,
-            old_logprobs=old,
-            advantages=batch.advantages,
-            loss_mask=batch.loss_mask,
-            weights=batch.weights,
-            entropies=torch.zeros_like(logprobs),
-            ref_logprobs=batch.ref_logprobs,
-        )
+        return loss_inputs(batch, logprobs, torch.zeros_like(logprobs), ratio_to_own=self.ratio_to_own)
 
     def score(self, samples: Sequence[TrainingSample]) -> list[tuple[float, ...]]:
         """Of each sample the logprobs of its T tokens, 0.0 off the mask. Raises TrainingError."""

@@ -50,9 +50,21 @@ def gpus_of(settings: ServerSettings) -> list[tuple[int, ...]]:
     return [settings.gpus[start : start + size] for start in range(0, len(settings.gpus), size)] or [()]
 
 
-def visible(gpus: Sequence[int]) -> dict[str, str]:
-    """The environment in which only these GPUs are seen; with none, all that there are."""
-    return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus))} if gpus else {}
+def command_of(
+    program: Sequence[str],
+    own: Sequence[str],
+    settings: ServerSettings,
+    model: Model,
+    gpus: Sequence[int],
+    port: int,
+    environment: Mapping[str, str] | None = None,
+) -> Command:
+    """The command of a server that sees these GPUs alone, or without any named all that there are: the `program` with
+    the words that every engine takes, those that are an engine's `own`, and sampler.arguments."""
+    name, address = settings.model or "policy", ("--host", HOST, "--port", str(port))
+    words = [*program, "--served-model-name", name, *address, "--dtype", model.dtype, *own, *settings.arguments]
+    visible = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus))} if gpus else {}
+    return Command(words, {**visible, **(environment or {})})
 
 
 def free_ports(number: int) -> list[int]:

@@ -32,7 +32,7 @@ from evoseek.policy.engines.engine import (
     reader,
     strange,
 )
-from evoseek.policy.engines.launch import HOST, Command, Model, visible
+from evoseek.policy.engines.launch import Command, Model, command_of
 from evoseek.policy.engines.link import Link
 from evoseek.policy.engines.sampler import EngineSampler
 from evoseek.policy.engines.settings import ServerSettings
@@ -64,18 +64,15 @@ class SGLang:
 
     def command(self, settings: ServerSettings, model: Model, gpus: Sequence[int], port: int) -> Command:
         """`sglang.launch_server`."""
-        words = [
-            *(settings.program or ("python", "-m", "sglang.launch_server")),
-            *("--model-path", model.source, "--served-model-name", settings.model or "policy"),
-            *("--host", HOST, "--port", str(port), "--dtype", model.dtype),
-            *("--context-length", str(model.max_length + _RESERVED), "--tp-size", str(settings.tensor_parallel)),
-        ]
+        context = str(model.max_length + _RESERVED)
+        own = ["--context-length", context, "--tp-size", str(settings.tensor_parallel)]
         if gpus:
-            words += ["--mem-fraction-static", str(settings.memory_share)]
+            own += ["--mem-fraction-static", str(settings.memory_share)]
         if model.rank:
-            words += ["--enable-lora", "--max-lora-rank", str(model.rank), "--lora-target-modules", "all"]
-            words += ["--max-loras-per-batch", "2"]
-        return Command([*words, *settings.arguments], visible(gpus))
+            own += ["--enable-lora", "--max-lora-rank", str(model.rank), "--lora-target-modules", "all"]
+            own += ["--max-loras-per-batch", "2"]
+        program = (*(settings.program or ("python", "-m", "sglang.launch_server")), "--model-path", model.source)
+        return command_of(program, own, settings, model, gpus, port)
 
     async def check(self, link: Link) -> list[Served]:
         """Of the version and the list of models. Adapters are not among them."""

@@ -29,7 +29,7 @@ from evoseek.policy.engines.engine import (
     reader,
     strange,
 )
-from evoseek.policy.engines.launch import HOST, Command, Model, visible
+from evoseek.policy.engines.launch import Command, Model, command_of
 from evoseek.policy.engines.link import Link, RefusedError
 from evoseek.policy.engines.sampler import EngineSampler
 from evoseek.policy.engines.settings import ServerSettings
@@ -54,20 +54,19 @@ class VLLM:
 
     def command(self, settings: ServerSettings, model: Model, gpus: Sequence[int], port: int) -> Command:
         """`vllm serve`, with the endpoints for new weights."""
-        words = [
-            *(settings.program or ("vllm",)),
-            *("serve", model.source, "--served-model-name", settings.model or "policy"),
-            *("--host", HOST, "--port", str(port), "--dtype", model.dtype, "--max-model-len", str(model.max_length)),
+        own = [
+            *("--max-model-len", str(model.max_length)),
             *("--logprobs-mode", "processed_logprobs", "--generation-config", "vllm"),
             *("--tensor-parallel-size", str(settings.tensor_parallel)),
         ]
         if gpus:
-            words += ["--gpu-memory-utilization", str(settings.memory_share)]
+            own += ["--gpu-memory-utilization", str(settings.memory_share)]
         if model.rank:
             rank = next((size for size in _RANKS if size >= model.rank), model.rank)
-            words += ["--enable-lora", "--max-loras", "2", "--max-lora-rank", str(rank)]
+            own += ["--enable-lora", "--max-loras", "2", "--max-lora-rank", str(rank)]
         development = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}
-        return Command([*words, *settings.arguments], {**visible(gpus), **development})
+        program = (*(settings.program or ("vllm",)), "serve", model.source)
+        return command_of(program, own, settings, model, gpus, port, development)
 
     async def check(self, link: Link) -> list[Served]:
         """Of the version and the list of models. Adapters are not among them."""
