@@ -9,8 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from evoseek.errors import RunError
-from evoseek.files import model_digest, nearest, remove_directory, remove_leftovers, replace_directory, write_atomic
+from evoseek.errors import ConfigError, RunError
+from evoseek.files import (
+    expanded,
+    model_digest,
+    nearest,
+    remove_directory,
+    remove_leftovers,
+    replace_directory,
+    write_atomic,
+)
 
 
 @contextmanager
@@ -132,6 +140,18 @@ def test_remove_directory(tmp_path: Path) -> None:
     (tmp_path / "d" / "file").write_text("x")
     remove_directory(tmp_path / "d")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_home_folder_is_put_in_and_one_that_is_not_known_is_refused(monkeypatch) -> None:
+    monkeypatch.setenv("HOME", "/home/kalo")
+    assert [expanded(path) for path in ("~/a", Path("~"), "b/~")] == [
+        Path("/home/kalo/a"),
+        Path("/home/kalo"),
+        Path("b/~"),
+    ]
+    with pytest.raises(ConfigError, match=r"The path ~no-such-user/a begins with a home folder that is not known"):
+        expanded("~no-such-user/a")
+    assert nearest(Path("~no-such-user/a")) == ""
 
 
 def test_the_nearest_path_is_hinted_at(tmp_path):

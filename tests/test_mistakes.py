@@ -26,6 +26,9 @@ MISTAKES = {
     f"{TRAIN} --index my-indx": "There is no folder my-indx. Did you mean my-index?",
     f"{TRAIN} --index docs": "There is no search index in docs",
     f"{TRAIN} --model ./modle": "policy.model is ./modle, but there is no such directory or file. Did you mean model?",
+    f"{TRAIN} --model ~no-such-user/m": "The path ~no-such-user/m begins with a home folder that is not known",
+    f"{TRAIN} --index ~no-such-user/i": "There is no folder ~no-such-user/i.",
+    f"{TRAIN} --questions ~no-such-user/q": "question file ~no-such-user/q cannot be read",
     f"{TRAIN} --config recipe.tml": "There is no config file and no recipe 'recipe.tml'. Did you mean recipe.toml?",
     f"{TRAIN} --config bad.toml": "bad.toml cannot be read: Expected ']' at the end of a table",
     f"{TRAIN} --set learner.learning_rat=1": "unknown setting learner.learning_rat (did you mean "

@@ -68,6 +68,12 @@ def test_an_unknown_key_or_a_wrong_value_is_refused(tmp_path, own, words):
     assert words in str(error.value)
 
 
+def test_a_home_folder_that_is_not_known_is_refused_with_its_path(tmp_path):
+    (tmp_path / "evoseek.toml").write_text('[search]\nindex = "~no-such-user/index"\n')
+    with pytest.raises(ConfigError, match="The path ~no-such-user/index begins with a home folder that is not known"):
+        find_project(tmp_path)
+
+
 def test_its_settings_lie_over_its_recipe_and_beneath_files_options_and_sets(folder):
     project = find_project(folder)
     settings = gather(project=project).read(light=True)

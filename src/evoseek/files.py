@@ -83,9 +83,20 @@ def write_atomic(path: Path, data: bytes | str) -> None:
         ) from error
 
 
+def expanded(path: str | Path) -> Path:
+    """The path with the home folder in the place of ~ or ~user. Raises ConfigError if none is known."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise ConfigError(
+            f"The path {path} begins with a home folder that is not known on this machine. Expected ~, or ~ and the "
+            "name of a user of this machine; correct it, or give the path without ~."
+        ) from error
+
+
 def nearest(path: Path) -> str:
     """A hint for a path that does not exist: " Did you mean X?", X being spelt almost so, or ""."""
-    found = _nearest(path.expanduser())
+    found = _nearest(Path(os.path.expanduser(path)))
     return f" Did you mean {found}?" if found is not None and found != path else ""
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from evoseek.errors import ConfigError
+from evoseek.files import expanded
 from evoseek.settings_tree import Tree, read_tree
 
 NAME = "evoseek.toml"
@@ -129,4 +130,4 @@ def _located(settings: Tree, folder: Path) -> Tree:
 
 
 def _absolute(path: str, folder: Path) -> Path:
-    return Path(os.path.normpath(folder / Path(path).expanduser()))
+    return Path(os.path.normpath(folder / expanded(path)))

@@ -6,6 +6,7 @@ from typer.testing import CliRunner
 
 from evoseek.cli.main import app
 from evoseek.policy.source import origin
+from evoseek.runs import Input, RunDirectory
 from evoseek.training.given import gather
 
 
@@ -105,6 +106,23 @@ def test_runs_that_name_each_other_are_followed_once_around(tmp_path):
         run_of(tmp_path / name, tmp_path / other)
     assert origin(str(tmp_path / "a")) == str(tmp_path / "a")
     assert origin("~nobody-of-this-name/a") == "~nobody-of-this-name/a"
+
+
+def test_a_relative_model_of_a_run_is_found_from_another_folder(tmp_path, monkeypatch):
+    warm = run_of(tmp_path / "warm", "smollm2-135m")
+    trained = RunDirectory(tmp_path / "trained")
+    with trained.locked():
+        read = Input(str(warm / "checkpoints" / "step-000002" / "policy"), "0" * 64)
+        trained.claim({"policy": {"model": "warm"}}, {"policy.model": read})
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert origin("../trained") == "smollm2-135m"
+    warm.rename(tmp_path / "moved")
+    assert origin("../trained") == "warm"
+    trained.claim({"policy": {"model": "own"}}, {"policy.model": Input("/models/own", "0" * 64)})
+    assert origin("../trained") == "own"
+    trained.inputs.write_text("{")
+    assert origin("../trained") == "own"
 
 
 def test_an_endpoint_has_nothing_of_a_config_in_this_folder(init, tmp_path):

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from evoseek.cli.shared import stop_if_dry
 from evoseek.errors import ConfigError, PolicyError, RunError
-from evoseek.files import check_new, write_atomic
+from evoseek.files import check_new, expanded, write_atomic
 from evoseek.policy.source import ADAPTER, find_policy
 from evoseek.report.printable import say
 from evoseek.runs import RunDirectory
@@ -44,13 +44,13 @@ def check_export(run_or_policy: str, directory: Path, *, adapter: bool, evaluati
     check_new(directory)
     if evaluation:
         EvaluationFolder(evaluation).read_results()
-    run = RunDirectory(Path(run_or_policy).expanduser())
+    run = RunDirectory(expanded(run_or_policy))
     if (run.path / "lock").is_file() and not run.saved_steps:
         raise RunError(
             f"{run_or_policy} is a run that has saved no checkpoint yet, so there is nothing to export. Train on until "
             "the first one (every run.checkpoint_every steps)."
         )
-    policy = Path(find_policy(run_or_policy)).expanduser()
+    policy = expanded(find_policy(run_or_policy))
     if adapter and policy.exists() and not (policy / ADAPTER).is_file():
         raise _without_adapter(run_or_policy)
 
@@ -84,7 +84,7 @@ def write_plain(
     try:
         policy = load_policy(str(checkpoint.part_directory("policy")) if checkpoint else run_or_policy)
     except PolicyError as error:
-        if run_or_policy == "tiny" or Path(run_or_policy).expanduser().exists():
+        if run_or_policy == "tiny" or expanded(run_or_policy).exists():
             raise
         raise PolicyError(
             f"There is no run and no directory {run_or_policy}; check the path. Taken as a policy's name: {error}"

@@ -12,7 +12,7 @@ from rich.console import Console
 from evoseek.cli.project_text import Wishes, notes, project_text
 from evoseek.cli.shared import stop_if_dry
 from evoseek.errors import ConfigError
-from evoseek.files import nearest, write_atomic
+from evoseek.files import expanded, nearest, write_atomic
 from evoseek.policy.source import ADAPTER, REMOTE, SHIPPED, is_gguf, origin, saved_policy
 from evoseek.project import NAME
 from evoseek.registry import check_name
@@ -84,12 +84,12 @@ def _documents(directory: Path) -> str:
 
 
 def _found(path: Path) -> Path:
-    if not path.expanduser().exists():
+    if not expanded(path).exists():
         raise ConfigError(
-            f"There is nothing at {path}.{nearest(path.expanduser())} Give a folder of documents with --documents (or "
+            f"There is nothing at {path}.{nearest(expanded(path))} Give a folder of documents with --documents (or "
             "a file of questions with --questions) that is there."
         )
-    return path.expanduser().absolute()
+    return expanded(path).absolute()
 
 
 def _question_file(path: Path) -> Path:
@@ -122,7 +122,7 @@ def _check(directory: Path, wishes: Wishes) -> None:
 
         check_model(wishes.model, setting="--model")
         if wishes.model not in SHIPPED:
-            _check_holds_model(Path(wishes.model).expanduser())
+            _check_holds_model(expanded(wishes.model))
 
 
 def _check_holds_model(path: Path) -> None:

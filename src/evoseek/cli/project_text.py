@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evoseek.corpus.questions import load_questions
+from evoseek.files import expanded
 from evoseek.policy.source import SHIPPED, origin
 from evoseek.recipes.catalogue import recipes
 from evoseek.reward.answer import usable_question
@@ -112,7 +113,7 @@ def notes(wishes: Wishes, folder: Path) -> Iterator[str]:
 
 
 def _model(model: str, folder: Path) -> str:
-    path = Path(model).expanduser()
+    path = expanded(model)
     if model in SHIPPED:
         return model
     return json.loads(_path(path.absolute(), folder)) if path.exists() else model

@@ -12,7 +12,7 @@ from rich.console import Console
 from evoseek.cli.shared import project
 from evoseek.effect import changed, check_effect
 from evoseek.errors import ConfigError, PolicyError, RunError
-from evoseek.files import nearest
+from evoseek.files import expanded, nearest
 from evoseek.policy.source import find_policy, is_gguf
 from evoseek.project import Project, how_to_name
 from evoseek.report.printable import say
@@ -241,7 +241,7 @@ def _check_one_model(settings: TrainingSettings, model: str | None) -> None:
 def check_model(name: str, *, setting: str) -> None:
     """Raises PolicyError for a model that is given as a path but does not exist, or whose package is not installed. A
     Hugging Face name is not looked up."""
-    path = Path(find_policy(name)).expanduser()
+    path = expanded(find_policy(name))
     if (name.startswith(("/", "./", "../", "~")) or is_gguf(name)) and not path.exists():
         raise PolicyError(
             f"{setting} is {name}, but there is no such directory or file.{nearest(path)} Give a directory that holds "

@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 
 from evoseek.effect import changed
+from evoseek.files import expanded
 from evoseek.project import Project, find_project, open_project
 from evoseek.report.printable import say
 from evoseek.settings import Section, defaults_of, lookup
@@ -65,7 +66,7 @@ def with_shared(command: Callable[..., Any], *names: str) -> Callable[..., Any]:
 def project() -> Project | None:
     """The project of --project, or of this folder. Raises ConfigError."""
     folder = _given.get().project
-    return find_project(Path.cwd()) if folder is None else open_project(folder.expanduser())
+    return find_project(Path.cwd()) if folder is None else open_project(expanded(folder))
 
 
 def is_dry() -> bool:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from evoseek.errors import ConfigError
+from evoseek.files import expanded
 
 Who = Annotated[
     str | None,
@@ -33,6 +34,6 @@ def answering(
         if not at or "://" in name or not name:
             raise ConfigError(f"{who} names no model at the endpoint. Expected NAME@URL, as in qwen@{url or who}.")
         return None, None, {"asked.model": name, "asked.base_url": url}
-    if (Path(who).expanduser() / "config.json").is_file() and (Path(who).expanduser() / "checkpoints").is_dir():
-        return Path(who).expanduser(), None, {}
+    if (expanded(who) / "config.json").is_file() and (expanded(who) / "checkpoints").is_dir():
+        return expanded(who), None, {}
     return None, who, {}

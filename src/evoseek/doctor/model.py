@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from evoseek.doctor.finding import Finding, fault, fine, refused, warning
 from evoseek.doctor.patient import Patient
 from evoseek.errors import EvoseekError
+from evoseek.files import expanded
 from evoseek.jobs.prompt import rendered
 from evoseek.policy.load import load_tokenizer
 from evoseek.policy.shape import read_config
@@ -23,7 +23,7 @@ def check_model(patient: Patient) -> Iterator[Finding]:
     """Files, tokenizer, template and prompt; what needs a missing one is left out."""
     name = patient.settings.policy.model
     if not patient.has_model:
-        if Path(name).expanduser().is_absolute() or name.startswith((".", "~")):
+        if expanded(name).is_absolute() or name.startswith((".", "~")):
             yield fault("model", f"There is no model at {name}.", "Correct policy.model.")
         else:
             words = f"{name} is not on this machine, so it is looked for on the Hugging Face hub when it is needed."
@@ -52,7 +52,7 @@ def lookup_size(config: object) -> int:
 
 
 def _files(name: str) -> Iterator[Finding]:
-    source = Path(find_policy(name)).expanduser()
+    source = expanded(find_policy(name))
     if source.is_dir() and not is_gguf(name) and not any(any(source.glob(pattern)) for pattern in _WEIGHTS):
         words = f"{source} holds no weights in safetensors; others are not read."
         yield fault("model", words, "Save the model with save_pretrained (safe_serialization), or download it again.")

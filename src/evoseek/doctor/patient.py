@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from huggingface_hub import try_to_load_from_cache
 
+from evoseek.files import expanded
 from evoseek.policy.machine import Machine, find_machine
 from evoseek.policy.shape import ModelShape, read_config, shape_of
 from evoseek.policy.source import find_policy, is_gguf
@@ -41,8 +41,8 @@ class Patient:
 def is_here(model: str) -> bool:
     """Whether a model is a file or a folder, or in the cache of the Hugging Face hub."""
     source = find_policy(model)
-    if is_gguf(source) or Path(source).expanduser().exists():
-        return Path(source).expanduser().exists()
+    if is_gguf(source) or expanded(source).exists():
+        return expanded(source).exists()
     try:
         return isinstance(try_to_load_from_cache(source, "config.json"), str)
     except ValueError:  # no name of the hub: a path that is not there

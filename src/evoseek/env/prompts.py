@@ -44,6 +44,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 from jinja2 import Template as JinjaTemplate
 
 from evoseek.errors import ConfigError
+from evoseek.files import expanded
 from evoseek.policy.encoding import outside, plain, trusted
 
 _SETS = Path(__file__).parent / "prompts"
@@ -135,7 +136,7 @@ class PromptSet:
 def load_prompts(name_or_directory: str | Path) -> PromptSet:
     """A set that comes with the package (`default`, `short`, `tiny`) or a directory of the user's. Raises
     ConfigError."""
-    for directory in (_SETS / name_or_directory, Path(name_or_directory).expanduser()):
+    for directory in (_SETS / name_or_directory, expanded(name_or_directory)):
         if directory.is_dir() and any(directory.glob("*.jinja")):
             return PromptSet(directory)
     names = ", ".join(sorted(path.name for path in _SETS.iterdir() if path.is_dir()))

@@ -23,7 +23,7 @@ from evoseek.errors import ConfigError, DataError
 from evoseek.eval.browsecomp import read_queries
 from evoseek.eval.fanoutqa import packaged_file, read_fanoutqa
 from evoseek.eval.suite_rows import questions_of, rows_of_file, rows_of_hub
-from evoseek.files import json_digest, nearest
+from evoseek.files import expanded, json_digest, nearest
 from evoseek.reward.answer import usable_question
 from evoseek.types import Question
 
@@ -73,7 +73,7 @@ def load_suite(name: str, data: Path | None = None) -> Suite:
     Raises ConfigError for an unknown name, DataError for questions that cannot be read, or that are not those declared:
     another number of them, or another checksum.
     """
-    catalogue, path = _catalogue(), Path(name).expanduser()
+    catalogue, path = _catalogue(), expanded(name)
     if name in catalogue:
         suite = _of_catalogue(name, catalogue[name], data)
     elif path.suffix == ".toml" and path.is_file():
@@ -161,7 +161,7 @@ def _check(suite: Suite) -> None:
 
 def _toml(path: Path) -> Mapping[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read as TOML ({error}).") from error
 

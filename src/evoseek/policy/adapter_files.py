@@ -23,6 +23,7 @@ from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 
 from evoseek.errors import PolicyError
+from evoseek.files import expanded
 from evoseek.policy.lora import adapter_parameters, check_free, check_peft, inject_adapter, remove_adapter
 from evoseek.policy.policy import Policy
 from evoseek.policy.source import ADAPTER
@@ -106,7 +107,7 @@ def base_name(directory: Path) -> str:
         raise _unreadable(directory, f"{CONFIG}: {type(error).__name__}: {error}") from error
     if not isinstance(name, str) or not name:
         raise _unreadable(directory, f"{CONFIG} names no base (base_model_name_or_path is {name!r})")
-    if is_adapter(Path(name).expanduser()):
+    if is_adapter(expanded(name)):
         raise _unreadable(directory, f"its base '{name}' is itself an adapter; merge that first (evoseek export)")
     return name
 

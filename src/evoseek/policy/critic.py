@@ -9,7 +9,7 @@ import torch
 from transformers import AutoModelForTokenClassification, PreTrainedModel
 
 from evoseek.errors import PolicyError
-from evoseek.files import replace_directory
+from evoseek.files import expanded, replace_directory
 from evoseek.policy.adapter_files import base_name, is_adapter
 from evoseek.policy.gguf import load_gguf
 from evoseek.policy.load import first_line, place, quietly
@@ -24,8 +24,8 @@ def load_critic(name_or_dir: str, *, device: str = "cpu") -> PreTrainedModel:
     The body of an adapter is its base's. In float32 and in evaluation mode. Raises PolicyError.
     """
     source = find_policy(name_or_dir)
-    if is_adapter(Path(source).expanduser()):
-        source = find_policy(base_name(Path(source).expanduser()))
+    if is_adapter(expanded(source)):
+        source = find_policy(base_name(expanded(source)))
     try:
         with quietly():
             loaded = _load(source)

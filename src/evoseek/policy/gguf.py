@@ -9,7 +9,6 @@ from copy import deepcopy
 from functools import cache
 from importlib.util import find_spec
 from io import StringIO
-from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -23,6 +22,7 @@ from transformers import (
 )
 
 from evoseek.errors import PolicyError
+from evoseek.files import expanded
 
 
 def load_gguf(source: str, dtype: torch.dtype, kind: Any = AutoModelForCausalLM, **changes: object) -> Any:
@@ -83,7 +83,7 @@ def _place(source: str) -> dict[str, str]:
             f"'{source}' is a GGUF file, and reading it needs gguf, which is not installed. Install it with `pip "
             "install 'evoseek[gguf]'`, or give a directory with safetensors weights."
         )
-    path = Path(source).expanduser().absolute()
+    path = expanded(source).absolute()
     return {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
 
 

@@ -25,7 +25,7 @@ from transformers.models.auto.tokenization_auto import get_tokenizer_config
 from transformers.utils import logging
 
 from evoseek.errors import PolicyError
-from evoseek.files import nearest, replace_directory
+from evoseek.files import expanded, nearest, replace_directory
 from evoseek.policy.adapter_files import CONFIG, adapter_name, base_name, is_adapter, load_adapter, save_adapter
 from evoseek.policy.gguf import load_gguf, load_gguf_tokenizer
 from evoseek.policy.lora import plain_model
@@ -52,7 +52,7 @@ def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32"
         raise PolicyError(f"got dtype '{dtype}' for policy '{name_or_dir}', expected one of {', '.join(_DTYPES)}.")
     source = find_policy(name_or_dir)
     check_device(device)
-    path = Path(source).expanduser()
+    path = expanded(source)
     if path.exists():
         source = str(path.absolute())  # an adapter notes it, and may be loaded from elsewhere
     if (path / REMOTE).is_file():
@@ -89,7 +89,7 @@ def load_shell(name_or_dir: str) -> Policy:
     """A policy without weights (they are on the device `meta`), whose config and tokenizer are those of a model that is
     trained elsewhere. Raises PolicyError, also for an adapter or a GGUF file."""
     source = find_policy(name_or_dir)
-    path = Path(source).expanduser()
+    path = expanded(source)
     if is_gguf(source) or is_adapter(path):
         raise PolicyError(
             f"got '{name_or_dir}' as the policy, but the weights are to be trained at a service, which makes an "
@@ -181,7 +181,7 @@ def export_policy(policy: Policy, directory: Path) -> None:
 def load_tokenizer(name_or_dir: str) -> PreTrainedTokenizerBase:
     """The tokenizer of a policy, named as in `load_policy`, without its weights. Raises PolicyError."""
     source = find_policy(name_or_dir)
-    path = Path(source).expanduser()
+    path = expanded(source)
     _check_path(source)
     if is_adapter(path) and not (path / "tokenizer_config.json").is_file():
         return load_tokenizer(base_name(path))
@@ -260,7 +260,7 @@ def _load_saved_tokenizer(source: str) -> PreTrainedTokenizerBase:
     kind = PreTrainedTokenizerFast if declared in _PLAIN_TOKENIZERS else AutoTokenizer
     tokenizer: PreTrainedTokenizerBase = kind.from_pretrained(source)
     names = sorted(tokenizer.vocab_files_names.values())
-    path = Path(source).expanduser()
+    path = expanded(source)
     if path.is_dir() and not any((path / name).is_file() for name in names):
         raise OSError(f"the directory has no tokenizer ({' or '.join(names)})")
     return tokenizer
@@ -268,7 +268,7 @@ def _load_saved_tokenizer(source: str) -> PreTrainedTokenizerBase:
 
 def _check_path(source: str) -> None:
     """Report what is wrong with a directory or file before the hub is asked for a model of that name."""
-    path = Path(source).expanduser()
+    path = expanded(source)
     if is_gguf(source) and not path.is_file():
         raise PolicyError(f"got '{source}' as the policy, but there is no such file.{nearest(path)} Check the path.")
     looks_like_path = path.is_absolute() or source.startswith((".", "~")) or source.count("/") > 1
@@ -292,7 +292,7 @@ def _check_path(source: str) -> None:
 def _check_hub(source: str) -> None:
     """For a model of which nothing is on this machine, ask the hub once: the libraries would ask for over a minute
     before they gave up. Any answer of the hub is fine, since loading explains it. Raises the connection's errors."""
-    if Path(source).expanduser().exists() or isinstance(try_to_load_from_cache(source, "config.json"), str):
+    if expanded(source).exists() or isinstance(try_to_load_from_cache(source, "config.json"), str):
         return
     try:
         get_hf_file_metadata(hf_hub_url(source, "config.json"))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evoseek.errors import PolicyError
+from evoseek.files import expanded
 from evoseek.policy.adapter_files import is_adapter, load_adapter
 from evoseek.policy.load import load_policy
 from evoseek.policy.lora import ALL_LINEAR, add_adapter
@@ -51,7 +52,7 @@ def load_pair(
         solver = lora.on(solver, SOLVER)
     new = lora if proposer_directory is None else None
     source = str(proposer_directory or model)
-    path = Path(source).expanduser()
+    path = expanded(source)
     if solver.adapter is None or not (new or is_adapter(path)):
         proposer = load_policy(source, device=device, dtype=dtype, adapter=PROPOSER)
         return solver, new.on(proposer, PROPOSER) if new else proposer

@@ -11,6 +11,7 @@ from typing import cast
 from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import HfHubHTTPError
 
+from evoseek.files import expanded
 from evoseek.policy.gguf import gguf_config
 from evoseek.policy.source import find_policy, is_gguf
 
@@ -35,7 +36,7 @@ def read_config(name_or_dir: str) -> Mapping[str, object]:
     source = find_policy(name_or_dir)
     if is_gguf(source):
         return gguf_config(source)
-    directory = Path(source).expanduser()
+    directory = expanded(source)
     adapter = _read(directory / "adapter_config.json")
     if not (directory / "config.json").is_file() and isinstance(adapter.get(_BASE), str):
         return read_config(str(adapter[_BASE]))

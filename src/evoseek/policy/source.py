@@ -6,7 +6,9 @@ import json
 from importlib.util import find_spec
 from pathlib import Path
 
-from evoseek.errors import PolicyError
+from evoseek.errors import ConfigError, PolicyError, RunError
+from evoseek.files import expanded
+from evoseek.runs import RunDirectory
 
 SHIPPED = ("tiny", "tiny-reader", "tiny-weak", "tiny-web")
 """The policies in the package: the tiny one, and variants that read better, propose badly, and browse."""
@@ -36,7 +38,7 @@ def find_policy(name_or_dir: str) -> str:
         return str(tiny_policy_dir(name_or_dir))
     if name_or_dir == SMOLLM2:
         return str(_smollm2_file())
-    return str(saved_policy(Path(name_or_dir).expanduser()) or name_or_dir)
+    return str(saved_policy(expanded(name_or_dir)) or name_or_dir)
 
 
 def saved_policy(directory: Path) -> Path | None:
@@ -56,15 +58,26 @@ def origin(name_or_dir: str) -> str:
 
 
 def _model_of_run(directory: str) -> str | None:
-    """What the config of a run says; None if there is none, or one that says something else."""
+    """The model that a run began with; None if there is no config, or one that says something else."""
     if not directory:
         return None
     try:
-        config = json.loads((Path(directory).expanduser() / "config.json").read_text(encoding="utf-8"))
+        config = json.loads((expanded(directory) / "config.json").read_text(encoding="utf-8"))
         model = config["policy"]["model"]
-    except (OSError, ValueError, LookupError, TypeError, RecursionError, RuntimeError):  # the last: no such user's home
+    except (OSError, ValueError, LookupError, TypeError, RecursionError, ConfigError):  # the last: no such home folder
         return None
-    return model if isinstance(model, str) else None
+    return _found_again(directory, model) if isinstance(model, str) else None
+
+
+def _found_again(directory: str, model: str) -> str:
+    """The model of a run's config; of another run its directory as it was recorded, since a relative path is relative
+    to the folder in which the run was begun."""
+    try:
+        saved = Path(RunDirectory(expanded(directory)).read_inputs()["policy.model"].path)
+    except (RunError, KeyError):
+        return model
+    run = saved.parent.parent.parent
+    return str(run) if saved.parent.parent.name == "checkpoints" and run.is_dir() else model
 
 
 def is_gguf(source: str) -> bool:

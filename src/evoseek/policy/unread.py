@@ -15,6 +15,7 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.utils.hub import cached_file, get_checkpoint_shard_files
 
+from evoseek.files import expanded
 from evoseek.policy.adapter_files import is_adapter
 from evoseek.policy.load import generation_config, load_tokenizer, quietly
 from evoseek.policy.policy import Policy
@@ -33,7 +34,7 @@ def load_unread(name_or_dir: str) -> Policy | None:
     and files whose tensors are not those of the model by name and shape.
     """
     source = find_policy(name_or_dir)
-    path = Path(source).expanduser()
+    path = expanded(source)
     if is_gguf(source) or is_adapter(path):
         return None
     source = str(path.absolute()) if path.exists() else source

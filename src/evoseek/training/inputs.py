@@ -9,7 +9,7 @@ from pathlib import Path
 from evoseek.chat.settings import ChatSettings
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError
-from evoseek.files import file_digest, json_digest, model_digest
+from evoseek.files import expanded, file_digest, json_digest, model_digest
 from evoseek.learner.checkpoint import Checkpoint
 from evoseek.policy.adapter_files import base_name, is_adapter
 from evoseek.policy.source import find_policy, is_gguf
@@ -37,7 +37,7 @@ def inputs_of(settings: TrainingSettings) -> dict[str, Input]:
         if isinstance(chat, ChatSettings) and name not in ("asked", "support"):
             prompts[f"{name}.prompts"] = chat.prompts if chat.model else "auto"
             models[f"{name}.model"] = "" if chat.base_url else chat.model
-    named = {key: Path(find_policy(name)).expanduser() for key, name in models.items() if name}
+    named = {key: expanded(find_policy(name)) for key, name in models.items() if name}
     sets = {key: load_prompts(name).directory for key, name in prompts.items() if name != "auto"}
     return {
         **_digested(_paths(settings, _FILES), file_digest),
@@ -106,7 +106,7 @@ def _model(path: Path) -> str:
     """Of an adapter, together with its base."""
     if not is_adapter(path):
         return model_digest(path)
-    base = Path(find_policy(base_name(path))).expanduser()
+    base = expanded(find_policy(base_name(path)))
     return json_digest([model_digest(path), _model(base) if _is_here(base) else str(base)])
 
 

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, cast
 
 from evoseek.errors import ConfigError
+from evoseek.files import expanded
 from evoseek.policy.engines.engine import Engine
 from evoseek.policy.engines.launch import HOST, Command, Model, free_ports, gpus_of, launch
 from evoseek.policy.engines.link import Link, check_address
@@ -49,7 +50,7 @@ class EngineSampler:
         if settings.weights == "update":
             _check_sharing(policy, home)
             home.policies.append(policy)
-            folder = Path(settings.weights_directory).expanduser() if settings.weights_directory else home.directory
+            folder = expanded(settings.weights_directory) if settings.weights_directory else home.directory
             files = WeightFiles.opened(policy, folder, home)
         if settings.launch and not home.launched:
             home.launched.extend(cls._launch(settings, context))

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from evoseek.errors import ConfigError
-from evoseek.files import model_digest, nearest
+from evoseek.files import expanded, model_digest, nearest
 from evoseek.search.encoders.encoder import EncoderSettings, Vectors, unit
 from evoseek.search.encoders.installed import package_file
 from evoseek.search.manifest import EncoderRecord
@@ -121,7 +121,7 @@ def _parts(folder: Path) -> Iterator[Path]:
 
 def model_folder(model: str) -> Path:
     """Where a model is, downloaded if need be. Raises ConfigError if it is nowhere."""
-    path = Path(model).expanduser()
+    path = expanded(model)
     if path.is_dir():
         return path
     if model.startswith(("/", "./", "../", "~")):
