@@ -230,6 +230,17 @@ def test_who_answers_is_said_once(cli):
         assert (status, phrase in " ".join(err.split())) == (2, True), err
 
 
+def test_an_index_may_have_a_colon_in_its_path(cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in:dex").mkdir()
+    for given in ("in:dex", "an/in:dex", "./other:index"):
+        status, _, err = cli("eval", "tiny", "--with", given, "--index", "two")
+        assert (status, f"--with {given} and --index both say what is searched" in " ".join(err.split())) == (2, True)
+    _, _, err = cli("eval", "tiny", "--with", "no_module_of_mine:Engine", "--index", "two")
+    assert "no_module_of_mine" in err
+    assert "both say what is searched" not in err
+
+
 def test_a_suite_declares_the_metric_and_what_its_scripts_read_is_written(setting, cli, tmp_path):
     rows = [{"query_id": n, "query": f"{word} is", "answer": "north"} for n, word in enumerate(("gold", "river"))]
     (tmp_path / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

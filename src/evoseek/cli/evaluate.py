@@ -167,13 +167,18 @@ def _engine(given: str | None, index: str | None) -> dict[str, object]:
         return {}
     if "://" in given:
         own: dict[str, object] = {"search.name": "remote", "search.url": given, "evaluation.index": ""}
-    elif given in KINDS["search"].parts or ":" in given:
+    elif given in KINDS["search"].parts or (":" in given and not _is_path(given)):
         return {"search.name": given}
     else:
         own = {"evaluation.index": given}
     if index is not None:
         raise ConfigError(f"--with {given} and --index both say what is searched. Give one of them.")
     return own
+
+
+def _is_path(given: str) -> bool:
+    """Whether a text with a colon is a path; otherwise it is an engine's package.module:Name."""
+    return "/" in given or Path(given).exists()
 
 
 def _searches(baseline: str | None, no_search: bool) -> bool:
