@@ -69,6 +69,12 @@ def test_equal_scores_by_hand():
         assert (interval.low, interval.high) == pytest.approx((wilson.low, wilson.high), abs=1e-9)
 
 
+def test_scores_that_differ_by_little_are_not_equal():
+    """.5 -+ 5e-7: Student's 12.7062 with 1 degree of freedom times 7.0711e-7 / sqrt(2) = 6.3531e-6."""
+    interval = score_interval([0.5 - 5e-7, 0.5 + 5e-7])
+    assert (0.5 - interval.low, interval.high - 0.5) == pytest.approx((6.3531e-6, 6.3531e-6), abs=1e-9)
+
+
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=60))
 def test_an_interval_of_graded_scores_holds_their_mean_and_is_never_a_point(values):
     interval = score_interval(values, low=-1.0)

@@ -3,6 +3,7 @@ import json
 import pytest
 
 from evoseek.errors import RunError
+from evoseek.files import remove_directory
 from evoseek.report.status import RunStatus, status
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
@@ -88,6 +89,14 @@ def test_a_metrics_file_that_is_missing_or_binary_is_named(run):
     assert words(status(run.path), "Step") == [f"unknown, 3 or more of 6: {run.metrics} is missing"]
     run.timings.unlink()
     assert words(status(run.path), "Time") == [f"unknown: {run.timings} is missing, or holds no row that can be read"]
+
+
+def test_before_the_first_row_the_steps_are_those_of_the_checkpoints(run):
+    run.metrics.write_text("")
+    assert words(status(run.path), "Step") == ["3 of 6"]
+    run.metrics.unlink()
+    remove_directory(run.path / "checkpoints")
+    assert words(status(run.path), "Step") == ["0 of 6"]
 
 
 def test_a_time_that_is_no_number_counts_as_none(run):

@@ -259,6 +259,7 @@ def test_clients_that_vanish_leave_nothing_behind(serving, stream):
         # Told in another thread; one of those that waited may have begun when the place before it was left.
         until(lambda: set(served.sampler.hanging) == set(served.sampler.released))
         assert ask(served, say(WHO)).choices[0].message.content == "Meri Tolu"
+        until(lambda: not served.server._asking._under_way)
 
 
 def test_thirty_clients_at_once_get_an_answer_or_429(serving):

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from evoseek.errors import ConfigError
+from evoseek.project import open_project
 from evoseek.recipes.catalogue import FOLDER
-from evoseek.training.given import gather, load_settings
+from evoseek.training.given import edited, flat_settings, gather, load_settings
 
 SYSTEMS = ("search-r1", "dspo", "zerosearch", "deepresearcher", "dr-zero", "ssp")
 
@@ -118,3 +119,22 @@ def test_a_system_is_named_by_its_import_path_too_and_saved_so(tmp_path):
     file = tmp_path / "config.json"
     file.write_text(json.dumps(settings.resolved()))
     assert load_settings(file) == settings
+
+
+def test_what_was_edited_in_a_project_since_a_run_was_begun(tmp_path):
+    def project(text):
+        (tmp_path / "evoseek.toml").write_text(text)
+        return open_project(tmp_path)
+
+    own = project('[run]\nsystem = "search-r1"\nsteps = 3\nmax_minutes = 7.0\n')
+    before = flat_settings(own, "search-r1")
+    assert before == {"run.system": "search-r1", "run.steps": 3, "run.max_minutes": 7.0}
+    assert edited(own, before, "search-r1") == {}
+    assert edited(own, None, "search-r1") == before
+    earlier = {"run.system": "search-r1", "run.steps": 2, "run.seed": 4, "run.of_an_earlier_version": 1}
+    assert edited(own, earlier, "search-r1") == {"run.steps": 3, "run.max_minutes": 7.0, "run.seed": 0}
+    unnamed = project("[run]\nsteps = 3\n")
+    assert edited(unnamed, {"run.system": "search-r1", "run.steps": 3}, "search-r1") == {"run.system": "search-r1"}
+    other = project('[run]\nsystem = "dspo"\nsteps = 9\n')
+    assert edited(other, before, "search-r1") == {"run.system": "dspo"}
+    assert edited(other, {"run.steps": 3}, "search-r1") == {"run.steps": 120}  # its default
