@@ -27,7 +27,7 @@ VERIFIERS_INSTALLED := $(VERIFIERS_VENV)/.verifiers-installed
 export OMP_WAIT_POLICY ?= PASSIVE
 export GOMP_SPINCOUNT ?= 0
 
-.PHONY: demo demo-real test test-engines test-verifiers lint docs wheel bench science science-selfplay science-zerosearch science-deepresearcher chaos
+.PHONY: demo demo-real test test-all test-engines test-verifiers lint docs wheel bench science science-selfplay science-zerosearch science-deepresearcher chaos
 
 demo: $(INSTALLED)
 	$(BIN)/evoseek demo
@@ -56,6 +56,9 @@ test-engines: $(REAL_INSTALLED) $(ENGINES_INSTALLED)
 test-verifiers: export OMP_NUM_THREADS ?= 1
 test-verifiers: $(VERIFIERS_INSTALLED)
 	$(VERIFIERS) -m pytest tests_verifiers
+
+# Everything that is tested, in its three environments.
+test-all: test test-engines test-verifiers
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
