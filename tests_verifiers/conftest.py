@@ -31,7 +31,8 @@ CAPITALS = {
 @dataclass
 class Scripted(Loopback):
     """Replies by the country that is asked for and the number of turns before, the last reply again and again. A number
-    is a status without a reply, None no reply at all, `cut` the reply that came to its limit of tokens.
+    is a status without a reply, None no reply at all, a pair a reply after so many seconds, `cut` the reply that came
+    to its limit of tokens.
 
     With a `tokenizer` it speaks vLLM's `/inference/v1/generate`, too. `bodies` are the requests, in their order.
     """
@@ -64,6 +65,9 @@ class Scripted(Loopback):
         if reply is None:
             await connection.left()
             return False
+        if isinstance(reply, tuple):
+            await asyncio.sleep(reply[0])
+            reply = reply[1]
         if isinstance(reply, int):
             await connection.send(Response.of_json({"error": {"message": "no model here"}}, reply))
         else:
@@ -76,7 +80,9 @@ class Scripted(Loopback):
     def _chat(self, reply):
         message = {"role": "assistant", "content": reply}
         choice = {"index": 0, "message": message, "finish_reason": self._finish(reply)}
-        return {"id": "1", "object": "chat.completion", "created": 0, "model": "scripted", "choices": [choice]}
+        usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+        body = {"id": "1", "object": "chat.completion", "created": 0, "model": "scripted"}
+        return {**body, "choices": [choice], "usage": usage}
 
     def _tokens(self, reply):
         ids = [*self.tokenizer.encode(reply), self.tokenizer.eos_token_id]
@@ -97,7 +103,9 @@ def world(tmp_path_factory):
     root = tmp_path_factory.mktemp("world")
     texts = {country: f"The capital of {country} is {capital}." for country, capital in CAPITALS.items()}
     LexicalIndex.build(root / "index", [Passage(f"{name}#0", name, name, text) for name, text in texts.items()])
-    questions = [Question(name, f"What is the capital of {name}?", (city,)) for name, city in CAPITALS.items()]
+    questions = [
+        Question(name, f"What is the capital of {name}?", (city,), {"hops": 1}) for name, city in CAPITALS.items()
+    ]
     save_questions(root / "questions.jsonl", questions)
     return root
 

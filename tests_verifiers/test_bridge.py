@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import verifiers.v1 as vf
+from pydantic import ValidationError
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 from typer.testing import CliRunner
@@ -26,7 +27,7 @@ REPLIES = {
     "France": [SEARCH.format("France")] * 5 + [ANSWER.format("Paris")],
     "Greece": [""],
 }
-REWARDS = {"Austria": 1.0, "Brazil": 0.0, "Canada": 1.0, "Denmark": 0.0, "Egypt": 0.0, "France": 1.0}
+REWARDS = {"Austria": 1.0, "Brazil": 0.0, "Canada": 1.0, "Denmark": 0.0, "Egypt": 0.0, "France": 1.0, "Greece": 0.0}
 
 
 def rewards(traces):
@@ -36,6 +37,7 @@ def rewards(traces):
 
 
 def test_the_rewards_are_those_of_an_evaluation_of_the_same_replies(run, model, world, tmp_path):
+    """But for an empty reply, which is a failure where an endpoint is examined, and here is the policy's own doing."""
     traces = run(REPLIES, settings=["asked.attempts=1"])
     settings = [f"asked.base_url={model.url}/v1", "asked.model=scripted", "asked.attempts=1"]
     words = ["eval", "--questions", str(world / "questions.jsonl"), "--index", str(world / "index")]
@@ -45,8 +47,12 @@ def test_the_rewards_are_those_of_an_evaluation_of_the_same_replies(run, model, 
     samples = [json.loads(line) for line in (tmp_path / "out" / "samples.jsonl").read_text().splitlines()]
     by_evoseek = {sample["question"]: sample["scores"].get("exact_match") for sample in samples}
     assert by_evoseek == {**REWARDS, "Greece": None}
-    assert rewards(traces) == {name: {"exact_match": value} for name, value in REWARDS.items()} | {"Greece": {}}
+    assert rewards(traces) == {name: {"exact_match": value} for name, value in REWARDS.items()}
+    greece = traces.pop("Greece")
+    assert (greece.ok, greece.info["evoseek"]["stop_reason"]) == (True, "malformed")
     for sample in samples:
+        if sample["question"] == "Greece":
+            continue
         trace = traces[sample["question"]]
         assert trace.ok == (sample["invalid"] is None)
         assert trace.info["evoseek"]["stop_reason"] == sample["stop_reason"]
@@ -67,10 +73,28 @@ def test_a_trace_holds_what_the_model_was_sent_and_what_is_cut_from_a_reply_begi
     assert second.messages[1].content == SEARCH.format("Canada")
 
 
-@pytest.mark.parametrize(("reply", "error"), [(401, "ProviderError"), (500, "ProviderError"), ("", "HarnessError")])
+@pytest.mark.parametrize(("reply", "error"), [(401, "ProviderError"), (500, "ProviderError")])
 def test_a_model_that_fails_is_an_error_and_no_reward(run, reply, error):
     (trace,) = run({"Austria": [SEARCH.format("Austria"), reply]}, settings=["asked.attempts=1"]).values()
     assert (trace.ok, trace.rewards, [e.type for e in trace.errors]) == (False, {}, [error])
+
+
+def test_a_rollout_that_waits_for_too_long_is_an_error_and_no_reward(run):
+    (trace,) = run({"Austria": [(2.0, ANSWER.format("Vienna"))]}, settings=["rollout.deadline_s=0.2"]).values()
+    assert (trace.ok, trace.rewards, trace.errors[0].type) == (False, {}, "HarnessError")
+    assert "deadline" in trace.errors[0].message
+
+
+def test_a_call_that_fails_is_repeated_as_often_as_is_set(run, model):
+    run({"Austria": [500]}, settings=["asked.attempts=1"])
+    once = len(model.bodies)
+    run({"Austria": [500]}, settings=["asked.attempts=2"])
+    assert len(model.bodies) == 3 * once > 0
+
+
+def test_the_time_of_a_turn_is_limited_by_verifiers_alone(run):
+    (trace,) = run({"Austria": [(0.5, ANSWER.format("Vienna"))]}, settings=["asked.timeout_s=0.1"]).values()
+    assert rewards({"": trace})[""] == {"exact_match": 1.0}
 
 
 BROKEN = """
@@ -107,10 +131,22 @@ def test_a_reward_that_fails_is_an_error_and_no_reward(run):
     assert "The judge is asleep." in trace.errors[0].message
 
 
-def test_a_limit_of_verifiers_ends_a_rollout_without_an_answer_and_its_timeout_is_an_error(run):
-    (trace,) = run({"Austria": REPLIES["Austria"]}, agent={"max_turns": 1}).values()
-    assert (trace.ok, trace.stop_condition, rewards({"": trace})[""]) == (True, "max_turns", {"exact_match": 0.0})
-    assert trace.info["evoseek"]["stop_reason"] == "max_turns"
+@pytest.mark.parametrize(
+    ("limit", "most", "reason"),
+    [
+        ("max_turns", 1, "max_turns"),
+        ("max_input_tokens", 10, "max_tokens"),
+        ("max_output_tokens", 5, "max_tokens"),
+        ("max_total_tokens", 15, "max_tokens"),
+    ],
+)
+def test_a_limit_of_verifiers_ends_a_rollout_without_an_answer(run, limit, most, reason):
+    (trace,) = run({"Austria": REPLIES["Austria"]}, agent={limit: most}).values()
+    assert (trace.ok, trace.stop_condition, rewards({"": trace})[""]) == (True, limit, {"exact_match": 0.0})
+    assert trace.info["evoseek"]["stop_reason"] == reason
+
+
+def test_a_timeout_of_verifiers_is_an_error(run):
     (trace,) = run({"Austria": [None]}, agent={"timeout": {"rollout": 0.2}}).values()
     assert (trace.ok, trace.is_timeout, trace.rewards) == (False, True, {"evoseek": None})
 
@@ -157,9 +193,37 @@ def test_a_training_sample_is_token_for_token_what_the_engine_was_given_and_gave
     assert branch.token_ids == [*second, *given[1]]
 
 
-def called(program, *words):
-    code = f"from verifiers.v1.cli.{program} import main; main()"
-    done = subprocess.run([sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True)
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        ({"reward": "exact_mach"}, r"Did you mean exact_match\?"),
+        ({"questions": "nowhere.jsonl"}, r"question file nowhere\.jsonl cannot be read"),
+        ({"settings": ["rollout.max_trns=3"]}, r"unknown setting rollout\.max_trns"),
+        ({"index": None}, r"No index was given: set index \(evaluation\.index\)"),
+        ({"questions": None}, r"It was given what is searched \(.*/index\), but no questions"),
+    ],
+)
+def test_a_mistake_in_the_arguments_is_a_problem_of_the_config(given, mistake, said):
+    taskset = {key: value for key, value in {**given, **mistake}.items() if value is not None}
+    with pytest.raises(ValidationError, match=said):
+        resolve_env_config({"taskset": {"id": "evoseek-verifiers", **taskset}})
+
+
+def test_a_mistake_in_the_arguments_is_told_without_a_traceback(tmp_path):
+    words = ["evoseek-verifiers", "--env.taskset.reward", "exact_mach", "-o", tmp_path, "--no-push", "--no-rich"]
+    done = program("eval.main", *words)
+    assert done.returncode == 1
+    assert "Did you mean exact_match?" in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def program(name, *words):
+    code = f"from verifiers.v1.cli.{name} import main; main()"
+    return subprocess.run([sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True)
+
+
+def called(name, *words):
+    done = program(name, *words)
     assert done.returncode == 0, done.stderr
 
 
@@ -197,6 +261,7 @@ def test_a_server_of_environments_runs_a_task_that_it_is_sent(model, given):
             await asyncio.gather(running, return_exceptions=True)
 
     task = next(iter(load_environment(config).taskset))
+    assert task.data.metadata == {"hops": 1}
     episode = asyncio.run(served(task.data.model_dump(mode="json")))
     (trace,) = episode.traces
     assert (episode.ok, rewards({"": trace})) == (True, {"": {"exact_match": 1.0}})

@@ -8,7 +8,8 @@
     ├── PolicyError          a model or tokenizer cannot be loaded or does not fit the format
     ├── ToolError            a tool, engine or judge failed (ends a rollout as Invalid, never as a reward)
     │   └── ReplyError       a model's reply is cut, empty or not in the requested form; a retry may help
-    │       └── CutReplyError   it was cut at its limit of tokens
+    │       ├── CutReplyError   it was cut at its limit of tokens
+    │       └── EmptyReplyError it holds no text
     ├── PageError            a web page cannot be read, by anybody (the model is told so)
     ├── SamplerError         the sampler failed or was given a request it cannot serve
     ├── RunError             a run directory cannot be used
@@ -58,6 +59,10 @@ class ReplyError(ToolError):
 
 class CutReplyError(ReplyError):
     """A model's reply was cut at its limit of tokens."""
+
+
+class EmptyReplyError(ReplyError):
+    """A model's reply holds no text."""
 
 
 class PageError(EvoseekError):

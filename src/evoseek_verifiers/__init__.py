@@ -17,14 +17,16 @@ __all__ = ["EvoseekEnv", "EvoseekHarness", "EvoseekTaskset"]
 
 
 def __getattr__(name: str) -> Any:
-    """The classes by which verifiers finds the environment. Raises ConfigError if verifiers cannot be imported."""
+    """The classes by which verifiers finds the environment. Raises ConfigError if verifiers is not installed."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
         from evoseek_verifiers import bridge
-    except ImportError as error:
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "verifiers":
+            raise
         raise ConfigError(
-            f"evoseek_verifiers.{name} needs the package verifiers 0.4, but verifiers.v1 cannot be imported: {error}. "
+            f"evoseek_verifiers.{name} needs the package verifiers 0.4, but there is no verifiers.v1: {error}. "
             "Install the extra in an environment of its own: pip install 'evoseek[verifiers]'. It pins mcp 2.0, so it "
             "does not go together with the extra serve."
         ) from error

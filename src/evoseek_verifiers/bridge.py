@@ -12,14 +12,15 @@ a failure         an error of verifiers, which leaves the rollout without a rewa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import verifiers.v1 as vf
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
 from evoseek.chat.endpoint import EndpointChat
+from evoseek.errors import EmptyReplyError, EvoseekError
 from evoseek.rollout.roller import score
 from evoseek.rollout.trajectory_json import trajectory_from_json, trajectory_to_json
 from evoseek.types import Invalid, Message, Question, StopReason, Trajectory
@@ -76,13 +77,29 @@ class EvoseekTasksetConfig(Arguments, vf.TasksetConfig):
 
     model_config = ConfigDict(extra="forbid")
 
+    @property
+    def arguments(self) -> Arguments:
+        """The arguments alone."""
+        return Arguments.model_validate(self.model_dump(include=set(Arguments.model_fields)))
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        """Arguments that cannot be used are refused as verifiers refuses its own, before anything runs. Those that are
+        all defaults are opened with the tasks."""
+        if self.model_fields_set & Arguments.model_fields.keys():
+            try:
+                open_environment(self.arguments)
+            except EvoseekError as error:
+                raise ValueError(str(error)) from error
+        return self
+
 
 class EvoseekTaskset(vf.Taskset[EvoseekTask, EvoseekTasksetConfig]):
     """The questions, in the order of their file."""
 
     def load(self) -> Iterator[EvoseekTask]:
         """One task a question. Raises EvoseekError."""
-        arguments = Arguments.model_validate(self.config.model_dump(include=set(Arguments.model_fields)))
+        arguments = self.config.arguments
         for question in open_environment(arguments).questions:
             data = EvoseekData(
                 id=question.id,
@@ -137,10 +154,22 @@ class EvoseekEnv(vf.SingleAgentEnv, vf.Env[EvoseekEnvConfig]):
     """One agent answers one question."""
 
 
-def _chat(opened: Opened, model: str, endpoint: str, secret: str) -> EndpointChat:
+class PolicyChat(EndpointChat):
+    """A policy at verifiers' endpoint. An empty reply is the policy's own doing: it is scored, as a reply without an
+    answer."""
+
+    async def chat(self, messages: Sequence[Message], *, key: str, form: Mapping[str, object] | None = None) -> str:
+        """The reply's text, which may be empty. Raises as EndpointChat for any other failure."""
+        try:
+            return await super().chat(messages, key=key, form=form)
+        except EmptyReplyError:
+            return ""
+
+
+def _chat(opened: Opened, model: str, endpoint: str, secret: str) -> PolicyChat:
     """The endpoint of verifiers as a chat model. The time limits of a turn are verifiers' own."""
     asked = opened.settings.asked
-    return EndpointChat(
+    return PolicyChat(
         endpoint,
         model,
         api_key=secret,

@@ -21,7 +21,7 @@ from evoseek.jobs.asked import AskedModel, asked_environment
 from evoseek.protocols import Chat, Environment, RewardFn
 from evoseek.rollout.limits import Limits
 from evoseek.run import opened
-from evoseek.search.lexical import LexicalIndex
+from evoseek.search.lexical import LexicalIndex, check_index
 from evoseek.settings import with_setting
 from evoseek.training.given import gather
 from evoseek.training.model_defaults import follow_endpoint
@@ -98,11 +98,15 @@ def _opened(arguments_json: str) -> Opened:
     if not evaluation_path(settings):
         folder = closing.enter_context(TemporaryDirectory(prefix="evoseek-world-"))
         settings = _in_world(settings, arguments, Path(folder))
+    if settings.examines_index:
+        index = settings.evaluation.index or settings.search.index
+        check_index(index, setting="index (evaluation.index)", engine=settings.search.name)
     context = closing.enter_context(opened(settings))
-    questions = read_questions(evaluation_path(settings), setting="evaluation.path")[: settings.evaluation.limit]
+    questions = read_questions(evaluation_path(settings), setting="questions (evaluation.path)")
     prompts = load_prompts("default" if settings.asked.prompts == "auto" else settings.asked.prompts)
     env, limits = asked_environment(context, prompts, context.held_out_engine if settings.has_engine else None)
-    return Opened(settings, questions, env, limits, context.reward, context.metric)
+    asked = questions[: settings.evaluation.limit]
+    return Opened(settings, asked, env, limits, context.reward, context.metric)
 
 
 def _in_world(settings: TrainingSettings, arguments: Arguments, folder: Path) -> TrainingSettings:

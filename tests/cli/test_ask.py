@@ -98,7 +98,7 @@ def test_endless_searching_ends_at_the_runs_limits_without_an_answer(ask):
     [
         (http.fails(500, "it is down"), "it is down"),
         (http.fails(401, "no such key"), "no such key"),
-        (http.replies(http.choice("")), "expected a first choice"),
+        (http.replies(http.choice("")), "it is empty"),
     ],
 )
 def test_an_endpoint_that_fails_is_an_error_and_never_an_answer(ask, behaviour, phrase):

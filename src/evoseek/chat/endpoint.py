@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import httpx2
 
-from evoseek.errors import CutReplyError, PolicyError, ToolError
+from evoseek.errors import CutReplyError, EmptyReplyError, PolicyError, ToolError
 from evoseek.http.pool import CallPool
 from evoseek.http.retry import Retry
 from evoseek.http.said import json_of, quoted
@@ -73,7 +73,8 @@ class EndpointChat:
         )
 
     async def chat(self, messages: Sequence[Message], *, key: str, form: Mapping[str, object] | None = None) -> str:
-        """The reply's text. Raises ToolError, or CutReplyError for a reply that was cut."""
+        """The reply's text. Raises ToolError: CutReplyError for a reply that was cut, EmptyReplyError for an empty
+        one."""
         payload = self._payload(messages, key, form)
         try:
             return await self._server.call(lambda client: self._attempt(client, payload))
@@ -122,8 +123,8 @@ def _sent(content: str) -> str:
 def text_of(body: bytes, *, secret: str) -> str:
     """The text in the body of a success: of the first choice, if the model came to its end.
 
-    Raises TransientError for a body that is not JSON, CutReplyError for a reply that was cut, ToolError for any other
-    that is none. They say what is wrong, not whose reply it is.
+    Raises TransientError for a body that is not JSON, CutReplyError for a reply that was cut, EmptyReplyError for one
+    without text, ToolError for any other that is none. They say what is wrong, not whose reply it is.
     """
     match json_of(body, secret=secret):
         case {"choices": [{"message": {"refusal": str(refusal)}}, *_]} if refusal:
@@ -134,6 +135,10 @@ def text_of(body: bytes, *, secret: str) -> str:
             raise ToolError("the server's content filter held it back. Change the prompt, or the endpoint.")
         case {"choices": [{"finish_reason": "stop", "message": {"content": str(content)}}, *_]} if content.strip():
             return well_formed(content)
+        case {"choices": [{"finish_reason": "stop", "message": {"content": None | str()}}, *_]}:
+            raise EmptyReplyError(
+                f"it is empty: {quoted(body, secret)}. Ask for a reply in the prompt, or take another model."
+            )
         case _:
             raise ToolError(
                 "expected a first choice with the finish_reason 'stop' and a message with text as content, but got "

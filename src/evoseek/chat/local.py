@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from transformers import PreTrainedTokenizerBase
 
-from evoseek.errors import CutReplyError, ReplyError, SamplerError, ToolError
+from evoseek.errors import CutReplyError, EmptyReplyError, ReplyError, SamplerError, ToolError
 from evoseek.policy.tags import TagRenderer
 from evoseek.protocols import Sampler
 from evoseek.types import Message, SampleRequest, StopConditions
@@ -50,8 +50,8 @@ class SamplerChat:
 
     async def chat(self, messages: Sequence[Message], *, key: str, form: Mapping[str, object] | None = None) -> str:
         """The reply's text, without the token that ends it. Raises ToolError, also for a key that is in progress
-        (CutReplyError for a reply that is cut, ReplyError for an empty one); PolicyError for messages that the chat
-        template refuses."""
+        (CutReplyError for a reply that is cut, EmptyReplyError for an empty one); PolicyError for messages that the
+        chat template refuses."""
         ids = self._renderer.render_prompt(messages)
         room = min(self._max_tokens, self._max_total_tokens - len(ids))
         if room < 1:
@@ -82,7 +82,9 @@ class SamplerChat:
             )
         text = self._text(completion.token_ids)
         if not text.strip():
-            raise self._useless(ReplyError, key, "it is empty. Ask for a reply in the prompt, or take another model.")
+            raise self._useless(
+                EmptyReplyError, key, "it is empty. Ask for a reply in the prompt, or take another model."
+            )
         return _THINK + text if self._is_in_thought(ids) else text
 
     def _is_in_thought(self, prompt: Sequence[int]) -> bool:
