@@ -237,7 +237,6 @@ def test_an_index_may_have_a_colon_in_its_path(cli, tmp_path, monkeypatch):
         status, _, err = cli("eval", "tiny", "--with", given, "--index", "two")
         assert (status, f"--with {given} and --index both say what is searched" in " ".join(err.split())) == (2, True)
     _, _, err = cli("eval", "tiny", "--with", "no_module_of_mine:Engine", "--index", "two")
-    assert "no_module_of_mine" in err
     assert "both say what is searched" not in err
 
 
