@@ -98,7 +98,7 @@ def rows(found: Mapping[str, Mapping[int, Results]]) -> Iterator[tuple[str, ...]
             f"{score.mean:.3f} [{score.interval.low:.3f}, {score.interval.high:.3f}]",
             " ".join(f"{one.score(METRIC).mean:.3f}" for one in found[arm].values()),
             f"{pair.difference:+.3f} [{pair.interval.low:+.3f}, {pair.interval.high:+.3f}]" if pair else "",
-            f"{adjusted[arm]:.2g}" if pair else "",
+            (f"{adjusted[arm]:.2g}" if adjusted[arm] else "< 1e-300") if pair else "",
             *(f"{costs[name].mean:.1f}" for name in ("searches", "written", "read")),
             str(len(whole.invalid)),
         )
