@@ -120,6 +120,10 @@ def _sent(content: str) -> str:
     return well_formed("".join(pieces))
 
 
+# What a server writes apart from content, also where its model did not mean to: such a reply is not empty.
+_OTHER_TEXT = ("tool_calls", "reasoning_content", "reasoning")
+
+
 def text_of(body: bytes, *, secret: str) -> str:
     """The text in the body of a success: of the first choice, if the model came to its end.
 
@@ -135,7 +139,9 @@ def text_of(body: bytes, *, secret: str) -> str:
             raise ToolError("the server's content filter held it back. Change the prompt, or the endpoint.")
         case {"choices": [{"finish_reason": "stop", "message": {"content": str(content)}}, *_]} if content.strip():
             return well_formed(content)
-        case {"choices": [{"finish_reason": "stop", "message": {"content": None | str()}}, *_]}:
+        case {"choices": [{"finish_reason": "stop", "message": {"content": None | str()} as message}, *_]} if not any(
+            message.get(name) for name in _OTHER_TEXT
+        ):
             raise EmptyReplyError(
                 f"it is empty: {quoted(body, secret)}. Ask for a reply in the prompt, or take another model."
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from pathlib import Path
 from typing import Annotated
 
@@ -41,7 +42,7 @@ def demo(
     ] = None,
     max_minutes: Annotated[
         float | None,
-        typer.Option(help="Minutes of training, above 0. Default: 5. With --real: of everything, and 41."),
+        typer.Option(help="Minutes of training, above 0. Default: 5. With --real: with both measurements, and 41."),
     ] = None,
 ) -> None:
     """Watch the tiny policy learn to search, on a world made for it, in about five minutes."""
@@ -55,8 +56,8 @@ def demo(
             "--processes is for the demo without --real: a real model is trained by one process on all cores."
         )
     max_minutes = (41.0 if real else 5.0) if max_minutes is None else max_minutes
-    if not max_minutes > 0:
-        raise ConfigError(f"--max-minutes is {max_minutes}; it has to be above 0.")
+    if not (max_minutes > 0 and isfinite(max_minutes)):
+        raise ConfigError(f"--max-minutes is {max_minutes}; it has to be a number above 0.")
     with end_on_interrupt():
         from evoseek.jobs.demo import run_demo
         from evoseek.jobs.demo_real import MODEL, run_real_demo

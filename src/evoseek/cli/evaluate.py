@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from json import dumps
 from pathlib import Path
@@ -178,7 +179,7 @@ def _engine(given: str | None, index: str | None) -> dict[str, object]:
 
 def _is_path(given: str) -> bool:
     """Whether a text with a colon is a path; otherwise it is an engine's package.module:Name."""
-    return "/" in given or Path(given).exists()
+    return "/" in given or os.path.exists(given)  # Path.exists raises for a name that is too long
 
 
 def _searches(baseline: str | None, no_search: bool) -> bool:

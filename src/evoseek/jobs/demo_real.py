@@ -38,7 +38,7 @@ MODEL = "smollm2-135m"
 RECIPES = (Path("search-r1/smollm2"), Path("search-r1/hops"))
 PASSAGE_WORDS = 40
 EVALUATION_QUESTIONS = 100
-# A policy that has learnt to search twice is measured for longer than before: 1.3 to 1.7 times.
+# A policy that has learnt to search twice is measured for longer than before: 1.3 to 1.7 times so far.
 MEASURING = 1 + 1.75
 FILES = ("corpus.jsonl", "train.jsonl", "dev.jsonl", "demonstrations.jsonl")
 
@@ -70,11 +70,11 @@ def run_real_demo(
     started = perf_counter()
     with opened(load_settings(RECIPES, options=options)) as context:
         before = measure(context, questions)
-    spent = _seconds(warm) + MEASURING * _first(directory / "measuring.json", perf_counter() - started)
-    left = max(max_minutes - spent / 60, 0.05)
+    measuring = first_seconds(directory / "measuring.json", perf_counter() - started)
+    left = minutes_left(max_minutes, _seconds(warm), measuring)
     settings = load_settings(RECIPES, options={**options, "run.max_minutes": left})
     run = RunDirectory(directory / "run")
-    say(console, f"Reinforcement learning for at most {left:.0f} minutes ...")
+    say(console, f"Reinforcement learning for at most {left:.1f} minutes ...")
     if not _train(settings, run, console):
         return False
     say(console, "Measuring it after training ...")
@@ -98,13 +98,23 @@ def _seconds(run: RunDirectory) -> float:
     return sum(row.get("step/seconds") or 0.0 for row in read_metrics(run.timings))
 
 
-def _first(path: Path, seconds: float) -> float:
-    """The seconds that the first call gave, so that a second one leaves a run as much time as the first did."""
+def minutes_left(max_minutes: float, training: float, measuring: float) -> float:
+    """What is left for reinforcement learning after `training` seconds of warm start and a first measurement of
+    `measuring` seconds, the second one set aside; a moment at least."""
+    return max(max_minutes - (training + MEASURING * measuring) / 60, 0.05)
+
+
+def first_seconds(path: Path, seconds: float) -> float:
+    """The seconds that the first call gave, so that a second one leaves a run as much time as the first did. A file
+    that holds no such number is written anew."""
     try:
-        return float(json.loads(path.read_text(encoding="utf-8"))["seconds"])
-    except (OSError, ValueError, KeyError, TypeError):
-        write_atomic(path, json.dumps({"seconds": seconds}))
-        return seconds
+        found = json.loads(path.read_text(encoding="utf-8"))["seconds"]
+        if 0 < float(found) < float("inf"):
+            return float(found)
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        pass
+    write_atomic(path, json.dumps({"seconds": seconds}))
+    return seconds
 
 
 def _manual(folder: Path, console: Console) -> Path:

@@ -73,16 +73,16 @@ def update_index(
     corpus: Path, directory: Path, *, device: str | None, console: Console, max_words: int | None = None
 ) -> None:
     """Bring an index to the state that building it again from the corpus would give, with its own settings: only new
-    and changed files are read, only new passages are embedded. `max_words` is the length of passages that is expected,
-    if any is. Raises EvoseekError, also for passages of another length; the index is then as it was."""
+    and changed files are read, only new passages are embedded. `max_words` is the project's length of passages, if it
+    has one: that the index keeps another one is told. Raises EvoseekError; the index is then as it was."""
     _check_apart(corpus, directory)
     before = Recorded(LexicalIndex.open(directory))
     manifest, sources, report = before.index.manifest, before.sources, ReadReport()
     if max_words not in (None, sources.max_words):
-        raise SearchIndexError(
-            f"The passages in {directory} have at most {sources.max_words} words, but the project's max_words is "
-            f"{max_words} now. An update keeps the length of passages: build the index again without --update and "
-            f"--watch, or set max_words to {sources.max_words}."
+        say(
+            console,
+            f"The passages in {directory} keep their length of at most {sources.max_words} words; the project's "
+            f"max_words, {max_words}, is that of an index that is built again (without --update and --watch).",
         )
     passages = CorpusPassages(
         corpus, report=report, encoding=sources.encoding, max_words=sources.max_words, before=before
