@@ -192,6 +192,7 @@ class Bench:
             "search.index": str(self.index),
             "questions.path": str(self.data / "train.jsonl"),
             "policy.model": str(directory),
+            "lora.rank": 0,  # if it is an adapter, none is put on it
             "sampler.slots": SLOTS,
             "run.seed": self.seed,
         }
