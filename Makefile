@@ -23,11 +23,17 @@ VERIFIERS_VENV ?= .venv-verifiers
 VERIFIERS := $(VERIFIERS_VENV)/bin/python
 VERIFIERS_INSTALLED := $(VERIFIERS_VENV)/.verifiers-installed
 
+# A server of Tinker's API, with evoseek in an environment of its own: it pins an older peft (only to write a file), which pip
+# then replaces, with a complaint.
+TINKER_VENV ?= .venv-tinker
+TINKER := $(TINKER_VENV)/bin/python
+TINKER_INSTALLED := $(TINKER_VENV)/.tinker-installed
+
 # Threads that spin while they wait slow a busy machine down many times over.
 export OMP_WAIT_POLICY ?= PASSIVE
 export GOMP_SPINCOUNT ?= 0
 
-.PHONY: demo demo-real test test-all test-engines test-verifiers lint docs wheel bench science science-selfplay science-zerosearch science-deepresearcher chaos
+.PHONY: demo demo-real test test-all test-engines test-verifiers test-tinker lint docs wheel bench science science-selfplay science-zerosearch science-deepresearcher chaos
 
 demo: $(INSTALLED)
 	$(BIN)/evoseek demo
@@ -57,7 +63,13 @@ test-verifiers: export OMP_NUM_THREADS ?= 1
 test-verifiers: $(VERIFIERS_INSTALLED)
 	$(VERIFIERS) -m pytest tests_verifiers
 
-# Everything that is tested, in its three environments.
+# A real server of SkyRL on this machine's CPU, with the tiny policy. What it has compiled is kept: the first time is slow.
+test-tinker: export OMP_NUM_THREADS ?= 1
+test-tinker: export TINKER_CACHE := $(abspath $(TINKER_VENV))/compiled
+test-tinker: $(TINKER_INSTALLED)
+	$(TINKER) -m pytest -rP --durations=0 tests_tinker
+
+# What is tested, in three environments; test-tinker, which is slow, is not among it.
 test-all: test test-engines test-verifiers
 
 lint: $(INSTALLED)
@@ -128,6 +140,13 @@ $(VERIFIERS_INSTALLED):
 	$(PYTHON) -m venv $(VERIFIERS_VENV)
 	$(VERIFIERS) -m pip install --quiet $(TORCH)
 	$(VERIFIERS) -m pip install --quiet -e '.[verifiers]' 'pytest>=8'
+	@touch $@
+
+$(TINKER_INSTALLED):
+	$(PYTHON) -m venv $(TINKER_VENV)
+	$(TINKER) -m pip install --quiet $(TORCH)
+	$(TINKER) -m pip install --quiet 'skyrl[tinker,jax]==0.3.0' tinker==0.24.1
+	$(TINKER) -m pip install --quiet -e '.[lora]' 'pytest>=8'
 	@touch $@
 
 $(BENCH_INSTALLED): $(INSTALLED)
