@@ -105,7 +105,7 @@ class Pair:
                 value.copy_(found[name])
 
     def update(self, samples, loss, **settings):
-        forward = RemoteForward(self.remote)
+        forward = RemoteForward(self.remote, ratio_to_own=False)
         own = TinkerSettings(name="tinker", gradient="mean", **settings)
         return TinkerLearner.build(own, LearnerContext(forward, loss, active=self.remote.active)).update(samples)
 
