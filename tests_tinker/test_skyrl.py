@@ -122,7 +122,7 @@ def pair(server):
     """After three steps, so that no weight is 0."""
     made = Pair(server)
     for seed in (7, 8, 9):
-        made.update(samples_of(seed), ReinforceLoss(), learning_rate=0.02)
+        made.update(samples_of(seed), ReinforceLoss(), learning_rate=3e-3, weight_decay=0.0)
     made.follow()
     assert all(value.any() for value in made.weights.values())
     return made
