@@ -69,8 +69,10 @@ class Killer:
                     torn(*arguments)
                 if self.moment != "after":
                     self.die()
-                original(*arguments, **options)
-                self.die()
+                try:
+                    original(*arguments, **options)
+                finally:  # also after a call that fails, as that of unlink for a file that is not there
+                    self.die()
             return original(*arguments, **options)
 
         setattr(owner, name, watched)
