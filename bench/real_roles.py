@@ -31,8 +31,7 @@ from real_learning import Bench, run
 QUESTIONS = 240  # whose searches are recorded; those of every sixth are held out
 TUNING_STEPS = 30
 STEPS = 5
-# An adapter at 1e-4 does not learn the form in so many steps: 14 % of its replies could be read. At temperature 1 a
-# model of this size writes words without sense.
+# At temperature 1 a model of this size writes words without sense.
 SHORT = ("simulator.max_words=60", "simulator.max_tokens=160", "simulator.temperature=0.7")
 RECIPE = ("--config", "search-r1/smollm2")
 Row = Mapping[str, object]

@@ -209,7 +209,12 @@ def seconds_left(settings: TrainingSettings, run: RunDirectory) -> float:
     """Seconds of steps that `run.max_minutes` leaves to a run; infinity if there is no limit."""
     if settings.run.max_minutes is None:
         return math.inf
-    return 60 * settings.run.max_minutes - sum(row.get("step/seconds") or 0.0 for row in read_metrics(run.timings))
+    return 60 * settings.run.max_minutes - trained_seconds(run)
+
+
+def trained_seconds(run: RunDirectory) -> float:
+    """Seconds of a run's steps, those before a resume included."""
+    return sum(row.get("step/seconds") or 0.0 for row in read_metrics(run.timings))
 
 
 class _Notices:
