@@ -68,6 +68,7 @@ KINDS: Mapping[str, Kind] = {
     "search": Kind(
         "a search engine",
         {
+            "auto": "evoseek.search.opening:AsBuilt",
             "lexical": "evoseek.search.lexical:Lexical",
             "dense": "evoseek.search.dense:Dense",
             "hybrid": "evoseek.search.hybrid:Hybrid",

@@ -16,6 +16,7 @@ from evoseek.search.dense import DenseIndex, DenseSettings
 from evoseek.search.embedding import CHUNK, Embedder, MadeVectors
 from evoseek.search.lexical import LexicalIndex, check_index
 from evoseek.search.opening import open_built
+from evoseek.search.settings import SearchSettings
 from evoseek.types import Passage
 
 TEXTS = {"1": "aaab", "2": "bbbb", "3": "ccdd", "4": "abcd"}
@@ -145,6 +146,7 @@ def test_the_manifest_records_how_it_was_built(tmp_path: Path) -> None:
     assert (written["max_words"], written["engine"], written["bm25"]) == (40, "dense", {"k1": 1.2, "b": 0.75})
     assert isinstance(open_built(tmp_path / "i"), DenseIndex)
     assert isinstance(open_built(tmp_path / "i", "lexical"), LexicalIndex)
+    assert isinstance(build("search", SearchSettings(index=str(tmp_path / "i")), None), DenseIndex)
     plain = LexicalIndex.build(tmp_path / "plain", passages(TEXTS))
     assert plain.manifest.identity != index.store.manifest.identity
 

@@ -1,13 +1,17 @@
 """What a run's parts have in common."""
 
 import pytest
+from tests.search.spelling import LetterEncoder
 
 from evoseek.errors import ConfigError
 from evoseek.policy.load import load_policy, save_policy
 from evoseek.reward.functions import AnswerReward
 from evoseek.reward.judge import Judge
+from evoseek.search.dense import DenseIndex
+from evoseek.search.lexical import LexicalIndex
 from evoseek.training.context import Context, Objects
 from evoseek.training.given import load_settings
+from evoseek.types import Passage
 
 
 def test_the_reward_is_a_metric_or_the_judge_or_the_callers_own():
@@ -63,3 +67,15 @@ def test_an_engine_without_passages_is_no_missing_engine():
     context = Context(load_settings(), objects=Objects(search=engine))
     assert context.engine is engine
     assert context.held_out_engine is engine
+
+
+def test_an_index_is_searched_by_the_engine_that_it_was_built_for(tmp_path):
+    passages = [Passage(name, "", text, name) for name, text in (("a", "one two"), ("b", "three"))]
+    LexicalIndex.build(tmp_path / "terms", passages)
+    DenseIndex.build(tmp_path / "vectors", passages, LetterEncoder())
+    indexes = {"search.index": str(tmp_path / "terms"), "evaluation.index": str(tmp_path / "vectors")}
+    context = Context(load_settings(options=indexes))
+    assert isinstance(context.engine, LexicalIndex)
+    assert isinstance(context.held_out_engine, DenseIndex)
+    named = Context(load_settings(options=indexes | {"search.name": "lexical"}))
+    assert isinstance(named.held_out_engine, LexicalIndex)

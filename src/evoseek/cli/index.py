@@ -160,11 +160,11 @@ def search(
     json: Json = False,
 ) -> None:
     """Search an index."""
-    search_index(directory, query, k=k, console=Console(), engine=engine and engine.value, as_json=json)
+    search_index(directory, query, k=k, console=Console(), engine=engine.value if engine else "auto", as_json=json)
 
 
 def search_index(
-    directory: Path, query: str, *, k: int, console: Console, engine: str | None = None, as_json: bool = False
+    directory: Path, query: str, *, k: int, console: Console, engine: str = "auto", as_json: bool = False
 ) -> None:
     """Print the best passages, or with `as_json` one JSON object with them. Raises ConfigError for an empty query."""
     if not query.strip():

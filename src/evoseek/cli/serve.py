@@ -47,7 +47,7 @@ def serve_retrieval(
     from evoseek.search.opening import LiveIndex, open_built
 
     stop_if_dry([f"Serve the index {directory} at {host}:{port}"])
-    console, index = Console(), LiveIndex(directory, partial(open_built, directory, engine and engine.value))
+    console, index = Console(), LiveIndex(directory, partial(open_built, directory, engine.value if engine else "auto"))
 
     def started(url: str) -> None:
         say(console, f"{len(index):,} passages at {url}/retrieve   (Ctrl-C ends it)")

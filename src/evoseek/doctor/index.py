@@ -42,7 +42,7 @@ def _tried(directory: Path, engine: str, setting: str, model: str) -> Finding:
     found = asyncio.run(open_built(directory, engine).search([query], _AMONG))[0]
     words = f"{directory}: {len(lexical):,} passages, checksums right"
     if first.id not in [passage.id for passage in found] and first.text not in [passage.text for passage in found]:
-        words = f"{words}, but {engine} search for the words of the passage {first.id} does not find it."
+        words = f"{words}, but searching ({engine}) for the words of the passage {first.id} does not find it."
         return fault(setting, words, "Build it again with `evoseek index`.")
     if _spelled(model, lexical):
         words = f"{words}, but the policy {model} would have to spell its words: it knows generated worlds alone."

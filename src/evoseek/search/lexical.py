@@ -355,12 +355,12 @@ def open_index(directory: str, *, setting: str) -> LexicalIndex:
     return LexicalIndex.open(index_directory(directory, setting=setting))
 
 
-def check_index(directory: str, *, setting: str, engine: str = "lexical") -> None:
+def check_index(directory: str, *, setting: str, engine: str = "auto") -> None:
     """Check that there is an index that an engine can search, without reading its contents. Raises the same errors as
     opening it."""
     path = index_directory(directory, setting=setting)
     manifest = Manifest.read(path)
-    if engine in ("dense", "hybrid"):
+    if (engine := manifest.engine_for(engine)) in ("dense", "hybrid"):
         manifest.vectors_for(engine, path)
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from evoseek.errors import EvoseekError
 from evoseek.search.dense import DenseIndex
 from evoseek.search.hybrid import HybridIndex
-from evoseek.search.lexical import LexicalIndex
+from evoseek.search.lexical import LexicalIndex, index_directory
 from evoseek.search.manifest import NAME, Manifest
+from evoseek.search.settings import SearchSettings
 from evoseek.types import Passage
 
 _LOG = logging.getLogger(__name__)
@@ -22,11 +23,22 @@ _LOOK_S = 1.0  # seconds between two looks at whether the index was changed
 Built = LexicalIndex | DenseIndex | HybridIndex
 
 
-def open_built(directory: Path, engine: str | None = None) -> Built:
-    """An index, to be searched by an engine; None: the one that it was built for. Raises as `LexicalIndex.open` and
+def open_built(directory: Path, engine: str = "auto") -> Built:
+    """An index, to be searched by an engine; auto: the one that it was built for. Raises as `LexicalIndex.open` and
     `DenseIndex.open`."""
     opened = {"dense": DenseIndex.open, "hybrid": HybridIndex.open}
-    return opened.get(engine or Manifest.read(directory).engine or "", LexicalIndex.open)(directory)
+    return opened.get(Manifest.read(directory).engine_for(engine), LexicalIndex.open)(directory)
+
+
+class AsBuilt:
+    """The part `auto`: the index that `search.index` names, searched by the engine that it was built for."""
+
+    Settings = SearchSettings
+
+    @classmethod
+    def build(cls, settings: SearchSettings, context: object) -> Built:
+        """The index, opened. Raises ConfigError or SearchIndexError."""
+        return open_built(index_directory(settings.index, setting="search.index"))
 
 
 class LiveIndex:

@@ -8,7 +8,7 @@ from pydantic import Field, SerializeAsAny
 
 from evoseek.settings import Chosen, PartSettings
 
-INDEX_ENGINES = ("lexical", "dense", "hybrid")
+INDEX_ENGINES = ("auto", "lexical", "dense", "hybrid")
 """The engines that search an index made by `evoseek index`."""
 
 
@@ -16,7 +16,9 @@ class SearchSettings(PartSettings):
     """The engine that the search tool uses."""
 
     name: str = Field(
-        default="lexical", description="Name of the engine: lexical, dense, hybrid, or package.module:Name of your own."
+        default="auto",
+        description="Name of the engine: auto (the one that the index was built for), lexical, dense, hybrid, or "
+        "package.module:Name of your own.",
     )
     index: str = Field(
         default="", description="Directory of an index made by `evoseek index`. In self-play it is also the corpus."

@@ -18,7 +18,8 @@ from evoseek.report.failures import say_left_out
 from evoseek.report.printable import say
 from evoseek.report.progress import STOPPING_AFTER_BATCH, CountProgress
 from evoseek.rollout.roller import Roller
-from evoseek.search.lexical import open_index
+from evoseek.search.lexical import index_directory
+from evoseek.search.opening import open_built
 from evoseek.search.paging import PagingEngine
 from evoseek.settings import lookup
 from evoseek.simulator.records import SearchRecord, record_row
@@ -100,7 +101,8 @@ def collect_searches(
     search came of it.
     """
     settings = context.settings
-    engine = PagingEngine(open_index(settings.search.index, setting="search.index"), pages)
+    index = index_directory(settings.search.index, setting="search.index")
+    engine = PagingEngine(open_built(index, settings.search.name), pages)
     questions = read_questions(lookup(settings, "questions.path") or "", setting="questions.path")[:limit]
     begun_with = {**identity(settings, context.checkpoint), "pages": pages, "limit": limit}
     with (

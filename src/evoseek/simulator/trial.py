@@ -23,7 +23,6 @@ from evoseek.report.tables import evaluation_table, score_text
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.agent import Agent
 from evoseek.rollout.roller import Roller
-from evoseek.search.lexical import open_index
 from evoseek.search.simulated import SimulatedEngine
 from evoseek.simulator.check import KINDS, SimulatorCheck, check_simulator
 from evoseek.simulator.records import load_records
@@ -106,7 +105,7 @@ class Trial:
         questions = read_questions(evaluation.path, setting="--questions")[: evaluation.limit]
         solvers = {"simulator": context.solver(simulator).at(temperature)}
         if evaluation.index:
-            solvers["index"] = context.solver(open_index(evaluation.index, setting="--index")).at(temperature)
+            solvers["index"] = context.solver(context.held_out_engine).at(temperature)
         return cls(context.agent, temperature, questions, solvers)
 
     def run(self, console: Console) -> Mapping[str, object]:

@@ -41,7 +41,7 @@ class DeepResearcher(SearchR1):
         """Settings of DeepResearcher."""
 
         run: RunSettings = RunSettings(system="deepresearcher")
-        search: SearchPart = part("lexical", top_k=10)
+        search: SearchPart = part("auto", top_k=10)
         environment: EnvironmentPart = part("solver", prompt="solver_web")
         tools: tuple[ToolPart, ...] = parts("web_search", "browse")
         reward: RewardPart = part("format_f1")

@@ -61,7 +61,7 @@ class ZeroSearch(SearchR1):
         """Settings of ZeroSearch."""
 
         run: RunSettings = RunSettings(system="zerosearch")
-        search: SearchPart = part("lexical", top_k=5)
+        search: SearchPart = part("auto", top_k=5)
         reward: RewardPart = part("f1")  # a policy is evaluated by exact match; here long answers must not be rewarded
         credit: CreditPart = part("raw")
         loss: LossPart = part("reinforce", aggregate="sequence-sum")

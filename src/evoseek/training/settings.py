@@ -185,7 +185,7 @@ class TrainingSettings(Section):
     policy: PolicySettings = PolicySettings()
     lora: LoraSettings = LoraSettings()
     sampler: SamplerPart = part("torch")
-    search: SearchPart = part("lexical")
+    search: SearchPart = part("auto")
     rollout: RolloutSettings = RolloutSettings()
     environment: EnvironmentPart = part("solver")
     tools: tuple[ToolPart, ...] = parts("search")
