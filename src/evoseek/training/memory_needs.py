@@ -29,7 +29,9 @@ def memory_needs(settings: TrainingSettings, shape: ModelShape, processes: int) 
     served = isinstance(settings.sampler, ServerSettings)
     players = 2 if settings.run.system == "dr-zero" and not adapted else 1
     each = whole if adapted else shape.parameters * (16 if number == 4 else 18)
-    copied = not served and (processes > 1 or settings.max_staleness > 0)
+    copied = lookup(settings, "sampler.transfer") == "nccl" or (
+        not served and (processes > 1 or settings.max_staleness > 0)
+    )
     referred = settings.algorithm.kl_coefficient > 0 and not adapted
     rollouts = (lookup(settings, "sampler.slots") or 0) * settings.rollout.max_total_tokens * shape.kv_numbers * number
     needs = {

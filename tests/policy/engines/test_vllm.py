@@ -259,6 +259,27 @@ def test_a_turn_has_the_version_that_it_was_asked_of(tmp_path):
     assert asyncio.run(run()) == [0, 7]
 
 
+def test_weights_that_are_published_while_others_are_loaded_come_with_the_next_turn(tmp_path):
+    class Publishing(ScriptedVLLM):
+        def load(self, directory, adapter=""):
+            replica.publish(Weights(8, tmp_path / "8"))
+            super().load(directory, adapter)
+
+    server = Publishing(ScriptedSampler(lambda request: "<search> a </search>", TOKENIZER))
+
+    async def run():
+        nonlocal replica
+        async with serving(server) as sampler:
+            (replica,) = sampler.replicas
+            replica.publish(Weights(7, tmp_path / "7"))
+            return [(await sampler.sample(REQUEST)).policy_version for _ in range(2)]
+
+    replica = None
+    assert asyncio.run(run()) == [7, 8]
+    assert server.loaded == [tmp_path / "7", tmp_path / "8"]
+    assert [turn["cache_salt"] for turn in server.turns] == ["7", "8"]
+
+
 def test_all_weights_are_exchanged_between_turns_and_an_adapter_at_once(tmp_path):
     """A turn is in progress when newer weights are published, and another trajectory asks for one."""
 

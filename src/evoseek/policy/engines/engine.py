@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
+
+import torch
 
 from evoseek.errors import ConfigError, SamplerError
 from evoseek.http.retry import TransientError
@@ -29,11 +31,17 @@ TOP, WARM, COLD = 5, 1.0, 0.5  # what is asked for to tell raw logprobs from tem
 @dataclass(frozen=True, slots=True)
 class Weights:
     """Weights of a version in a directory that the servers can read: those of an adapter with this name, or all of
-    them ("")."""
+    them (""). Without a directory, the tensors that are sent to the servers, by the names that they have in a file."""
 
     version: int
-    directory: Path
+    directory: Path | None
     adapter: str = ""
+    tensors: Mapping[str, torch.Tensor] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        """Of these weights alone."""
+        return self.directory.name if self.directory else f"weights-{self.version}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +63,14 @@ class Sampled:
     prompt_length: int | None = None
     version: str | None = None  # of the weights, or the adapter's name
     asked_version: str | None = None
+
+
+class Publisher(Protocol):
+    """What hands the weights of a policy over."""
+
+    def write(self, version: int, weights: Mapping[str, Any] | None = None) -> Weights:
+        """The policy's weights as they are now, or these, as those of a version. Raises SamplerError."""
+        ...
 
 
 class Engine(Protocol):

@@ -60,8 +60,7 @@ class Replica:
 
     async def sample(self, request: SampleRequest) -> Completion:
         """Sample one completion. Raises SamplerError, and ConfigError for a server that cannot be used."""
-        await self._prepare()
-        weights, rule = self._weights, self._rules.rule(request.stop)
+        weights, rule = await self._prepared(), self._rules.rule(request.stop)
         path, body = self._engine.ask(request, rule, self._model, weights)
 
         def read(value: Any) -> Completion:
@@ -98,16 +97,19 @@ class Replica:
     def _forget(self) -> None:
         self._model, self._loaded = "", None
 
-    async def _prepare(self) -> None:
-        """Check the server and give it the weights, unless that was done since it last failed."""
+    async def _prepared(self) -> Weights | None:
+        """The weights that the server has, once it was checked and given the newest, unless that was done since it last
+        failed. Weights that are published while it loads are left to the next turn."""
         async with self._alone():
             await self._turns_of_older_weights()
             try:
                 if not self._model:
                     self._model = await self._checked()
-                if self._weights is not None and self._loaded != self._weights:
-                    await self._engine.load(self.link, self._model, self._weights, self._loaded)
-                    self._loaded = self._weights
+                weights = self._weights
+                if weights is not None and self._loaded != weights:
+                    await self._engine.load(self.link, self._model, weights, self._loaded)
+                    self._loaded = weights
+                return weights
             except BaseException:
                 self._forget()  # what was begun may be half done
                 raise

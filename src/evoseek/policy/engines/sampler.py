@@ -12,7 +12,7 @@ from typing import Any, ClassVar, cast
 
 from evoseek.errors import ConfigError
 from evoseek.files import expanded
-from evoseek.policy.engines.engine import Engine
+from evoseek.policy.engines.engine import Engine, Publisher
 from evoseek.policy.engines.launch import HOST, Command, Model, free_ports, gpus_of, launch
 from evoseek.policy.engines.link import Link, check_address
 from evoseek.policy.engines.replica import Replica
@@ -36,7 +36,8 @@ class EngineSampler:
     server takes them before its next turn. The random numbers are the servers' own, so that runs differ from each
     other. Of several processes each has servers of its own, a share of all; the first writes the weights.
 
-    files: where weights are written; None: the servers have the policy's weights, and keep them.
+    files: what hands weights over; None: the servers have the policy's weights, and keep them. engine: the class's,
+    unless it takes weights in another way.
     """
 
     engine: ClassVar[Engine]
@@ -46,17 +47,24 @@ class EngineSampler:
         """From settings. Raises ConfigError."""
         policy, home, key = context.policy, context.home, _key(settings.api_key_env)
         _check_processes(settings, home.processes)
-        files = None
+        engine, files = cls.engine, None
         if settings.weights == "update":
             _check_sharing(policy, home)
             home.policies.append(policy)
-            folder = expanded(settings.weights_directory) if settings.weights_directory else home.directory
-            files = WeightFiles.opened(policy, folder, home)
+            engine, files = cls.publishing(settings, context)
         if settings.launch and not home.launched:
             home.launched.extend(cls._launch(settings, context))
         urls = (settings.urls or home.launched)[home.rank :: home.processes]
         links = [Link(url, settings, api_key=key) for url in urls]
-        return cls(policy, links, max_length=context.max_length, model=settings.model, files=files)
+        model = settings.model
+        return cls(policy, links, max_length=context.max_length, model=model, files=files, engine=engine)
+
+    @classmethod
+    def publishing(cls, settings: ServerSettings, context: SamplerContext) -> tuple[Engine, Publisher]:
+        """What hands the policy's weights over, and the engine that takes them so: as files. Raises ConfigError."""
+        home = context.home
+        folder = expanded(settings.weights_directory) if settings.weights_directory else home.directory
+        return cls.engine, WeightFiles.opened(context.policy, folder, home)
 
     @classmethod
     def commands(cls, settings: ServerSettings, model: Model, ports: Sequence[int]) -> dict[str, Command]:
@@ -103,7 +111,8 @@ class EngineSampler:
         *,
         max_length: int,
         model: str = "",
-        files: WeightFiles | None = None,
+        files: Publisher | None = None,
+        engine: Engine | None = None,
     ) -> None:
         self.max_length, self._files = max_length, files
         self._vocabulary = int(policy.model.config.get_text_config().vocab_size)
@@ -112,7 +121,7 @@ class EngineSampler:
         rules = StopRules(policy.tokenizer, eos_ids(policy))
         self._replicas = tuple(
             Replica(
-                self.engine,
+                engine or self.engine,
                 link,
                 rules,
                 model=model,

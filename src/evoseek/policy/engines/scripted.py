@@ -249,6 +249,8 @@ class ScriptedVLLM(ScriptedServer):
             case "/collective_rpc":
                 self.load(Path(body["kwargs"]["weights_path"]))
                 return Response.of_json({"results": [None]})
+            case "/get_world_size":
+                return Response.of_json({"world_size": 4})
             case "/pause" | "/resume" | "/update_weight_version":
                 return Response.of_json({"status": path[1:]})
             case "/v1/completions":

@@ -105,7 +105,7 @@ class SGLang:
             return
         await link.tell("/pause_generation", {"mode": "abort"})
         try:
-            body = {"model_path": str(weights.directory), "weight_version": weights.directory.name}
+            body = {"model_path": str(weights.directory), "weight_version": weights.name}
             await link.tell("/update_weights_from_disk", {**body, "flush_cache": True})
         finally:
             await link.tell("/continue_generation", {})
@@ -129,7 +129,7 @@ class SGLang:
                 **_UNFILTERED,
             },
             "return_logprob": True,
-            "extra_key": weights.directory.name if weights else "0",
+            "extra_key": weights.name if weights else "0",
             **adapter,
         }
 
@@ -152,7 +152,7 @@ class SGLang:
                     reason,
                     prompt_length=length,
                     version=str(version) if own else None,
-                    asked_version=weights.directory.name if own and weights else None,
+                    asked_version=weights.name if own and weights else None,
                 )
             case _:
                 raise strange(self.name, value)

@@ -15,11 +15,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import Field
 
 from evoseek.errors import ConfigError, SamplerError
 from evoseek.policy.engines.engine import (
     TOP,
+    Engine,
+    Publisher,
     Sampled,
     Served,
     Weights,
@@ -29,11 +33,14 @@ from evoseek.policy.engines.engine import (
     reader,
     strange,
 )
-from evoseek.policy.engines.launch import Command, Model, command_of
+from evoseek.policy.engines.launch import HOST, Command, Model, command_of
 from evoseek.policy.engines.link import Link, RefusedError
+from evoseek.policy.engines.nccl import NCCLTransfer, SentWeights, check_nccl
 from evoseek.policy.engines.sampler import EngineSampler
 from evoseek.policy.engines.settings import ServerSettings
+from evoseek.policy.policy import SamplerContext
 from evoseek.policy.stops import StopRule
+from evoseek.settings import Needs
 from evoseek.types import SampleRequest
 
 OLDEST = (0, 30)
@@ -46,11 +53,34 @@ _ADAPTERS = (
 _UNFILTERED = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
 
 
+class VLLMSettings(ServerSettings):
+    """Settings of servers of vLLM."""
+
+    transfer: Literal["files", "nccl"] = Field(
+        default="files",
+        description="How all weights reach the servers: as files, or from GPU to GPU by NCCL, for which the "
+        "package vllm has to be installed beside evoseek. Not tried on GPUs.",
+    )
+    transfer_host: str = Field(
+        default=HOST, description="Host of the learner, as the servers reach it for weights by NCCL."
+    )
+
+    @classmethod
+    def effects(cls) -> tuple[Needs, ...]:
+        """Weights have to be handed over, and directly."""
+        direct = Needs("transfer_host", "transfer", ("nccl",))
+        return (*super().effects(), Needs("transfer", "weights", ("update",)), direct)
+
+
 class VLLM:
     """Speaks to vLLM's servers (see engine.Engine)."""
 
     name = "vLLM"
     remedy = "Start it with --logprobs-mode processed_logprobs."
+
+    def __init__(self, transfer: NCCLTransfer | None = None) -> None:
+        """`transfer` sends all weights; None: they are files."""
+        self._transfer = transfer
 
     def command(self, settings: ServerSettings, model: Model, gpus: Sequence[int], port: int) -> Command:
         """`vllm serve`, with the endpoints for new weights."""
@@ -59,6 +89,8 @@ class VLLM:
             *("--logprobs-mode", "processed_logprobs", "--generation-config", "vllm"),
             *("--tensor-parallel-size", str(settings.tensor_parallel)),
         ]
+        if isinstance(settings, VLLMSettings) and settings.transfer == "nccl":
+            own += ["--weight-transfer-config", '{"backend": "nccl"}']
         if gpus:
             own += ["--gpu-memory-utilization", str(settings.memory_share)]
         if model.rank:
@@ -93,15 +125,18 @@ class VLLM:
         return await link.post(_COMPLETIONS, body, reader(self.name, _top_logprobs))
 
     async def load(self, link: Link, model: str, weights: Weights, before: Weights | None) -> None:
-        """An adapter by its name; all weights from their directory, while no token is sampled."""
+        """An adapter by its name; all weights from their directory, or as they are sent, while no token is sampled."""
         if weights.adapter:
             await load_adapter(link, weights, before, root="/v1", remedy=_ADAPTERS, retried=(404,))
             return
         try:
             await link.tell("/pause?mode=keep")
             try:
-                directory = {"weights_path": str(weights.directory)}
-                await link.tell("/collective_rpc", {"method": "reload_weights", "kwargs": directory})
+                if self._transfer is not None:
+                    await self._transfer.send(link, weights)
+                else:
+                    directory = {"weights_path": str(weights.directory)}
+                    await link.tell("/collective_rpc", {"method": "reload_weights", "kwargs": directory})
                 await link.tell("/update_weight_version", {"new_version": str(weights.version)})
             finally:
                 await link.tell("/resume")
@@ -154,10 +189,17 @@ class VLLM:
 class VLLMSampler(EngineSampler):
     """Samples with servers of vLLM."""
 
-    class Settings(ServerSettings):
-        """Settings of servers of vLLM."""
-
+    Settings = VLLMSettings
     engine = VLLM()
+
+    @classmethod
+    def publishing(cls, settings: ServerSettings, context: SamplerContext) -> tuple[Engine, Publisher]:
+        """As files, or by NCCL."""
+        if not isinstance(settings, VLLMSettings) or settings.transfer == "files":
+            return super().publishing(settings, context)
+        check_nccl(context)
+        transfer = NCCLTransfer(settings.transfer_host, settings.timeout_s)
+        return VLLM(transfer), SentWeights(context.policy)
 
 
 def _top_logprobs(value: Any) -> list[float]:

@@ -95,15 +95,21 @@ class WeightFiles:
 
 def save_untied(policy: Policy, directory: Path, weights: Mapping[str, Any] | None = None) -> None:
     """Write a policy without adapters as a model whose output head has weights of its own. OSError, EvoseekError."""
+    model, state = policy.model, untied(policy, weights)
+    with replace_directory(directory) as partial, quietly(), _untied(model):
+        model.save_pretrained(partial, state_dict=state, max_shard_size="1TB")
+        policy.tokenizer.save_pretrained(partial)
+
+
+def untied(policy: Policy, weights: Mapping[str, Any] | None = None) -> dict[str, torch.Tensor]:
+    """The weights of a policy, or these, by name, with those of a tied output head once more as its own."""
     model = policy.model
     state: dict[str, torch.Tensor] = dict(model.state_dict() if weights is None else weights)
     head = cast("nn.Module | None", model.get_output_embeddings())
-    with replace_directory(directory) as partial, quietly(), _untied(model):
-        if head is not None:
-            own, embeddings = (_weight_of(model, module) for module in (head, model.get_input_embeddings()))
-            state[own] = state[own if own in state else embeddings].clone()
-        model.save_pretrained(partial, state_dict=state, max_shard_size="1TB")
-        policy.tokenizer.save_pretrained(partial)
+    if head is not None:
+        own, embeddings = (_weight_of(model, module) for module in (head, model.get_input_embeddings()))
+        state[own] = state[own if own in state else embeddings].clone()
+    return state
 
 
 def _weight_of(model: PreTrainedModel, module: object) -> str:
