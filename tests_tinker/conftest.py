@@ -29,7 +29,7 @@ ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
 }
 BACKEND = {
-    "max_lora_adapters": 8,
+    "max_lora_adapters": 32,  # every run keeps its roles' until it ends
     "max_lora_rank": 8,
     "train_micro_batch_size": 8,
     "sample_max_num_sequences": 16,
