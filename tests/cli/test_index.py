@@ -119,3 +119,14 @@ def test_an_update_says_that_passages_keep_their_length(tmp_path: Path) -> None:
 
 def flat(text: str) -> str:
     return " ".join(text.split())
+
+
+def test_a_home_folder_is_found_and_an_unknown_one_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "a.txt").write_text("One sentence.")
+    assert CliRunner().invoke(app, ["index", "a.txt", "~/made"]).exit_code == 0
+    assert len(LexicalIndex.open(tmp_path / "home" / "made")) == 1
+    refused = CliRunner().invoke(app, ["index", "a.txt", "~nobody-at-all/made"])
+    assert isinstance(refused.exception, ConfigError)
+    assert not (tmp_path / "~nobody-at-all").exists()

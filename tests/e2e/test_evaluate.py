@@ -225,6 +225,7 @@ def test_who_answers_is_said_once(cli):
         ): "names no model at the endpoint. Expected NAME@URL, as in qwen@http://localhost:1/v1.",
         ("tiny", "--with", "one", "--index", "two"): "--with one and --index both say what is searched",
         ("tiny", "--with", "http://localhost:1/retrieve", "--index", "two"): "both say what is searched",
+        ("tiny", "--with", "localhost:8000/retrieve"): "Give http://localhost:8000/retrieve.",
     }.items():
         status, _, err = cli("eval", *words)
         assert (status, phrase in " ".join(err.split())) == (2, True), err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from json import dumps
 from pathlib import Path
@@ -168,6 +169,8 @@ def _engine(given: str | None, index: str | None) -> dict[str, object]:
         return {}
     if "://" in given:
         own: dict[str, object] = {"search.name": "remote", "search.url": given, "evaluation.index": ""}
+    elif re.match(r"[\w.-]+:\d+(/|$)", given) and not os.path.exists(given):
+        raise ConfigError(f"--with {given} is a server's address without its scheme. Give http://{given}.")
     elif given in KINDS["search"].parts or (":" in given and not _is_path(given)):
         return {"search.name": given}
     else:

@@ -16,6 +16,7 @@ from rich.console import Console
 from evoseek.cli.options import Json
 from evoseek.cli.shared import project, stop_if_dry
 from evoseek.errors import ConfigError
+from evoseek.files import expanded
 from evoseek.project import how_to_name
 from evoseek.report.printable import say
 
@@ -143,7 +144,7 @@ def _places(corpus: Path | None, directory: Path | None) -> tuple[Path, Path, in
         raise _missing("DIRECTORY", how_to_name(own, 'index = "index"', table="search"))
     if own:
         say(Console(stderr=True), f"From {own.file}: documents {documents}, index {built}")
-    return documents, built, own.max_words if own else None
+    return expanded(documents), expanded(built), own.max_words if own else None
 
 
 def _missing(argument: str, remedy: str) -> ConfigError:
