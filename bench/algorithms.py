@@ -8,7 +8,7 @@ exact match. Seconds are of rollouts and optimizer steps, without evaluations.
 DSPO without its filter is GSPO, without its sequence ratio DAPO; "unmasked" trains on the passages too. "bf16" computes
 the updates in bfloat16 and samples in float32: the smallest clip there is must not take its rounding for a new policy.
 
-    python bench/algorithms.py --directory runs/algorithms --seeds 3
+    python bench/algorithms.py --directory runs/algorithms --seeds 0 1 2
 
 Results are kept (result.json in each run's folder) and not computed again, so several processes may share the work with
 --only, and the table can be printed at any time with --table.

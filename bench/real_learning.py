@@ -260,10 +260,10 @@ def told(scores: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
 
 
 def show_differences(scores: Mapping[tuple[int, str], Sequence[Mapping[str, Any]]], console: Console) -> None:
-    """Every arm against GRPO, of an adapter against that of an adapter, and this one against that of all weights:
-    sampled, on the same questions of all seeds that have both."""
-    for name in (*ARMS, REJECTION):
-        base = ADAPTER if name.endswith("-lora") and name != ADAPTER else GRPO
+    """Every arm against GRPO, of an adapter against that of an adapter, this one against that of all weights, and
+    rejection sampling against both: sampled, on the same questions of all seeds that have both."""
+    against = [(name, ADAPTER if name.endswith("-lora") and name != ADAPTER else GRPO) for name in ARMS]
+    for name, base in (*against, (REJECTION, GRPO), (REJECTION, ADAPTER)):
         seeds = [seed for seed, arm in scores if arm == name and (seed, base) in scores]
         if name == base or not seeds:
             continue
