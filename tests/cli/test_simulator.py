@@ -193,6 +193,7 @@ def test_mistakes_are_told(cli, folder, tmp_path):
         (("check", tmp_path / "s.jsonl", "--model", "tiny", "--policy", "tiny"), "set --questions"),
         (("label", folder / "questions.jsonl", tmp_path / "l.jsonl", "--world", folder / "world.json"), "jsonl:1:"),
         (("collect", tmp_path / "c.jsonl", "--model", "tiny"), "No index was given"),
+        (("collect", tmp_path / "c.jsonl", "--set", "search.name=remote"), "results are collected from an index"),
     ):
         status, _, err = cli(*words)
         assert (status, said in err) == (2, True), err

@@ -39,6 +39,8 @@ def test_several_samples_with_every_metric(evaluate, tmp_path):
         "settings.json", "samples.jsonl", "results.json", "results.md", "results.tex", "timings.json", "lock"
     }  # fmt: skip
     assert json.loads((tmp_path / "out" / "results.json").read_text()) == found
+    assert found["engine"] == "lexical"  # that the index was built for
+    assert "search lexical" in (tmp_path / "out" / "results.md").read_text()
 
 
 def test_a_finished_evaluation_is_only_shown_again(evaluate, tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from tests.search.spelling import LetterEncoder
 
 from evoseek.corpus.questions import save_questions
 from evoseek.errors import ConfigError, SearchIndexError
@@ -10,6 +11,7 @@ from evoseek.policy.load import load_policy, save_policy
 from evoseek.policy.lora import add_adapter
 from evoseek.policy.source import tiny_policy_dir
 from evoseek.runs import RunDirectory
+from evoseek.search.dense import DenseIndex
 from evoseek.search.lexical import LexicalIndex
 from evoseek.settings import lookup
 from evoseek.training.given import load_settings
@@ -105,6 +107,20 @@ def test_an_index_that_was_built_again_from_the_same_passages_is_the_same(settin
     before = inputs_of(config)
     LexicalIndex.build(tmp_path / "here" / "index", [Passage("a#0", "a", "Kalo", "a city", 0, 6)])
     assert inputs_of(config) == before
+
+
+def test_the_engine_that_an_index_was_built_for_counts_where_it_is_searched_by_that(tmp_path):
+    """And nothing else does: an older run that names its engine goes on, whatever the index was built for since."""
+
+    def known(engine, name):
+        DenseIndex.build(tmp_path / "i", [Passage("a", "", "Kalo", "a")], LetterEncoder(), engine=engine)
+        options = {"search.index": str(tmp_path / "i"), "search.name": name}
+        return inputs_of(load_settings(options=options))["search.index"].sha256
+
+    assert known("dense", "auto") != known("hybrid", "auto")
+    assert (
+        known("dense", "lexical") == known("hybrid", "lexical") == LexicalIndex.open(tmp_path / "i").manifest.identity
+    )
 
 
 def test_a_policy_that_comes_with_the_package_is_its_directory():

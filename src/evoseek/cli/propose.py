@@ -48,7 +48,8 @@ def propose(
         system=system,
         fallback="ssp",
     )
-    check_index(given.read(light=True).search.index, setting="search.index")
+    light = given.read(light=True)
+    check_index(light.search.index, setting="search.index", engine=light.search.name)
     with end_on_interrupt():
         from evoseek.cli.following import following
         from evoseek.jobs.propose import propose as write_questions

@@ -24,6 +24,7 @@ from evoseek.cli.options import (
 )
 from evoseek.cli.shared import stop_if_dry, who_answers
 from evoseek.errors import ConfigError
+from evoseek.search.settings import INDEX_ENGINES
 from evoseek.training.interrupt import end_on_interrupt
 
 simulator = new_group("Make a language model that plays the search engine (zerosearch).")
@@ -55,7 +56,13 @@ def collect_searches(
     given = given_settings(
         "simulator collect", run_dir, config or (), options=options, sets=set_ or (), fallback="zerosearch"
     )
-    check_index(given.read(light=True).search.index, setting="search.index")
+    light = given.read(light=True)
+    if light.search.name not in INDEX_ENGINES:
+        raise ConfigError(
+            f"search.name is {light.search.name}, but results are collected from an index. Set it to one of "
+            f"{', '.join(INDEX_ENGINES)}."
+        )
+    check_index(light.search.index, setting="search.index", engine=light.search.name)
     with end_on_interrupt():
         from evoseek.run import opened
         from evoseek.simulator.collecting import collect_searches as collect

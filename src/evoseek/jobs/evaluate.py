@@ -32,6 +32,7 @@ from evoseek.report.progress import CountProgress
 from evoseek.rollout.agent import limits_of
 from evoseek.run import examined_by
 from evoseek.runs import with_digests
+from evoseek.search.manifest import Manifest
 from evoseek.settings import PartSettings, defaults_of, tables
 from evoseek.training.context import Context
 from evoseek.training.inputs import identity, inputs_of
@@ -137,6 +138,7 @@ def _about(context: Context, wanted: Wanted, examinee: _Examinee) -> dict[str, o
     return {
         "model": examinee.name,
         "search": wanted.search,
+        **_engine(context.settings, wanted.search),
         "temperature": examinee.temperature,
         "seed": context.settings.run.seed,
         "questions": json_digest(contents),
@@ -144,6 +146,13 @@ def _about(context: Context, wanted: Wanted, examinee: _Examinee) -> dict[str, o
         **({"baseline": wanted.baseline} if wanted.baseline else {}),
         **({"prices": prices} if (prices := _prices(context.settings)) else {}),
     }
+
+
+def _engine(settings: TrainingSettings, search: bool) -> dict[str, str]:
+    """The engine that searches an index, if one is searched."""
+    if not (search and settings.examines_index and (index := settings.evaluation.index or settings.search.index)):
+        return {}
+    return {"engine": Manifest.read(Path(index)).engine_for(settings.search.name)}
 
 
 def _prices(settings: TrainingSettings) -> dict[str, float]:
@@ -170,7 +179,8 @@ def _identity(context: Context, wanted: Wanted, about: Mapping[str, object]) -> 
     tree = identity(context.settings, context.checkpoint, {"--baseline": wanted.baseline} if wanted.baseline else None)
     index = with_digests({"evaluation": {"index": ""}}, inputs_of(context.settings))
     deciding = {key: tree[key] for key in (*_DECIDING, "own", "checkpoint") if key in tree}
-    return {**deciding, **index, "samples": wanted.samples, "evaluated": dict(about)}
+    about = {name: value for name, value in about.items() if name != "engine"}  # follows from the index and its name
+    return {**deciding, **index, "samples": wanted.samples, "evaluated": about}
 
 
 def _draw(
@@ -215,7 +225,8 @@ def _title(about: Mapping[str, object], metric: str) -> str:
     suite: Any = about.get("suite")
     on = f" on {suite['name']} {suite['split']}".rstrip() if suite else ""
     by = f" by {about['baseline']}" if "baseline" in about else ""
-    return f"{about['model']}{by}{on}: {metric}, {drawn}, search {'on' if about['search'] else 'off'}"
+    search = about.get("engine", "on") if about["search"] else "off"
+    return f"{about['model']}{by}{on}: {metric}, {drawn}, search {search}"
 
 
 def _write(folder: EvaluationFolder, evaluated: Evaluated) -> None:

@@ -360,7 +360,7 @@ def check_index(directory: str, *, setting: str, engine: str = "auto") -> None:
     opening it."""
     path = index_directory(directory, setting=setting)
     manifest = Manifest.read(path)
-    if (engine := manifest.engine_for(engine)) in ("dense", "hybrid"):
+    if engine in ("dense", "hybrid"):
         manifest.vectors_for(engine, path)
 
 

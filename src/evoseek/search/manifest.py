@@ -92,7 +92,7 @@ class Manifest(_Record):
     def identity(self) -> str:
         """A digest that identifies the contents of the index: the same wherever it is stored, and for the same passages
         indexed again in the same way."""
-        vectors = [self.vectors.model_dump(), self.engine] if self.vectors else []
+        vectors = [self.vectors.model_dump()] if self.vectors else []
         return json_digest([self.content, self.analyser.model_dump(), self.title_boost, *vectors])
 
     def engine_for(self, name: str) -> str:

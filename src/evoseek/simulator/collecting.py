@@ -8,18 +8,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import cast
 
 from rich.console import Console
 
 from evoseek.corpus.resumable_jsonl import ResumableJsonl, open_growing_file
 from evoseek.errors import EvoseekError
 from evoseek.policy.encoding import well_formed
+from evoseek.protocols import SearchEngine
 from evoseek.report.failures import say_left_out
 from evoseek.report.printable import say
 from evoseek.report.progress import STOPPING_AFTER_BATCH, CountProgress
 from evoseek.rollout.roller import Roller
-from evoseek.search.lexical import index_directory
-from evoseek.search.opening import open_built
 from evoseek.search.paging import PagingEngine
 from evoseek.settings import lookup
 from evoseek.simulator.records import SearchRecord, record_row
@@ -101,8 +101,7 @@ def collect_searches(
     search came of it.
     """
     settings = context.settings
-    index = index_directory(settings.search.index, setting="search.index")
-    engine = PagingEngine(open_built(index, settings.search.name), pages)
+    engine = PagingEngine(cast("SearchEngine", context.engine), pages)
     questions = read_questions(lookup(settings, "questions.path") or "", setting="questions.path")[:limit]
     begun_with = {**identity(settings, context.checkpoint), "pages": pages, "limit": limit}
     with (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from evoseek.chat.settings import ChatSettings
@@ -42,7 +43,7 @@ def inputs_of(settings: TrainingSettings) -> dict[str, Input]:
     return {
         **_digested(_paths(settings, _FILES), file_digest),
         **_digested(_paths(settings, ("demonstrations.from_run",)), _rollouts),
-        **_digested(_paths(settings, _INDEXES), _index),
+        **_digested(_paths(settings, _INDEXES), partial(_index, engine=settings.search.name)),
         **_digested({key: path for key, path in named.items() if _is_here(path)}, _model),
         **_digested(sets, _prompts),
         **_digested(_own_modules(settings), file_digest),
@@ -93,8 +94,11 @@ def _rollouts(directory: Path) -> str:
     return file_digest(RunDirectory(directory).trajectories)
 
 
-def _index(directory: Path) -> str:
-    return Manifest.read(directory).identity
+def _index(directory: Path, engine: str) -> str:
+    """Where the index says by what it is searched, of that, too."""
+    manifest = Manifest.read(directory)
+    as_built = engine == "auto" and manifest.vectors is not None
+    return json_digest([manifest.identity, manifest.engine_for(engine)]) if as_built else manifest.identity
 
 
 def _is_here(model: Path) -> bool:

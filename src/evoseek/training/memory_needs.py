@@ -29,14 +29,14 @@ def memory_needs(settings: TrainingSettings, shape: ModelShape, processes: int) 
     served = isinstance(settings.sampler, ServerSettings)
     players = 2 if settings.run.system == "dr-zero" and not adapted else 1
     each = whole if adapted else shape.parameters * (16 if number == 4 else 18)
-    copied = lookup(settings, "sampler.transfer") == "nccl" or (
-        not served and (processes > 1 or settings.max_staleness > 0)
-    )
+    copies = int(not served and (processes > 1 or settings.max_staleness > 0))
+    if lookup(settings, "sampler.transfer") == "nccl":
+        copies = 2  # the new one, and the one before, while a server still takes it
     referred = settings.algorithm.kl_coefficient > 0 and not adapted
     rollouts = (lookup(settings, "sampler.slots") or 0) * settings.rollout.max_total_tokens * shape.kv_numbers * number
     needs = {
         "learner": players * each // processes,
-        "sampler": players * whole * copied,
+        "sampler": players * whole * copies,
         "reference": whole * referred,
         "rollouts": 0 if served else players * rollouts,
     }

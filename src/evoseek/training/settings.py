@@ -287,7 +287,7 @@ class TrainingSettings(Section):
         run += ("record_samples",)
         servers = ("urls", "api_key_env", "concurrency", "timeout_s", "attempts", "failures", "pause_s")
         servers += ("weights_directory", "launch", "program", "gpus", "tensor_parallel", "memory_share")
-        servers += ("arguments", "start_s", "probe_every", "probe_bound")
+        servers += ("arguments", "start_s", "probe_every", "probe_bound", "transfer", "transfer_host")
         service = ("base_url", "api_key_env", "timeout_s", "keep_days")
         names = (*(f"run.{key}" for key in run), *(f"sampler.{key}" for key in servers))
         names += tuple(f"learner.{key}" for key in service)

@@ -1,13 +1,16 @@
 """Weights that are sent to vLLM's servers, with a scripted server and a scripted channel in place of two GPUs."""
 
 import asyncio
+import threading
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from evoseek.errors import ConfigError, SamplerError
+from evoseek.errors import ConfigError
 from evoseek.policy.engines.launch import Model
 from evoseek.policy.engines.link import Link
 from evoseek.policy.engines.nccl import Meeting, NCCLTransfer, SentWeights, Source, connect_vllm
@@ -31,7 +34,12 @@ class Wire:
     meetings: list[Meeting] = field(default_factory=list)
     sent: list[dict[str, torch.Tensor]] = field(default_factory=list)
     breaks: list[Exception] = field(default_factory=list)
+    gate: threading.Event = field(default_factory=threading.Event)  # is waited for before sending, while it is clear
+    closing: ExitStack = field(default_factory=ExitStack)
     ended: int = 0
+
+    def __post_init__(self):
+        self.gate.set()
 
     def connect(self, meeting, source):
         self.meetings.append(meeting)
@@ -45,6 +53,7 @@ class WireChannel:
 
     def send_weights(self):
         assert [path for path, _ in self.wire.server.received][-2:] == ["/pause", "/get_world_size"]
+        self.wire.gate.wait(5.0)
         if self.wire.breaks:
             raise self.wire.breaks.pop()
         self.wire.sent.append(dict(self.source))
@@ -58,18 +67,18 @@ def settings(*urls, **own):
     return VLLMSampler.Settings(name="vllm", urls=urls or ("http://127.0.0.1:1",), transfer="nccl", attempts=1, **own)
 
 
-def run_with(wire, act):
+def run_with(wire, act, **more):
     """What `act` makes of a sampler whose server gets its weights over the wire."""
 
     async def run():
         async with wire.server.serving() as url:
-            own = settings(url, transfer_host="10.0.0.1")
+            own = settings(url, transfer_host="10.0.0.1", **more)
             yielded = VLLMSampler(
                 POLICY,
                 [Link(url, own, wait_s=0.001)],
                 max_length=256,
                 files=SentWeights(POLICY),
-                engine=VLLM(NCCLTransfer(own.transfer_host, own.timeout_s, wire.connect)),
+                engine=VLLM(NCCLTransfer(own.transfer_host, own.timeout_s, connect=wire.connect, closing=wire.closing)),
             )
             return await act(yielded)
 
@@ -115,17 +124,61 @@ def test_the_head_is_sent_though_it_is_tied():
     assert tensors["lm_head.weight"].data_ptr() != embeddings.data_ptr()
 
 
-def test_a_sending_that_fails_is_no_reward_and_the_next_turn_connects_anew(wire):
+def test_a_sending_that_fails_ends_the_run(wire):
     wire.breaks = [RuntimeError("NCCL error: unhandled system error")]
 
     async def act(sampler):
-        with pytest.raises(SamplerError, match=r"version 0 could not be sent .* unhandled system error.*files"):
+        with pytest.raises(ConfigError, match=r"version 0 could not be sent .* unhandled system error.*start it anew"):
             await sampler.sample(REQUEST)
+
+    run_with(wire, act)
+    assert not wire.sent
+
+
+def test_one_that_takes_too_long_ends_it_too(wire):
+    wire.gate.clear()
+
+    async def act(sampler):
+        with pytest.raises(ConfigError, match=r"could not be sent .* TimeoutError"):
+            await sampler.sample(REQUEST)
+        wire.gate.set()
+
+    run_with(wire, act, timeout_s=0.2)
+
+
+def test_a_caller_that_is_cancelled_waits_until_all_is_sent(wire):
+    async def act(sampler):
+        wire.gate.clear()
+        turn = asyncio.create_task(sampler.sample(REQUEST))
+        while not wire.meetings:
+            await asyncio.sleep(0.001)
+        turn.cancel()
+        await asyncio.sleep(0.05)
+        assert wire.server.counts["/resume"] == 0
+        wire.gate.set()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+        assert (len(wire.sent), wire.server.counts["/resume"]) == (1, 1)
         return await sampler.sample(REQUEST)
 
     assert run_with(wire, act).policy_version == 0
-    assert (len(wire.meetings), wire.ended, len(wire.sent)) == (2, 1, 1)
-    assert wire.server.counts["/resume"] == 2
+    assert (len(wire.sent), len(wire.meetings)) == (2, 1)
+
+
+def test_connections_end_with_the_run(wire):
+    run_with(wire, lambda sampler: sampler.sample(REQUEST))
+    wire.closing.close()
+    assert wire.ended == 1
+
+
+def test_servers_have_to_be_new_enough(wire):
+    wire.server.version = "0.31.2"
+
+    async def act(sampler):
+        with pytest.raises(ConfigError, match=r"runs vLLM 0.31.2; 0.32 or later is needed for weights by NCCL"):
+            await sampler.sample(REQUEST)
+
+    run_with(wire, act)
 
 
 def test_the_server_is_started_for_it():
@@ -139,14 +192,16 @@ def test_the_server_is_started_for_it():
 
 def test_what_cannot_go_by_nccl_is_refused():
     adapter = add_adapter(load_policy("tiny"), "policy", rank=2, alpha=4.0)
-    several = SamplerHome(processes=2)
+    urls = [f"http://127.0.0.1:{port}" for port in (1, 2)]
     for context, what in (
         (SamplerContext(adapter, 256), "an adapter is trained"),
         (SamplerContext(POLICY, 256), "on cpu, not on a GPU"),
-        (SamplerContext(POLICY, 256, home=several), "2 processes train together"),
+        (SamplerContext(POLICY, 256, home=SamplerHome(processes=2)), "2 processes train together"),
     ):
-        urls = [f"http://127.0.0.1:{port}" for port in (1, 2)]
         with pytest.raises(ConfigError, match=rf"transfer is nccl, but .*{what}.*to files"):
             VLLMSampler.build(settings(*urls), context)
+    for rank, processes, what in ((4, 1, "an adapter"), (0, 2, "2 processes")):  # by --dry-run already
+        with pytest.raises(ConfigError, match=rf"transfer is nccl, but .*{what}"):
+            VLLMSampler.planned(settings(*urls), Path(), 256, "float32", rank, processes)
     with pytest.raises(ConfigError, match="needs the package vllm"):
-        connect_vllm(Meeting("http://127.0.0.1:1", 1, "127.0.0.1", 1), Source())
+        connect_vllm(Meeting("http://127.0.0.1:1", 1, "127.0.0.1", 1, 1.0), Source())

@@ -259,6 +259,35 @@ def test_a_turn_has_the_version_that_it_was_asked_of(tmp_path):
     assert asyncio.run(run()) == [0, 7]
 
 
+def test_all_weights_wait_for_the_turns_in_progress_also_after_another_has_failed(tmp_path):
+    class Gated(ScriptedSampler):
+        async def sample(self, request):
+            begun.set()
+            await gate.wait()
+            return await super().sample(request)
+
+    async def run():
+        async with serving(server, failures=9) as sampler:
+            (replica,) = sampler.replicas
+            replica.publish(Weights(7, tmp_path / "7"))
+            long = asyncio.create_task(sampler.sample(REQUEST))
+            await begun.wait()
+            server.failures.append(Failure.ERROR)
+            with pytest.raises(SamplerError):
+                await sampler.sample(replace(REQUEST, trajectory_id="q2/0"))
+            replica.publish(Weights(8, tmp_path / "8"))
+            new = asyncio.create_task(sampler.sample(replace(REQUEST, trajectory_id="q3/0")))
+            for _ in range(100):
+                await asyncio.sleep(0.001)  # enough for what must not happen
+            loaded = list(server.loaded)
+            gate.set()
+            return loaded, [done.policy_version for done in await asyncio.gather(long, new)]
+
+    gate, begun = asyncio.Event(), asyncio.Event()
+    server = ScriptedVLLM(Gated(lambda request: "<search> a </search>", TOKENIZER))
+    assert asyncio.run(run()) == ([tmp_path / "7"], [7, 8])
+
+
 def test_weights_that_are_published_while_others_are_loaded_come_with_the_next_turn(tmp_path):
     class Publishing(ScriptedVLLM):
         def load(self, directory, adapter=""):

@@ -60,8 +60,8 @@ class Replica:
 
     async def sample(self, request: SampleRequest) -> Completion:
         """Sample one completion. Raises SamplerError, and ConfigError for a server that cannot be used."""
-        weights, rule = await self._prepared(), self._rules.rule(request.stop)
-        path, body = self._engine.ask(request, rule, self._model, weights)
+        (model, weights), rule = await self._prepared(), self._rules.rule(request.stop)
+        path, body = self._engine.ask(request, rule, model, weights)
 
         def read(value: Any) -> Completion:
             sampled = self._engine.read(value, body, weights)
@@ -97,19 +97,17 @@ class Replica:
     def _forget(self) -> None:
         self._model, self._loaded = "", None
 
-    async def _prepared(self) -> Weights | None:
-        """The weights that the server has, once it was checked and given the newest, unless that was done since it last
-        failed. Weights that are published while it loads are left to the next turn."""
+    async def _prepared(self) -> tuple[str, Weights | None]:
+        """The model and the weights that the server has, once it was checked and given the newest, unless that was done
+        since it last failed. Weights that are published while it loads are left to the next turn."""
         async with self._alone():
             await self._turns_of_older_weights()
             try:
-                if not self._model:
-                    self._model = await self._checked()
-                weights = self._weights
+                model, weights = self._model or await self._checked(), self._weights
                 if weights is not None and self._loaded != weights:
-                    await self._engine.load(self.link, self._model, weights, self._loaded)
-                    self._loaded = weights
-                return weights
+                    await self._engine.load(self.link, model, weights, self._loaded)
+                self._model, self._loaded = model, weights
+                return model, weights
             except BaseException:
                 self._forget()  # what was begun may be half done
                 raise
@@ -117,8 +115,8 @@ class Replica:
     async def _turns_of_older_weights(self) -> None:
         """Wait until the turns in progress have ended, if the server is about to exchange all weights under them: it
         would abort them, or continue them with keys and values of the old ones. (An adapter stays while it is used.)"""
-        new, old = self._weights, self._loaded
-        while new is not None and old is not None and new != old and not new.adapter and self._turns:
+        new = self._weights
+        while new is not None and new != self._loaded and not new.adapter and self._turns:
             self._ended = asyncio.get_running_loop().create_future()
             await self._ended
 

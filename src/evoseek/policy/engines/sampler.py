@@ -56,8 +56,7 @@ class EngineSampler:
             home.launched.extend(cls._launch(settings, context))
         urls = (settings.urls or home.launched)[home.rank :: home.processes]
         links = [Link(url, settings, api_key=key) for url in urls]
-        model = settings.model
-        return cls(policy, links, max_length=context.max_length, model=model, files=files, engine=engine)
+        return cls(policy, links, max_length=context.max_length, model=settings.model, files=files, engine=engine)
 
     @classmethod
     def publishing(cls, settings: ServerSettings, context: SamplerContext) -> tuple[Engine, Publisher]:

@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
 
 from evoseek.errors import ConfigError, SamplerError
+from evoseek.policy.engines import nccl
 from evoseek.policy.engines.engine import (
     TOP,
     Engine,
@@ -35,7 +37,7 @@ from evoseek.policy.engines.engine import (
 )
 from evoseek.policy.engines.launch import HOST, Command, Model, command_of
 from evoseek.policy.engines.link import Link, RefusedError
-from evoseek.policy.engines.nccl import NCCLTransfer, SentWeights, check_nccl
+from evoseek.policy.engines.nccl import NCCLTransfer, SentWeights, check_nccl, check_nccl_policy
 from evoseek.policy.engines.sampler import EngineSampler
 from evoseek.policy.engines.settings import ServerSettings
 from evoseek.policy.policy import SamplerContext
@@ -68,8 +70,12 @@ class VLLMSettings(ServerSettings):
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
         """Weights have to be handed over, and directly."""
-        direct = Needs("transfer_host", "transfer", ("nccl",))
-        return (*super().effects(), Needs("transfer", "weights", ("update",)), direct)
+        return (
+            *super().effects(),
+            Needs("transfer", "weights", ("update",)),
+            Needs("transfer_host", "transfer", ("nccl",)),
+            Needs("weights_directory", "transfer", ("files",)),
+        )
 
 
 class VLLM:
@@ -104,10 +110,14 @@ class VLLM:
         """Of the version and the list of models. Adapters are not among them."""
         version = await link.get("/version", reader(self.name, lambda value: str(value["version"])))
         numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
-        if numbers < OLDEST:
+        oldest, what = (OLDEST, "token ids and logprobs as they were sampled")
+        if self._transfer is not None:
+            oldest, what = nccl.OLDEST, "weights by NCCL (sampler.transfer)"
+        if numbers < oldest:
+            needed = ".".join(map(str, oldest))
             raise ConfigError(
-                f"The server {link.url} runs vLLM {version}; 0.30 or later is needed for token ids and logprobs as "
-                "they were sampled. Install a newer one (pip install 'vllm>=0.30')."
+                f"The server {link.url} runs vLLM {version}; {needed} or later is needed for {what}. Install a newer "
+                f"one (pip install 'vllm>={needed}')."
             )
         return await link.get("/v1/models", reader(self.name, listed))
 
@@ -130,13 +140,9 @@ class VLLM:
             await load_adapter(link, weights, before, root="/v1", remedy=_ADAPTERS, retried=(404,))
             return
         try:
-            await link.tell("/pause?mode=keep")
             try:
-                if self._transfer is not None:
-                    await self._transfer.send(link, weights)
-                else:
-                    directory = {"weights_path": str(weights.directory)}
-                    await link.tell("/collective_rpc", {"method": "reload_weights", "kwargs": directory})
+                await link.tell("/pause?mode=keep")
+                await self._exchange(link, weights)
                 await link.tell("/update_weight_version", {"new_version": str(weights.version)})
             finally:
                 await link.tell("/resume")
@@ -144,6 +150,14 @@ class VLLM:
             raise SamplerError(
                 f"{error} Start it with VLLM_SERVER_DEV_MODE=1, so that it takes all weights."
             ) from error
+
+    async def _exchange(self, link: Link, weights: Weights) -> None:
+        if self._transfer is None:
+            directory = {"weights_path": str(weights.directory)}
+            await link.tell("/collective_rpc", {"method": "reload_weights", "kwargs": directory})
+        else:
+            gpus = await link.get("/get_world_size", reader(self.name, lambda value: int(value["world_size"])))
+            await self._transfer.send(link.url, gpus, weights)
 
     def ask(
         self, request: SampleRequest, rule: StopRule, model: str, weights: Weights | None
@@ -197,9 +211,20 @@ class VLLMSampler(EngineSampler):
         """As files, or by NCCL."""
         if not isinstance(settings, VLLMSettings) or settings.transfer == "files":
             return super().publishing(settings, context)
-        check_nccl(context)
-        transfer = NCCLTransfer(settings.transfer_host, settings.timeout_s)
-        return VLLM(transfer), SentWeights(context.policy)
+        policy, home = context.policy, context.home
+        check_nccl(int(policy.adapter is not None), home.processes)
+        check_nccl_policy(policy)
+        transfer = NCCLTransfer(settings.transfer_host, settings.timeout_s, closing=home.closing)
+        return VLLM(transfer), SentWeights(policy)
+
+    @classmethod
+    def planned(
+        cls, settings: ServerSettings, directory: Path, max_length: int, dtype: str, rank: int, processes: int
+    ) -> dict[str, Command]:
+        """As of every engine; also raises ConfigError for weights that cannot go by NCCL."""
+        if isinstance(settings, VLLMSettings) and settings.transfer == "nccl":
+            check_nccl(rank, processes)
+        return super().planned(settings, directory, max_length, dtype, rank, processes)
 
 
 def _top_logprobs(value: Any) -> list[float]:
