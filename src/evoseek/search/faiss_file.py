@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import mmap
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -131,13 +132,12 @@ class _Lines:
 def _opened(file: Path) -> tuple[Any, bool]:
     """The index, and whether it gives distances."""
     try:
-        import faiss
+        library: Any = import_module("faiss")
     except ImportError as error:
         raise ConfigError(
             f"The engine faiss needs the library, which is not installed ({error}). Install it: pip install "
             "'evoseek[faiss]'."
         ) from error
-    library: Any = faiss
     try:
         index = library.read_index(str(file), library.IO_FLAG_MMAP | library.IO_FLAG_READ_ONLY)
     except RuntimeError as error:

@@ -27,7 +27,7 @@ from evoseek.policy.policy import Policy
 _PACKAGE = "vllm.distributed.weight_transfer"
 _CLOSING_S = 10.0
 _REMEDY = "Set sampler.transfer to files."
-OLDEST = (0, 32)
+OLDEST_WITH_NCCL = (0, 32)
 
 
 class Channel(Protocol):
@@ -157,11 +157,10 @@ def _in_thread(lock: threading.Lock, work: Callable[[], None]) -> Future[None]:
     return done
 
 
-def check_nccl(rank: int, processes: int) -> None:
-    """Raise ConfigError for a run whose weights cannot go by NCCL: of an adapter's rank (0: none), and in so many
-    processes."""
+def check_nccl(is_adapter: bool, processes: int) -> None:
+    """Raise ConfigError for a run whose weights cannot go by NCCL: those of an adapter, and of several processes."""
     wrong = ""
-    if rank:
+    if is_adapter:
         wrong = "an adapter is trained (lora.rank above 0), which is a small file"
     elif processes > 1:
         wrong = f"{processes} processes train together, of which none has all weights"

@@ -21,7 +21,6 @@ from typing import Any, Literal
 from pydantic import Field
 
 from evoseek.errors import ConfigError, SamplerError
-from evoseek.policy.engines import nccl
 from evoseek.policy.engines.engine import (
     TOP,
     Engine,
@@ -37,7 +36,7 @@ from evoseek.policy.engines.engine import (
 )
 from evoseek.policy.engines.launch import HOST, Command, Model, command_of
 from evoseek.policy.engines.link import Link, RefusedError
-from evoseek.policy.engines.nccl import NCCLTransfer, SentWeights, check_nccl, check_nccl_policy
+from evoseek.policy.engines.nccl import OLDEST_WITH_NCCL, NCCLTransfer, SentWeights, check_nccl, check_nccl_policy
 from evoseek.policy.engines.sampler import EngineSampler
 from evoseek.policy.engines.settings import ServerSettings
 from evoseek.policy.policy import SamplerContext
@@ -110,9 +109,9 @@ class VLLM:
         """Of the version and the list of models. Adapters are not among them."""
         version = await link.get("/version", reader(self.name, lambda value: str(value["version"])))
         numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
-        oldest, what = (OLDEST, "token ids and logprobs as they were sampled")
+        oldest, what = OLDEST, "token ids and logprobs as they were sampled"
         if self._transfer is not None:
-            oldest, what = nccl.OLDEST, "weights by NCCL (sampler.transfer)"
+            oldest, what = OLDEST_WITH_NCCL, "weights by NCCL (sampler.transfer)"
         if numbers < oldest:
             needed = ".".join(map(str, oldest))
             raise ConfigError(
@@ -212,7 +211,7 @@ class VLLMSampler(EngineSampler):
         if not isinstance(settings, VLLMSettings) or settings.transfer == "files":
             return super().publishing(settings, context)
         policy, home = context.policy, context.home
-        check_nccl(int(policy.adapter is not None), home.processes)
+        check_nccl(policy.adapter is not None, home.processes)
         check_nccl_policy(policy)
         transfer = NCCLTransfer(settings.transfer_host, settings.timeout_s, closing=home.closing)
         return VLLM(transfer), SentWeights(policy)
@@ -223,7 +222,7 @@ class VLLMSampler(EngineSampler):
     ) -> dict[str, Command]:
         """As of every engine; also raises ConfigError for weights that cannot go by NCCL."""
         if isinstance(settings, VLLMSettings) and settings.transfer == "nccl":
-            check_nccl(rank, processes)
+            check_nccl(rank > 0, processes)
         return super().planned(settings, directory, max_length, dtype, rank, processes)
 
 

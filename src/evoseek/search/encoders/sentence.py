@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
@@ -160,13 +161,12 @@ def _loaded(folder: Path, settings: SentenceSettings) -> Any:
 def sentence_transformers() -> Any:
     """The library. Raises ConfigError if it is not installed."""
     try:
-        import sentence_transformers
+        return import_module("sentence_transformers")
     except ImportError as error:
         raise ConfigError(
             f"This model needs the library sentence-transformers, which is not installed ({error}). Install it: pip "
             "install 'evoseek[dense]'."
         ) from error
-    return sentence_transformers
 
 
 def _pooling(model: Any) -> str:
