@@ -189,6 +189,7 @@ def common(server, questions, tmp_path_factory):
         "questions.path": root / "questions.jsonl",
         "questions.per_step": 1,
         "rollout.group_size": 2,
+        "credit.name": "raw",
         "rollout.max_turns": 3,
         "rollout.max_tool_calls": 2,
         "rollout.max_tokens_per_turn": 16,

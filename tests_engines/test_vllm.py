@@ -23,9 +23,9 @@ def by_servers(*urls, **settings):
     return {"sampler.name": "vllm", "sampler.urls": [*urls], "sampler.timeout_s": 1800, **settings}
 
 
-def by_ids(trajectory):
-    """A reward that differs within every group, so that every step changes the weights."""
-    return float(sum(trajectory.token_ids) % 7)
+def paid(trajectory):
+    """A reward for every rollout: with raw credit every step changes the weights, also if all rollouts are the same."""
+    return 1.0
 
 
 def timed(evaluation):
@@ -79,7 +79,7 @@ def test_rollouts_are_id_for_id_what_the_server_was_given_and_gave(proxy, common
 def test_weights_that_do_not_reach_the_server_stop_the_run(proxy, common, tmp_path):
     proxy.swallowed = {"/collective_rpc"}  # so that it keeps those that it was started with
     settings = common | by_servers(proxy.url) | {"learner.learning_rate": 5e-5, "run.steps": 2}
-    run = Run("search-r1", tmp_path / "run", settings=settings, reward=by_ids)
+    run = Run("search-r1", tmp_path / "run", settings=settings, reward=paid)
     with pytest.raises(TrainingError, match=r"With the weights of step [12], .* has other weights") as raised:
         run.train()
     print(raised.value)
@@ -94,7 +94,7 @@ def failing(*urls):
 def test_a_run_goes_on_without_a_server_that_is_lost(server, common, tmp_path):
     (nobody,) = free_ports(1)
     settings = common | failing(server.url, f"http://{HOST}:{nobody}") | {"run.steps": 1}
-    run = Run("search-r1", tmp_path / "run", settings=settings, reward=by_ids)
+    run = Run("search-r1", tmp_path / "run", settings=settings, reward=paid)
     assert run.train() == 1
     (row,) = read_metrics(run.directory.metrics)
     print({name: value for name, value in row.items() if name.startswith(("sampling/", "rollout/", "reward"))})
@@ -119,13 +119,13 @@ def test_a_server_that_fails_gives_no_reward_and_the_run_says_why(fault, said, p
 @pytest.mark.parametrize(("rank", "steps", "rate"), [(8, 10, 1e-3), (0, 3, 5e-5)])
 def test_the_probe_agrees_after_every_step(rank, steps, rate, server, common, tmp_path):
     settings = by_servers(server.url) | {"lora.rank": rank, "learner.learning_rate": rate, "run.steps": steps}
-    run = Run("search-r1", tmp_path / "run", settings=common | settings, reward=by_ids)
+    run = Run("search-r1", tmp_path / "run", settings=common | settings, reward=paid)
     _, seconds = timed(run.train)
     rows = read_metrics(run.directory.metrics)
     print(f"rank {rank}, {seconds}, means", [f"{row['sampling/probe_mean']:.1e}" for row in rows])
     assert len(rows) == steps
     assert all(row["sampling/probe_mean"] < EXACT for row in rows)
-    assert any((row.get("grad_norm") or 0) > 0 for row in rows)
+    assert all(row["grad_norm"] > 0 for row in rows)
 
 
 def test_a_server_that_is_killed_gives_no_reward_and_the_run_says_why(doomed, common, tmp_path):
