@@ -20,6 +20,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from threading import Event, Thread
@@ -50,10 +51,33 @@ from evoseek.world.server import WorldSite
 from evoseek.world.site import Site
 from evoseek.world.world import Split, World
 
-RECIPE = FOLDER / "deepresearcher" / "tiny.toml"
+RECIPES = FOLDER / "deepresearcher"
 ENTITIES, TRAINING_QUESTIONS, QUESTIONS, HOPS = 1000, 2000, 500, (1, 2, 3, 4)
 FAULTS = ("too_many", "unavailable", "captcha", "reset", "wrong_length", "hang")
-ARMS = {"clean": 0.0, "faults 5 %": 0.05, "faults 20 %": 0.2, "faults 50 %": 0.5}
+
+
+@dataclass(frozen=True)
+class Arm:
+    """The share of requests that meet a fault while training, a recipe over the tiny one, and what is set otherwise."""
+
+    faults: float = 0.0
+    over: str = ""
+    sets: tuple[str, ...] = ()
+
+    @property
+    def recipes(self) -> list[Path]:
+        """The config files, those that go over others last."""
+        return [RECIPES / f"{name}.toml" for name in ("tiny", self.over) if name]
+
+
+ARMS = {
+    "clean": Arm(),
+    "faults 5 %": Arm(0.05),
+    "faults 20 %": Arm(0.2),
+    "faults 50 %": Arm(0.5),
+    "longer": Arm(sets=("run.steps=60",)),
+    "four hops": Arm(over="four_hops"),
+}
 PATIENCE = {  # short, as nothing is far away, and many attempts, as half of them may fail
     "web.timeout_s": 4.0,
     "web.attempts": 8,
@@ -102,7 +126,7 @@ def served(split: Split, seed: int, questions: int, folder: Path, share: float =
         runner.close()
 
 
-def make_config(server: WorldSite, seed: int, questions: Path) -> TrainingSettings:
+def make_config(server: WorldSite, seed: int, questions: Path, arm: Arm) -> TrainingSettings:
     options = {
         "questions.path": str(questions),
         "run.seed": seed,
@@ -110,13 +134,13 @@ def make_config(server: WorldSite, seed: int, questions: Path) -> TrainingSettin
         "browse.allow_private": [server.url.removeprefix("http://")],
         **PATIENCE,
     }
-    return load_settings(RECIPE, options=options)
+    return load_settings(arm.recipes, options=options, sets=arm.sets)
 
 
 def examine(seed: int, folder: Path, run: Path | None) -> dict:
     """The policy of a run, or the one to begin with, on another world's site."""
     with served("evaluation", seed, QUESTIONS, folder) as server:
-        config = make_config(server, seed, folder / "evaluation.jsonl")
+        config = make_config(server, seed, folder / "evaluation.jsonl", ARMS["clean"])
         with opened(config, checkpoint=latest_checkpoint(run) if run is not None else None) as context:
             questions = load_questions(folder / "evaluation.jsonl")
             roller = examined_by(context).at(config.rollout.temperature)
@@ -134,12 +158,13 @@ def examine(seed: int, folder: Path, run: Path | None) -> dict:
     }
 
 
-def train(seed: int, share: float, directory: Path) -> dict:
-    folder, run = directory / f"worlds-{seed}", RunDirectory(directory / arm_folder(share, seed) / "run")
+def train(seed: int, name: str, directory: Path) -> dict:
+    arm, folder = ARMS[name], directory / f"worlds-{seed}"
+    run = RunDirectory(directory / arm_folder(name, seed) / "run")
     folder.mkdir(parents=True, exist_ok=True)
     started, ended = perf_counter(), ""
-    with served("train", seed, TRAINING_QUESTIONS, folder, share) as server:
-        config = make_config(server, seed, folder / "train.jsonl")
+    with served("train", seed, TRAINING_QUESTIONS, folder, arm.faults) as server:
+        config = make_config(server, seed, folder / "train.jsonl", arm)
         with run.locked(), open_web(config) as web:
             try:
                 with training_loop(config, run, notify=print, objects=Objects(web=web)) as loop:
@@ -159,8 +184,8 @@ def train(seed: int, share: float, directory: Path) -> dict:
     }
 
 
-def arm_folder(share: float, seed: int) -> str:
-    return f"faults-{round(100 * share)}-{seed}"
+def arm_folder(name: str, seed: int) -> str:
+    return f"{name.replace(', ', '-').replace(' %', '').replace(' ', '-')}-{seed}"
 
 
 def show(found: Mapping[str, Mapping[int, dict]], start: Mapping[int, dict], console: Console) -> None:
@@ -224,10 +249,10 @@ def main() -> None:
         if begin.exists():
             start[seed] = json.loads(begin.read_text())
         for name in options.only:
-            path = options.directory / arm_folder(ARMS[name], seed) / "result.json"
+            path = options.directory / arm_folder(name, seed) / "result.json"
             if not path.exists() and not options.table:
                 try:
-                    write_atomic(path, json.dumps(train(seed, ARMS[name], options.directory)))
+                    write_atomic(path, json.dumps(train(seed, name, options.directory)))
                 except EvoseekError as error:  # another process is at it, or it cannot begin
                     console.print(f"{name}, seed {seed}: {error}")
             if path.exists():

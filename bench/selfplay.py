@@ -111,6 +111,16 @@ SSP_TABLES = (
     *("punitive", "noise_0", "sqlm"),
 )
 LONG = ("run.steps=200",)
+
+
+def free(*sets: str, over: str = "") -> Arm:
+    """A proposer that chooses the number of hops, and would by itself mostly choose one."""
+    phases = ("dr_zero.iterations=6", "dr_zero.proposer_steps=4", "dr_zero.writing_steps=1", "dr_zero.solver_steps=15")
+    return Arm("dr-zero", over, ("policy.model=tiny-free", "rollout.temperature=1.0", *phases, *sets))
+
+
+FREE = "proposer.ratio=[]"
+FREE_GOLD = ("policy.model=tiny-free", *GOLD, "run.steps=90", "rollout.temperature=1.0")
 SUMMED = ("proposer.loss.aggregate=sequence-sum", "run.steps=30")  # as in the paper: the proposer learns faster
 EXPERIMENTS: dict[str, dict[str, Arm]] = {
     "dr-zero": {
@@ -142,6 +152,16 @@ EXPERIMENTS: dict[str, dict[str, Arm]] = {
         "frozen": Arm("ssp", "solver_only", LONG),
         "trained": Arm("ssp", "", LONG),
         "trained, by uncertainty": Arm("ssp", "", (*LONG, "proposer.difficulty=uncertainty")),
+    },
+    # Its lever is the number of hops: a frozen one writes 16 questions of one hop for one of four.
+    "free": {
+        "frozen": free(FREE, "proposer.frozen=true"),
+        "trained": free(FREE),
+        "trained, then frozen": free(FREE, "proposer.frozen_after=1"),
+        "trained, verified": free(FREE, *VERIFIED),
+        "frozen, hops by hand": free("proposer.frozen=true"),
+        "gold": Arm("search-r1", "", FREE_GOLD),
+        "gold, by difficulty": Arm("search-r1", "", (*FREE_GOLD, "questions.order=difficulty")),
     },
     "estimators": {"rf_grpo": few(), **{name: few(name) for name in ("grpo_grpo", "rf_rf", "grpo_rf")}},
 }
@@ -196,10 +216,23 @@ def train(config: TrainingSettings, run: RunDirectory) -> dict[str, object]:
         "by_hops": {str(hops): score.mean for hops, score in evaluation.by_hops().items()},
         "seconds": sum(row.get("step/seconds") or 0.0 for row in timings),  # those of a run that was resumed, too
         "steps": checkpoint.step if checkpoint else 0,
-        "rows": [{name: row[name] for name in ("step", *KEPT) if row.get(name) is not None} for row in rows],
+        "rows": [kept(row) for row in rows],
         "timings": timings,
         "ended": ended,
     }
+
+
+def kept(row: Mapping[str, float]) -> dict[str, float]:
+    """What is kept of a step. `solver/trained_on` are the rollouts that the solver learns from, `solver/trainable` is
+    the share of their questions that some attempts answer right and some do not."""
+    numbers = {name: row[name] for name in ("step", *KEPT) if row.get(name) is not None}
+    if "selfplay/iteration" in row and "selfplay/proposals" in row:  # Dr. Zero's proposer learns, or writes
+        return numbers
+    prefix = "solver/" if "solver/rollout/num" in row else ""
+    told = {"solver/trained_on": row[f"{prefix}rollout/num"]}
+    if (same := row.get(f"{prefix}frac_reward_zero_std")) is not None:
+        told["solver/trainable"] = 1 - same
+    return numbers | told
 
 
 def first_and_last(result: dict, name: str) -> tuple[float, float] | None:
@@ -220,7 +253,11 @@ def rollouts(result: dict) -> int:
     return int(sum(row.get(name, 0) for row in result["rows"] for name in names))
 
 
-CHANGES = ("pass_rate/mean", "trainable", "valid_rate", "true_valid_rate", "true_hops/mean", "true_hops/entropy")
+CHANGES = (
+    "selfplay/pass_rate/mean",
+    "solver/trainable",
+    *(f"selfplay/{name}" for name in ("valid_rate", "true_valid_rate", "true_hops/mean", "true_hops/entropy")),
+)
 
 
 def step_seconds(result: dict) -> list[float]:
@@ -244,7 +281,7 @@ def show(found: dict[tuple[str, str], dict[int, dict]], console: Console) -> Non
             f"{fmean(result['em'] for result in results):.3f}",
             "  ".join(f"{r['em']:.3f} [{r['interval'][0]:.2f}, {r['interval'][1]:.2f}]" for r in results),
             " ".join(f"{fmean(r['by_hops'][str(hops)] for r in results):.2f}" for hops in EVALUATION_HOPS),
-            *(change(results, f"selfplay/{name}") for name in CHANGES),
+            *(change(results, name) for name in CHANGES),
             f"{fmean(rollouts(result) for result in results):.0f}",
             f"{fmean(result['seconds'] for result in results):.0f}",
             f"{fmean(map(sum, proposing)):.0f}" if any(proposing) else "-",
@@ -268,9 +305,9 @@ def show(found: dict[tuple[str, str], dict[int, dict]], console: Console) -> Non
     show_differences(found, console)
     console.print(
         f"n = {' or '.join(sorted(sizes))} a seed. 'pass rate' is the solver's at accepted questions, 'trainable' the "
-        "share of these that some of its attempts answer right and some do not, 'accepted' and 'true valid' are shares "
-        "of all proposals: the first sixth of the steps -> the last. 'of proposing' are the seconds of the steps in "
-        "which the proposer learns, 'a step' is their median."
+        "share of the questions it is trained on that some of its attempts answer right and some do not, 'accepted' "
+        "and 'true valid' are shares of all proposals: the first sixth of the steps -> the last. 'of proposing' are "
+        "the seconds of the steps in which the proposer learns, 'a step' is their median."
     )
 
 
@@ -299,8 +336,9 @@ def over_seeds(values: Sequence[float]) -> str:
 
 PANELS = {
     "held-out exact match": "eval/reward",
-    "trainable questions (share of valid)": "selfplay/trainable",
+    "trainable questions (share of those trained on)": "solver/trainable",
     "true valid questions (share of proposals)": "selfplay/true_valid_rate",
+    "true hops (mean of the valid questions)": "selfplay/true_hops/mean",
     "solver's pass rate in the game": "selfplay/pass_rate/mean",
 }
 SMOOTHED = 10  # steps, where there is a value for each
@@ -308,25 +346,31 @@ SMOOTHED = 10  # steps, where there is a value for each
 
 def draw(found: dict[tuple[str, str], dict[int, dict]], path: Path) -> None:
     """A panel for each of PANELS over the solver's rollouts: a line for each seed, an arm a colour."""
-    figure = Figure(figsize=(11, 7), layout="constrained")
+    figure = Figure(figsize=(14, 7), layout="constrained")
     FigureCanvasAgg(figure)
-    panels = figure.subplots(2, 2).flat
-    for panel, (title, name) in zip(panels, PANELS.items(), strict=True):
+    panels = list(figure.subplots(2, 3).flat)
+    for panel, (title, name) in zip(panels, PANELS.items(), strict=False):
         for (number, (_, arm)), by_seed in zip(enumerate(found), found.values(), strict=True):
             for seed, result in sorted(by_seed.items()):
                 x, y = curve(result["rows"], name)
                 panel.plot(x, y, color=f"C{number}", alpha=0.8, label=arm if seed == min(by_seed) else None)
-        panel.set(title=title, xlabel="solver rollouts", ylim=(0, 1))
+        panel.set(title=title, xlabel="solver rollouts", ylim=(1, 4) if "hops" in name else (0, 1))
         panel.grid(alpha=0.3)
-    figure.axes[0].legend()
+    panels[-1].axis("off")
+    panels[-1].legend(*panels[0].get_legend_handles_labels(), loc="center")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
 
 
 def curve(rows: Sequence[Mapping[str, float]], name: str) -> tuple[list[float], list[float]]:
-    """A metric over the solver's rollouts so far, in means of SMOOTHED steps if every step has it."""
-    so_far = list(accumulate(row.get("solver/rollout/num", 0.0) for row in rows))
-    points = [(x, row[name]) for x, row in zip(so_far, rows, strict=True) if name in row]
+    """A metric over the solver's rollouts so far: the mean of all values at the same number of them, and of SMOOTHED
+    steps if most steps have one."""
+    so_far = accumulate(row.get("solver/trained_on", 0.0) for row in rows)
+    found: dict[float, list[float]] = {}
+    for x, row in zip(so_far, rows, strict=True):
+        if name in row:
+            found.setdefault(x, []).append(row[name])
+    points = [(x, fmean(values)) for x, values in found.items()]
     width = SMOOTHED if len(points) > len(rows) / 2 else 1
     batches = [points[start : start + width] for start in range(0, len(points), width)]
     return [fmean(x for x, _ in batch) for batch in batches], [fmean(y for _, y in batch) for batch in batches]

@@ -41,6 +41,11 @@ def check(settings):
         ("search-r1", ["evaluation.every=5"], "evaluation.path to be set"),
         ("dr-zero", ["verification.noise_passages=1"], "verification.from_passages"),
         ("dr-zero", ["proposer.show_source=false", "proposer.max_source_tokens=9"], "proposer.show_source to be set"),
+        (
+            "dr-zero",
+            ["proposer.frozen=true", "proposer.frozen_after=2"],
+            r"proposer\.frozen_after is set, .*proposer\.frozen to be left out, and that is True",
+        ),
         ("ssp", ["ssp.fill=replay", "ssp.reset_every=3"], "replay-reset"),
         ("ssp", ["ssp.resample_limit=3"], "resample"),
         ("zerosearch", ["simulator.model=x", "simulator.timeout_s=3"], "simulator.base_url to be set"),
@@ -74,6 +79,7 @@ def test_what_does_nothing_is_refused(system, given, words):
         ("dr-zero", "ssp.fill=dummy", r"setting ssp \(it is for ssp\)"),
         ("ssp", "dr_zero.solver_steps=3", r"setting dr_zero \(it is for dr-zero\)"),
         ("ssp", "proposer.frozen=true", r"setting proposer\.frozen \(it is for dr-zero\)"),
+        ("ssp", "proposer.frozen_after=2", r"setting proposer\.frozen_after \(it is for dr-zero\)"),
         ("ssp", "proposer.max_source_tokens=9", r"setting proposer\.max_source_tokens \(it is for dr-zero\)"),
         ("ssp", "proposer.learning_rate=1e-5", r"it is for dr-zero; did you mean learner\.learning_rate"),
         ("ssp", "rollout.group_size=4", r"setting rollout\.group_size \(it is for search-r1 or"),
@@ -104,6 +110,8 @@ def test_what_belongs_to_another_system_or_part_is_no_setting(system, given, wor
         ("zerosearch", ["simulator.model=tiny", "zerosearch.noise_end=0.5"]),
         ("deepresearcher", ["web.provider=json", 'web.api={results="r"}', "web.options={gl='se'}"]),
         ("ssp", ["proposer.credit.name=group", "proposer.credit.scale=none", "ssp.reset_every=3"]),
+        ("dr-zero", ["proposer.ratio=[]", "proposer.frozen_after=2"]),
+        ("dr-zero", ["proposer.ratio=[]", "proposer.frozen=true"]),
     ],
 )
 def test_what_does_something_is_not(system, given):

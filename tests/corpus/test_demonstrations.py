@@ -59,7 +59,7 @@ PROPOSER = {"role": "proposer", "passage": {"text": "a"}, "hops": 1, "turns": [{
         ({"role": "reader", "question": "who ?", "turns": TURNS}, "role: Input should be 'solver' or 'proposer'"),
         ({**PROPOSER, "question": "who ?"}, "question: Extra inputs are not permitted. Expected a passage (`title`"),
         ({**PROPOSER, "passage": {"title": "a"}}, "passage.text: Field required"),
-        ({**PROPOSER, "hops": 0}, "hops: Input should be greater than or equal to 1"),
+        ({**PROPOSER, "hops": -1}, "hops: Input should be greater than or equal to 0"),
         ({**PROPOSER, "turns": [{"answer": "b"}]}, "Turn 1 of 1 has to have a `question`: the last turn of a proposer"),
         (
             {**PROPOSER, "turns": [{"query": "a", "question": "q ?"}, *PROPOSER["turns"]]},

@@ -65,6 +65,21 @@ def test_the_short_proposers_prompts_are_a_few_lines_with_format_and_number_of_s
     assert "\n\n\n" not in short
 
 
+@pytest.mark.parametrize("format", ["tags", "tools"])
+def test_the_short_proposers_prompt_without_a_number_is_a_few_lines_too(format):
+    values = {"hops": 0, "searches": None, "title": "Kalo", "text": "Its mayor is Meri.", "format": format}
+    short, full = (
+        plain(load_prompts(name)["proposer_passage"].marked(**values, examples=[])) for name in ("short", "default")
+    )
+    assert len(short.split()) < 0.5 * len(full.split())
+    assert short.startswith(
+        "A passage about Kalo:\nIts mayor is Meri.\n\nWrite a question that begins with the subject "
+    )
+    assert " leads to its answer in one step or several, as you choose. " in short
+    assert "the answer is in the passage" not in short
+    assert short.endswith("inside <answer> and </answer>.")
+
+
 def test_what_a_set_lacks_is_that_of_the_default_one(tmp_path):
     (tmp_path / "solver.jinja").write_text("{{ question }}")
     own, default = load_prompts(tmp_path), load_prompts("default")

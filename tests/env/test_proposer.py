@@ -82,6 +82,10 @@ def test_the_tiny_prompts_are_token_for_token_those_that_the_tiny_policy_learnt(
         hops, text = re.fullmatch(r"propose (\d) hops : (.*)", shown).groups()
         messages = PassageProposerEnv([], prompts).messages(passage_task("p", passages[text], int(hops)))
         assert tiny.render_prompt(messages) == demonstrated_ids(tiny, shown)
+        shown = demonstrator.draw("propose_freely")[0].text
+        text = shown.removeprefix("propose hops : ")
+        messages = PassageProposerEnv([], prompts).messages(passage_task("p", passages[text], 0))
+        assert tiny.render_prompt(messages) == demonstrated_ids(tiny, shown)
         shown = demonstrator.draw("trace")[0].text
         searches, answer = re.fullmatch(r"propose (\d) searches : answer (.*)", shown).groups()
         messages = AnswerProposerEnv([], prompts).messages(answer_task("a", answer, int(searches)))
@@ -93,6 +97,9 @@ def test_the_tiny_prompts_are_bare_and_the_source_can_be_hidden():
     assert said(PassageProposerEnv([], prompts), task) == propose_prompt(3, KALO.text)
     assert said(PassageProposerEnv([], prompts), passage_task("p1", KALO, 3, shown=False)) == "propose 3 hops :"
     assert said(AnswerProposerEnv([], prompts), answer_task("a", "Meri", 2)) == trace_prompt(2, "Meri")
+    free, unseen = (passage_task("p1", KALO, 0, shown=shown) for shown in (True, False))
+    assert said(PassageProposerEnv([], prompts), free) == propose_prompt(0, KALO.text) == f"propose hops : {KALO.text}"
+    assert said(PassageProposerEnv([], prompts), unseen) == "propose hops :"
 
 
 @pytest.mark.parametrize("format", ["tags", "tools"])
@@ -120,6 +127,36 @@ def test_one_hop_is_proposed_without_a_search_and_two_with_one():
     assert "exactly one search " in two
     env = AnswerProposerEnv([], load_prompts("default"))
     assert "exactly one search." in said(env, answer_task("a", "Meri", 1))
+
+
+@pytest.mark.parametrize("name", ["default", "short"])
+@pytest.mark.parametrize("format", ["tags", "tools"])
+@pytest.mark.parametrize("shown", [True, False])
+def test_without_a_number_of_hops_the_proposer_is_told_that_it_chooses_and_how_to_search(name, format, shown):
+    task = passage_task("p", KALO, 0, shown=shown)
+    assert task.metadata["requested"] == 0
+    text = said(PassageProposerEnv([], load_prompts(name), format), task)
+    asked = text.split("An example.")[0] + text.split("Cook County </answer>")[-1]  # without the examples
+    assert "one step or several, as you choose" in asked
+    assert not re.search(r"\d+ (step|search)|None|exactly|not search|Make", asked)
+    tags = ("<search>", "</search>", "<information>", "</information>")
+    assert all((tag in asked) == (format == "tags") for tag in tags)
+    assert bool(re.search("search with your tool", asked, re.IGNORECASE)) == (format == "tools")
+    assert ("Kalo's mayor is Meri." in asked) == bool(re.search("this passage|passage below", asked)) == shown
+    assert ("Choose a subject" in asked) == (not shown)
+    assert "\n\n\n" not in text
+    assert not re.search(r" [.,:]|[.,:]{2}|  ", asked)
+
+
+def test_the_default_prompt_without_a_number_speaks_of_steps_that_may_follow():
+    text = said(PassageProposerEnv([], load_prompts("default")), passage_task("p", KALO, 0))
+    assert "\nThe way from the question to the answer takes one step or several, as you choose:\n- Begin with" in text
+    assert "\n- If you go on, each further step begins where the last one led: search for that, " in text
+    assert text.count("Where the last step leads is the answer.") == 1
+    assert "says by which steps one comes to the answer. What lies in between stays unnamed. It can" in text
+    assert text.endswith(
+        "\nNow write one question of this kind, with as many steps as you choose from its start to its answer."
+    )
 
 
 def test_without_its_source_the_default_prompt_shows_nothing_of_it_and_asks_for_a_subject():
@@ -175,9 +212,14 @@ def test_no_tag_and_no_control_token_comes_of_passages_answers_or_examples(name,
     assert openings(HOSTILE) == openings("x")
 
 
-@pytest.mark.parametrize("requested", [None, 0, "2"])
+@pytest.mark.parametrize("requested", [None, -1, "2"])
 def test_a_task_of_another_kind_is_refused(requested):
     task = Question("q7", "who?", ("Meri",), {} if requested is None else {"requested": requested})
-    for env in (PassageProposerEnv([], load_prompts("tiny")), AnswerProposerEnv([], load_prompts("tiny"))):
-        with pytest.raises(DataError, match=r"'q7'.*passage_task or answer_task"):
-            env.messages(task)
+    for env, least in ((PassageProposerEnv, 0), (AnswerProposerEnv, 1)):
+        with pytest.raises(DataError, match=rf"'q7'.*at least {least} is needed.*passage_task or answer_task"):
+            env([], load_prompts("tiny")).messages(task)
+
+
+def test_from_an_answer_the_proposer_does_not_choose_how_often_it_searches():
+    with pytest.raises(DataError, match=r"'a1' asks a proposer for 0 hops or searches, but at least 1 is needed"):
+        AnswerProposerEnv([], load_prompts("tiny")).messages(answer_task("a1", "Meri", 0))

@@ -68,6 +68,14 @@ ELEVEN = "Meri. Kalo is a city of C miners by the Long Blue Lake"
         (proposal(WHO, "Meri", hops=4), 1, 0, 1, 3 / 4),
         # more calls than asked for: min(4 / 2, 1)
         (proposal(EMPLOYER, "Bank of Tolu", hops=2, calls=(SEARCH,) * 3), 1, 1, 1, 1.0),
+        # n = 0, the proposer's choice: 1 with any number of valid calls, none included
+        (proposal(WHO, "Meri", hops=0), 1, 1, 1, 1.0),
+        (proposal(EMPLOYER, "Bank of Tolu", hops=0, calls=(SEARCH,)), 1, 1, 1, 1.0),
+        (proposal(EMPLOYER, "Bank of Tolu", hops=0, calls=(SEARCH,) * 4), 1, 1, 1, 1.0),
+        (proposal(EMPLOYER, "Bank of Tolu", hops=0), 1, 1, 0, 3 / 4),
+        # and 0 with one that is not, where n = 1 leaves it at 1
+        (proposal(WHO, "Meri", hops=0, calls=(UNKNOWN,)), 1, 0, 1, 3 / 4),
+        (proposal(EMPLOYER, "Bank of Tolu", hops=0, calls=(SEARCH, BLANK)), 1, 0, 0, 2 / 4),
         # one invalid call spoils the part, though min((1 + 1) / 2, 1) would be 1, and what the others found
         (proposal(EMPLOYER, "Bank of Tolu", hops=2, calls=(SEARCH, BLANK)), 1, 0, 0, 2 / 4),
         (proposal(EMPLOYER, "Bank of Tolu", hops=2, calls=(UNKNOWN, SEARCH)), 1, 0, 0, 2 / 4),
@@ -189,7 +197,8 @@ def test_a_task_without_a_number_of_hops_is_refused() -> None:
         format_score(Trajectory("t/0", Question("t", "x", ()), "proposer", (), (), (), StopReason.MALFORMED))
 
 
-def test_a_proposal_that_went_on_after_a_malformed_turn_is_paid_for_no_tool() -> None:
-    made = proposal(EMPLOYER, "Bank of Tolu", hops=2, calls=(SEARCH,))
+@pytest.mark.parametrize("hops", [0, 2])
+def test_a_proposal_that_went_on_after_a_malformed_turn_is_paid_for_no_tool(hops: int) -> None:
+    made = proposal(EMPLOYER, "Bank of Tolu", hops=hops, calls=(SEARCH,))
     broken = replace(made, actions=(Action("<think> a </think> <search> b", problem="not closed"), *made.actions))
     assert (format_score(made).tool, format_score(broken).tool) == (1.0, 0.0)

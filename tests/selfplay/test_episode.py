@@ -267,9 +267,9 @@ def test_an_error_that_is_no_failure_ends_the_batch_at_once_and_leaves_nothing_r
 
 
 def test_a_task_of_another_kind_is_told_and_the_others_do_not_wait_for_it(stage):
-    tasks = [task(0), task(1, requested=0)]
+    tasks = [task(0), task(1, requested=-1)]
 
-    with pytest.raises(DataError, match="asks a proposer for 0 hops"):
+    with pytest.raises(DataError, match="asks a proposer for -1 hops"):
         asyncio.run(asyncio.wait_for(stage({"proposals/t0": proposing()})(tasks, "k"), 5))
 
 

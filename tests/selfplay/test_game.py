@@ -286,6 +286,34 @@ def test_restored_samplers_have_the_versions_of_their_own_last_phases(places, tm
     assert frozen.proposer.sampler.policy_version == 0
 
 
+def test_a_sampler_is_restored_with_the_weights_that_a_proposer_stopped_at(places, tmp_path, monkeypatch):
+    """Three steps of proposing, one of writing, four of solving, three times. After the first iteration the proposer
+    stays as step 3 left it, after the second as step 11 did."""
+    more = {"proposer.frozen_after": 1, "dr_zero.iterations": 3, "run.steps": 24}
+    options = places | OPTIONS | DR_ZERO | more
+    found = {}
+    for step in (2, 8, 9, 20):
+        monkeypatch.setattr("evoseek.run.resume", lambda *_, step=step: step)
+        system = loop_of("dr-zero", tmp_path / str(step), options).system
+        assert (system.frozen_after, system.proposer_update is None) == (1, False)
+        found[step] = system.play.proposer.sampler.policy_version
+    assert found == {2: 2, 8: 3, 9: 3, 20: 3}
+    assert system.play.solver.sampler.policy_version == 16
+    twice = loop_of("dr-zero", tmp_path / "twice", options | {"proposer.frozen_after": 2}).system
+    assert twice.play.proposer.sampler.policy_version == 11
+
+
+def test_without_shares_no_task_requests_a_number(places, tmp_path):
+    options = {"search.index": places["search.index"], "proposer.ratio": []}
+    system = loop_of("dr-zero", tmp_path / "run", options).system
+    for source in (system.tasks, system.written_tasks):
+        assert {task.metadata["requested"] for task in source(0, 30, "k")} == {0}
+    assert system.frozen_after is None
+    asked = loop_of("dr-zero", tmp_path / "asked", options | {"proposer.ratio": [1, 1, 1, 1]}).system
+    assert {task.metadata["requested"] for task in asked.tasks(0, 60, "k")} == {1, 2, 3, 4}
+    assert [task.text for task in asked.tasks(0, 60, "k")] == [task.text for task in system.tasks(0, 60, "k")]
+
+
 def test_what_is_off_by_default_is_not_there(places, tmp_path):
     play = loop_of("dr-zero", tmp_path / "a", {"search.index": places["search.index"]}).system.play
     assert (play.verifier, play.evidence, play.label) == (None, seen_passages, None)

@@ -168,6 +168,20 @@ def test_the_oracle_tells_what_the_questions_really_are():
     assert not [name for name in selfplay_metrics(EPISODES) if "true" in name or "kept" in name]
 
 
+def test_where_the_proposer_chooses_nothing_is_said_of_requested_hops_and_the_true_ones_are_known():
+    """Four questions, of which the oracle knows three: of one, one and two hops. All other numbers stay."""
+    free = [
+        replace(one, proposer=replace(one.proposer, question=replace(one.proposer.question, metadata={"requested": 0})))
+        for one in EPISODES
+    ]
+    metrics, requested = (selfplay_metrics(episodes, oracle=TRUTHS.get) for episodes in (free, EPISODES))
+    told = {"selfplay/requested_hops/mean", "selfplay/requested_hops/entropy", "selfplay/hops_kept"}
+    assert requested.keys() - metrics.keys() == told
+    assert metrics == {name: value for name, value in requested.items() if name not in told}
+    assert metrics["selfplay/true_hops/mean"] == pytest.approx((1 + 1 + 2) / 3)
+    assert metrics["selfplay/true_valid_rate"] == 2 / 8
+
+
 def test_gold_questions_of_a_world_are_truly_valid():
     world = World.generate(1, 200, "train")
     gold = world.questions(8, seed=1)

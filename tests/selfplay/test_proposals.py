@@ -78,6 +78,12 @@ def test_numbers_are_requested_by_their_shares():
     assert {requested for _, requested in content(source(ratio=(0, 1, 0, 2))(0, 500, "k"))} == {2, 4}
 
 
+def test_without_shares_no_number_is_requested_and_the_items_are_the_same():
+    free, drawn = source(ratio=(), copies=2)(3, 9, "k"), source(copies=2)(3, 9, "k")
+    assert {task.metadata["requested"] for task in free} == {0}
+    assert [(task.id, task.text) for task in free] == [(task.id, task.text) for task in drawn]
+
+
 def episode(number: int, outcome: Outcome, requested: int = 1, task: str = "t", solvers=None, failed=()) -> Episode:
     """Of a proposal with two tokens; the last of them tells it apart."""
     question = Question(f"{task}.{number}", "task", (), {"requested": requested, "task": task})
@@ -106,6 +112,13 @@ def test_hrpo_compares_proposals_of_equal_requested_hops(case):
     for singleton, value in (("zero", 0.0), ("drop", None)):
         expected = [value if single else given for single, given in zip(alone, found, strict=True)]
         assert advantages_of(episodes, "requested", singleton=singleton) == expected
+
+
+def test_proposals_without_a_requested_number_are_compared_with_one_another():
+    """Of 1, 0, 0 and 1/2 the mean is 3/8; the passages differ."""
+    episodes = [episode(n, Scored(reward), 0, task=f"t{n}") for n, reward in enumerate((1.0, 0.0, 0.0, 0.5))]
+    assert [group.key for group in proposal_groups(episodes, "requested")] == ["requested-0"]
+    assert advantages_of(episodes, "requested", scale="none") == [0.625, -0.375, -0.375, 0.125]
 
 
 def test_nested_sampling_compares_proposals_from_the_same_passage():

@@ -1,5 +1,7 @@
 """Settings of self-play that have no sense together are refused with a remedy."""
 
+import re
+
 import pytest
 
 from evoseek.errors import ConfigError
@@ -39,6 +41,12 @@ def check(system, options):
         ("ssp", {"proposer.max_turns": 3}, r"up to 3 searches, .*room for 2\. Set proposer\.max_turns to 4"),
         ("ssp", {"rollout.max_tool_calls": 2}, r"room for 2\. Set rollout\.max_tool_calls to 3"),
         ("dr-zero", {"rollout.max_tool_calls": 0, "proposer.ratio": [0, 1]}, r"2 hops.*max_tool_calls to 1"),
+        (
+            "dr-zero",
+            {"proposer.ratio": [], "proposer.group_by": "task", "proposer.frozen_after": 1},
+            r"never learns\. Set proposer\.per_task to 2 or more",
+        ),
+        ("ssp", {"proposer.ratio": []}, r"proposer\.ratio is \[\], but in ssp .*Set it to shares.*or train dr-zero"),
     ],
 )
 def test_what_is_refused(system, options, words):
@@ -66,7 +74,35 @@ def test_what_is_refused(system, options, words):
         ("ssp", {"proposer.max_turns": 4, "rollout.max_tool_calls": 3}),
         ("ssp", {"proposer.max_turns": 3, "proposer.ratio": [1, 1, 0]}),
         ("dr-zero", {"proposer.max_turns": 1, "rollout.max_tool_calls": 0, "proposer.ratio": [1]}),
+        ("dr-zero", {"proposer.ratio": [], "proposer.max_turns": 1, "rollout.max_tool_calls": 0}),
+        ("dr-zero", {"proposer.ratio": [], "proposer.group_by": "task", "proposer.per_task": 2}),
     ],
 )
 def test_what_is_not(system, options):
     check(system, options)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("proposer.frozen_after", 0, "1"),
+        ("proposer.frozen_after", 1.5, "integer"),
+        ("proposer.ratio", [0, 0], r"at least one share must be above 0.*without any the proposer chooses"),
+    ],
+)
+def test_what_is_no_number_of_iterations_and_no_shares_is_refused(key, value, words):
+    with pytest.raises(ConfigError, match=f"(?s){re.escape(key)}.*{words}"):
+        load_settings(system="dr-zero", options={key: value})
+
+
+def test_hops_are_requested_and_the_proposer_learns_to_the_end_unless_it_is_said():
+    proposer = load_settings(system="dr-zero").proposer
+    assert (proposer.ratio, proposer.frozen_after) == ((4.0, 3.0, 2.0, 1.0), None)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "longest", "searches"), [([], 0, 0), ([1], 1, 0), ([0, 0, 1, 0], 3, 2), ([4, 3, 2, 1], 4, 3)]
+)
+def test_the_longest_question_is_as_long_as_the_last_share_and_0_without_any(ratio, longest, searches):
+    settings = load_settings(system="dr-zero", options={"proposer.ratio": ratio})
+    assert (settings.longest, settings.searches) == (longest, (searches, "hops"))

@@ -205,6 +205,18 @@ def test_a_frozen_proposer_only_measures(dr_zero):
     assert "proposer/loss" not in report.metrics
 
 
+def test_after_so_many_iterations_the_proposer_only_measures(dr_zero):
+    """Two iterations of two, two and three steps; the proposer learns in the first, the solver in both."""
+    system, events = dr_zero(frozen_after=1)
+    reports = steps(system, range(1, 15))
+    solver = [[("solver", step) for step in range(first, first + 3)] for first in (5, 12)]
+    assert events == [("proposer", 1), ("proposer", 2), "restart", *solver[0], "restart", *solver[1]]
+    assert list(system.proposer_update.groups) == [1, 2]
+    assert [key for key, _, solve in system.play.calls if solve] == [f"step-{n:06d}" for n in (1, 2, 8, 9)]
+    assert ["proposer/loss" in reports[step - 1].metrics for step in (1, 2, 8, 9)] == [True, True, False, False]
+    assert {reports[step - 1].metrics["proposer/reward"] for step in (1, 2, 8, 9)} == {1.0}
+
+
 def test_attempts_count_as_right_in_the_pass_rate_from_the_threshold_on(dr_zero):
     """Of two attempts at each question one is worth 1, one 0: from 0 on both are right."""
     system, _ = dr_zero()
@@ -222,6 +234,15 @@ def test_proposals_are_grouped_by_requested_hops_or_by_passage(dr_zero):
     nested, _ = dr_zero(group_by="task")
     steps(nested, [1])
     assert [group.key for group in nested.proposer_update.groups[1]] == [f"task-000001-{n:04d}" for n in range(4)]
+
+
+def test_proposals_without_requested_hops_are_one_group(dr_zero):
+    system, _ = dr_zero()
+    system.tasks = replace(system.tasks, ratio=())
+    (report,) = steps(system, [1])
+    (group,) = system.proposer_update.groups[1]
+    assert (group.key, len(group.trajectories)) == ("requested-0", 4)
+    assert not [name for name in report.metrics if "requested" in name]
 
 
 def test_every_rollout_is_recorded_once(dr_zero, tmp_path):

@@ -84,6 +84,10 @@ def test_the_variants_differ_as_their_names_say() -> None:
     assert reader.read > default.read
     assert reader.read_retrieved > default.read_retrieved == 0
     assert weak.flawed_proposal > reader.flawed_proposal == default.flawed_proposal == 0
+    free = VARIANTS["free"]
+    assert free.propose_freely > free.propose > 0 == free.trace == free.flawed_proposal
+    assert {other.propose_freely for other in (default, reader, weak)} == {0}
+    assert sum(free.shares.values()) == pytest.approx(1.0)
 
 
 def test_the_one_that_browses_begins_with_a_shipped_policy_and_goes_on_with_all_its_tags(tmp_path: Path) -> None:
@@ -107,7 +111,7 @@ def stops_after(calls: int, stop: bool) -> Callable[[], bool]:
 
 
 def test_every_variant_has_a_recipe_of_its_kind() -> None:
-    for name in ("default", "reader", "weak"):
+    for name in ("default", "reader", "weak", "free"):
         assert recipe_of(name, seed=3, steps=5) == TinyRecipe(seed=3, steps=5, mixture=VARIANTS[name])
     web = recipe_of("web", seed=3)
     assert web == WebRecipe(seed=3)

@@ -7,7 +7,14 @@ import pytest
 
 from evoseek.env.prompts import load_prompts
 from evoseek.search.lexical import LexicalIndex
-from evoseek.tiny.demonstrations import Demonstration, DemonstrationShares, Demonstrator, observation, solve_prompt
+from evoseek.tiny.demonstrations import (
+    Demonstration,
+    DemonstrationShares,
+    Demonstrator,
+    observation,
+    propose_prompt,
+    solve_prompt,
+)
 from evoseek.types import Passage
 from evoseek.world.world import World
 
@@ -63,6 +70,36 @@ def test_proposals_are_valid_and_keep_to_the_hops_asked_for(world: World, index:
         assert (verdict.answerable, verdict.hops) == (True, hops)
         assert tagged(actions(shown), "answer") == [verdict.answer]
         assert len(tagged(actions(shown), "search")) == hops - 1
+
+
+def test_free_proposals_are_valid_and_their_prompts_do_not_say_how_many_hops(world: World, index: LexicalIndex) -> None:
+    """Most have one hop: 16 of 25, within four standard errors of 100 draws."""
+    writer, hops = demonstrator(world, index, FLAWLESS), []
+    sources = {passage.text for passage in world.passages()}
+    for _ in range(100):
+        shown = writer.draw("propose_freely")
+        assert shown[0].text.removeprefix("propose hops : ") in sources
+        verdict = world.oracle(tagged(actions(shown), "question")[0])
+        assert tagged(actions(shown), "answer") == [verdict.answer]
+        assert len(tagged(actions(shown), "search")) == verdict.hops - 1
+        hops.append(verdict.hops)
+    assert hops.count(1) / 100 == pytest.approx(16 / 25, abs=4 * (16 / 25 * 9 / 25 / 100) ** 0.5)
+    assert set(hops) == {1, 2, 3, 4}
+
+
+@pytest.mark.parametrize(("hops", "prompt"), [(0, "propose hops : One."), (2, "propose 2 hops : One.")])
+def test_the_prompt_of_a_proposer_says_how_many_hops_unless_it_chooses(hops: int, prompt: str) -> None:
+    assert propose_prompt(hops, "One.") == prompt
+
+
+def test_only_a_mixture_with_a_share_of_free_proposals_has_them(world: World, index: LexicalIndex) -> None:
+    shares = DemonstrationShares().shares
+    assert shares == {"solve": 0.34, "propose": 0.2, "trace": 0.28, "read": 0.16, "copy": 0.02, "propose_freely": 0.0}
+    alone = DemonstrationShares(solve=0, propose=0, trace=0, read=0, copy=0, propose_freely=0.5)
+    for mixture, least, most in ((DemonstrationShares(), 0, 0), (alone, 20, 20)):
+        writer = demonstrator(world, index, mixture)
+        free = [writer.draw()[0].text.startswith("propose hops : ") for _ in range(20)]
+        assert least <= sum(free) <= most
 
 
 def test_traces_are_valid_and_keep_to_the_searches_asked_for(world: World, index: LexicalIndex) -> None:

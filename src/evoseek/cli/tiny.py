@@ -22,6 +22,7 @@ class VariantChoice(StrEnum):
     default = "default"
     reader = "reader"
     weak = "weak"
+    free = "free"
     web = "web"
 
 
@@ -30,7 +31,11 @@ def build(
     directory: Annotated[Path, typer.Argument(help="Directory for the policy.")],
     work: Annotated[Path, typer.Option(help="Checkpoints; the same command resumes.")] = Path("runs/tiny"),
     variant: Annotated[
-        VariantChoice, typer.Option(help="default, reader (reads better), weak (proposes badly) or web (browses).")
+        VariantChoice,
+        typer.Option(
+            help="default, reader (reads better), weak (proposes badly), free (may choose the number of hops) or web "
+            "(browses)."
+        ),
     ] = VariantChoice.default,
     steps: Annotated[int | None, typer.Option(min=1, help="Optimizer steps.")] = None,
     seed: FixedSeed = 0,

@@ -10,7 +10,8 @@ Every turn but the last has a `query`, the last one an `answer`, which may be wr
 (default: the line number), `golden_answers` and `metadata`. What the queries find is not in the file: it is looked up
 when the demonstration is shown.
 
-A proposer's line has a passage, the requested number of hops, and turns of which the last one also has a `question`:
+A proposer's line has a passage, the requested number of hops (0: it chooses), and turns of which the last one also has
+a `question`:
 
     {"role": "proposer", "passage": {"title": "Alien", "text": "Alien is a 1979 film directed by Ridley Scott."},
      "hops": 2, "turns": [{"think": "Ridley Scott directed it.", "query": "Ridley Scott"},
@@ -56,7 +57,8 @@ class Demonstration:
 
 @dataclass(frozen=True, slots=True)
 class ProposerDemonstration:
-    """A passage, the number of hops that are requested, and the turns that lead to a question with its answer."""
+    """A passage, the number of hops that are requested (0: the proposer chooses), and the turns that lead to a question
+    with its answer."""
 
     id: str
     passage: Passage
@@ -119,7 +121,7 @@ class _SolverRow(_Row):
 
 class _ProposerRow(_Row):
     passage: _Passage
-    hops: int = Field(ge=1)
+    hops: int = Field(ge=0)
 
 
 _EXPECTED = {

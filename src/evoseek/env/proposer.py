@@ -1,8 +1,8 @@
 """The proposers' tasks: write a question with its answer, from a passage forwards or from an answer backwards.
 
 A task is a `Question`, so that a proposal is rolled out, scored and recorded like any other rollout. Its metadata
-states the requested length (`requested`: hops or searches) and, for a passage, which one it is and whether the proposer
-is `shown` it.
+states the requested length (`requested`: hops or searches; 0: the proposer's choice) and, for a passage, which one it
+is and whether the proposer is `shown` it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from evoseek.types import Message, Passage, Question
 
 
 def passage_task(id: str, passage: Passage, hops: int, *, shown: bool = True) -> Question:
-    """A task to write a question that takes `hops` hops: the first one in this passage, each other by a search.
+    """A task to write a question that takes `hops` hops: the first one in this passage, each other by a search. With 0
+    hops the proposer chooses their number.
 
     If it is not `shown`, the proposer has to choose a subject by itself (an ablation in Dr. Zero), and the passage is
     not part of what it saw.
@@ -65,9 +66,9 @@ class PassageProposerEnv(_Proposer):
 
     def messages(self, question: Question) -> list[Message]:
         """The prompt. Raises DataError for a task of another kind."""
-        hops, task = _requested(question), question.metadata
+        hops, task = _requested(question, least=0), question.metadata
         title, text = (str(task.get(key, "")) if task.get("shown", True) else "" for key in ("title", "text"))
-        return self._ask(hops=hops, searches=hops - 1, title=title, text=text)
+        return self._ask(hops=hops, searches=hops - 1 if hops else None, title=title, text=text)
 
 
 class AnswerProposerEnv(_Proposer):
@@ -78,14 +79,14 @@ class AnswerProposerEnv(_Proposer):
 
     def messages(self, question: Question) -> list[Message]:
         """The prompt. Raises DataError for a task of another kind."""
-        return self._ask(answer=question.text, searches=_requested(question))
+        return self._ask(answer=question.text, searches=_requested(question, least=1))
 
 
-def _requested(task: Question) -> int:
+def _requested(task: Question, *, least: int) -> int:
     requested = task.metadata.get("requested")
-    if not isinstance(requested, int) or requested < 1:
+    if not isinstance(requested, int) or requested < least:
         raise DataError(
-            f"The task {task.id!r} asks a proposer for {requested!r} hops or searches, but at least 1 is needed (its "
-            "metadata holds the number as `requested`). Make tasks with passage_task or answer_task."
+            f"The task {task.id!r} asks a proposer for {requested!r} hops or searches, but at least {least} is needed "
+            "(its metadata holds the number as `requested`). Make tasks with passage_task or answer_task."
         )
     return requested

@@ -107,7 +107,7 @@ def _asked(
         text = text or _TEXTS[kind[1]]
         if kind[1] == "hops":
             passage = Passage("example", "example", _PASSAGE.title if text == _PASSAGE.text else "", text)
-            task = passage_task("example", passage, _REQUESTED)
+            task = passage_task("example", passage, _REQUESTED if lookup(settings, "proposer.ratio") else 0)
             return PassageProposerEnv(tools, prompts, format), "proposer_passage", task
         return AnswerProposerEnv(tools, prompts, format), "proposer_answer", answer_task("example", text, _REQUESTED)
     calls = limits_of(settings.rollout, prompts).calls

@@ -10,7 +10,7 @@ from evoseek.errors import ConfigError, PolicyError, RunError
 from evoseek.files import expanded
 from evoseek.runs import RunDirectory
 
-SHIPPED = ("tiny", "tiny-reader", "tiny-weak", "tiny-web")
+SHIPPED = ("tiny", "tiny-reader", "tiny-weak", "tiny-free", "tiny-web")
 """The policies in the package: the tiny one, and variants that read better, propose badly, and browse."""
 
 SMOLLM2 = "smollm2-135m"

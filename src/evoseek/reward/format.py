@@ -5,7 +5,7 @@
     gate      there are a question and an answer, and the question does not contain the answer
     think     share of the proposer's turns that open with reasoning
     tool      for n = 1 requested hops 1; for n > 1 min((1 + calls) / n, 1) if there was a call and all were valid,
-              else 0
+              else 0; if none is requested, 1 if all calls were valid, else 0 (ours)
     answer    0 if it is neither yes or no nor stands in the source passage (if that was shown) or in one that was
               found by a proposal whose calls were all valid; else 1 for up to 5 words of its normal form, 1/2 for up
               to 10, 0 beyond
@@ -105,7 +105,9 @@ def _tool(proposal: Trajectory) -> float:
     hops = proposal.question.metadata.get("requested")
     if not isinstance(hops, int):
         raise ValueError(f"The task {proposal.question.id!r} requests {hops!r} hops; expected a whole number.")
-    if hops <= 1:
+    if hops == 0:
+        return float(_calls_are_valid(proposal))
+    if hops == 1:
         return 1.0
     calls = len(proposal.tool_results)
     return min((1 + calls) / hops, 1.0) if calls and _calls_are_valid(proposal) else 0.0

@@ -66,7 +66,7 @@ def selfplay_metrics(
         "selfplay/proposals": float(len(episodes)),
         "selfplay/valid_rate": len(asked) / len(episodes),
         **{f"selfplay/rejected/{reason}": rejected[reason] / len(episodes) for reason in Rejection},
-        **_spread("selfplay/requested_hops", [_requested(episode) for episode, _ in asked]),
+        **_spread("selfplay/requested_hops", [number for episode, _ in asked if (number := _requested(episode))]),
         **_spread("selfplay/searches", [len(episode.proposer.tool_results) for episode, _ in asked]),
         **_pass_rates(_tallies(solvers, metric, right_from)),
         **_variety([question for _, question in asked]),
@@ -85,6 +85,7 @@ def _proposals(episodes: Sequence[Episode]) -> TrajectoryGroup:
 
 
 def _requested(episode: Episode) -> int:
+    """0: the proposer's choice."""
     return int(str(episode.proposer.question.metadata["requested"]))
 
 
@@ -138,7 +139,7 @@ def _truths(asked: Sequence[tuple[Episode, Question]], oracle: Oracle, proposals
     right = sum(exact_match(truth.answer, question.golden_answers) == 1.0 for _, question, truth in answerable)
     kept = sum(truth.hops == _requested(episode) for episode, _, truth in answerable)
     metrics = {"selfplay/true_valid_rate": right / proposals}
-    if judged:
+    if judged and any(_requested(episode) for episode, _ in asked):
         metrics["selfplay/hops_kept"] = kept / len(judged)
     if answerable:
         hops = [truth.hops for _, _, truth in answerable]

@@ -15,7 +15,8 @@ Item = TypeVar("Item")
 @dataclass(frozen=True, slots=True)
 class TaskSource(Generic[Item]):
     """Tasks for a proposer, numbered without end: every item of the pool (a passage, an answer) once an epoch, in an
-    order of the epoch's own, each with a requested number of hops or searches drawn by `ratio` (shares of 1, 2, ...).
+    order of the epoch's own, each with a requested number of hops or searches drawn by `ratio` (shares of 1, 2, ...;
+    without any the number is always 0: the proposer's choice).
 
     `make(id, item, requested)` words the task. Each is given `copies` times (nested sampling). What a number stands for
     follows from the seed alone.
@@ -36,14 +37,19 @@ class TaskSource(Generic[Item]):
             if epoch not in orders:
                 orders[epoch] = list(range(len(self.pool)))
                 random.Random(f"{self.seed}/tasks/{epoch}").shuffle(orders[epoch])
-            hops = range(1, len(self.ratio) + 1)
-            requested = random.Random(f"{self.seed}/requested/{number}").choices(hops, self.ratio)[0]
-            task = self.make(f"{key}-{number - first:04d}", self.pool[orders[epoch][place]], requested)
+            item = self.pool[orders[epoch][place]]
+            task = self.make(f"{key}-{number - first:04d}", item, self._requested(number))
             tasks += [
                 replace(task, id=f"{task.id}.{copy}" if self.copies > 1 else task.id, metadata=_marked(task))
                 for copy in range(self.copies)
             ]
         return tasks
+
+    def _requested(self, number: int) -> int:
+        if not self.ratio:
+            return 0
+        hops = range(1, len(self.ratio) + 1)
+        return random.Random(f"{self.seed}/requested/{number}").choices(hops, self.ratio)[0]
 
 
 def proposal_groups(episodes: Sequence[Episode], by: Literal["requested", "task"]) -> list[TrajectoryGroup]:

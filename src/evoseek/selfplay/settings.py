@@ -18,8 +18,8 @@ _NEEDS_TWO = ("linear", "parabolic", "uncertainty", "between")  # difficulties t
 
 
 def _above_zero(shares: tuple[float, ...]) -> tuple[float, ...]:
-    if not any(shares):
-        raise ValueError("at least one share must be above 0, as in [4, 3, 2, 1]")
+    if shares and not any(shares):
+        raise ValueError("at least one share must be above 0, as in [4, 3, 2, 1]; without any the proposer chooses")
     return shares
 
 
@@ -28,8 +28,8 @@ class ProposerSettings(Section):
 
     ratio: Annotated[tuple[Share, ...], AfterValidator(_above_zero)] = Field(
         default=(4.0, 3.0, 2.0, 1.0),
-        min_length=1,
-        description="Relative shares of tasks that request 1, 2, ... hops or searches.",
+        description="Relative shares of tasks that request 1, 2, ... hops or searches. [] requests none: the proposer "
+        "chooses (dr-zero).",
     )
     temperature: Temperature = Field(default=1.0, description="Sampling temperature of proposals.")
     attempts: int = Field(default=5, ge=1, le=10_000, description="Number of the solver's attempts at every question.")
@@ -201,8 +201,8 @@ class GameSettings(TrainingSettings, ABC):
 
     @property
     def longest(self) -> int:
-        """The largest requested number of hops or searches."""
-        return max(number for number, share in enumerate(self.proposer.ratio, start=1) if share)
+        """The largest requested number of hops or searches; 0 if the proposer chooses."""
+        return max((number for number, share in enumerate(self.proposer.ratio, start=1) if share), default=0)
 
     def _judged(self) -> Iterator[str]:
         name = self.reward.name

@@ -18,7 +18,7 @@ fails if most of the proposer's answers are wrong: the solver learns them, or le
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Literal
@@ -107,14 +107,23 @@ class PassageProposerSettings(ProposerSettings):
         default=256, description="Maximum number of tokens of the source passage; a longer one is cut."
     )
     frozen: bool = Field(default=False, description="Whether the proposer's weights are frozen.")
+    frozen_after: Count | None = Field(
+        default=None,
+        description="Number of iterations after which the proposer's weights are frozen, as in DARC. Default: it "
+        "learns to the end.",
+    )
     learning_rate: float | None = Field(
         default=None, gt=0, le=1, description="Learning rate of the proposer. Default: learner.learning_rate."
     )
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        """A passage that is not shown is not cut."""
-        return *super().effects(), Needs("max_source_tokens", "show_source")
+        """A passage that is not shown is not cut; a proposer that never learns does not stop to."""
+        return (
+            *super().effects(),
+            Needs("max_source_tokens", "show_source"),
+            Needs("frozen_after", "frozen", (False,)),
+        )
 
 
 class PhaseSettings(Section):
@@ -141,9 +150,9 @@ class DrZero:
     """One step of Dr. Zero; `training.loop.TrainingLoop` repeats it.
 
     `play` trains the proposer, `writing` makes it write questions, and `solving` trains the solver on them.
-    `proposer_update` is None where the proposer is frozen: its phase then only measures. `publish_proposer` hands the
-    proposer's new weights to its sampler; `restart_solver` gives the solver a fresh optimizer in every iteration (None:
-    the optimizer is kept).
+    `proposer_update` is None where the proposer is frozen, and not made after `frozen_after` iterations: its phase then
+    only measures. `publish_proposer` hands the proposer's new weights to its sampler; `restart_solver` gives the solver
+    a fresh optimizer in every iteration (None: the optimizer is kept).
     """
 
     schedule: Schedule
@@ -160,6 +169,7 @@ class DrZero:
     proposals_per_step: int
     passages_per_writing_step: int
     group_by: Literal["requested", "task"] = "requested"
+    frozen_after: int | None = None
     oracle: Oracle | None = None
 
     class Settings(GameSettings):
@@ -174,7 +184,18 @@ class DrZero:
         @property
         def searches(self) -> tuple[int, str]:
             """The first hop is in the passage."""
-            return self.longest - 1, "hops"
+            return max(0, self.longest - 1), "hops"
+
+        def problems(self) -> Iterator[str]:
+            """A proposer that stops learning has begun to, and stops before the end."""
+            yield from super().problems()
+            after, own = self.proposer.frozen_after, self.dr_zero
+            if after is not None and (after >= own.iterations or not own.proposer_steps):
+                yield (
+                    f"proposer.frozen_after is {after}, but with dr_zero.iterations {own.iterations} and "
+                    f"dr_zero.proposer_steps {own.proposer_steps} the proposer would learn no less without it. Leave "
+                    "it out, or set it to fewer iterations."
+                )
 
         @property
         def planned_steps(self) -> int:
@@ -216,12 +237,15 @@ class DrZero:
             proposals_per_step=settings.selfplay.proposals_per_step,
             passages_per_writing_step=own.passages_per_writing_step,
             group_by=settings.proposer.group_by,
+            frozen_after=settings.proposer.frozen_after,
             oracle=game.oracle,
         )
 
         def resumed(step: int) -> None:
             solver.sampler.update_weights(schedule.last("solve", step))
-            game.proposer.sampler.update_weights(0 if frozen else schedule.last("propose", step))
+            after = system.frozen_after
+            learning = step if after is None else min(step, schedule.iteration_steps * after)
+            game.proposer.sampler.update_weights(0 if frozen else schedule.last("propose", learning))
 
         def is_due(step: int) -> bool:
             """An evaluation is due before training, and while the solver learns: at the given interval and at the end
@@ -265,7 +289,7 @@ class DrZero:
         played = perf_counter()
         groups = self._record(step, episodes)
         metrics = self._metrics(episodes)
-        if self.proposer_update is not None:
+        if self.proposer_update is not None and (self.frozen_after is None or place.iteration <= self.frozen_after):
             metrics |= prefixed("proposer", self.proposer_update(step, groups))
             self.publish_proposer(step)
         return _report(episodes, metrics, stages, played - started, perf_counter() - played)

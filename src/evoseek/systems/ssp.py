@@ -134,8 +134,14 @@ class SSP:
             return self.ssp.train != "solver"
 
         def problems(self) -> Iterator[str]:
-            """One policy is trained on the logprobs of one temperature."""
+            """One policy is trained on the logprobs of one temperature, and works back by so many searches as are
+            requested."""
             yield from super().problems()
+            if not self.proposer.ratio:
+                yield (
+                    "proposer.ratio is [], but in ssp a question is worked back from its answer by a number of "
+                    "searches that is requested. Set it to shares, as in [1, 1, 1], or train dr-zero."
+                )
             if self.proposer.temperature != self.rollout.temperature:
                 yield (
                     f"proposer.temperature is {self.proposer.temperature} and rollout.temperature "

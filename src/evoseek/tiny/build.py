@@ -95,6 +95,7 @@ VARIANTS: Mapping[str, DemonstrationShares | WebMixture] = {
     "default": DemonstrationShares(),
     "reader": _READER,
     "weak": replace(_READER, flawed_proposal=0.5),
+    "free": DemonstrationShares(propose=0.14, propose_freely=0.22, trace=0, read=0.28, read_retrieved=0.75),
     "web": WebMixture(),
 }
 

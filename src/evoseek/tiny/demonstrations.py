@@ -1,10 +1,11 @@
 """Demonstrations from which the tiny policy learns its formats and skills, before any reinforcement learning.
 
-All come from generated worlds of the pretraining split, with real retrieval. There are five kinds:
+All come from generated worlds of the pretraining split, with real retrieval. There are six kinds:
 
     solve    a question answered by one search a hop; most demonstrations stop after the first hop, with the wrong
              answer, so that going on to the end is left to reinforcement learning
     propose  from a passage and a number of hops to a question and its answer, by hops - 1 searches (Dr. Zero)
+    propose_freely  the same without a number: most have one hop
     trace    from an answer and a number of searches backwards to a question (Search Self-play)
     read     a question answered from given passages, without searching
     copy     sentences of the world repeated: the skill that all others rest on
@@ -15,6 +16,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from evoseek.types import Passage
@@ -22,7 +24,7 @@ from evoseek.world.grammar import QUESTION_PHRASINGS, chain_text
 from evoseek.world.world import ENTITY_RELATIONS, Fact, World
 
 Retrieve = Callable[[str], list[Passage]]
-DemonstrationKind = Literal["solve", "propose", "trace", "read", "copy"]
+DemonstrationKind = Literal["solve", "propose", "trace", "read", "copy", "propose_freely"]
 NOTHING = "unknown"
 MAX_TRIES = 1000
 HOP_SHARES: dict[DemonstrationKind, tuple[int, int, int, int]] = {
@@ -31,6 +33,7 @@ HOP_SHARES: dict[DemonstrationKind, tuple[int, int, int, int]] = {
     "trace": (4, 4, 2, 0),
     "read": (2, 1, 1, 0),
     "copy": (1, 0, 0, 0),
+    "propose_freely": (16, 6, 2, 1),
 }
 
 
@@ -48,13 +51,16 @@ Demonstration = tuple[Piece, ...]
 @dataclass(frozen=True, slots=True)
 class DemonstrationShares:
     """Shares of the kinds, how flawed the solver's demonstrations are, and in how many demonstrations of reading all
-    passages are shown that a search finds, the misleading ones too, instead of the right one."""
+    passages are shown that a search finds, the misleading ones too, instead of the right one.
+
+    `propose_freely` is proposing without a requested number of hops: most of these demonstrations have one."""
 
     solve: float = 0.34
     propose: float = 0.20
     trace: float = 0.28
     read: float = 0.16
     copy: float = 0.02
+    propose_freely: float = 0.0
     early_stop: float = 0.88
     wrong_relation: float = 0.04
     other_phrasing: float = 0.2
@@ -64,7 +70,7 @@ class DemonstrationShares:
     @property
     def shares(self) -> dict[DemonstrationKind, float]:
         """DemonstrationKind -> share."""
-        return {"solve": self.solve, "propose": self.propose, "trace": self.trace, "read": self.read, "copy": self.copy}
+        return {kind: getattr(self, kind) for kind in HOP_SHARES}
 
 
 class Demonstrator:
@@ -91,6 +97,7 @@ class Demonstrator:
             "trace": self.trace,
             "read": self.read,
             "copy": self.copy,
+            "propose_freely": partial(self.propose, free=True),
         }
         while True:
             hops = self.rng.choices((1, 2, 3, 4), HOP_SHARES[chosen])[0]
@@ -124,14 +131,14 @@ class Demonstrator:
         pieces.append(Piece("action", f"{thought}<answer> {answer} </answer>"))
         return tuple(pieces)
 
-    def propose(self, hops: int) -> Demonstration | None:
-        """From a passage forwards, hops - 1 searches."""
+    def propose(self, hops: int, *, free: bool = False) -> Demonstration | None:
+        """From a passage forwards, hops - 1 searches; the prompt says how many, unless the choice is `free`."""
         drawn = draw_chain(self.world, self.rng, hops)
         if drawn is None:
             return None
         name, relations, chain = drawn
         source = next(p for p in self._sources if p.title == name and _tells([p], chain[0]))
-        pieces = [Piece("prompt", propose_prompt(hops, source.text))]
+        pieces = [Piece("prompt", propose_prompt(0 if free else hops, source.text))]
         thought = f"<think> {say(chain[0])} </think>"
         for fact in chain[1:]:
             passages = self.retrieve(fact.subject)
@@ -222,8 +229,8 @@ def solve_prompt(question: str) -> str:
 
 
 def propose_prompt(hops: int, passage: str) -> str:
-    """The prompt of a proposer that starts from a passage."""
-    return f"propose {hops} hops : {passage}"
+    """The prompt of a proposer that starts from a passage. 0 hops: it chooses their number."""
+    return f"propose {hops} hops : {passage}" if hops else f"propose hops : {passage}"
 
 
 def trace_prompt(searches: int, answer: str) -> str:

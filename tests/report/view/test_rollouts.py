@@ -9,6 +9,14 @@ def test_what_a_list_shows(make_row):
     assert (rollout.shown_role, rollout.episode, rollout.invalid) == ("solver", "step-000001/q", None)
 
 
+@pytest.mark.parametrize(
+    ("metadata", "hops"),
+    [({"requested": 3}, 3), ({"requested": 0}, None), ({"requested": 0, "hops": 2}, 2), ({}, None)],
+)
+def test_hops_that_the_proposer_was_free_to_choose_are_not_shown_as_none(make_row, metadata, hops):
+    assert rollout_of(make_row(metadata=metadata)).hops == hops
+
+
 def test_the_members_of_an_episode_share_its_key(make_row):
     proposal = make_row(
         id="step-000001/proposals/qr1", role="proposer", group="requested-2", action={"question": "Who?"}

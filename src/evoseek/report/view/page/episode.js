@@ -32,7 +32,7 @@ function sourceStage(detail) {
   if (metadata.text || metadata.title) {
     return stage("Source passage", el("p", {}, el("b", {}, prose(metadata.title ?? ""))), el("blockquote", {}, prose(metadata.text ?? "")),
       el("p", { class: "meta" }, "passage ", prose(metadata.passage_id ?? "unknown", "code"),
-        metadata.requested !== undefined && ` · ${metadata.requested} hops requested`, metadata.shown === false && " · it was not shown to the proposer"));
+        metadata.requested > 0 && ` · ${metadata.requested} hops requested`, metadata.shown === false && " · it was not shown to the proposer"));
   }
   return stage("Task of the proposer", facts(Object.entries(metadata).map(([name, given]) => [visible(name), prose(typeof given === "string" ? given : JSON.stringify(given))])));
 }

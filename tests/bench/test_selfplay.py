@@ -1,0 +1,44 @@
+"""What bench/selfplay.py keeps of a step and draws."""
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def selfplay(script):
+    return script("selfplay")
+
+
+def test_a_step_that_trains_the_solver_says_on_how_many_rollouts_and_how_many_questions_are_trainable(selfplay):
+    solving = {"step": 9.0, "selfplay/iteration": 1.0, "solver/rollout/num": 160.0, "solver/frac_reward_zero_std": 0.75}
+    assert selfplay.kept(solving)["solver/trained_on"] == 160
+    assert selfplay.kept(solving)["solver/trainable"] == 0.25
+    labelled = {"step": 9.0, "rollout/num": 80.0, "frac_reward_zero_std": 1.0}
+    assert selfplay.kept(labelled)["solver/trained_on"] == 80
+    assert selfplay.kept(labelled)["solver/trainable"] == 0
+    both = {"step": 9.0, "selfplay/proposals": 32.0, "solver/rollout/num": 40.0, "proposer/rollout/num": 32.0}
+    assert selfplay.kept(both)["solver/trained_on"] == 40
+    assert "solver/trainable" not in selfplay.kept(both)
+
+
+def test_attempts_at_the_questions_of_a_proposer_that_learns_or_writes_train_no_solver(selfplay):
+    proposing = {"step": 2.0, "selfplay/iteration": 1.0, "selfplay/proposals": 32.0, "solver/rollout/num": 160.0}
+    assert "solver/trained_on" not in selfplay.kept(proposing)
+
+
+def test_a_curve_is_over_the_rollouts_trained_on_and_joins_what_stands_at_one_number_of_them(selfplay):
+    rows = [
+        {"step": 1, "hops": 1.0},
+        {"step": 2, "hops": 2.0},
+        {"step": 3, "solver/trained_on": 160.0},
+        {"step": 4, "solver/trained_on": 160.0},
+        {"step": 5, "solver/trained_on": 160.0},
+        {"step": 6, "hops": 3.0},
+    ]
+    assert selfplay.curve(rows, "hops") == ([0.0, 480.0], [1.5, 3.0])
+
+
+def test_where_most_steps_have_a_value_a_curve_has_the_means_of_ten_steps(selfplay):
+    rows = [{"step": step, "solver/trained_on": 10.0, "share": float(step)} for step in range(1, 21)]
+    x, y = selfplay.curve(rows, "share")
+    assert x == pytest.approx([55.0, 155.0])
+    assert y == pytest.approx([5.5, 15.5])
