@@ -226,9 +226,10 @@ def kept(row: Mapping[str, float]) -> dict[str, float]:
     """What is kept of a step. `solver/trained_on` are the rollouts that the solver learns from, `solver/trainable` is
     the share of their questions that some attempts answer right and some do not."""
     numbers = {name: row[name] for name in ("step", *KEPT) if row.get(name) is not None}
-    if "selfplay/iteration" in row and "selfplay/proposals" in row:  # Dr. Zero's proposer learns, or writes
-        return numbers
     prefix = "solver/" if "solver/rollout/num" in row else ""
+    only_proposes = "selfplay/iteration" in row and "selfplay/proposals" in row  # Dr. Zero's proposer learns, or writes
+    if only_proposes or f"{prefix}rollout/num" not in row:
+        return numbers
     told = {"solver/trained_on": row[f"{prefix}rollout/num"]}
     if (same := row.get(f"{prefix}frac_reward_zero_std")) is not None:
         told["solver/trainable"] = 1 - same

@@ -23,6 +23,7 @@ def test_a_step_that_trains_the_solver_says_on_how_many_rollouts_and_how_many_qu
 def test_attempts_at_the_questions_of_a_proposer_that_learns_or_writes_train_no_solver(selfplay):
     proposing = {"step": 2.0, "selfplay/iteration": 1.0, "selfplay/proposals": 32.0, "solver/rollout/num": 160.0}
     assert "solver/trained_on" not in selfplay.kept(proposing)
+    assert selfplay.kept({"step": 0.0, "eval/reward": 0.3}) == {"step": 0.0, "eval/reward": 0.3}
 
 
 def test_a_curve_is_over_the_rollouts_trained_on_and_joins_what_stands_at_one_number_of_them(selfplay):
