@@ -158,6 +158,7 @@ EXPERIMENTS: dict[str, dict[str, Arm]] = {
         "frozen": free(FREE, "proposer.frozen=true"),
         "trained": free(FREE),
         "trained, then frozen": free(FREE, "proposer.frozen_after=1"),
+        "trained, one policy": free(FREE, "dr_zero.one_policy=true"),
         "trained, verified": free(FREE, *VERIFIED),
         "frozen, hops by hand": free("proposer.frozen=true"),
         "gold": Arm("search-r1", "", FREE_GOLD),

@@ -46,6 +46,10 @@ def check(settings):
             ["proposer.frozen=true", "proposer.frozen_after=2"],
             r"proposer\.frozen_after is set, .*proposer\.frozen to be left out, and that is True",
         ),
+        *(
+            ("dr-zero", ["dr_zero.one_policy=true", setting], r"dr_zero\.one_policy to be left out, and that is True")
+            for setting in ("proposer.frozen=true", "proposer.frozen_after=1", "proposer.learning_rate=1e-4")
+        ),
         ("ssp", ["ssp.fill=replay", "ssp.reset_every=3"], "replay-reset"),
         ("ssp", ["ssp.resample_limit=3"], "resample"),
         ("zerosearch", ["simulator.model=x", "simulator.timeout_s=3"], "simulator.base_url to be set"),

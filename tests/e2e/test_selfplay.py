@@ -209,6 +209,30 @@ def test_a_frozen_proposer_stays_as_it_is_to_the_bit(config, tmp_path):
     assert {r.trajectory.policy_version for r in records(tmp_path / "run") if r.trajectory.role == "proposer"} == {0}
 
 
+def test_one_policy_in_both_roles_is_trained_in_turns_killed_and_resumed(config, tmp_path):
+    """Both phases move the same weights, each sampler has them at once, and there is no second policy."""
+    settings = {**ITERATION, "dr_zero.one_policy": True, "dr_zero.iterations": 2, "dr_zero.fresh_optimizer": False}
+    dr_zero = config("dr-zero", {**settings, "proposer.temperature": 1.0, "rollout.temperature": 1.0})
+    train(dr_zero, tmp_path / "whole")
+    train_killed_in((2, 4, 7), dr_zero, tmp_path / "killed")
+    same(tmp_path / "whole", tmp_path / "killed")
+    assert list(latest_checkpoint(tmp_path / "whole").learner_values) == ["policy"]
+    versions = {r.step: r.trajectory.policy_version for r in records(tmp_path / "whole")}
+    # steps 1, 2 propose; 3 writes; 4, 5 solve; 6, 7 propose; 8 writes; 9, 10 solve
+    assert versions == {1: 0, 2: 1, 3: 2, 4: 2, 5: 4, 6: 5, 7: 6, 8: 7, 9: 7, 10: 9}
+
+
+def test_the_proposers_step_of_one_policy_is_that_of_its_own_loss(config, tmp_path):
+    settings = {**ITERATION, "run.steps": 1, "policy.model": "tiny-weak", "proposer.attempts": 5}
+    temperatures = {"proposer.temperature": 1.0, "rollout.temperature": 1.0}
+    one = config("dr-zero", {**settings, **temperatures, "dr_zero.one_policy": True})
+    train(one, tmp_path / "run")
+    expected, after = trained_on(one, tmp_path / "run", "proposer"), weights(tmp_path / "run")
+    assert all(torch.equal(expected[name], tensor) for name, tensor in after.items())
+    begun = load_policy("tiny-weak").model.state_dict()
+    assert any(not torch.equal(begun[name], tensor) for name, tensor in after.items())
+
+
 def trained_on(config: GameSettings, directory: Path, role: str) -> dict[str, torch.Tensor]:
     """The weights after one step of the config's optimizer on a role's rollouts in the log of a run's first step."""
     groups: dict[str, list[TrajectoryRecord]] = defaultdict(list)

@@ -46,6 +46,13 @@ def check(system, options):
             {"proposer.ratio": [], "proposer.group_by": "task", "proposer.frozen_after": 1},
             r"never learns\. Set proposer\.per_task to 2 or more",
         ),
+        ("dr-zero", {"proposer.frozen_after": 3}, r"frozen_after is 3, .*iterations 3 .*would learn no less"),
+        ("dr-zero", {"proposer.frozen_after": 1, "dr_zero.proposer_steps": 0}, r"proposer_steps 0 .*Leave it out"),
+        (
+            "dr-zero",
+            {"dr_zero.one_policy": True, "proposer.temperature": 0.5},
+            r"proposer\.temperature is 0\.5 and rollout\.temperature 1\.0, .*one_policy.*the same value",
+        ),
         ("ssp", {"proposer.ratio": []}, r"proposer\.ratio is \[\], but in ssp .*Set it to shares.*or train dr-zero"),
     ],
 )

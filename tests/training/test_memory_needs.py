@@ -33,6 +33,8 @@ def test_two_players_need_twice_as_much():
     alone = memory_needs(load_settings(options=SMALL), SHAPE, 2)
     both = memory_needs(load_settings(system="dr-zero", options=SMALL), SHAPE, 2)
     assert both == {name: 2 * size for name, size in alone.items()}
+    one = load_settings(system="dr-zero", options={**SMALL, "dr_zero.one_policy": True, "proposer.temperature": 1.0})
+    assert memory_needs(one, SHAPE, 2) == alone
 
 
 def test_in_words():

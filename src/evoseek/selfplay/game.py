@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -32,8 +32,8 @@ from evoseek.training.plan import TrainingPlan
 from evoseek.training.samples import record_samples
 from evoseek.training.trainer import computes_alike, forward_of, load_trainable, loader_of, save_trained, sync
 from evoseek.training.two_roles import RoleUpdate, TwoRoleUpdate
-from evoseek.training.update import GroupUpdate
-from evoseek.types import Passage
+from evoseek.training.update import GroupUpdate, Update
+from evoseek.types import Passage, TrajectoryGroup
 from evoseek.world.oracle import Oracle, load_world, world_oracle
 
 
@@ -115,13 +115,27 @@ class _PassageSettings(Protocol):
     learning_rate: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class _OneRole:
+    """The update of one of the roles that share a learner."""
+
+    update: TwoRoleUpdate
+    role: str
+
+    def __call__(self, step: int, groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
+        metrics = self.update(step, {self.role: groups})
+        return {name.removeprefix(f"{self.role}/"): value for name, value in metrics.items()}
+
+
 class PassageGame(_Game):
-    """Two policies that begin as the same model; questions begin with passages."""
+    """Two policies that begin as the same model, or one in both roles; questions begin with passages."""
 
     @classmethod
-    def load(cls, settings: GameSettings, context: Context) -> PassageGame:
+    def load(cls, settings: GameSettings, context: Context, *, one_policy: bool) -> PassageGame:
         """Both as the checkpoint has them, or both begun. Raises PolicyError, ConfigError for several processes with
         servers."""
+        if one_policy:
+            return cls.between(settings, context, context.agent, context.agent)
         if context.ranks.size > 1 and settings.sampler.name != "torch":
             raise ConfigError(
                 f"{settings.run.system} trains two policies in {context.ranks.size} processes, which only the sampler "
@@ -162,10 +176,21 @@ class PassageGame(_Game):
         distillation = self.settings.selfplay.distillation
         return trainer.group_update(self_distillation(distillation, trainer, self.solver, corpus, questions))
 
-    def proposer_update(self) -> GroupUpdate:
+    @property
+    def has_one_policy(self) -> bool:
+        """Whether one policy plays both roles."""
+        return self.proposer is self.solver
+
+    def proposer_update(self) -> Update:
         """The update that trains the proposer."""
         credit = build("credit", self.settings.proposer.credit, self.context)
-        return GroupUpdate(self.proposer_learner, credit, self.settings.run.seed)
+        seed = self.settings.run.seed
+        if not self.has_one_policy:
+            return GroupUpdate(self.proposer_learner, credit, seed)
+        learner = self.context.trainer.learner
+        proposing = GroupUpdate(learner, credit, seed)
+        roles = {"proposer": RoleUpdate(proposing.samples, self._proposer_loss())}
+        return _OneRole(TwoRoleUpdate(learner, roles, seed), "proposer")
 
     @cached_property
     def trained_proposer(self) -> Policy:
@@ -179,6 +204,9 @@ class PassageGame(_Game):
 
     def publish_proposer(self, step: int) -> None:
         """Hand the proposer's weights of a step to its sampler."""
+        if self.has_one_policy:
+            self.context.publish(step)
+            return
         sync(self.trained_proposer, self.proposer.policy)
         self.proposer.sampler.update_weights(step)
 
@@ -206,6 +234,8 @@ class PassageGame(_Game):
     @property
     def parts(self) -> dict[str, Part]:
         """The parts of a checkpoint."""
+        if self.has_one_policy:
+            return dict(self.context.trainer.parts)
         save = partial(save_trained, self.trained_proposer, ranks=self.context.ranks)
         proposer = Part(save, self.proposer_learner)
         return {**self.context.trainer.parts, "proposer": proposer}

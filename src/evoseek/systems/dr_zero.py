@@ -123,6 +123,7 @@ class PassageProposerSettings(ProposerSettings):
             *super().effects(),
             Needs("max_source_tokens", "show_source"),
             Needs("frozen_after", "frozen", (False,)),
+            Needs("frozen frozen_after learning_rate", "dr_zero.one_policy", (False,)),
         )
 
 
@@ -133,6 +134,9 @@ class PhaseSettings(Section):
     proposer_steps: int = Field(default=5, ge=0, le=MANY, description="Number of steps that train the proposer.")
     writing_steps: Count = Field(default=2, description="Number of steps that write questions for the solver.")
     solver_steps: Count = Field(default=15, description="Number of steps that train the solver.")
+    one_policy: bool = Field(
+        default=False, description="Whether one policy plays both roles, instead of two that begin as the same model."
+    )
     fresh_optimizer: bool = Field(
         default=True, description="Whether the solver gets a new optimizer in every iteration."
     )
@@ -187,9 +191,16 @@ class DrZero:
             return max(0, self.longest - 1), "hops"
 
         def problems(self) -> Iterator[str]:
-            """A proposer that stops learning has begun to, and stops before the end."""
+            """A proposer that stops learning has begun to, and stops before the end; one policy is trained on the
+            logprobs of one temperature."""
             yield from super().problems()
             after, own = self.proposer.frozen_after, self.dr_zero
+            if own.one_policy and self.proposer.temperature != self.rollout.temperature:
+                yield (
+                    f"proposer.temperature is {self.proposer.temperature} and rollout.temperature "
+                    f"{self.rollout.temperature}, but with dr_zero.one_policy one policy is trained on the logprobs of "
+                    "one temperature. Set them to the same value."
+                )
             if after is not None and (after >= own.iterations or not own.proposer_steps):
                 yield (
                     f"proposer.frozen_after is {after}, but with dr_zero.iterations {own.iterations} and "
@@ -214,8 +225,9 @@ class DrZero:
         """From settings: two policies that begin as the same model."""
         from evoseek.selfplay.game import PassageGame  # imports torch, which the settings do not need
 
-        game = PassageGame.load(settings, context)
-        own, solver = settings.dr_zero, game.solver
+        own = settings.dr_zero
+        game = PassageGame.load(settings, context, one_policy=own.one_policy)
+        solver = game.solver
         schedule = Schedule(own.iterations, own.proposer_steps, own.writing_steps, own.solver_steps)
         questions = QuestionLog(context.run.questions, context.ranks)
         rollouts = context.rollouts(
@@ -242,10 +254,13 @@ class DrZero:
         )
 
         def resumed(step: int) -> None:
-            solver.sampler.update_weights(schedule.last("solve", step))
             after = system.frozen_after
             learning = step if after is None else min(step, schedule.iteration_steps * after)
-            game.proposer.sampler.update_weights(0 if frozen else schedule.last("propose", learning))
+            solved, proposed = schedule.last("solve", step), 0 if frozen else schedule.last("propose", learning)
+            if game.has_one_policy:
+                solved = proposed = max(solved, proposed)
+            solver.sampler.update_weights(solved)
+            game.proposer.sampler.update_weights(proposed)
 
         def is_due(step: int) -> bool:
             """An evaluation is due before training, and while the solver learns: at the given interval and at the end
@@ -263,7 +278,7 @@ class DrZero:
         from evoseek.selfplay.game import PassageGame
 
         if context.checkpoint is not None:
-            game = PassageGame.load(settings, context)
+            game = PassageGame.load(settings, context, one_policy=settings.dr_zero.one_policy)
         else:
             game = PassageGame.between(settings, context, context.agent, context.agent)
         return game, game.tasks("proposing", settings.proposer.per_task)

@@ -27,7 +27,8 @@ def memory_needs(settings: TrainingSettings, shape: ModelShape, processes: int) 
     number, adapted = _BYTES[settings.policy.dtype], settings.lora.rank > 0
     whole = shape.parameters * number
     served = isinstance(settings.sampler, ServerSettings)
-    players = 2 if settings.run.system == "dr-zero" and not adapted else 1
+    two = settings.run.system == "dr-zero" and not lookup(settings, "dr_zero.one_policy")
+    players = 2 if two and not adapted else 1
     each = whole if adapted else shape.parameters * (16 if number == 4 else 18)
     copies = int(not served and (processes > 1 or settings.max_staleness > 0))
     if lookup(settings, "sampler.transfer") == "nccl":
