@@ -269,6 +269,15 @@ def step_seconds(result: dict) -> list[float]:
     return [(row.get("rollout/seconds") or 0.0) + (row.get("learner/seconds") or 0.0) for row in rows]
 
 
+def probes(result: Mapping[str, list[dict[str, float]]]) -> list[tuple[int, float, float]]:
+    """The held-out questions that are asked while a run goes on: after which step, the seconds of all steps up to it,
+    and the score."""
+    seconds = list(accumulate(row.get("step/seconds") or 0.0 for row in result["timings"]))
+    clock = {row["step"]: after for row, after in zip(result["timings"], seconds, strict=True)}
+    rows = (row for row in result["rows"] if "eval/reward" in row)
+    return [(int(row["step"]), clock[row["step"]], row["eval/reward"]) for row in rows]
+
+
 def show(found: dict[tuple[str, str], dict[int, dict]], console: Console) -> None:
     table = Table("experiment", "arm", "held-out EM", "by seed, with 95 % intervals", "1, 2, 3, 4 hops")
     columns = ("pass rate", "trainable", "accepted", "true valid", "true hops", "entropy")
@@ -293,9 +302,8 @@ def show(found: dict[tuple[str, str], dict[int, dict]], console: Console) -> Non
     sizes = {str(result.get("n", QUESTIONS)) for by_seed in found.values() for result in by_seed.values()}
     for (experiment, name), by_seed in found.items():
         for seed, result in sorted(by_seed.items()):
-            points = ((row["step"], row["eval/reward"]) for row in result["rows"] if "eval/reward" in row)
-            curve = "  ".join(f"{step}: {value:.2f}" for step, value in points)
-            console.print(f"{experiment}/{name}, seed {seed}, held-out (n = 200) by step: {curve}")
+            curve = "  ".join(f"{step} ({seconds:.0f}): {value:.2f}" for step, seconds, value in probes(result))
+            console.print(f"{experiment}/{name}, seed {seed}, held-out (n = 200) by step (seconds): {curve}")
             for what in ("true_valid_rate", "true_hops/entropy", "requested_hops/entropy"):
                 found_at = [
                     (row["step"], row[f"selfplay/{what}"]) for row in result["rows"] if f"selfplay/{what}" in row
@@ -347,15 +355,20 @@ SMOOTHED = 10  # steps, where there is a value for each
 
 
 def draw(found: dict[tuple[str, str], dict[int, dict]], path: Path) -> None:
-    """A panel for each of PANELS over the solver's rollouts: a line for each seed, an arm a colour."""
+    """A panel for each of PANELS over the solver's rollouts: an arm a colour, a pale line for each seed, and the mean of
+    the seeds where they have values at the same numbers of rollouts."""
     figure = Figure(figsize=(14, 7), layout="constrained")
     FigureCanvasAgg(figure)
     panels = list(figure.subplots(2, 3).flat)
     for panel, (title, name) in zip(panels, PANELS.items(), strict=False):
         for (number, (_, arm)), by_seed in zip(enumerate(found), found.values(), strict=True):
-            for seed, result in sorted(by_seed.items()):
-                x, y = curve(result["rows"], name)
-                panel.plot(x, y, color=f"C{number}", alpha=0.8, label=arm if seed == min(by_seed) else None)
+            curves = [curve(result["rows"], name) for _, result in sorted(by_seed.items())]
+            for x, y in curves:
+                panel.plot(x, y, color=f"C{number}", alpha=0.3, linewidth=1)
+            x = curves[0][0]
+            if all(x == other for other, _ in curves):
+                panel.plot(x, [fmean(ys) for ys in zip(*(y for _, y in curves), strict=True)], color=f"C{number}")
+            panel.plot([], [], color=f"C{number}", label=arm)
         panel.set(title=title, xlabel="solver rollouts", ylim=(1, 4) if "hops" in name else (0, 1))
         panel.grid(alpha=0.3)
     panels[-1].axis("off")

@@ -43,3 +43,9 @@ def test_where_most_steps_have_a_value_a_curve_has_the_means_of_ten_steps(selfpl
     x, y = selfplay.curve(rows, "share")
     assert x == pytest.approx([55.0, 155.0])
     assert y == pytest.approx([5.5, 15.5])
+
+
+def test_probes_are_told_with_the_seconds_of_all_steps_before(selfplay):
+    timings = [{"step": 0}, {"step": 1, "step/seconds": 2.0}, {"step": 2, "step/seconds": 3.5}]
+    rows = [{"step": 0, "eval/reward": 0.25}, {"step": 1}, {"step": 2, "eval/reward": 0.5}]
+    assert selfplay.probes({"timings": timings, "rows": rows}) == [(0, 0.0, 0.25), (2, 5.5, 0.5)]
