@@ -185,7 +185,8 @@ def train(seed: int, name: str, directory: Path) -> dict:
 
 
 def arm_folder(name: str, seed: int) -> str:
-    return f"{name.replace(', ', '-').replace(' %', '').replace(' ', '-')}-{seed}"
+    faults = round(100 * ARMS[name].faults)
+    return f"faults-{faults}-{seed}" if faults or name == "clean" else f"{name.replace(' ', '-')}-{seed}"
 
 
 def show(found: Mapping[str, Mapping[int, dict]], start: Mapping[int, dict], console: Console) -> None:

@@ -63,6 +63,8 @@ KEPT = (
     "solver/reward",
     "solver/tools/call_frequency",
     "proposer/tools/call_frequency",
+    "solver/trained_on",
+    "solver/trainable",
     "solver/rollout/num",
     "proposer/rollout/num",
     "rollout/num",
@@ -113,13 +115,12 @@ SSP_TABLES = (
 LONG = ("run.steps=200",)
 
 
-def free(*sets: str, over: str = "") -> Arm:
-    """A proposer that chooses the number of hops, and would by itself mostly choose one."""
+def free(*sets: str, over: str = "free_hops") -> Arm:
+    """A proposer that chooses the number of hops, and by itself mostly chooses one."""
     phases = ("dr_zero.iterations=6", "dr_zero.proposer_steps=4", "dr_zero.writing_steps=1", "dr_zero.solver_steps=15")
     return Arm("dr-zero", over, ("policy.model=tiny-free", "rollout.temperature=1.0", *phases, *sets))
 
 
-FREE = "proposer.ratio=[]"
 FREE_GOLD = ("policy.model=tiny-free", *GOLD, "run.steps=90", "rollout.temperature=1.0")
 SUMMED = ("proposer.loss.aggregate=sequence-sum", "run.steps=30")  # as in the paper: the proposer learns faster
 EXPERIMENTS: dict[str, dict[str, Arm]] = {
@@ -155,12 +156,13 @@ EXPERIMENTS: dict[str, dict[str, Arm]] = {
     },
     # Its lever is the number of hops: a frozen one writes 16 questions of one hop for one of four.
     "free": {
-        "frozen": free(FREE, "proposer.frozen=true"),
-        "trained": free(FREE),
-        "trained, then frozen": free(FREE, "proposer.frozen_after=1"),
-        "trained, one policy": free(FREE, "dr_zero.one_policy=true"),
-        "trained, verified": free(FREE, *VERIFIED),
-        "frozen, hops by hand": free("proposer.frozen=true"),
+        "frozen": free("proposer.frozen=true"),
+        "trained": free(),
+        "frozen, longer": free("proposer.frozen=true", "dr_zero.iterations=8"),
+        "trained, then frozen": free("proposer.frozen_after=1"),
+        "trained, one policy": free("dr_zero.one_policy=true"),
+        "trained, verified": free(*VERIFIED),
+        "frozen, hops by hand": free("proposer.frozen=true", over=""),
         "gold": Arm("search-r1", "", FREE_GOLD),
         "gold, by difficulty": Arm("search-r1", "", (*FREE_GOLD, "questions.order=difficulty")),
     },
@@ -225,7 +227,7 @@ def train(config: TrainingSettings, run: RunDirectory) -> dict[str, object]:
 
 def kept(row: Mapping[str, float]) -> dict[str, float]:
     """What is kept of a step. `solver/trained_on` are the rollouts that the solver learns from, `solver/trainable` is
-    the share of their questions that some attempts answer right and some do not."""
+    the share of their questions whose attempts are not all worth the same. Kept twice it is the same."""
     numbers = {name: row[name] for name in ("step", *KEPT) if row.get(name) is not None}
     prefix = "solver/" if "solver/rollout/num" in row else ""
     only_proposes = "selfplay/iteration" in row and "selfplay/proposals" in row  # Dr. Zero's proposer learns, or writes
@@ -355,8 +357,8 @@ SMOOTHED = 10  # steps, where there is a value for each
 
 
 def draw(found: dict[tuple[str, str], dict[int, dict]], path: Path) -> None:
-    """A panel for each of PANELS over the solver's rollouts: an arm a colour, a pale line for each seed, and the mean of
-    the seeds where they have values at the same numbers of rollouts."""
+    """A panel for each of PANELS over the solver's rollouts: an arm a colour, a pale line for each seed, and the mean
+    of the seeds where they have values at the same numbers of rollouts."""
     figure = Figure(figsize=(14, 7), layout="constrained")
     FigureCanvasAgg(figure)
     panels = list(figure.subplots(2, 3).flat)
@@ -429,7 +431,9 @@ def main() -> None:
         for seed in options.seeds:
             path = folder_of(options.directory, experiment, name, seed) / "result.json"
             if path.exists():
-                found.setdefault((experiment, name), {})[seed] = json.loads(path.read_text())
+                result = json.loads(path.read_text())
+                rows = [kept(row) for row in result["rows"]]  # of an older result, too
+                found.setdefault((experiment, name), {})[seed] = {**result, "rows": rows}
     show(found, console)
     if options.picture and found:
         draw(found, options.picture)

@@ -2,6 +2,8 @@
 
 import pytest
 
+from evoseek.training.given import load_settings
+
 
 @pytest.fixture(scope="module")
 def selfplay(script):
@@ -49,3 +51,20 @@ def test_probes_are_told_with_the_seconds_of_all_steps_before(selfplay):
     timings = [{"step": 0}, {"step": 1, "step/seconds": 2.0}, {"step": 2, "step/seconds": 3.5}]
     rows = [{"step": 0, "eval/reward": 0.25}, {"step": 1}, {"step": 2, "eval/reward": 0.5}]
     assert selfplay.probes({"timings": timings, "rows": rows}) == [(0, 0.0, 0.25), (2, 5.5, 0.5)]
+
+
+def test_what_was_kept_is_kept_as_it_is(selfplay):
+    row = {"step": 9.0, "selfplay/iteration": 1.0, "solver/rollout/num": 160.0, "solver/frac_reward_zero_std": 0.75}
+    assert selfplay.kept(selfplay.kept(row)) == selfplay.kept(row)
+    assert selfplay.kept(row)["solver/trainable"] == 0.25
+
+
+def test_the_settings_of_every_arm_can_be_read(selfplay):
+    arms = [arm for experiment in selfplay.EXPERIMENTS.values() for arm in experiment.values()]
+    for arm in arms:
+        paths = {"search.index": "i", **({"questions.path": "q"} if arm.system == "search-r1" else {})}
+        settings = load_settings(arm.recipes, system=arm.system, options=paths, sets=arm.sets)
+        assert settings.run.system == arm.system
+    trained = selfplay.EXPERIMENTS["free"]["trained"]
+    free = load_settings(trained.recipes, sets=trained.sets)
+    assert (free.proposer.ratio, free.policy.model) == ((), "tiny-free")

@@ -57,6 +57,8 @@ def test_the_tiny_policy_is_asked_in_its_words_in_every_role(prompt):
     assert prompt("who is kalo ?", "--role", "closed-book")[1].splitlines()[-1] == question
     assert prompt("--role", "reader")[1].splitlines()[-1].startswith("read : who is the mayor of kalo ?")
     assert prompt("dr-zero", "kalo .", "--role", "proposer")[1].splitlines()[-1] == "propose 2 hops : kalo ."
+    chooses = prompt("dr-zero", "kalo .", "--role", "proposer", "--set", "proposer.ratio=[]")[1]
+    assert chooses.splitlines()[-1] == "propose hops : kalo ."
     assert "kalo" in prompt("ssp", "kalo", "--role", "proposer")[1].splitlines()[-1]
 
 

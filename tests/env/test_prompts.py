@@ -67,7 +67,7 @@ def test_the_short_proposers_prompts_are_a_few_lines_with_format_and_number_of_s
 
 @pytest.mark.parametrize("format", ["tags", "tools"])
 def test_the_short_proposers_prompt_without_a_number_is_a_few_lines_too(format):
-    values = {"hops": 0, "searches": None, "title": "Kalo", "text": "Its mayor is Meri.", "format": format}
+    values = {"title": "Kalo", "text": "Its mayor is Meri.", "format": format}
     short, full = (
         plain(load_prompts(name)["proposer_passage"].marked(**values, examples=[])) for name in ("short", "default")
     )
@@ -78,6 +78,15 @@ def test_the_short_proposers_prompt_without_a_number_is_a_few_lines_too(format):
     assert " leads to its answer in one step or several, as you choose. " in short
     assert "the answer is in the passage" not in short
     assert short.endswith("inside <answer> and </answer>.")
+
+
+@pytest.mark.parametrize("template", ["{% if searches %}search{% endif %}", "{{ hops }} hops", "{{ searches - 1 }}"])
+def test_a_template_of_ones_own_that_needs_a_number_of_hops_is_refused_where_there_is_none(tmp_path, template):
+    (tmp_path / "proposer_passage.jinja").write_text(template)
+    own = load_prompts(tmp_path)["proposer_passage"]
+    own.marked(hops=2, searches=1, title="", text="a", examples=[], format="tags")
+    with pytest.raises(ConfigError, match=r"proposer_passage\.jinja cannot be rendered: '(hops|searches)' is undef"):
+        own.marked(title="", text="a", examples=[], format="tags")
 
 
 def test_what_a_set_lacks_is_that_of_the_default_one(tmp_path):

@@ -46,7 +46,7 @@ def check(system, options):
             {"proposer.ratio": [], "proposer.group_by": "task", "proposer.frozen_after": 1},
             r"never learns\. Set proposer\.per_task to 2 or more",
         ),
-        ("dr-zero", {"proposer.frozen_after": 3}, r"frozen_after is 3, .*iterations 3 .*would learn no less"),
+        ("dr-zero", {"proposer.frozen_after": 3}, r"frozen_after is 3, .*iterations 3 .*that changes nothing"),
         ("dr-zero", {"proposer.frozen_after": 1, "dr_zero.proposer_steps": 0}, r"proposer_steps 0 .*Leave it out"),
         (
             "dr-zero",
@@ -94,7 +94,7 @@ def test_what_is_not(system, options):
     [
         ("proposer.frozen_after", 0, "1"),
         ("proposer.frozen_after", 1.5, "integer"),
-        ("proposer.ratio", [0, 0], r"at least one share must be above 0.*without any the proposer chooses"),
+        ("proposer.ratio", [0, 0], "at least one share must be above 0"),
     ],
 )
 def test_what_is_no_number_of_iterations_and_no_shares_is_refused(key, value, words):

@@ -51,7 +51,7 @@ def chosen(config, machine, saved=None):
 
 
 @pytest.mark.parametrize("system", KINDS["system"].parts)
-@pytest.mark.parametrize("name", ["tiny", "tiny-reader", "tiny-weak", "tiny-web"])
+@pytest.mark.parametrize("name", ["tiny", "tiny-reader", "tiny-weak", "tiny-free", "tiny-web"])
 def test_for_the_policies_of_the_package_nothing_changes_and_nothing_is_said(system, name):
     config = load_settings(system=system, options={"policy.model": name})
 

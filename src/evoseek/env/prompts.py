@@ -5,8 +5,9 @@ set; those that it lacks are those of the set `default`.
                              (number of calls of a rollout, or none)
     solver_web.jinja         the same, for a solver that searches and browses the web
     closed_book.jinja        the same, for a solver without tools
-    proposer_passage.jinja   the user message of a proposer that begins with a passage; `hops`, `searches` (one less),
-                             `title` and `text` of the passage ("" if it is not to be shown), `examples`, `format`
+    proposer_passage.jinja   the user message of a proposer that begins with a passage; `hops`, `searches` (one less;
+                             both are undefined where the proposer chooses), `title` and `text` of the passage ("" if
+                             it is not to be shown), `examples`, `format`
     proposer_answer.jinja    that of a proposer that begins with an answer; `answer`, `searches`, `examples`, `format`
     reader.jinja             that of a reader; `question`, `passages` (empty: closed book), `format`
     teacher.jinja            the solver's, with the evidence shown; `question`, `passages`, `format`, `max_calls`

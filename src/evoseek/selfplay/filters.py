@@ -138,10 +138,11 @@ def proposed_question(proposal: Trajectory, evidence: Sequence[Passage]) -> Ques
     """The question of a proposal that the rules accept, under the id of its task.
 
     Its golden answers are the task's, if that gave any, else the one that was proposed. The metadata hold the hops or
-    searches `requested`, the valid `searches` made, and the ids of the `evidence`.
+    searches `requested` (if any were), the valid `searches` made, and the ids of the `evidence`.
     """
+    requested = proposal.question.metadata.get("requested")
     metadata = {
-        "requested": proposal.question.metadata.get("requested"),
+        **({"requested": requested} if requested else {}),
         "searches": len(_queries(proposal)),
         "evidence": [passage.id for passage in evidence],
     }

@@ -139,7 +139,7 @@ def _truths(asked: Sequence[tuple[Episode, Question]], oracle: Oracle, proposals
     right = sum(exact_match(truth.answer, question.golden_answers) == 1.0 for _, question, truth in answerable)
     kept = sum(truth.hops == _requested(episode) for episode, _, truth in answerable)
     metrics = {"selfplay/true_valid_rate": right / proposals}
-    if judged and any(_requested(episode) for episode, _ in asked):
+    if any(_requested(episode) for episode, _ in asked):
         metrics["selfplay/hops_kept"] = kept / len(judged)
     if answerable:
         hops = [truth.hops for _, _, truth in answerable]

@@ -19,7 +19,7 @@ _NEEDS_TWO = ("linear", "parabolic", "uncertainty", "between")  # difficulties t
 
 def _above_zero(shares: tuple[float, ...]) -> tuple[float, ...]:
     if shares and not any(shares):
-        raise ValueError("at least one share must be above 0, as in [4, 3, 2, 1]; without any the proposer chooses")
+        raise ValueError("at least one share must be above 0, as in [4, 3, 2, 1]")
     return shares
 
 

@@ -109,8 +109,8 @@ class PassageProposerSettings(ProposerSettings):
     frozen: bool = Field(default=False, description="Whether the proposer's weights are frozen.")
     frozen_after: Count | None = Field(
         default=None,
-        description="Number of iterations after which the proposer's weights are frozen, as in DARC. Default: it "
-        "learns to the end.",
+        description="Number of iterations after which the proposer's weights are frozen, as in DARC (arXiv "
+        "2601.13761). Default: it learns to the end.",
     )
     learning_rate: float | None = Field(
         default=None, gt=0, le=1, description="Learning rate of the proposer. Default: learner.learning_rate."
@@ -118,7 +118,8 @@ class PassageProposerSettings(ProposerSettings):
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        """A passage that is not shown is not cut; a proposer that never learns does not stop to."""
+        """A passage that is not shown is not cut. A proposer that never learns cannot be frozen later, and one policy
+        is neither frozen in one role nor trained at two learning rates."""
         return (
             *super().effects(),
             Needs("max_source_tokens", "show_source"),
@@ -154,9 +155,9 @@ class DrZero:
     """One step of Dr. Zero; `training.loop.TrainingLoop` repeats it.
 
     `play` trains the proposer, `writing` makes it write questions, and `solving` trains the solver on them.
-    `proposer_update` is None where the proposer is frozen, and not made after `frozen_after` iterations: its phase then
-    only measures. `publish_proposer` hands the proposer's new weights to its sampler; `restart_solver` gives the solver
-    a fresh optimizer in every iteration (None: the optimizer is kept).
+    `proposer_update` is None for a frozen proposer. Without it, and after `frozen_after` iterations, the proposer's
+    phase only measures. `publish_proposer` hands the proposer's new weights to its sampler; `restart_solver` gives the
+    solver a fresh optimizer in every iteration (None: the optimizer is kept).
     """
 
     schedule: Schedule
@@ -191,8 +192,8 @@ class DrZero:
             return max(0, self.longest - 1), "hops"
 
         def problems(self) -> Iterator[str]:
-            """A proposer that stops learning has begun to, and stops before the end; one policy is trained on the
-            logprobs of one temperature."""
+            """The proposer learns before it is frozen, and is frozen before the last iteration; one policy is trained
+            on the logprobs of one temperature."""
             yield from super().problems()
             after, own = self.proposer.frozen_after, self.dr_zero
             if own.one_policy and self.proposer.temperature != self.rollout.temperature:
@@ -204,8 +205,8 @@ class DrZero:
             if after is not None and (after >= own.iterations or not own.proposer_steps):
                 yield (
                     f"proposer.frozen_after is {after}, but with dr_zero.iterations {own.iterations} and "
-                    f"dr_zero.proposer_steps {own.proposer_steps} the proposer would learn no less without it. Leave "
-                    "it out, or set it to fewer iterations."
+                    f"dr_zero.proposer_steps {own.proposer_steps} that changes nothing. Leave "
+                    "it out."
                 )
 
         @property

@@ -134,7 +134,7 @@ class SSP:
             return self.ssp.train != "solver"
 
         def problems(self) -> Iterator[str]:
-            """One policy is trained on the logprobs of one temperature, and works back by so many searches as are
+            """One policy is trained on the logprobs of one temperature, and works back by as many searches as are
             requested."""
             yield from super().problems()
             if not self.proposer.ratio:

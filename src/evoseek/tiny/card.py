@@ -14,6 +14,7 @@ _SKILLS = {
     "solve": "exact match of the answer, by hops of the question",
     "solve, second phrasing": "the same for questions in other words",
     "propose": "valid questions from a passage and a number of hops",
+    "propose freely": "valid questions from a passage alone, with any number of hops",
     "trace": "valid questions from an answer and a number of searches",
     "read": "exact match of the answer, from given passages without searching",
 }

@@ -53,7 +53,7 @@ class DemonstrationShares:
     """Shares of the kinds, how flawed the solver's demonstrations are, and in how many demonstrations of reading all
     passages are shown that a search finds, the misleading ones too, instead of the right one.
 
-    `propose_freely` is proposing without a requested number of hops: most of these demonstrations have one."""
+    `propose_freely` is proposing without a requested number of hops: most of these demonstrations have one hop."""
 
     solve: float = 0.34
     propose: float = 0.20

@@ -39,7 +39,7 @@ SuccessTest = Callable[[World, Trajectory], bool]
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """Successes of n tries, by hops (or searches, for `trace`) asked for."""
+    """Successes of n tries, by hops (or searches, for `trace`) asked for; 0: none."""
 
     name: str
     temperature: float
@@ -140,6 +140,7 @@ def _tasks(world: World, index: LexicalIndex, seed: int, tries: int) -> dict[str
         "propose": (_prompts(writer, "propose", tries), _proposes),
         "trace": (_prompts(writer, "trace", tries), _proposes),
         "read": (_prompts(writer, "read", tries), _answers),
+        "propose freely": (_prompts(writer, "propose_freely", tries), _proposes),
     }
 
 
@@ -155,7 +156,7 @@ def _prompts(writer: Demonstrator, kind: DemonstrationKind, tries: int) -> list[
         shown = writer.draw(kind)
         answer = shown[-1].text.split("<answer> ")[1].removesuffix(" </answer>")
         words = shown[0].text.split()
-        hops = int(words[1]) if words[0] == "propose" else 1
+        hops = int(words[1]) if words[0] == "propose" and words[1].isdigit() else 0 if kind == "propose_freely" else 1
         questions.append(Question(f"{kind}-{number}", shown[0].text, (answer,), {"hops": hops}))
     return questions
 
@@ -165,13 +166,15 @@ def _answers(world: World, trajectory: Trajectory) -> bool:
 
 
 def _proposes(world: World, trajectory: Trajectory) -> bool:
-    """Valid: answerable, with the hops that were asked for, by the answer that the proposer gives; for `trace` that is
-    the one it was given."""
+    """Valid: answerable, with the hops that were asked for (if any were), by the answer that the proposer gives; for
+    `trace` that is the one it was given."""
     asked = trajectory.actions[-1].question if trajectory.actions else None
     if asked is None or trajectory.answer is None:
         return False
     verdict = world.oracle(asked)
-    if not verdict.answerable or verdict.answer is None or verdict.hops != trajectory.question.metadata["hops"]:
+    if not verdict.answerable or verdict.answer is None:
+        return False
+    if trajectory.question.metadata["hops"] not in (0, verdict.hops):
         return False
     wanted = [verdict.answer]
     given_right = trajectory.role != "trace" or exact_match(trajectory.question.golden_answers[0], wanted) == 1.0

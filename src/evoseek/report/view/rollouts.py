@@ -80,7 +80,7 @@ def rollout_of(row: Any) -> Rollout:
         parts={str(part): float(value) for part, value in (outcome.get("parts") or {}).items()},
         invalid=None if invalid is None else str(invalid),
         detail=str(outcome.get("detail") or ""),
-        hops=_whole(metadata.get("hops", metadata.get("requested"))) or None,
+        hops=_whole(metadata.get("hops", metadata.get("requested") or None)),
         searches=len(row["tool_results"]),
         tokens=sum(len(segment["ids"]) for segment in row["segments"] if segment["kind"] == "action"),
         answer=None if row.get("answer") is None else str(row["answer"]),
