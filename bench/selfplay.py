@@ -101,8 +101,8 @@ def few(over: str = "") -> Arm:
     return Arm("ssp", over, ("selfplay.proposals_per_step=12", "run.steps=30"))
 
 
-# Search-R1 on gold questions, with Dr. Zero's settings and as many steps as its solver has.
-GOLD = ("run.steps=60", "rollout.temperature=0.7", "learner.learning_rate=2e-4")
+# Search-R1 on gold questions, with Dr. Zero's settings, a constant rate too, and as many steps as its solver has.
+GOLD = ("run.steps=60", "stages=[]", "rollout.temperature=0.7", "learner.learning_rate=2e-4")
 VERIFIED = ("verification.from_passages=true", "verification.passages=supporting")
 TABLES = (
     *("no_format", "parabolic", "no_source", "hops_1111", "hops_2111", "hops_4321"),
@@ -280,6 +280,11 @@ def probes(result: Mapping[str, list[dict[str, float]]]) -> list[tuple[int, floa
     return [(int(row["step"]), clock[row["step"]], row["eval/reward"]) for row in rows]
 
 
+def at_seconds(result: Mapping[str, list[dict[str, float]]], seconds: float) -> float:
+    """The last score of a run on the held-out questions, of those asked in its first so many seconds."""
+    return [value for _, after, value in probes(result) if after <= seconds + 1e-6][-1]
+
+
 def show(found: dict[tuple[str, str], dict[int, dict]], console: Console) -> None:
     table = Table("experiment", "arm", "held-out EM", "by seed, with 95 % intervals", "1, 2, 3, 4 hops")
     columns = ("pass rate", "trainable", "accepted", "true valid", "true hops", "entropy")
@@ -328,14 +333,18 @@ def show_differences(found: dict[tuple[str, str], dict[int, dict]], console: Con
     for (experiment, name), by_seed in found.items():
         first = next(arm for kind, arm in found if kind == experiment)
         tests = [
-            paired_test(*([result["rewards"][key] for key in base["rewards"]] for result in (by_seed[seed], base)))
+            paired_test(*([result["rewards"][key] for key in base["rewards"]] for result in (base, by_seed[seed])))
             for seed, base in sorted(found[experiment, first].items())
             if name != first and seed in by_seed and "rewards" in base and "rewards" in by_seed[seed]
         ]
         if not tests:
             continue
         told = ", ".join(f"{test.difference:+.3f} (p = {test.p_value:.2g})" for test in tests)
-        console.print(f"{experiment}: {first} - {name}, by seed: {told}; {over_seeds([t.difference for t in tests])}")
+        console.print(f"{experiment}: {name} - {first}, by seed: {told}; {over_seeds([t.difference for t in tests])}")
+        pairs = [(by_seed[seed], base) for seed, base in sorted(found[experiment, first].items()) if seed in by_seed]
+        at_once = [at_seconds(result, base["seconds"]) - at_seconds(base, base["seconds"]) for result, base in pairs]
+        told = ", ".join(f"{difference:+.3f}" for difference in at_once)
+        console.print(f"  after as many seconds as {first} took, by the probes: {told}; {over_seeds(at_once)}")
 
 
 def over_seeds(values: Sequence[float]) -> str:

@@ -50,7 +50,9 @@ def test_where_most_steps_have_a_value_a_curve_has_the_means_of_ten_steps(selfpl
 def test_probes_are_told_with_the_seconds_of_all_steps_before(selfplay):
     timings = [{"step": 0}, {"step": 1, "step/seconds": 2.0}, {"step": 2, "step/seconds": 3.5}]
     rows = [{"step": 0, "eval/reward": 0.25}, {"step": 1}, {"step": 2, "eval/reward": 0.5}]
-    assert selfplay.probes({"timings": timings, "rows": rows}) == [(0, 0.0, 0.25), (2, 5.5, 0.5)]
+    result = {"timings": timings, "rows": rows}
+    assert selfplay.probes(result) == [(0, 0.0, 0.25), (2, 5.5, 0.5)]
+    assert [selfplay.at_seconds(result, seconds) for seconds in (0.0, 5.0, 5.5, 9.0)] == [0.25, 0.25, 0.5, 0.5]
 
 
 def test_what_was_kept_is_kept_as_it_is(selfplay):
@@ -65,6 +67,7 @@ def test_the_settings_of_every_arm_can_be_read(selfplay):
         paths = {"search.index": "i", **({"questions.path": "q"} if arm.system == "search-r1" else {})}
         settings = load_settings(arm.recipes, system=arm.system, options=paths, sets=arm.sets)
         assert settings.run.system == arm.system
+        assert not getattr(settings, "stages", ())  # of which a loop runs only the first
     trained = selfplay.EXPERIMENTS["free"]["trained"]
     free = load_settings(trained.recipes, sets=trained.sets)
     assert (free.proposer.ratio, free.policy.model) == ((), "tiny-free")
