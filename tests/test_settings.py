@@ -141,7 +141,6 @@ def test_all_mistakes_are_told_at_once():
 @pytest.mark.parametrize(
     "text",
     [
-        "proposer.ratio=[]",
         "proposer.ratio=[0, 0]",
         "proposer.ratio=[1, -1]",
         "proposer.ratio=[1e308, 1e308]",
