@@ -154,7 +154,7 @@ EXPERIMENTS: dict[str, dict[str, Arm]] = {
         "trained": Arm("ssp", "", LONG),
         "trained, by uncertainty": Arm("ssp", "", (*LONG, "proposer.difficulty=uncertainty")),
     },
-    # Its lever is the number of hops: a frozen one writes 16 questions of one hop for one of four.
+    # Its lever is the number of hops: it was shown 16 questions of one hop for one of four.
     "free": {
         "frozen": free("proposer.frozen=true"),
         "trained": free(),

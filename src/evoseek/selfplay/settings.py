@@ -204,6 +204,15 @@ class GameSettings(TrainingSettings, ABC):
         """The largest requested number of hops or searches; 0 if the proposer chooses."""
         return max((number for number, share in enumerate(self.proposer.ratio, start=1) if share), default=0)
 
+    def one_temperature(self, where: str) -> Iterator[str]:
+        """The problem of one policy in both roles that samples at two temperatures: it learns on logprobs of one."""
+        if self.proposer.temperature != self.rollout.temperature:
+            yield (
+                f"proposer.temperature is {self.proposer.temperature} and rollout.temperature "
+                f"{self.rollout.temperature}, but {where} one policy plays both roles and is trained on the logprobs "
+                "of one temperature. Set them to the same value."
+            )
+
     def _judged(self) -> Iterator[str]:
         name = self.reward.name
         if name == "format_f1":

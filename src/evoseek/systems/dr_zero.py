@@ -196,12 +196,8 @@ class DrZero:
             on the logprobs of one temperature."""
             yield from super().problems()
             after, own = self.proposer.frozen_after, self.dr_zero
-            if own.one_policy and self.proposer.temperature != self.rollout.temperature:
-                yield (
-                    f"proposer.temperature is {self.proposer.temperature} and rollout.temperature "
-                    f"{self.rollout.temperature}, but with dr_zero.one_policy one policy is trained on the logprobs of "
-                    "one temperature. Set them to the same value."
-                )
+            if own.one_policy:
+                yield from self.one_temperature("with dr_zero.one_policy")
             if after is not None and (after >= own.iterations or not own.proposer_steps):
                 yield (
                     f"proposer.frozen_after is {after}, but with dr_zero.iterations {own.iterations} and "

@@ -142,12 +142,7 @@ class SSP:
                     "proposer.ratio is [], but in ssp a question is worked back from its answer by a number of "
                     "searches that is requested. Set it to shares, as in [1, 1, 1], or train dr-zero."
                 )
-            if self.proposer.temperature != self.rollout.temperature:
-                yield (
-                    f"proposer.temperature is {self.proposer.temperature} and rollout.temperature "
-                    f"{self.rollout.temperature}, but in ssp one policy plays both roles and is trained on the "
-                    "logprobs of one temperature. Set them to the same value."
-                )
+            yield from self.one_temperature("in ssp")
 
     @classmethod
     def build(cls, settings: Settings, context: Context) -> TrainingPlan:
