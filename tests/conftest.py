@@ -61,13 +61,15 @@ def make_rollouts(path, texts, *, number=1, group_size=2):
 
 
 class Recorder:
-    """A learner that keeps the batches it is given; its loss is 0.25 in the first update, 0.5 in the second, ..."""
+    """A learner that keeps the batches and losses it is given; it reports the loss 0.25 in the first update, 0.5 in the
+    second, ..."""
 
     def __init__(self):
-        self.batches = []
+        self.batches, self.losses = [], []
 
-    def update(self, samples):
+    def update(self, samples, loss=None):
         self.batches.append(list(samples))
+        self.losses.append(loss)
         return {"loss": len(self.batches) / 4, "learner/skipped_no_signal": float(len(self.batches))}
 
 

@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 
 from evoseek.credit.group import group_advantages
+from evoseek.loss.reinforce import ReinforceLoss
 from evoseek.training.update import GroupUpdate, KLPenalty, group_samples, mean_metrics, split_groups
 from evoseek.types import Invalid, Question, Scored, Segment, StopReason, Trajectory, TrajectoryGroup
 
@@ -48,6 +49,13 @@ def test_members_without_an_advantage_are_left_out(groups_of, recorder):
     texts = {"q0/0": "meri", "q0/1": "kalo", "q1/0": "kalo"}
     GroupUpdate(recorder, lone, seed=0)(1, groups_of(texts))
     assert advantages(recorder.batches[0]).keys() == {"q0"}
+
+
+def test_the_loss_is_the_learners_own_unless_the_update_has_another(groups_of, recorder):
+    other = ReinforceLoss()
+    for loss in (None, other):
+        GroupUpdate(recorder, GRPO, seed=0, loss=loss)(1, groups_of(ONE_RIGHT))
+    assert recorder.losses == [None, other]
 
 
 def test_what_was_sampled_is_what_is_trained_on(scripted, groups_of, recorder):

@@ -112,8 +112,9 @@ class LearnerBase(ABC, Generic[Inputs]):
     def load_state_dict(self, tensors: Mapping[str, torch.Tensor], values: Mapping[str, object]) -> None:
         """Restore what `state_dict` gave, into a learner made with the same settings and the same weights."""
 
-    def update(self, samples: Sequence[TrainingSample]) -> dict[str, float]:
-        """Make one optimizer step and return its metrics under TRL's names.
+    def update(self, samples: Sequence[TrainingSample], loss: LossFn[Inputs] | None = None) -> dict[str, float]:
+        """Make one optimizer step and return its metrics under TRL's names. `loss` is the learner's own unless another
+        one is given.
 
         A batch without any gradient (no samples, or every group's rewards equal) and a non-finite loss or gradient
         leave weights and optimizer untouched and are counted (`learner/skipped_*`); `loss`, `grad_norm` and `entropy`
@@ -122,7 +123,7 @@ class LearnerBase(ABC, Generic[Inputs]):
         into memory or one of several ranks runs out of it, and if a step leaves weights that are not finite: no later
         step could repair them.
         """
-        step, (own,) = self.update_together([(samples, self.loss)])
+        step, (own,) = self.update_together([(samples, loss or self.loss)])
         return own | step
 
     def update_together(self, terms: Sequence[Term[Inputs]]) -> tuple[dict[str, float], list[dict[str, float]]]:

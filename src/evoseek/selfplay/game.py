@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -32,8 +32,8 @@ from evoseek.training.plan import TrainingPlan
 from evoseek.training.samples import record_samples
 from evoseek.training.trainer import computes_alike, forward_of, load_trainable, loader_of, save_trained, sync
 from evoseek.training.two_roles import RoleUpdate, TwoRoleUpdate
-from evoseek.training.update import GroupUpdate, Update
-from evoseek.types import Passage, TrajectoryGroup
+from evoseek.training.update import GroupUpdate
+from evoseek.types import Passage
 from evoseek.world.oracle import Oracle, load_world, world_oracle
 
 
@@ -115,18 +115,6 @@ class _PassageSettings(Protocol):
     learning_rate: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class _OneRole:
-    """The update of one of the roles that share a learner."""
-
-    update: TwoRoleUpdate
-    role: str
-
-    def __call__(self, step: int, groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
-        metrics = self.update(step, {self.role: groups})
-        return {name.removeprefix(f"{self.role}/"): value for name, value in metrics.items()}
-
-
 class PassageGame(_Game):
     """Two policies that begin as the same model, or one in both roles; questions begin with passages."""
 
@@ -181,16 +169,11 @@ class PassageGame(_Game):
         """Whether one policy plays both roles."""
         return self.proposer is self.solver
 
-    def proposer_update(self) -> Update:
-        """The update that trains the proposer."""
+    def proposer_update(self) -> GroupUpdate:
+        """The update that trains the proposer: by its own credit and loss, also with the solver's learner."""
+        learner = self.context.trainer.learner if self.has_one_policy else self.proposer_learner
         credit = build("credit", self.settings.proposer.credit, self.context)
-        seed = self.settings.run.seed
-        if not self.has_one_policy:
-            return GroupUpdate(self.proposer_learner, credit, seed)
-        learner = self.context.trainer.learner
-        proposing = GroupUpdate(learner, credit, seed)
-        roles = {"proposer": RoleUpdate(proposing.samples, self._proposer_loss())}
-        return _OneRole(TwoRoleUpdate(learner, roles, seed), "proposer")
+        return GroupUpdate(learner, credit, self.settings.run.seed, loss=self._proposer_loss())
 
     @cached_property
     def trained_proposer(self) -> Policy:

@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import Protocol
 
 from evoseek.learner.base import LearnerBase
-from evoseek.loss.base import LossInputs
+from evoseek.loss.base import LossFn, LossInputs
 from evoseek.types import Invalid, Scored, TrainingSample, TrajectoryGroup
 
 Credit = Callable[[Sequence[float | None], Sequence[Hashable]], list[float | None]]
@@ -65,7 +65,7 @@ class GroupUpdate:
     of a reference policy, or the learner's own before the first optimizer step. `penalty` is subtracted from the
     rewards, `distillation` added to the advantages of the action tokens.
     Without `mask_observations` the tokens of tool results are trained on as if the policy had written them; this is an
-    ablation.
+    ablation. `loss` is the learner's own unless another one is given, where the learner is shared.
     """
 
     learner: LearnerBase[LossInputs]
@@ -76,12 +76,13 @@ class GroupUpdate:
     penalty: KLPenalty | None = None
     mask_observations: bool = True
     distillation: TokenAdvantages | None = None
+    loss: LossFn[LossInputs] | None = None
 
     def __call__(self, step: int, groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
         """Advantages, mini-batches of whole groups, one optimizer step each."""
         rng = random.Random(f"{self.seed}/mini-batches/{step}")
         batches = split_groups(self.samples(groups), self.mini_batches, rng)
-        return mean_metrics([self.learner.update(batch) for batch in batches])
+        return mean_metrics([self.learner.update(batch, self.loss) for batch in batches])
 
     def samples(self, groups: Sequence[TrajectoryGroup]) -> list[TrainingSample]:
         """A sample with advantages for each scored rollout that has one by the credit."""
