@@ -303,6 +303,42 @@ def test_a_sampler_is_restored_with_the_weights_that_a_proposer_stopped_at(place
     assert twice.play.proposer.sampler.policy_version == 11
 
 
+@pytest.fixture
+def one_policy(places):
+    """Options of Dr. Zero with one policy in both roles."""
+    own = {key: value for key, value in DR_ZERO.items() if key != "proposer.learning_rate"}
+    return places | OPTIONS | own | {"proposer.temperature": 0.75, "dr_zero.one_policy": True}
+
+
+def test_one_policy_has_one_learner_and_a_loss_and_a_credit_for_each_role(one_policy, tmp_path):
+    loop = loop_of("dr-zero", tmp_path / "run", one_policy)
+    system = loop.system
+    proposing, solving = system.proposer_update, system.solving.update
+    assert proposing.learner is solving.learner
+    check_learner(proposing.learner, 1e-5, 0.75)
+    assert (proposing.loss, solving.loss) == (ReinforceLoss("sequence-sum"), None)
+    assert solving.learner.loss == ClippedLoss(0.15, 0.35)
+    assert proposing.credit([1.0, 0.0, 5.0], ["a", "a", "b"]) == [0.5, -0.5, None]
+    assert solving.credit([1.0, 0.0, 5.0], ["a", "a", "b"]) == [0.5, -0.5, 0.0]
+    assert (proposing.distillation, proposing.transforms, proposing.penalty) == (None, (), None)
+    assert solving.distillation.coefficient == 0.0625
+    assert system.play.proposer.sampler is system.play.solver.sampler is system.solving.rollouts.roller.sampler
+    assert loop.checkpoints.parts.keys() == {"policy"}
+
+
+def test_one_policy_is_published_and_restored_with_the_last_step_of_either_phase(one_policy, tmp_path, monkeypatch):
+    """Three steps of proposing, one of writing, four of solving."""
+    found = {}
+    for step in (0, 2, 4, 6, 8, 10, 12):
+        monkeypatch.setattr("evoseek.run.resume", lambda *_, step=step: step)
+        system = loop_of("dr-zero", tmp_path / str(step), one_policy).system
+        found[step] = system.play.proposer.sampler.policy_version
+    assert found == {0: 0, 2: 2, 4: 3, 6: 6, 8: 8, 10: 10, 12: 11}
+    for step, publish in ((13, system.publish_proposer), (14, system.solving.publish)):
+        publish(step)
+        assert system.play.proposer.sampler.policy_version == step
+
+
 def test_without_shares_no_task_requests_a_number(places, tmp_path):
     options = {"search.index": places["search.index"], "proposer.ratio": []}
     system = loop_of("dr-zero", tmp_path / "run", options).system

@@ -17,6 +17,7 @@ from evoseek.search.lexical import LexicalIndex
 from evoseek.training.given import load_settings
 from evoseek.training.probe import QUESTIONS
 from evoseek.types import Passage, Question
+from evoseek.world.world import World
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +91,40 @@ def test_two_processes_have_servers_of_their_own_and_hand_over_weights_that_they
         assert {body["cache_salt"] for body in server.turns} == {"0", "1", "2"}
     assert servers[0].loaded == servers[1].loaded  # written once
     assert not any(path.exists() for path in servers[0].loaded)
+
+
+@pytest.mark.slow
+def test_two_processes_hand_over_one_policy_that_plays_both_roles_from_the_first_step_on(tmp_path, fork_server):
+    """Before it and when it is resumed, too: the processes hold a half of the weights each."""
+    LexicalIndex.build(tmp_path / "index", World.generate(3, 200, "train").passages())
+    servers = [ScriptedVLLM.of_policy("tiny-weak") for _ in range(2)]
+    with servers[0].in_thread() as one, servers[1].in_thread() as other:
+        settings = {
+            "search.index": str(tmp_path / "index"),
+            "policy.model": "tiny-weak",
+            "sampler.name": "vllm",
+            "sampler.urls": [one, other],
+            "sampler.attempts": 1,
+            "dr_zero.one_policy": True,
+            "dr_zero.proposer_steps": 2,
+            "proposer.attempts": 2,
+            "proposer.ratio": [1],
+            "proposer.max_turns": 1,
+            "rollout.max_turns": 2,
+            "selfplay.proposals_per_step": 6,
+            "learner.learning_rate": 1e-3,
+            "run.checkpoint_every": 1,
+        }
+        sets = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+        for steps in ("1", "2"):
+            words = ("train", "dr-zero", "--run-dir", str(tmp_path / "run"), "--steps", steps, *sets)
+            command = fork_server("warm").start(*words, ranks=2)
+            assert command.wait() == [0, 0], command.said()
+    rows = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    assert [row["sampling/probe_difference"] < 1e-3 for row in rows] == [True, True]
+    assert [row["proposer/sampling/sampling_logp_difference/max"] < 1e-3 for row in rows] == [True, True]
+    assert [row["proposer/grad_norm"] > 0 for row in rows] == [True, True]
+    assert [len(server.loaded) for server in servers] == [4, 4]  # of steps 0 and 1, and of 1 and 2
 
 
 def test_a_run_with_servers_of_sglang(places, tmp_path):

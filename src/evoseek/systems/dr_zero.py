@@ -255,7 +255,8 @@ class DrZero:
             learning = step if after is None else min(step, schedule.iteration_steps * after)
             solved, proposed = schedule.last("solve", step), 0 if frozen else schedule.last("propose", learning)
             if game.has_one_policy:
-                solved = proposed = max(solved, proposed)
+                context.publish(max(solved, proposed))
+                return
             solver.sampler.update_weights(solved)
             game.proposer.sampler.update_weights(proposed)
 
