@@ -234,6 +234,7 @@ def test_every_option_reaches_its_object_in_dr_zero(dr_zero):
     assert solving.update.learner.loss == ClippedLoss(0.15, 0.35)
     assert solving.update.distillation.coefficient == 0.0625
     assert system.restart_solver.__self__ is solving.update.learner
+    assert system.restart_proposer is None
     assert dr_zero.checkpoints.parts.keys() == {"policy", "proposer"}
     assert solving.update.learner.model is not update.learner.model
     assert system.play.solver.sampler is solving.rollouts.roller.sampler
@@ -324,6 +325,9 @@ def test_one_policy_has_one_learner_and_a_loss_and_a_credit_for_each_role(one_po
     assert solving.distillation.coefficient == 0.0625
     assert system.play.proposer.sampler is system.play.solver.sampler is system.solving.rollouts.roller.sampler
     assert loop.checkpoints.parts.keys() == {"policy"}
+    assert system.restart_proposer.__self__ is system.restart_solver.__self__ is solving.learner
+    kept = loop_of("dr-zero", tmp_path / "kept", one_policy | {"dr_zero.fresh_optimizer": False}).system
+    assert (kept.restart_proposer, kept.restart_solver) == (None, None)
 
 
 def test_one_policy_is_published_and_restored_with_the_last_step_of_either_phase(one_policy, tmp_path, monkeypatch):

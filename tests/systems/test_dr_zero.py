@@ -197,6 +197,15 @@ def test_the_solver_may_keep_its_optimizer(dr_zero):
     assert events == [("solver", 5)]
 
 
+def test_the_proposer_may_have_a_fresh_optimizer_in_every_iteration_too(dr_zero):
+    system, events = dr_zero()
+    system.restart_proposer = lambda: events.append("restart the proposer")
+    steps(system, range(1, 15))
+    proposer = [["restart the proposer", ("proposer", first), ("proposer", first + 1)] for first in (1, 8)]
+    solver = [["restart", *(("solver", step) for step in range(first, first + 3))] for first in (5, 12)]
+    assert events == [*proposer[0], *solver[0], *proposer[1], *solver[1]]
+
+
 def test_a_frozen_proposer_only_measures(dr_zero):
     system, events = dr_zero(frozen=True)
     (report,) = steps(system, [1])

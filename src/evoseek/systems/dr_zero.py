@@ -11,8 +11,9 @@
         solver_steps times:
             GRPO on the written questions, each once before any comes again, with a fresh optimizer
 
-The proposer keeps weights and optimizer over the iterations and meets new passages; the solver keeps its weights. It
-fails if most of the proposer's answers are wrong: the solver learns them, or learns to stop after the first hop.
+The proposer keeps weights and optimizer over the iterations and meets new passages; the solver keeps its weights. With
+`one_policy` one policy plays both roles, and one optimizer is fresh in each phase, or else kept through all of them.
+It fails if most of the proposer's answers are wrong: the solver learns them, or learns to stop after the first hop.
 """
 
 from __future__ import annotations
@@ -139,7 +140,9 @@ class PhaseSettings(Section):
         default=False, description="Whether one policy plays both roles, instead of two that begin as the same model."
     )
     fresh_optimizer: bool = Field(
-        default=True, description="Whether the solver gets a new optimizer in every iteration."
+        default=True,
+        description="Whether the solver gets a new optimizer in every iteration; with one_policy each role does, since "
+        "they share one.",
     )
     passages_per_writing_step: Count = Field(default=60, description="Number of passages in a writing step.")
     questions_per_passage: int = Field(
@@ -157,7 +160,7 @@ class DrZero:
     `play` trains the proposer, `writing` makes it write questions, and `solving` trains the solver on them.
     `proposer_update` is None for a frozen proposer. Without it, and after `frozen_after` iterations, the proposer's
     phase only measures. `publish_proposer` hands the proposer's new weights to its sampler; `restart_solver` gives the
-    solver a fresh optimizer in every iteration (None: the optimizer is kept).
+    solver a fresh optimizer in every iteration, `restart_proposer` the proposer (None: the optimizer is kept).
     """
 
     schedule: Schedule
@@ -176,6 +179,7 @@ class DrZero:
     group_by: Literal["requested", "task"] = "requested"
     frozen_after: int | None = None
     oracle: Oracle | None = None
+    restart_proposer: Callable[[], None] | None = None
 
     class Settings(GameSettings):
         """Settings of Dr. Zero."""
@@ -231,6 +235,7 @@ class DrZero:
             game.play.solver, settings.rollout.group_size, reward=game.play.reward, label=game.play.label
         )
         frozen = settings.proposer.frozen
+        restart = context.trainer.learner.restart if own.fresh_optimizer else None
         system = cls(
             schedule=schedule,
             play=game.play,
@@ -240,7 +245,7 @@ class DrZero:
             solving=SearchR1([], rollouts, game.solver_update(questions), context.publish, settings.questions.per_step),
             proposer_update=None if frozen else game.proposer_update(),
             publish_proposer=game.publish_proposer,
-            restart_solver=context.trainer.learner.restart if own.fresh_optimizer else None,
+            restart_solver=restart,
             questions=questions,
             trajectories=rollouts.trajectories,
             proposals_per_step=settings.selfplay.proposals_per_step,
@@ -248,6 +253,7 @@ class DrZero:
             group_by=settings.proposer.group_by,
             frozen_after=settings.proposer.frozen_after,
             oracle=game.oracle,
+            restart_proposer=restart if game.has_one_policy else None,  # whose momentum is the solver's
         )
 
         def resumed(step: int) -> None:
@@ -296,6 +302,8 @@ class DrZero:
 
     async def _propose(self, step: int, place: ScheduledStep) -> StepReport:
         """Propose, solve, and one step of the proposer's optimizer."""
+        if place.number == 1 and self.restart_proposer is not None:
+            self.restart_proposer()
         started, stages = perf_counter(), Stages()
         tasks = self.tasks(self._drawn(place) * self.proposals_per_step, self.proposals_per_step, f"{step:06d}")
         episodes = await self.play(tasks, f"step-{step:06d}", stages=stages)
