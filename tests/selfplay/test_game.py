@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from evoseek.corpus.questions import save_questions
 from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv
 from evoseek.errors import ConfigError, DataError, SearchIndexError
+from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.reinforce import ReinforceLoss
 from evoseek.policy.encoding import plain
@@ -25,7 +26,7 @@ from evoseek.selfplay.filters import RuleFilter
 from evoseek.selfplay.game import PassageGame, load_players
 from evoseek.selfplay.tasks import answer_tasks, sample_passages
 from evoseek.settings import lookup
-from evoseek.systems.dr_zero import Schedule
+from evoseek.systems.dr_zero import DrZero, Schedule
 from evoseek.training.context import Objects
 from evoseek.training.given import load_settings
 from evoseek.types import Invalid, Passage, Question, Scored, StopReason, ToolCall, Trajectory, TrajectoryGroup
@@ -341,6 +342,14 @@ def test_one_policy_is_published_and_restored_with_the_last_step_of_either_phase
     for step, publish in ((13, system.publish_proposer), (14, system.solving.publish)):
         publish(step)
         assert system.play.proposer.sampler.policy_version == step
+
+
+def test_questions_are_written_by_the_one_policy_of_a_run(one_policy, tmp_path):
+    loop_of("dr-zero", tmp_path / "run", one_policy).checkpoints.save(1)
+    settings = load_settings(system="dr-zero", options=one_policy)
+    with opened(settings, checkpoint=latest_checkpoint(tmp_path / "run")) as context:
+        game, _ = DrZero.proposing(settings, context)
+        assert game.play.proposer.sampler is game.play.solver.sampler
 
 
 def test_without_shares_no_task_requests_a_number(places, tmp_path):
