@@ -30,7 +30,6 @@ from rich.console import Console
 from rich.table import Table
 
 from evoseek.corpus.questions import load_questions, save_questions
-from evoseek.env.web import open_web
 from evoseek.errors import EvoseekError
 from evoseek.eval.evaluate import evaluate
 from evoseek.files import write_atomic
@@ -40,10 +39,10 @@ from evoseek.report.metrics import read_metrics
 from evoseek.report.plots import plot_curves
 from evoseek.reward.answer import set_f1
 from evoseek.reward.functions import AnswerReward
-from evoseek.run import examined_by, opened, training_loop
+from evoseek.run import examined_by, opened
+from evoseek.run import train as train_run
 from evoseek.runs import RunDirectory
 from evoseek.systems.deepresearcher import browsed
-from evoseek.training.context import Objects
 from evoseek.training.given import load_settings
 from evoseek.training.settings import TrainingSettings
 from evoseek.types import Scored
@@ -165,10 +164,10 @@ def train(seed: int, name: str, directory: Path) -> dict:
     started, ended = perf_counter(), ""
     with served("train", seed, TRAINING_QUESTIONS, folder, arm.faults) as server:
         config = make_config(server, seed, folder / "train.jsonl", arm)
-        with run.locked(), open_web(config) as web:
+        with run.locked():
             try:
-                with training_loop(config, run, notify=print, objects=Objects(web=web)) as loop:
-                    asyncio.run(loop.run())
+                if train_run(config, run, console=Console()).interrupted:
+                    raise KeyboardInterrupt
             except EvoseekError as error:
                 ended = str(error)
         counts = dict(server.counts)

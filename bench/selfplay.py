@@ -113,6 +113,7 @@ SSP_TABLES = (
     *("punitive", "noise_0", "sqlm"),
 )
 LONG = ("run.steps=200",)
+HARD = ("proposer.ratio=[0, 1, 2]",)
 
 
 def free(*sets: str, over: str = "free_hops") -> Arm:
@@ -121,6 +122,7 @@ def free(*sets: str, over: str = "free_hops") -> Arm:
     return Arm("dr-zero", over, ("policy.model=tiny-free", "rollout.temperature=1.0", *phases, *sets))
 
 
+REINFORCE = ("credit.name=raw", "loss.name=reinforce")  # of the solver: no group to compare an attempt with
 FREE_GOLD = ("policy.model=tiny-free", *GOLD, "run.steps=90", "rollout.temperature=1.0")
 SUMMED = ("proposer.loss.aggregate=sequence-sum", "run.steps=30")  # as in the paper: the proposer learns faster
 EXPERIMENTS: dict[str, dict[str, Arm]] = {
@@ -154,6 +156,11 @@ EXPERIMENTS: dict[str, dict[str, Arm]] = {
         "trained": Arm("ssp", "", LONG),
         "trained, by uncertainty": Arm("ssp", "", (*LONG, "proposer.difficulty=uncertainty")),
     },
+    # The same where the game is hard: no question is requested that one search answers.
+    "hard": {
+        "solver alone": Arm("ssp", "solver_only", HARD),
+        "both": Arm("ssp", "", HARD),
+    },
     # Its lever is the number of hops: it was shown 16 questions of one hop for one of four.
     "free": {
         "frozen": free("proposer.frozen=true"),
@@ -163,6 +170,8 @@ EXPERIMENTS: dict[str, dict[str, Arm]] = {
         "trained, one policy": free("dr_zero.one_policy=true"),
         "trained, verified": free(*VERIFIED),
         "frozen, hops by hand": free("proposer.frozen=true", over=""),
+        "frozen, REINFORCE": free("proposer.frozen=true", *REINFORCE),
+        "trained, REINFORCE": free(*REINFORCE),
         "gold": Arm("search-r1", "", FREE_GOLD),
         "gold, by difficulty": Arm("search-r1", "", (*FREE_GOLD, "questions.order=difficulty")),
     },

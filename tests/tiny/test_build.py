@@ -121,7 +121,7 @@ def test_every_variant_has_a_recipe_of_its_kind() -> None:
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_policy_that_is_shipped_says_how_it_was_made(name: str) -> None:
     card = (tiny_policy_dir(name) / "README.md").read_text()
-    command = re.search(r"`evoseek tiny build src/evoseek/policy/(\w+) --variant (\w+) ", card)
+    command = re.search(r"`evoseek tiny build src/evoseek/tiny/weights/(\w+) --variant (\w+) ", card)
     assert command is not None
     assert command[1] == tiny_policy_dir(name).name
     assert command[2] == {"tiny": "default"}.get(name, name.removeprefix("tiny-"))
