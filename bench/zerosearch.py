@@ -45,6 +45,7 @@ from evoseek.training.context import Objects
 from evoseek.training.given import load_settings
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.sources import read_questions
+from selfplay import over_seeds
 
 RECIPES = FOLDER / "zerosearch"
 QUESTIONS = 500
@@ -82,6 +83,7 @@ ARMS = {
     "real engine, grpo": Arm("grpo", system="search-r1"),
     "real engine, ppo": Arm("ppo", system="search-r1"),
 }
+COMPARED = (("zerosearch", "no noise"), ("grpo", "real engine, grpo"))
 
 
 class Cost:
@@ -268,6 +270,7 @@ def show(found: dict[str, dict[int, dict]], start: dict[int, float], place: Path
         for seed, result in sorted(by_seed.items()):
             if result["ended"]:
                 console.print(f"* {name}, seed {seed}: {result['ended']}")
+    show_differences(found, console)
     console.print(f"n = {QUESTIONS} a seed.")
     stages = {
         "its collectors' training": list(place.glob("collector-*/cost.json")),
@@ -277,6 +280,17 @@ def show(found: dict[str, dict[int, dict]], start: dict[int, float], place: Path
     for stage, paths in stages.items():
         queries, seconds = spent(paths)
         console.print(f"the simulator, {stage}: {queries:,} real queries, {seconds:,.0f} s")
+
+
+def show_differences(found: dict[str, dict[int, dict]], console: Console) -> None:
+    """What the recipe asks: curriculum or none, simulated or real. The interval is Student's over the seeds."""
+    for one, other in COMPARED:
+        both = sorted(found.get(one, {}).keys() & found.get(other, {}).keys())
+        pairs = [(found[one][seed]["em"], found[other][seed]["em"]) for seed in both]
+        if pairs:
+            ratio = sum(a for a, _ in pairs) / sum(b for _, b in pairs)
+            told = f"{over_seeds([a - b for a, b in pairs])}; {ratio:.0%} of it"
+            console.print(f"{one} - {other}, by seed: " + ", ".join(f"{a - b:+.3f}" for a, b in pairs) + f"; {told}")
 
 
 def arm_folder(directory: Path, name: str, seed: int) -> Path:
