@@ -122,7 +122,6 @@ def free(*sets: str, over: str = "free_hops") -> Arm:
     return Arm("dr-zero", over, ("policy.model=tiny-free", "rollout.temperature=1.0", *phases, *sets))
 
 
-REINFORCE = ("credit.name=raw", "loss.name=reinforce")  # of the solver: no group to compare an attempt with
 FREE_GOLD = ("policy.model=tiny-free", *GOLD, "run.steps=90", "rollout.temperature=1.0")
 SUMMED = ("proposer.loss.aggregate=sequence-sum", "run.steps=30")  # as in the paper: the proposer learns faster
 EXPERIMENTS: dict[str, dict[str, Arm]] = {
@@ -170,8 +169,6 @@ EXPERIMENTS: dict[str, dict[str, Arm]] = {
         "trained, one policy": free("dr_zero.one_policy=true"),
         "trained, verified": free(*VERIFIED),
         "frozen, hops by hand": free("proposer.frozen=true", over=""),
-        "frozen, REINFORCE": free("proposer.frozen=true", *REINFORCE),
-        "trained, REINFORCE": free(*REINFORCE),
         "gold": Arm("search-r1", "", FREE_GOLD),
         "gold, by difficulty": Arm("search-r1", "", (*FREE_GOLD, "questions.order=difficulty")),
     },
