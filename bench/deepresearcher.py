@@ -10,8 +10,8 @@ length, nothing for ever, in equal shares); it is examined on a web without them
     python bench/deepresearcher.py --only clean "faults 20 %" --seeds 0             some arms
     python bench/deepresearcher.py --table                                          what there is
 
-Results are kept (result.json in each run's folder) and not computed again. A run that was ended goes on; its
-seconds and requests are then those since.
+Results are kept (result.json in each run's folder) and not computed again. A run that was ended (Ctrl-C finishes the
+step) is resumed by the same command; its seconds and requests are then those since.
 """
 
 import argparse
@@ -44,6 +44,7 @@ from evoseek.run import train as train_run
 from evoseek.runs import RunDirectory
 from evoseek.systems.deepresearcher import browsed
 from evoseek.training.given import load_settings
+from evoseek.training.interrupt import INTERRUPTED
 from evoseek.training.settings import TrainingSettings
 from evoseek.types import Scored
 from evoseek.world.server import WorldSite
@@ -167,7 +168,7 @@ def train(seed: int, name: str, directory: Path) -> dict:
         with run.locked():
             try:
                 if train_run(config, run, console=Console()).interrupted:
-                    raise KeyboardInterrupt
+                    raise SystemExit(INTERRUPTED)
             except EvoseekError as error:
                 ended = str(error)
         counts = dict(server.counts)
