@@ -155,7 +155,7 @@ EXPERIMENTS: dict[str, dict[str, Arm]] = {
         "trained": Arm("ssp", "", LONG),
         "trained, by uncertainty": Arm("ssp", "", (*LONG, "proposer.difficulty=uncertainty")),
     },
-    # The same where the game is hard: no question is requested that one search answers.
+    # `ssp` where the game is hard at first: no question is requested that one search answers.
     "hard": {
         "solver alone": Arm("ssp", "solver_only", HARD),
         "both": Arm("ssp", "", HARD),
