@@ -109,6 +109,7 @@ def test_two_processes_hand_over_one_policy_that_plays_both_roles_from_the_first
             "dr_zero.proposer_steps": 2,
             "proposer.attempts": 2,
             "proposer.ratio": [1],
+            "proposer.credit.name": "raw",  # a proposal's format pays by itself, so that every step trains
             "proposer.max_turns": 1,
             "rollout.max_turns": 2,
             "selfplay.proposals_per_step": 6,
