@@ -3,6 +3,7 @@
 import json
 import random
 from math import comb, sqrt
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from scipy import stats
 
+from evoseek.cli.compare import compare as command
 from evoseek.errors import ConfigError, DataError, RunError
 from evoseek.eval.comparison import bootstrap, common, compare, detectable, holm, mcnemar, paired_interval, values_of
 from evoseek.eval.folder import EvaluationFolder
@@ -63,6 +65,34 @@ def test_few_graded_differences_show_little():
     assert (one.interval.low, one.interval.high) == pytest.approx((0.2 - 0.2484, 0.2 + 0.2484), abs=1e-3)
     (single,) = compare({"A": {"a": 0.0}, "B": {"a": 0.5}}, "f1")
     assert single.p_value == 1.0
+
+
+def test_differences_of_a_metric_that_goes_down_to_minus_1_reach_2():
+    """Broken answers (-1) against F1 of .25 and .5: a mean difference of 1.375, and of two equal ones of 2 the half
+    that Wilson's interval of 0 of 2 leaves open, .658 of -2 to 2."""
+    first = dict.fromkeys("abcdefgh", -1.0)
+    (graded,) = compare({"A": first, "B": {key: 0.25 + 0.25 * (key in "aceg") for key in first}}, "format_f1")
+    assert graded.interval.low < graded.difference == 1.375 < graded.interval.high < 1.6
+    (equal,) = compare({"A": {"a": -1.0, "b": -1.0}, "B": {"a": 1.0, "b": 1.0}}, "format_f1")
+    assert (equal.interval.low, equal.interval.high) == pytest.approx((2 - 4 * 0.6576, 2.0), abs=1e-3)
+    (whole,) = compare({"A": {"a": -1.0, "b": -1.0, "c": 1.0}, "B": {"a": 0.0, "b": 0.0, "c": 1.0}}, "format_f1")
+    assert whole.test == "sign flips"  # differences of 0 and 1, but not of scores that are right or wrong
+
+
+def test_help_and_guide_name_the_tests_that_give_the_p_values():
+    before, after = {"a": 0.0, "b": 1.0}, {"a": 1.0, "b": 1.0}
+    tests = [compare({"A": before, "B": after | {"a": value}}, "f1")[0].test for value in (1.0, 0.5)]
+    guide = (Path(__file__).parents[2] / "docs" / "guide.md").read_text(encoding="utf-8")
+    for text in (command.__doc__, guide[guide.index("evoseek compare results/before") :]):
+        assert all(test in " ".join(text.split()) for test in tests)
+
+
+def test_differences_of_a_reward_without_known_bounds_are_not_cut():
+    """Student's interval of 2 and 4 reaches 3 + 12.7 * sqrt(2) / sqrt(2); that of F1 still ends at 1."""
+    (own,) = compare({"A": {"a": 0.0, "b": 0.0}, "B": {"a": 2.0, "b": 4.0}}, "own.rewards:Length")
+    assert own.interval.high == pytest.approx(3 + 12.706, abs=1e-3)
+    (bounded,) = compare({"A": {"a": 0.0, "b": 0.0}, "B": {"a": 0.7, "b": 0.9}}, "f1")
+    assert bounded.interval.high == 1.0
 
 
 def test_what_n_can_show():

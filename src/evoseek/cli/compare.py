@@ -18,8 +18,8 @@ def compare(
 ) -> None:
     """Compare evaluations by paired tests over the questions that all of them have.
 
-    Exact McNemar test (0 or 1) or paired bootstrap (graded, or several samples), each difference with its interval;
-    p-values are corrected for the number of comparisons, and a warning says if there are too few questions.
+    Exact McNemar test (0 or 1) or sign flips (graded, or several samples), each difference with its interval; p-values
+    are corrected for the number of comparisons, and a warning says if there are too few questions.
     """
     from evoseek.jobs.compare import compare_folders
 

@@ -1,8 +1,8 @@
 """Which of several evaluations is better: paired by question, so that only what differs between them counts.
 
     0 or 1, one sample each   exact McNemar test on the discordant pairs, interval of Agresti and Min (2005)
-    graded, or several samples   sign flips of the differences between the questions' means, and their paired bootstrap
-                              for the interval
+    graded, or several samples   sign flips of the differences between the questions' means for the p-value, their paired
+                              bootstrap for the interval
     several comparisons       p-values after Holm (1979)
     too few questions         the smallest difference that n pairs would show 4 times of 5
 
@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from math import sqrt
+from math import inf, isinf, sqrt
 from statistics import fmean
 
 import numpy as np
 from scipy import stats
 
 from evoseek.errors import DataError
+from evoseek.eval.evaluate import lowest_of
 from evoseek.eval.results import value_of
 from evoseek.eval.sample import Sample
 from evoseek.eval.statistics import Interval, bootstrap_mean_interval, paired_test, score_interval
@@ -78,7 +79,7 @@ def common(evaluations: Mapping[str, Values]) -> dict[str, dict[str, float]]:
 def compare(evaluations: Mapping[str, Values], metric: str) -> list[Comparison]:
     """Every pair of evaluations over the same questions, with p-values that are corrected for the number of pairs."""
     made = [
-        _pair(first, second, metric, _differences(evaluations[first], evaluations[second]))
+        _pair(first, second, metric, evaluations[first], evaluations[second])
         for first, second in combinations(evaluations, 2)
     ]
     adjusted = holm([one.p_value for one in made])
@@ -109,19 +110,21 @@ def paired_interval(better: int, worse: int, n: int) -> Interval:
     return Interval(max(mean - half, -1.0), min(mean + half, 1.0))
 
 
-def bootstrap(differences: Sequence[float], *, seed: int = 0) -> Interval:
-    """Interval of the mean of paired differences: the percentile bootstrap's, or on either side Student's where that
-    reaches further, as it does for few questions, of which resampling shows too little.
+def bootstrap(differences: Sequence[float], *, bound: float = 1.0, seed: int = 0) -> Interval:
+    """Interval of the mean of paired differences from -`bound` to `bound` (inf: no bound is known): the percentile
+    bootstrap's, or on either side Student's where that reaches further, as it does for few questions, of which
+    resampling shows too little.
 
     Equal differences cannot be resampled to anything else: the interval is then that of bounded scores.
     """
     values = np.asarray(differences, dtype=float)
     if np.all(values == values[0]):
-        return score_interval(list(differences), low=-1.0)
+        bound = max(1.0, abs(differences[0])) if isinf(bound) else bound
+        return score_interval(list(differences), low=-bound, high=bound)
     resampled = bootstrap_mean_interval(differences, seed=seed)
     half = float(stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / sqrt(len(values)))
     mean = float(values.mean())
-    return Interval(max(min(resampled.low, mean - half), -1.0), min(max(resampled.high, mean + half), 1.0))
+    return Interval(max(min(resampled.low, mean - half), -bound), min(max(resampled.high, mean + half), bound))
 
 
 def detectable(differences: Sequence[float]) -> float:
@@ -133,16 +136,16 @@ def detectable(differences: Sequence[float]) -> float:
     return (_Z + _POWER) * sqrt(max(squares / (n + 1) - mean * mean, 0.0) / n)
 
 
-def _pair(first: str, second: str, metric: str, differences: Sequence[float]) -> Comparison:
+def _pair(first: str, second: str, metric: str, before: Values, after: Values) -> Comparison:
+    differences = [after[key] - before[key] for key in before]
     n, mean = len(differences), fmean(differences)
-    if all(value in (-1.0, 0.0, 1.0) for value in differences):
+    values, lowest = {*before.values(), *after.values()}, lowest_of(metric)
+    if values <= {0.0, 1.0}:
         better, worse = (sum(value == side for value in differences) for side in (1.0, -1.0))
         test, interval, p_value = "McNemar", paired_interval(better, worse, n), mcnemar(better, worse)
     else:
-        test, interval = "sign flips", bootstrap(differences)
+        # a reward of one's own may have any values
+        bound = 1.0 - lowest if lowest <= min(values) and max(values) <= 1.0 else inf
+        test, interval = "sign flips", bootstrap(differences, bound=bound)
         p_value = paired_test([0.0] * n, differences).p_value
     return Comparison(first, second, metric, test, mean, interval, p_value, p_value, detectable(differences), n)
-
-
-def _differences(first: Values, second: Values) -> list[float]:
-    return [second[key] - first[key] for key in first]
