@@ -52,6 +52,17 @@ def test_rare_tokens_of_a_large_vocabulary_are_drawn_as_often_as_they_should():
     assert int(ids) == pytest.approx(50_000, abs=50)
 
 
+@pytest.mark.parametrize(("vocabulary", "likely"), [(64, 0), (200, 70)])
+def test_every_token_of_a_tail_of_1e_9_is_drawn_where_its_probability_lies(vocabulary: int, likely: int):
+    """One token has all but 1e-9 for each of the others: they are beside it in its block, and in other blocks."""
+    logits = torch.full((1, vocabulary), math.log(1e-9))
+    logits[0, likely] = math.log(1 - 1e-9 * (vocabulary - 1))
+    probabilities = logits[0].log_softmax(-1).exp().double()
+    middles = (probabilities.cumsum(0) - probabilities / 2) / probabilities.sum()
+    ids, _ = draw_tokens(logits.expand(vocabulary, -1), torch.ones(vocabulary), middles)
+    assert ids.tolist() == list(range(vocabulary))
+
+
 @pytest.mark.parametrize("vocabulary", [64, 65, 130])
 def test_every_token_of_several_blocks_has_its_share(vocabulary: int):
     """Equal probabilities 1/V: uniform (i + .5) / V points at token i, and uniform 0 at the first one that is possible.

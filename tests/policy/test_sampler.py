@@ -19,6 +19,7 @@ from transformers import (
 )
 
 from evoseek.errors import SamplerError
+from evoseek.policy.draw import draw_tokens
 from evoseek.policy.load import Policy
 from evoseek.policy.random_streams import turn_uniforms
 from evoseek.policy.sampler import TorchSampler
@@ -270,6 +271,18 @@ def test_each_token_is_the_one_its_uniform_points_at():
             uniforms = turn_uniforms(3, script.name, turn, len(completion.token_ids))
             for row, token, uniform in zip(above, completion.token_ids, uniforms, strict=True):
                 assert (row[token - 1] if token else 0.0) - 1e-5 <= uniform <= row[token] + 1e-5
+
+
+def test_uniforms_reach_the_draw_unrounded(monkeypatch: pytest.MonkeyPatch):
+    drawn_at: list[float] = []
+
+    def draw(logits: torch.Tensor, temperatures: torch.Tensor, uniforms: torch.Tensor):
+        drawn_at.extend(uniforms.tolist())
+        return draw_tokens(logits, temperatures, uniforms)
+
+    monkeypatch.setattr("evoseek.policy.sampler.draw_tokens", draw)
+    play(TorchSampler(policy(), slots=1, max_length=64), [Rollout("a", [1, 2, 3], [(5, [])])])
+    assert drawn_at == turn_uniforms(3, "a", 0, 5)
 
 
 def test_another_seed_trajectory_or_turn_gives_other_tokens():

@@ -267,7 +267,7 @@ class TorchSampler:
         ids, logprobs = draw_tokens(
             logits,
             torch.tensor([turn.request.temperature for turn in turns], device=logits.device),
-            torch.tensor([turn.uniforms[len(turn.ids)] for turn in turns], device=logits.device),
+            torch.tensor([turn.uniforms[len(turn.ids)] for turn in turns], dtype=torch.float64, device=logits.device),
         )
         drawn = list(zip(ids.tolist(), logprobs.tolist(), strict=True))  # waits for the GPU
         own = self._pass_times.own(self._clock() - started)
