@@ -8,10 +8,12 @@ from evoseek.selfplay.held_out import held_out_questions
 
 
 def written(path, questions, rollouts):
+    """A run that wrote questions of these ids, or of (id, who), and rollouts of (role, who)."""
     path.mkdir()
-    rows = [{"id": id, "question": f"who is {id}?", "golden_answers": ["meri"], "metadata": {}} for id in questions]
+    pairs = [(one, one) if isinstance(one, str) else one for one in questions]
+    rows = [{"id": id, "question": f"who is {who}?", "golden_answers": ["meri"], "metadata": {}} for id, who in pairs]
     (path / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    lines = [{"role": role, "question": {"id": id}} for role, id in rollouts]
+    lines = [{"role": role, "question": {"id": who, "text": f"who is {who}?"}} for role, who in rollouts]
     (path / "trajectories.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return RunDirectory(path)
 
@@ -22,6 +24,13 @@ def test_they_are_those_that_no_rollout_of_the_solver_was_about(tmp_path):
     assert [question.id for question in questions] == ["a", "c"]
     assert "2 of 3 questions" in words
     assert "Their answers are the proposer's" in words
+
+
+def test_a_text_that_was_written_twice_and_trained_on_once_is_not_held_out(tmp_path):
+    questions = ["a", ("second-a", "a"), ("third-a", "  the A"), "b", ("second-b", "b")]
+    held_out, words = held_out_questions(written(tmp_path / "run", questions, [("solver", "a")]))
+    assert [question.id for question in held_out] == ["b"]  # once, since the second one is the same question
+    assert "1 of 5 questions" in words
 
 
 def test_if_all_were_trained_on_that_is_said_with_the_command_that_writes_new_ones(tmp_path):

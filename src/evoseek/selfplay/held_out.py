@@ -1,7 +1,7 @@
 """The questions that self-play wrote and never trained on: what a run without labelled questions can be scored on.
 
-A written question is held out if no rollout of the run's solver is about it. Its answer is the proposer's: it passed
-the run's rules and checks, and nobody else has looked at it.
+A written question is held out if no rollout of the run's solver is about it, nor about another one with the same words.
+Its answer is the proposer's: it passed the run's rules and checks, and nobody else has looked at it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from evoseek.corpus.questions import load_questions
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
 from evoseek.errors import ConfigError
 from evoseek.runs import RunDirectory
+from evoseek.selfplay.duplicates import NearDuplicates
 from evoseek.types import Question
 
 
@@ -25,8 +26,11 @@ def held_out_questions(run: RunDirectory) -> tuple[list[Question], str]:
     Raises ConfigError if none was written, with what to do; DataError for a damaged file.
     """
     written = load_questions(run.questions) if run.questions.is_file() and run.questions.stat().st_size else []
-    met = {id for role, id in _asked(run.trajectories) if role == "solver"}
-    unseen = [question for question in written if question.id not in met]
+    met = NearDuplicates()
+    for role, text in _asked(run.trajectories):
+        if role == "solver":
+            met.remember(text)
+    unseen = [question for question in written if met.is_new(question.text)]
     more = f"`evoseek propose {_index(run)} held-out.jsonl --run-dir {run.path} --count 50` writes new ones"
     if not written:
         raise ConfigError(
@@ -43,12 +47,12 @@ def held_out_questions(run: RunDirectory) -> tuple[list[Question], str]:
 
 
 def _asked(trajectories: Path) -> Iterator[tuple[str, str]]:
-    """Role and question of every rollout."""
+    """Role and question's text of every rollout."""
     yield from ResumableJsonl(trajectories).rows(_role_and_question, "rollout with a role and a question")
 
 
 def _role_and_question(row: Any) -> tuple[str, str]:
-    return str(row["role"]), str(row["question"]["id"])
+    return str(row["role"]), str(row["question"]["text"])
 
 
 def _index(run: RunDirectory) -> str:
