@@ -57,3 +57,10 @@ def test_the_command_lists_every_recipe_with_its_purpose_and_prints_one_without_
     assert listed.keys() == recipes().keys()
     assert listed["dr-zero/majority"].startswith("A control: what is right is the solver's most frequent answer")
     assert said("dr-zero/majority") == (FOLDER / "dr-zero" / "majority.toml").read_text()
+
+
+def test_the_pass_rates_in_the_text_about_ssp_are_those_of_its_table():
+    text = (FOLDER / "ssp" / "README.md").read_text(encoding="utf-8")
+    arms = ("| both roles", "| `solver_only` |")
+    last = [row.split("|")[5].split()[-1] for row in text.splitlines() if row.startswith(arms)]
+    assert "pass rate {} against {}".format(*last) in text

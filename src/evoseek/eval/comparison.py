@@ -1,8 +1,8 @@
 """Which of several evaluations is better: paired by question, so that only what differs between them counts.
 
     0 or 1, one sample each   exact McNemar test on the discordant pairs, interval of Agresti and Min (2005)
-    graded, or several samples   sign flips of the differences between the questions' means for the p-value, their paired
-                              bootstrap for the interval
+    graded, or several samples   sign flips of the differences between the questions' means for the p-value, and their
+                              paired bootstrap for the interval
     several comparisons       p-values after Holm (1979)
     too few questions         the smallest difference that n pairs would show 4 times of 5
 
