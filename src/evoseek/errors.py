@@ -21,8 +21,23 @@
         └── EndedElsewhereError   another process of the same run failed, and says why
 
 A message says what was got, what was expected and what to do, in one paragraph. The command line prints it without a
-traceback and exits with status 2.
+traceback and exits with status 2. `disk_text` words what the operating system refused, for all of them alike.
 """
+
+import errno
+import os
+import re
+from collections.abc import Mapping
+
+_QUOTED = re.compile(r"\(os error (\d+)\)|\bOs \{ code: (\d+),")  # as libraries in Rust word the system's errors
+_FULL, _CLOSED = "Free space on the disk", "Give this user access to it, or choose another place"
+_BROKEN = "Check the disk, or the network file system"
+_REMEDIES: Mapping[int, str] = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _FULL),
+    **dict.fromkeys((errno.EIO, errno.ESTALE, errno.EREMOTEIO, errno.ENXIO), _BROKEN),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), _CLOSED),
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), "Raise the limit of open files (`ulimit -n`)"),
+}
 
 
 class EvoseekError(Exception):
@@ -99,3 +114,29 @@ class TrainingError(EvoseekError):
 
 class EndedElsewhereError(TrainingError):
     """Another rank failed, or ended without reporting why."""
+
+
+def is_of_disk(error: BaseException) -> bool:
+    """Whether an error is, or stems from, one of a disk that is full, broken or closed to this user.
+
+    Libraries hide such an error in an error of their own, of which it is the cause, or whose text quotes its number.
+    """
+    return _of_system(error)[0] in _REMEDIES
+
+
+def disk_text(error: BaseException, what: str = "") -> str:
+    """What cannot be done, what the operating system says about it, and the remedy."""
+    number, place = _of_system(error)
+    reason = os.strerror(number) if number else str(error)
+    what = what or f"{place or 'A file'} cannot be read or written"
+    remedy = _REMEDIES.get(number, "Check the path, the permissions and the free space")
+    return f"{what} ({reason}). {remedy}, then run the same command again: what was saved before is unchanged."
+
+
+def _of_system(error: BaseException) -> tuple[int, str]:
+    """The number of the system's error behind an error, and its file; 0 and "" if there is none."""
+    if isinstance(error, OSError) and error.errno:
+        return error.errno, str(error.filename or "")
+    if quoted := _QUOTED.search(str(error)):
+        return int(quoted[1] or quoted[2]), ""
+    return _of_system(error.__cause__) if error.__cause__ is not None else (0, "")

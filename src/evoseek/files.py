@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
 
-from evoseek.errors import ConfigError, RunError
+from evoseek.errors import ConfigError, RunError, disk_text
 
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{12}\.tmp")
 _OF_A_MODEL = (".json", ".safetensors", ".jinja", ".txt", ".model")
@@ -77,10 +77,7 @@ def write_atomic(path: Path, data: bytes | str) -> None:
             os.replace(temporary, path)
         _sync_directory(path.parent)
     except OSError as error:
-        raise RunError(
-            f"{path} could not be written: {error.strerror or error}. What was there before is unchanged. Free space "
-            "on the disk (or make the folder writable) and run the same command again."
-        ) from error
+        raise RunError(disk_text(error, f"{path} could not be written")) from error
 
 
 def expanded(path: str | Path) -> Path:

@@ -29,7 +29,7 @@ from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from evoseek.errors import ConfigError, RunError, RunLockedError
+from evoseek.errors import ConfigError, RunError, RunLockedError, disk_text
 from evoseek.files import json_digest, remove_leftovers, write_atomic
 
 
@@ -73,10 +73,7 @@ class RunDirectory:
             self._refuse_foreign()
             descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise RunError(
-                f"The run directory {self.path} cannot be used ({error.strerror}). Give a directory that this user may "
-                "write to with --run-dir."
-            ) from error
+            raise RunError(disk_text(error, f"The run directory {self.path} cannot be used")) from error
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -224,7 +224,7 @@ def test_a_batch_that_a_full_disk_did_not_take_is_added_again_or_by_whoever_resu
 
 @pytest.mark.parametrize("place", ["none/f.jsonl", ""])
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, place: str) -> None:
-    with pytest.raises(RunError, match=r"cannot be written \((No such file|Is a dir).*give the same command again"):
+    with pytest.raises(RunError, match=r"cannot be written \((No such file|Is a dir).*run the same command again"):
         ResumableJsonl(tmp_path / place).append([{}])
 
 

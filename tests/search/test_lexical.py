@@ -337,7 +337,7 @@ FULL_DISK = """
     try:
         LexicalIndex.build(Path(sys.argv[1]), (Passage(f"{n}", f"{n}", "", f"kalo {n ** 5}") for n in range(20_000)))
     except SearchIndexError as error:
-        print("refused" if "enough room" in str(error) else error)
+        print("refused" if "free space" in str(error).lower() else error)
 """
 
 

@@ -96,7 +96,7 @@ def test_a_step_does_not_read_the_whole_file_again(log, monkeypatch):
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "questions.jsonl").mkdir()
-    with pytest.raises(RunError, match=r"questions\.jsonl cannot be written .*give the same command again"):
+    with pytest.raises(RunError, match=r"questions\.jsonl cannot be written .*run the same command again"):
         QuestionLog(tmp_path / "questions.jsonl").append(1, [A])
 
 

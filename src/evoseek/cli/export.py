@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from evoseek.cli.shared import stop_if_dry
-from evoseek.errors import ConfigError, PolicyError, RunError
+from evoseek.errors import ConfigError, PolicyError, RunError, disk_text
 from evoseek.files import check_new, expanded, write_atomic
 from evoseek.policy.source import ADAPTER, find_policy
 from evoseek.report.printable import say
@@ -100,10 +100,7 @@ def write_plain(
             export_policy(policy, directory)
         write_atomic(directory / "README.md", model_card(origin))
     except OSError as error:
-        raise ConfigError(
-            f"{directory} cannot be written ({error.strerror or error}), and was not. Make room or give access, or "
-            "choose another folder."
-        ) from error
+        raise ConfigError(disk_text(error, f"{directory} cannot be written")) from error
     whence = f"step {checkpoint.step} of {run_or_policy}" if checkpoint else run_or_policy
     what = "its adapter merged into the base" if policy.adapter else "as it is"
     what = "its adapter alone" if adapter else what

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from evoseek.cli.project_text import Wishes, notes, project_text
 from evoseek.cli.shared import stop_if_dry
-from evoseek.errors import ConfigError
+from evoseek.errors import ConfigError, disk_text
 from evoseek.files import expanded, nearest, write_atomic
 from evoseek.policy.source import ADAPTER, REMOTE, SHIPPED, is_gguf, origin, saved_policy
 from evoseek.project import NAME
@@ -67,7 +67,7 @@ def init(
         directory.mkdir(parents=True, exist_ok=True)
         write_atomic(file, text)
     except OSError as error:
-        raise ConfigError(f"{file} cannot be written ({error.strerror or error}). Give another folder.") from error
+        raise ConfigError(disk_text(error, f"{file} cannot be written")) from error
     say(console, f"Wrote {file}.")
     for note in notes(wishes, directory):
         say(console, note)

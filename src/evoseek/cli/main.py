@@ -37,7 +37,7 @@ from evoseek.cli.tiny import tiny
 from evoseek.cli.train import train
 from evoseek.cli.view import view
 from evoseek.cli.world import world
-from evoseek.errors import EvoseekError
+from evoseek.errors import EvoseekError, disk_text, is_of_disk
 from evoseek.training.interrupt import INTERRUPTED
 
 # Threads that spin while they wait slow down everything else on a busy machine, many times over. Read by torch when it
@@ -132,6 +132,8 @@ def _run() -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
+        if is_of_disk(error):
+            return _fail(disk_text(error))
         if os.environ.get("EVOSEEK_TRACEBACK") == "1":
             traceback.print_exc()
         message = textwrap.shorten(str(error), 1000) or "no message"

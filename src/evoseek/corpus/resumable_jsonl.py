@@ -23,7 +23,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
-from evoseek.errors import ConfigError, DataError, RunError, RunLockedError
+from evoseek.errors import ConfigError, DataError, RunError, RunLockedError, disk_text
 from evoseek.files import json_digest, write_atomic
 from evoseek.runs import changes
 
@@ -212,10 +212,7 @@ class ResumableJsonl:
         try:
             yield
         except OSError as error:
-            raise RunError(
-                f"{self.path} cannot be written ({error.strerror or error}). What it held before is unharmed. Free "
-                "some space or check the permissions, then give the same command again: it resumes from what was saved."
-            ) from error
+            raise RunError(disk_text(error, f"{self.path} cannot be written")) from error
 
 
 @contextmanager
@@ -233,9 +230,7 @@ def open_growing_file(
         path.parent.mkdir(parents=True, exist_ok=True)
         held = path.open("a+b")
     except OSError as error:
-        raise RunError(
-            f"{path} cannot be written ({error.strerror or error}). Give a file in a folder where this user may write."
-        ) from error
+        raise RunError(disk_text(error, f"{path} cannot be written")) from error
     with held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)

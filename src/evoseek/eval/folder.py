@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
-from evoseek.errors import ConfigError, RunError, RunLockedError
+from evoseek.errors import ConfigError, RunError, RunLockedError, disk_text
 from evoseek.eval.sample import Key, Sample, merged, sample_from_row
 from evoseek.files import write_atomic
 from evoseek.runs import changes
@@ -59,9 +59,7 @@ class EvaluationFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = (self.path / "lock").open("ab")
         except OSError as error:
-            raise RunError(
-                f"{self.path} cannot be written ({error.strerror or error}). Give a folder where this user may write."
-            ) from error
+            raise RunError(disk_text(error, f"{self.path} cannot be written")) from error
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from evoseek.errors import SearchIndexError
+from evoseek.errors import SearchIndexError, disk_text
 from evoseek.files import remove_leftovers
 from evoseek.search.manifest import NAME
 
@@ -50,10 +50,7 @@ def change(directory: Path) -> Generator[Path]:
                 raise
             _remove_others(data)
     except OSError as error:
-        raise SearchIndexError(
-            f"The search index in {directory} cannot be written: {error}. Give a folder that can be written to, on a "
-            "disk with enough room; what was there before is unchanged."
-        ) from error
+        raise SearchIndexError(disk_text(error, f"The search index in {directory} cannot be written")) from error
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Literal, ParamSpec, Protocol, TypeVar, cast
 
 import tantivy
 
-from evoseek.errors import ConfigError, DataError, SearchIndexError
+from evoseek.errors import ConfigError, DataError, SearchIndexError, disk_text, is_of_disk
 from evoseek.files import json_digest
 from evoseek.search.analyser import ANALYSER_VERSION, Analyser
 from evoseek.search.generations import change, copy_files, linked
@@ -128,6 +128,10 @@ class LexicalIndex:
             with linked(self.directory / manifest.data) as data:
                 searcher = tantivy.Index.open(str(data)).searcher()
         except (ValueError, OSError) as error:
+            if is_of_disk(error):
+                raise SearchIndexError(
+                    disk_text(error, f"The search index in {self.directory} cannot be opened")
+                ) from error
             raise SearchIndexError(
                 f"The search index in {self.directory} cannot be opened: {error}. It was written by tantivy "
                 f"{manifest.tantivy}, this is {version('tantivy')}. {REMEDY}"

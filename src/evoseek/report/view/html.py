@@ -19,7 +19,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from evoseek.errors import ConfigError, RunError
+from evoseek.errors import ConfigError, RunError, disk_text
 from evoseek.files import remove_directory, replace_directory, write_atomic
 from evoseek.report.proposals import MEANINGS
 from evoseek.report.view.encoding import packed, script_json, source_hash
@@ -77,10 +77,7 @@ class Page:
             elif folder.exists():
                 remove_directory(folder)
         except OSError as error:
-            raise RunError(
-                f"{folder} cannot be written ({error.strerror or error}). Give a file in a folder that this user may "
-                "write to, with --out."
-            ) from error
+            raise RunError(disk_text(error, f"{folder} cannot be written")) from error
         write_atomic(path, self.html)
 
 
