@@ -23,7 +23,10 @@ def test_nothing_is_made_before_the_lock(tmp_path):
 
 def test_a_place_that_cannot_be_a_directory(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match=r"cannot be used \(Not a directory\)"), RunDirectory(tmp_path / "file" / "run").locked():
+    with (
+        pytest.raises(RunError, match=r"cannot be used \(Not a directory\)"),
+        RunDirectory(tmp_path / "file" / "run").locked(),
+    ):
         pass
 
 

@@ -15,6 +15,7 @@ from evoseek.doctor.patient import Patient
 from evoseek.doctor.plan import check_plan, check_run
 from evoseek.doctor.services import check_services
 from evoseek.doctor.sources import check_sources
+from evoseek.errors import disk_text, is_of_disk
 
 CHECKS: tuple[Callable[[Patient], Iterator[Finding]], ...] = (
     check_environment,
@@ -37,4 +38,5 @@ def examine(patient: Patient) -> Iterator[Finding]:
             yield from check(patient)
         except Exception as error:  # an unforeseen environment is what a doctor is for
             name = check.__name__.removeprefix("check_")
-            yield fault(name, f"{type(error).__name__}: {error}", "Report this with the line above: it is unforeseen.")
+            remedy = disk_text(error) if is_of_disk(error) else "Report this with the line above: it is unforeseen."
+            yield fault(name, f"{type(error).__name__}: {error}", remedy)
