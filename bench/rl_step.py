@@ -54,7 +54,7 @@ from evoseek.rollout.limits import Limits
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.roller import Roller
 from evoseek.systems.search_r1 import SearchR1
-from evoseek.training.question_order import questions_of_step
+from evoseek.training.passes import Passes
 from evoseek.training.rollouts import QuestionRollouts
 from evoseek.training.update import GroupUpdate
 from search_task import SEED, SearchTask, teach
@@ -101,9 +101,11 @@ def our_side(work: Work) -> SearchR1:
 
 def trl_side(work: Work, ours: SearchR1) -> GRPOTrainer:
     policy = load_policy(str(work.policy))
-    steps = range(1, work.steps + 1)
-    drawn = [questions_of_step(work.task.questions, seed=SEED, step=step, size=work.questions) for step in steps]
-    questions = [question for batch in drawn for question in batch]
+    passes, ids, places = Passes(), [question.id for question in work.task.questions], list[int]()
+    for step in range(1, work.steps + 1):  # as our side does
+        places += passes.draw(ids, seed=SEED, step=step, size=work.questions)
+        passes.count(step, ids)
+    questions = [work.task.questions[place] for place in places]
     prompts = [[{"role": "user", "content": f"solve : {question.text}"}] for question in questions]
     options = {"tools": [work.task.search], "add_generation_prompt": True, "return_dict": False}
     roller = ours.rollouts.roller

@@ -7,7 +7,8 @@ import pytest
 
 from evoseek.reward.overlong import OverlongReward
 from evoseek.systems.dspo import DSPO
-from evoseek.training.question_order import BalancedOrder, UniformOrder, questions_of_step
+from evoseek.training.pass_rates import PassRates
+from evoseek.training.question_order import BalancedOrder, UniformOrder
 
 
 class Update:
@@ -32,8 +33,8 @@ def step(scripted, questions):
     return run
 
 
-def order(questions, number=1):
-    return [question.id for question in questions_of_step(questions, seed=0, step=number, size=4)]
+def order(questions):
+    return [question.id for question in UNIFORM(questions, seed=0, step=1, size=4, rates=PassRates())]
 
 
 def test_groups_without_a_signal_are_replaced_by_the_next_questions(step, questions):
@@ -67,9 +68,9 @@ def test_no_more_questions_are_drawn_than_there_are(step, questions):
 
 
 def test_a_batch_that_is_full_at_once_costs_nothing_more(step, questions):
-    report, update = step(dict.fromkeys(order(questions, 5), 1), number=5)
+    report, update = step(dict.fromkeys(order(questions), 1), number=5)
     assert report.num_rollouts == 4
-    assert [group.key.split("/")[1] for group in update.groups] == order(questions, 5)[:2]
+    assert [group.key.split("/")[1] for group in update.groups] == order(questions)[:2]
 
 
 def test_lengths_are_no_signal(step, questions):

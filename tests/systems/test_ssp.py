@@ -227,7 +227,7 @@ def test_resampling_draws_what_is_missing_until_the_batch_is_full(ssp):
 
 @pytest.mark.parametrize("limit", [1, 2, 4])
 @pytest.mark.parametrize("said", [Rejection.TOO_SHORT, DOWN])
-def test_resampling_is_bound_and_the_next_step_begins_after_all_that_it_may_draw(ssp, limit, said):
+def test_resampling_is_bound_and_the_next_step_begins_after_all_that_it_drew(ssp, limit, said):
     system, _ = ssp(lambda _: said, fill="resample", resample_limit=limit)
     steps(system, 1, 2)
     answers = [task.text for _, tasks, _ in system.play.calls for task in tasks]
@@ -235,8 +235,18 @@ def test_resampling_is_bound_and_the_next_step_begins_after_all_that_it_may_draw
     ids = [task.id for _, tasks, _ in system.play.calls for task in tasks]
     assert len(set(ids)) == len(ids)
     again, _ = ssp(lambda _: said, fill="resample", resample_limit=limit)
+    again.given.restore({"tasks": 4 * limit})  # as in a checkpoint after step 1
     steps(again, 2)
+    assert again.given.state() == system.given.state() == {"tasks": 8 * limit}
     assert again.play.calls == system.play.calls[limit:]
+
+
+def test_answers_that_a_step_did_not_need_are_given_in_the_next(ssp):
+    """All four proposals of each step are valid, though it might have drawn sixteen."""
+    system, _ = ssp(lambda _: True, fill="resample", resample_limit=4)
+    steps(system, 1, 2)
+    given = [task.text for _, tasks, _ in system.play.calls for task in tasks]
+    assert given == [task.text for task in system.tasks(0, 8, "first")]
 
 
 def test_with_several_proposals_an_answer_so_many_answers_are_drawn_that_the_batch_can_be_full(ssp):

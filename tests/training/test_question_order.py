@@ -1,4 +1,5 @@
-import random
+import json
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
@@ -6,6 +7,7 @@ from hypothesis import strategies as st
 
 from evoseek.errors import ConfigError
 from evoseek.training.pass_rates import PassRates
+from evoseek.training.passes import Passes
 from evoseek.training.question_order import (
     BalancedOrder,
     DifficultyOrder,
@@ -14,7 +16,6 @@ from evoseek.training.question_order import (
     chosen,
     most_of,
     ordered,
-    questions_of_step,
 )
 from evoseek.training.settings import QuestionSettings
 from evoseek.types import Question
@@ -27,69 +28,78 @@ def questions(n):
 @settings(deadline=None)
 @given(total=st.integers(1, 30), size=st.integers(1, 8), seed=st.integers(0, 5))
 def test_every_question_comes_once_before_any_comes_again_and_none_twice_in_a_step(total, size, seed):
-    size = min(size, total)
-    steps = [
-        [question.id for question in questions_of_step(questions(total), seed=seed, step=step, size=size)]
-        for step in range(1, 4 * total + 1)
-    ]
-    assert all(len(step) == len(set(step)) == size for step in steps)
+    steps = asked_by(UniformOrder(), questions(total), [min(size, total)] * 4 * total, seed=seed)
+    assert all(len(step) == len(set(step)) == min(size, total) for step in steps)
     drawn = [name for step in steps for name in step]
     for first in range(0, len(drawn) - total + 1, total):
         assert len(set(drawn[first : first + total])) == total
 
 
-def test_a_step_that_ends_an_epoch_begins_the_next_with_other_questions():
+def test_a_step_that_ends_a_round_begins_the_next_with_other_questions():
     """Five questions, four a step: step 2 has the one that step 1 left, and three of the four that step 1 had."""
-    first, second = (
-        {question.id for question in questions_of_step(questions(5), seed=0, step=step, size=4)} for step in (1, 2)
-    )
+    first, second = (set(step) for step in asked_by(UniformOrder(), questions(5), [4, 4]))
     assert len(first & second) == 3
     assert first | second == {f"q{number}" for number in range(5)}
 
 
-def test_a_step_depends_on_seed_and_step_alone():
-    def draw(seed, step):
-        return questions_of_step(questions(20), seed=seed, step=step, size=5)
-
-    assert draw(1, 7) == draw(1, 7)
-    assert draw(1, 7) != draw(2, 7)
-    assert [draw(1, step) for step in range(1, 5)] != [draw(1, step) for step in range(5, 9)]
+def test_a_pass_depends_on_the_seed_alone():
+    one, again, other = (asked_by(UniformOrder(), questions(20), [5] * 8, seed=seed) for seed in (1, 1, 2))
+    assert one == again != other
+    assert one[:4] != one[4:]
 
 
 def test_too_few_questions():
     with pytest.raises(ConfigError, match="only 3"):
-        questions_of_step(questions(3), seed=0, step=1, size=4)
+        asked_by(UniformOrder(), questions(3), [4])
 
 
 def test_the_orders_stay_what_they_are():
-    """A resumed run goes on with the order that it began with."""
-    drawn = [questions_of_step(range(7), seed=0, step=step, size=3) for step in range(1, 13)]
-    assert drawn == [
+    drawn = asked_by(UniformOrder(), questions(7), [3] * 12)
+    assert [[int(name[1:]) for name in step] for step in drawn] == [
         [6, 2, 1], [5, 0, 4], [3, 2, 0], [4, 3, 5], [1, 6, 2], [6, 1, 0],
         [3, 4, 5], [2, 3, 0], [1, 4, 5], [6, 0, 3], [2, 1, 6], [4, 5, 2],
     ]  # fmt: skip
-    drawn = [questions_of_step(range(5), seed=1, step=step, size=4) for step in (8, 2, 1, 5)]  # in any order
-    assert drawn == [[3, 0, 4, 2], [0, 4, 2, 3], [1, 4, 2, 3], [1, 0, 4, 2]]
 
 
-def test_an_epoch_is_shuffled_once(monkeypatch):
-    """Twelve steps of 3 out of 7 are five epochs and the first question of the sixth."""
-    shuffled = []
+@given(
+    sizes=st.lists(st.integers(1, 6), min_size=1, max_size=30),
+    total=st.integers(6, 20),
+    used=st.integers(1, 6),
+)
+def test_what_a_step_did_not_ask_comes_first_in_the_next(sizes, total, used):
+    """A step draws some questions and asks `used` of them, whatever the numbers are: it stays a pass."""
+    passes, counts, ids = Passes(), Counter(f"q{n}" for n in range(total)), [f"q{n}" for n in range(total)]
+    for step, size in enumerate(sizes, 1):
+        drawn = [ids[place] for place in passes.draw(ids, seed=0, step=step, size=size)]
+        passes.count(step, drawn[:used])
+        counts.update(drawn[:used])
+        assert max(counts.values()) - min(counts.values()) <= 1
 
-    class Counting(random.Random):
-        def shuffle(self, x):
-            shuffled.append(len(x))
-            super().shuffle(x)
 
-    monkeypatch.setattr(random, "Random", Counting)
-    for step in range(1, 13):
-        questions_of_step(range(7), seed=123, step=step, size=3)
-    assert len(shuffled) == 6
+def test_rollouts_ahead_of_training_ask_other_questions_and_a_resumed_run_draws_them_again():
+    """Steps 1 to 3 are drawn before step 1 is counted; then 2 and 3 begin again from the checkpoint after step 1."""
+    passes, ids = Passes(), [f"q{n}" for n in range(6)]
+    first, second, third = (passes.draw(ids, seed=0, step=step, size=2) for step in (1, 2, 3))
+    assert sorted([*first, *second, *third]) == list(range(6))
+    passes.count(1, {ids[place] for place in first})
+    resumed = Passes()
+    resumed.restore(json.loads(json.dumps(passes.state())))
+    assert [resumed.draw(ids, seed=0, step=step, size=2) for step in (2, 3)] == [second, third]
+    assert [passes.draw(ids, seed=0, step=step, size=2) for step in (2, 3)] == [second, third]  # again, without a kill
+
+
+def asked_by(order, asked, sizes, *, seed=0, rates=None, first=1):
+    """The ids that each step asks."""
+    rates, steps = rates or PassRates(), []
+    for step, size in enumerate(sizes, first):
+        steps.append([question.id for question in order(asked, seed=seed, step=step, size=size, rates=rates)])
+        rates.passes.count(step, steps[-1])
+    return steps
 
 
 def rated(**counts):
     rates = PassRates()
-    rates.restore({key: list(count) for key, count in counts.items()})
+    rates.restore({"rates": {key: list(count) for key, count in counts.items()}, "passes": {}})
     return rates
 
 
@@ -130,19 +140,24 @@ def with_hops(*hops):
     return [Question(f"q{i}", "?", ("a",), {"hops": value}) for i, value in enumerate(hops)]
 
 
-def hops_of(drawn):
-    return [question.metadata["hops"] for question in drawn]
-
-
 def test_a_balanced_step_has_fixed_shares_and_its_beginning_too():
     order = BalancedOrder(UniformOrder(), "hops", {"1": 1, "2": 2})
     asked = with_hops(*[1] * 5, *[2] * 7, *[3] * 4)
-    steps = [order(asked, seed=0, step=step, size=6, rates=PassRates()) for step in range(1, 8)]
-    assert all(hops_of(step) == [2, 1, 2, 2, 1, 2] for step in steps)  # places 1/8, 1/4, 3/8, 5/8, 3/4, 7/8
-    of_two = [question.id for step in steps for question in step if question.metadata["hops"] == 2]
+    hops = {question.id: question.metadata["hops"] for question in asked}
+    steps = asked_by(order, asked, [6] * 7)
+    assert all([hops[name] for name in step] == [2, 1, 2, 2, 1, 2] for step in steps)  # 1/8, 1/4, 3/8, 5/8, 3/4, 7/8
+    of_two = [name for step in steps for name in step if hops[name] == 2]
     assert len(set(of_two[:7])) == 7  # each once before any comes again
     assert order.most(asked) == most_of(order, asked) == 11  # 4 and 7
     assert most_of(UniformOrder(), asked) == 16
+
+
+def test_two_values_with_as_many_questions_are_not_paired_for_ever():
+    """Eight of each value, one of each a step: in one round the k-th of one came with the k-th of the other, always."""
+    asked = with_hops(*[1, 2] * 8)
+    steps = asked_by(BalancedOrder(UniformOrder(), "hops"), asked, [2] * 80)
+    pairs = {tuple(sorted(step)) for step in steps}
+    assert len(pairs) > 30  # of 64; 8 where they are paired
 
 
 def test_without_shares_all_values_have_the_same_and_any_order_chooses_among_them():

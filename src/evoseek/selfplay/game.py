@@ -29,6 +29,7 @@ from evoseek.selfplay.tasks import answer_tasks, passage_pool, passage_tasks
 from evoseek.training.context import Context
 from evoseek.training.loop import System
 from evoseek.training.plan import TrainingPlan
+from evoseek.training.run_state import State
 from evoseek.training.samples import record_samples
 from evoseek.training.trainer import computes_alike, forward_of, load_trainable, loader_of, save_trained, sync
 from evoseek.training.two_roles import RoleUpdate, TwoRoleUpdate
@@ -61,6 +62,7 @@ class _Game:
         resumed: Callable[[int], None],
         steps: int | None = None,
         is_due: Callable[[int], bool] | None = None,
+        state: State | None = None,
     ) -> TrainingPlan:
         """The plan of a system. A solver is examined on held-out questions."""
         context = self.context
@@ -72,7 +74,7 @@ class _Game:
         examined = self.play.solver
         if settings.evaluation.path:
             examined = context.solver(context.held_out_engine, self.solver)
-        return TrainingPlan(system, settings, parts, resumed, examined, steps, is_due, is_game=True)
+        return TrainingPlan(system, settings, parts, resumed, examined, steps, is_due, is_game=True, state=state)
 
     def _proposer_loss(self) -> LossFn[LossInputs]:
         return build("loss", self.settings.proposer.loss, self.context)

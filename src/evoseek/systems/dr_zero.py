@@ -273,7 +273,9 @@ class DrZero:
             last = place.number == schedule.solver_steps
             return step == 0 or (place.phase == "solve" and (last or (every > 0 and place.number % every == 0)))
 
-        return game.plan(system, game.parts, resumed=resumed, steps=schedule.steps, is_due=is_due)
+        return game.plan(
+            system, game.parts, resumed=resumed, steps=schedule.steps, is_due=is_due, state=system.solving.rates
+        )
 
     @classmethod
     def proposing(cls, settings: Settings, context: Context) -> tuple[PassageGame, TaskSource[Passage]]:
@@ -349,8 +351,10 @@ class DrZero:
 
     async def _solve(self, step: int, place: ScheduledStep) -> StepReport:
         """A step of the solver on the iteration's questions."""
-        if place.number == 1 and self.restart_solver is not None:
-            self.restart_solver()
+        if place.number == 1:
+            self.solving.rates.restore({})  # the questions are others
+            if self.restart_solver is not None:
+                self.restart_solver()
         if self._solving is None or self._solving[0] != place.iteration:
             self._solving = place.iteration, self._begin_solving(step, place)
         report = await self._solving[1].step(step)
@@ -360,8 +364,7 @@ class DrZero:
         first = step - place.number - self.schedule.writing_steps + 1
         questions = self.questions.read(first, step - place.number)
         per_step = min(self.solving.questions_per_step, len(questions))
-        first_step = step - place.number + 1
-        return replace(self.solving, questions=questions, questions_per_step=per_step, first_step=first_step)
+        return replace(self.solving, questions=questions, questions_per_step=per_step)
 
     def _metrics(self, episodes: Sequence[Episode]) -> dict[str, float]:
         play = self.play

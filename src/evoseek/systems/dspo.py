@@ -12,9 +12,7 @@ Without the filter it is GSPO (Search-R1 with this loss), without the sequence r
 When the policy gets nearly everything right or wrong, a step costs up to `limit` times the rollouts and still trains on
 few groups (`rollout/filter/kept` counts them); it never waits for more.
 
-The order of the questions is not "each once before any comes again": a step begins after all questions that the earlier
-steps might have drawn, so questions that they did not need are skipped, some for a long time, and others come twice
-before them.
+Questions that a step might have drawn and did not need come first in the next one.
 """
 
 from __future__ import annotations
@@ -86,7 +84,7 @@ class DSPO(SearchR1):
 
     async def collect(self, step: int) -> Rollouts:
         """Rounds of rollouts until enough groups carry a signal. The questions that may be drawn, and their order, are
-        determined by the step alone."""
+        determined before the first of them."""
         size = min(self.limit * self.questions_per_step, most_of(self.order, self.questions))
         pool = self.draw(step, size)
         selection = GroupSelection(wanted=self.questions_per_step, max_draws=size)

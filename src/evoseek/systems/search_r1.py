@@ -55,10 +55,9 @@ class Rollouts:
 class SearchR1:
     """One training step of Search-R1; `training.loop.TrainingLoop` repeats it.
 
-    `publish` hands the new weights to the sampler, as the policy of that step. `first_step` is the step at which the
-    pass over the questions begins: later than the run's first step if the questions are written during the run.
-    `order` chooses the questions of a step, also by the pass `rates` so far; `report_by` is the field of their metadata
-    by whose values some metrics are reported.
+    `publish` hands the new weights to the sampler, as the policy of that step. `order` chooses the questions of a step,
+    by what `rates` say of those asked so far; `report_by` is the field of their metadata by whose values some metrics
+    are reported.
     With `ahead` the rollouts of later steps go on while the update runs in a thread, so `collect` is called for several
     steps at a time; the sampler must not read what the update changes.
     """
@@ -68,7 +67,6 @@ class SearchR1:
     update: Update
     publish: Callable[[int], None]
     questions_per_step: int = 20
-    first_step: int = 1
     order: Order = field(default_factory=UniformOrder)
     rates: PassRates = field(default_factory=PassRates)
     report_by: str = "hops"
@@ -144,7 +142,7 @@ class SearchR1:
             **rollouts.metrics,
             **await self._updated(step, rollouts.trained),
         }
-        self.rates.observe(groups)
+        self.rates.observe(step, groups)
         self.publish(step)
         finished = perf_counter()
         action_tokens = sum(trajectory.num_action_tokens for group in groups for trajectory in group.trajectories)
@@ -181,8 +179,7 @@ class SearchR1:
 
     def draw(self, step: int, size: int) -> list[Question]:
         """The `size` questions that a step may ask. Raises ConfigError if the order did not give so many."""
-        number, seed = step - self.first_step + 1, self.rollouts.roller.seed
-        drawn = self.order(self.questions, seed=seed, step=number, size=size, rates=self.rates)
+        drawn = self.order(self.questions, seed=self.rollouts.roller.seed, step=step, size=size, rates=self.rates)
         if len(drawn) != size or len({question.id for question in drawn}) != size:
             raise ConfigError(
                 f"questions.order gave {len(drawn)} questions for step {step}, or one of them twice. Expected {size} "

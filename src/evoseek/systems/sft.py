@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Literal
@@ -28,7 +28,7 @@ from evoseek.env.proposer import PassageProposerEnv
 from evoseek.runs import RunDirectory
 from evoseek.settings import MANY, Count, Needs, Section
 from evoseek.training.loop import StepReport
-from evoseek.training.question_order import places_of_step
+from evoseek.training.passes import Passes
 from evoseek.training.settings import EvaluationSettings, RunSettings, TrainingSettings
 from evoseek.types import TrainingSample
 
@@ -116,6 +116,7 @@ class SFT:
     publish: Callable[[int], None]
     per_step: int
     seed: int
+    passes: Passes = field(default_factory=Passes)
 
     class Settings(TrainingSettings):
         """Settings of supervised fine-tuning."""
@@ -164,13 +165,16 @@ class SFT:
             seed=seed,
         )
         plan = context.plan(system, roles.solver)
-        return replace(plan, steps=steps, measure=system.measure if held_out else None)
+        return replace(plan, steps=steps, measure=system.measure if held_out else None, state=system.passes)
 
     async def step(self, step: int) -> StepReport:
         """One optimizer step."""
         started = perf_counter()
-        places = places_of_step(len(self.samples), seed=self.seed, step=step, size=self.per_step)
-        batch = [self.samples[place] for place in places]
+        names = [str(number) for number in range(len(self.samples))]
+        batch = [
+            self.samples[place] for place in self.passes.draw(names, seed=self.seed, step=step, size=self.per_step)
+        ]
+        self.passes.count(step, names)
         measured = {name: value for name, value in self.update(batch).items() if not name.startswith("sampling/")}
         self.publish(step)
         tokens = {

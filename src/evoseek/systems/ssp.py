@@ -20,7 +20,7 @@ for questions that nobody can answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -83,6 +83,21 @@ class FillSettings(Section):
         return Needs("reset_every", "fill", ("replay-reset",)), Needs("resample_limit", "fill", ("resample",))
 
 
+@dataclass(slots=True)
+class TaskCount:
+    """The number of answers that proposers were given so far in a run: the next one is new to the pass over them."""
+
+    number: int = 0
+
+    def state(self) -> dict[str, int]:
+        """The number as plain JSON."""
+        return {"tasks": self.number}
+
+    def restore(self, state: Mapping[str, int]) -> None:
+        """Become what `state` gave; of an empty mapping, as new."""
+        self.number = state.get("tasks", 0)
+
+
 @dataclass(frozen=True, slots=True)
 class SSP:
     """One step of Search Self-play; `training.loop.TrainingLoop` repeats it.
@@ -105,6 +120,7 @@ class SSP:
     resample_limit: int = 4
     group_by: Literal["requested", "task"] = "task"
     oracle: Oracle | None = None
+    given: TaskCount = field(default_factory=TaskCount)
 
     class Settings(GameSettings):
         """Settings of Search Self-play."""
@@ -167,7 +183,7 @@ class SSP:
             group_by=settings.proposer.group_by,
             oracle=game.oracle,
         )
-        return game.plan(system, context.trainer.parts, resumed=context.publish)
+        return game.plan(system, context.trainer.parts, resumed=context.publish, state=system.given)
 
     @classmethod
     def proposing(cls, settings: Settings, context: Context) -> tuple[AnswerGame, TaskSource[Lead]]:
@@ -216,13 +232,13 @@ class SSP:
     async def _episodes(self, step: int, stages: Stages) -> list[Episode]:
         """The step's episodes; with `resample` more rounds of them until enough questions are valid."""
         rounds = self.resample_limit if self.fill == "resample" else 1
-        most, first = self.proposals_per_step * rounds, (step - 1) * self.proposals_per_step * rounds
-        drawn, wanted = 0, self.proposals_per_step
+        most, drawn, wanted = self.proposals_per_step * rounds, 0, self.proposals_per_step
         episodes: list[Episode] = []
         while wanted > 0:
-            tasks = self.tasks(first + drawn, wanted, f"{step:06d}-{drawn:04d}")
+            tasks = self.tasks(self.given.number, wanted, f"{step:06d}-{drawn:04d}")
             episodes += await self.play(tasks, f"step-{step:06d}", stages=stages)
             drawn += wanted
+            self.given.number += wanted
             missing = -(-(self._wanted - _count_valid(episodes)) // self.tasks.copies)
             wanted = min(missing, most - drawn)
         return episodes

@@ -1,4 +1,4 @@
-"""The questions of a step: a function of seed, step and pass rates alone, so a resumed run draws the same ones."""
+"""The questions of a step: they follow from the seed and what was asked before, so a resumed run asks the same ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Protocol, cast
 
 from pydantic import Field
@@ -25,7 +24,7 @@ class Order(Protocol):
         self, questions: Sequence[Question], *, seed: int, step: int, size: int, rates: PassRates
     ) -> list[Question]:
         """`size` different ones of the questions, as a function of the arguments alone. Steps count from 1; `rates` are
-        those of the steps before. Raises ConfigError if there are too few."""
+        those of the steps before, with their `passes`. Raises ConfigError if there are too few."""
         ...
 
 
@@ -35,8 +34,10 @@ class UniformOrder:
     def __call__(
         self, questions: Sequence[Question], *, seed: int, step: int, size: int, rates: PassRates
     ) -> list[Question]:
-        """See `questions_of_step`."""
-        return questions_of_step(questions, seed=seed, step=step, size=size)
+        """The next ones of the pass over these questions."""
+        check_enough(questions, size)
+        places = rates.passes.draw([question.id for question in questions], seed=seed, step=step, size=size)
+        return [questions[place] for place in places]
 
 
 class DifficultyOrder:
@@ -87,7 +88,8 @@ class BalancedOrder:
     with that value.
 
     Shares are rounded to whole questions by the largest remainder, the same in every step; without any, all values have
-    the same one. Questions of different values alternate, so that the beginning of a step is balanced too.
+    the same one. Questions of different values alternate, so that the beginning of a step is balanced too, and each
+    value has a seed of its own: with the same one, two values with as many questions would be paired for ever.
     """
 
     order: Order
@@ -107,7 +109,8 @@ class BalancedOrder:
                     f"{len(groups[value])}. Give more of them, a smaller share, or a smaller questions.per_step."
                 )
             if count:
-                chosen = self.order(groups[value], seed=seed, step=step, size=count, rates=rates)
+                own_seed = random.Random(f"{seed}/{self.by}/{value}").getrandbits(63)
+                chosen = self.order(groups[value], seed=own_seed, step=step, size=count, rates=rates)
                 drawn += [((place + 0.5) / count, value, question) for place, question in enumerate(chosen)]
         return [question for *_, question in sorted(drawn, key=lambda item: item[:2])]
 
@@ -185,60 +188,6 @@ def check_enough(questions: Sequence[Question], size: int) -> None:
         )
 
 
-def questions_of_step(questions: Sequence[Question], *, seed: int, step: int, size: int) -> list[Question]:
-    """The `size` different questions of a step, in the order of `places_of_step`. Raises ConfigError if there are fewer
-    questions than a step needs."""
-    check_enough(questions, size)
-    return [questions[place] for place in places_of_step(len(questions), seed=seed, step=step, size=size)]
-
-
-def places_of_step(total: int, *, seed: int, step: int, size: int) -> list[int]:
-    """The places of the `size` different ones among `total` (at least as many) that a step draws (steps count from 1):
-    every one once, then every one once more, ...
-
-    Every such epoch has its own order. Where `size` does not divide the total, a step takes the last ones of an epoch
-    and the first of the next.
-    """
-    epoch, place = divmod((step - 1) * size, total)
-    this, following = _orders(total, size, seed).of(epoch)
-    drawn = this[place : place + size]
-    return [*drawn, *following[: size - len(drawn)]]
-
-
-class _Orders:
-    """The orders of two epochs in a row. Each follows from the one before, so steps are best asked for in their order:
-    an earlier epoch begins again with the first."""
-
-    def __init__(self, total: int, size: int, seed: int) -> None:
-        self._total, self._size, self._seed = total, size, seed
-        self._start()
-
-    def of(self, epoch: int) -> tuple[list[int], list[int]]:
-        """The order of an epoch, and of the next."""
-        if epoch < self._epoch:
-            self._start()
-        while self._epoch < epoch:
-            self._epoch += 1
-            self._this, self._following = self._following, self._after(self._following, self._epoch + 1)
-        return self._this, self._following
-
-    def _start(self) -> None:
-        self._epoch = 0
-        self._this = self._after([], 0)
-        self._following = self._after(self._this, 1)
-
-    def _after(self, before: list[int], epoch: int) -> list[int]:
-        """The order of an epoch. One that begins within a step begins with questions that this step has not taken."""
-        order = list(range(self._total))
-        random.Random(f"{self._seed}/questions/{epoch}").shuffle(order)
-        if count := epoch * self._total % self._size:
-            taken = set(before[-count:])
-            new = [index for index in order if index not in taken][: self._size - count]
-            first = set(new)
-            order = [*new, *(index for index in order if index not in first)]
-        return order
-
-
 def _many(values: object) -> Sequence[object]:
     return tuple(cast("Sequence[object]", values)) if isinstance(values, list | tuple) else (values,)
 
@@ -246,6 +195,3 @@ def _many(values: object) -> Sequence[object]:
 def _known(questions: Sequence[Question], key: str) -> list[str]:
     """The values that a field has, the first ten of them."""
     return sorted({value for question in questions if (value := label(question, key)) is not None})[:10]
-
-
-_orders = lru_cache(maxsize=16)(_Orders)
