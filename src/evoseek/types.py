@@ -34,11 +34,16 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The page (from 1; of slides the slide) and the heading that a document's text is under from `start` on."""
+    """The page (from 1; of slides the slide) and the heading that a document's text is under from `start` on.
+
+    `level` is that of a heading whose line begins at `start` (1: the highest). 0: no heading line, but a new page, or a
+    new row of a table (`heading` then names the row).
+    """
 
     start: int
     page: int | None = None
     heading: str | None = None
+    level: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +66,9 @@ class Document:
 class Passage:
     """A piece of a document: `text` equals the document's text[start:end]. `score` is set by a search engine.
 
-    `file`, `page` and `heading` say where it begins, so that a reader finds it again: the path within the corpus, the
-    page of a PDF or slide of a presentation (from 1), and the nearest heading before it. None if the source has none. A
-    policy sees none of the three.
+    `file`, `page` and `heading` say where all of it stands, so that a reader finds it again: the path within the
+    corpus, the page of a PDF or slide of a presentation (from 1), and the nearest heading, or the row of a table. None
+    if the source has none. A policy sees none of the three.
     """
 
     id: str
@@ -84,20 +89,23 @@ class Passage:
 
     @property
     def place(self) -> dict[str, object]:
-        """Where to find it, as JSON values: the file and the range of its text, page and heading if there are any.
-        Empty for a passage that was not read from a file."""
+        """Where to find it, as JSON values: the file, with page and heading if there are any. Empty for a passage that
+        was not read from a file."""
         if self.file is None:
             return {}
-        fields = {"file": self.file, "page": self.page, "heading": self.heading, "start": self.start, "end": self.end}
+        fields = {"file": self.file, "page": self.page, "heading": self.heading}
         return {key: value for key, value in fields.items() if value is not None}
 
     @property
     def citation(self) -> str:
-        """Where to find it, as in `guide/setup.md, "Installing", characters 120-560`; its document without a file."""
-        page = f"page {self.page}" if self.page is not None else ""
+        """Where to find it, as in `setup.pdf, page 3` or `setup.md, "Installing"`; its document without a file."""
         heading = f'"{self.heading}"' if self.heading else ""
-        place = f"characters {self.start}-{self.end}" if self.end > self.start else ""
-        return ", ".join(part for part in (self.file or self.document_id, page, heading, place) if part)
+        return ", ".join(filter(None, (self.file or self.document_id, self.page_name, heading)))
+
+    @property
+    def page_name(self) -> str:
+        """As in `page 3`; empty without a page."""
+        return "" if self.page is None else f"page {self.page}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,9 +98,31 @@ def test_a_word_document_is_cited_by_its_headings(tmp_path: Path) -> None:
     (tmp_path / "a.docx").write_bytes(docx(*paragraphs))
     (first, second) = cited(tmp_path, "a.docx")
     assert first[0].startswith("# The city\n\nKalo is a city")
-    assert second[0].startswith("The mayor")
+    assert second[0].startswith("## Its mayor\n\nThe mayor")
     assert [first[1:], second[1:]] == [(None, "The city"), (None, "Its mayor")]
     assert parse_docx(docx(*paragraphs)).title == "The city"
+
+
+def core(title: str) -> dict[str, str]:
+    """The part of an office document that holds its title."""
+    return {"docProps/core.xml": f'<a xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>{title}</dc:title></a>'}
+
+
+@pytest.mark.parametrize(
+    ("paragraphs", "properties", "title"),
+    [
+        ((("heading1", "Trains"), ("", "x"), ("heading1", "Buses"), ("", "x")), {}, ""),
+        ((("", "x"), ("Title", "Railways of Kalo"), ("heading1", "Trains"), ("", "x")), {}, "Railways of Kalo"),
+        ((("Title", "Railways"), ("heading1", "Trains")), core("Railways of Kalo"), "Railways of Kalo"),
+        ((("heading1", "Trains"), ("", "x")), core("Untitled"), "Trains"),
+        ((("heading2", "Trains"), ("", "x")), core("  "), ""),
+    ],
+)
+def test_a_word_document_has_its_own_title_and_not_that_of_a_section(
+    paragraphs: tuple[tuple[str, str], ...], properties: dict[str, str], title: str
+) -> None:
+    pytest.importorskip("markitdown")
+    assert parse_docx(docx(*paragraphs, more=properties)).title == title
 
 
 def test_a_presentation_is_cited_by_its_slides(tmp_path: Path) -> None:
@@ -144,7 +166,7 @@ HOSTILE = {
         lambda: docx(("", "x"), more={"word/a.xml": '<!DOCTYPE a [<!ENTITY b "cc">]><a>&b;</a>'.encode("utf-16")}),
         "declares XML entities",
     ),
-    "deep.docx": (lambda: docx(("", "<w:r>" * 20_000 + "</w:r>" * 20_000)), "cannot be parsed"),
+    "deep.docx": (lambda: docx(("", "<w:r>" * 20_000 + "</w:r>" * 20_000)), "damaged"),
     "nothing.epub": (lambda: archive({"a": "b"}), "damaged"),
     "locked.docx": (lambda: bytes.fromhex("d0cf11e0a1b11ae1") + bytes(504), "encrypted, or of an office program"),
     "no.pptx": (lambda: b"PK no archive", "damaged archive"),

@@ -51,7 +51,7 @@ def test_a_folder_gives_sorted_documents_with_relative_ids_and_titles(tmp_path: 
     write(
         tmp_path,
         sub_in_page__HTML="<html><head><title>A  page</title></head><body><p>Kalo is a city.</p></body></html>",
-        b__md="```sh\n# a comment\n```\n## The *Kalo* guide ##\nText.",
+        b__md="```sh\n# a comment\n```\n# The *Kalo* guide ##\nText.",
         underlined__md="Guide\n=====\nText.",
         a__txt="  Plain text.\r\nSecond line.\n",
         other__css="p {}",
@@ -288,6 +288,76 @@ def test_passages_of_a_pdf_name_the_page_on_which_they_begin(tmp_path: Path) -> 
     pytest.importorskip("pypdf")
     write(tmp_path, sub_in_b__pdf=small_pdf("Kalo is a city", "", "Its mayor is Meri"))
     assert cited(tmp_path, "sub/b.pdf", 4) == [("Kalo is a city", 1, None), ("Its mayor is Meri", 3, None)]
+
+
+def test_the_passages_of_a_pdf_do_not_cross_its_pages(tmp_path: Path) -> None:
+    pytest.importorskip("pypdf")
+    write(tmp_path, b__pdf=small_pdf("Kalo is a city", "Its mayor is Meri", "The river is the Supa"))
+    assert cited(tmp_path, "b.pdf", 100) == [
+        ("Kalo is a city", 1, None),
+        ("Its mayor is Meri", 2, None),
+        ("The river is the Supa", 3, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("own", "title"),
+    [
+        ("All of Kalo", "All of Kalo"),
+        ("(anonymous)", "b"),
+        ("Untitled", "b"),
+        (" ", "b"),
+        ("Microsoft Word - b.doc", "b"),
+    ],
+)
+def test_the_title_of_a_pdf_is_its_own_unless_a_program_put_it_there(tmp_path: Path, own: str, title: str) -> None:
+    pypdf = pytest.importorskip("pypdf")
+    writer = pypdf.PdfWriter(clone_from=io.BytesIO(small_pdf("Kalo is a city")))
+    writer.add_metadata({"/Title": own})
+    writer.write(tmp_path / "b.pdf")
+    assert read(tmp_path)[0]["b.pdf"].title == title
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "title"),
+    [
+        ("railways.md", "## Trains\nx\n\n# Railways of Kalo\nx\n\n## Buses\nx", "Railways of Kalo"),
+        ("railways.md", "# Trains\nx\n\n# Buses\nx", "railways"),
+        ("railways.md", "## Trains\nx", "railways"),
+        ("railways.html", "<title>Railways of Kalo</title><h1>Trains</h1><p>x</p>", "Railways of Kalo"),
+        ("railways.html", "<h1>Railways <a class='headerlink' href='#x'>#</a></h1><h2>Trains</h2><p>x</p>", "Railways"),
+        ("railways.html", "<title>Untitled Document</title><h1>Trains</h1><p>x</p><h1>Buses</h1><p>x</p>", "railways"),
+        ("railways.rst", "====\nRail\n====\n\nTrains\n------\nx\n\nBuses\n-----\nx", "Rail"),
+        ("railways.rst", "Trains\n------\nx\n\nBuses\n-----\nx", "railways"),
+        ("railways.org", "#+title: Rail\n* Trains\nx\n* Buses\nx", "Rail"),
+        ("railways.org", "* Trains\nx\n* Buses\nx", "railways"),
+    ],
+)
+def test_a_document_is_titled_by_itself_or_its_file_and_never_by_a_section(
+    tmp_path: Path, name: str, text: str, title: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    assert read(tmp_path)[0][name].title == title
+
+
+def test_signs_that_link_to_a_heading_are_no_part_of_it(tmp_path: Path) -> None:
+    text = "Kalo is a city at the river Supa. " * 5
+    write(tmp_path, a__html=f"<body><h2>The city<a href='#c'>\u00b6</a></h2><p>{text}</p></body>")
+    ((found, _, heading),) = cited(tmp_path, "a.html", 100)
+    assert (heading, "\u00b6" in found) == ("The city", False)
+
+
+def test_passages_of_restructured_text_and_org_mode_name_their_headings(tmp_path: Path) -> None:
+    rst = "====\nRail\n====\n\nAll.\n\nTrains\n------\nOne.\n\n  code\n  ----\n\n"
+    rst += "Buses\n-----\nDiesel\n~~~~~~\nTwo.\n\n----\n"
+    org = "* TODO Trains :a:b:\nOne.\n** Steam\n*bold* text\n* Buses\nTwo.\n"
+    write(tmp_path, a__rst=rst, b__org=org)
+    assert [(text.split("\n")[0], heading) for text, _, heading in cited(tmp_path, "a.rst", 10)] == [
+        ("====", "Rail"),
+        ("Trains", "Trains"),
+        ("Buses", "Diesel"),
+    ]
+    assert [heading for *_, heading in cited(tmp_path, "b.org", 6)] == ["Trains", "Steam", "Buses"]
 
 
 def test_passages_of_markdown_name_the_heading_that_they_are_under(tmp_path: Path) -> None:

@@ -57,7 +57,18 @@ def test_no_words_at_all_is_refused() -> None:
         split_document(Document("d", "", "x"), max_words=0)
 
 
-def test_a_passage_has_the_page_and_heading_where_it_begins() -> None:
+def sections(text: str, max_words: int, *marks: Mark) -> list[tuple[str, int | None, str | None]]:
+    """Texts, pages and headings of the passages."""
+    passages = split_document(Document("d", "T", text, marks=marks), max_words=max_words)
+    return [(passage.text, passage.page, passage.heading) for passage in passages]
+
+
+def marked(text: str, *headings: str) -> list[Mark]:
+    """The headings of a Markdown text."""
+    return [Mark(text.index(line), heading=line.lstrip("# "), level=line.count("#")) for line in headings]
+
+
+def test_a_passage_has_the_page_and_heading_that_it_stands_under() -> None:
     marks = (Mark(0, page=1), Mark(5, page=2, heading="Meri"))
     document = Document("d", "T", "Kalo. Meri. Supa.", file="d.pdf", marks=marks)
     found = split_document(document, max_words=1)
@@ -66,6 +77,65 @@ def test_a_passage_has_the_page_and_heading_where_it_begins() -> None:
         ("Meri.", "d.pdf", 2, "Meri"),
         ("Supa.", "d.pdf", 2, "Meri"),
     ]
-    assert found[1].citation == 'd.pdf, page 2, "Meri", characters 6-11'
-    assert found[1].place == {"file": "d.pdf", "page": 2, "heading": "Meri", "start": 6, "end": 11}
+    assert found[1].citation == 'd.pdf, page 2, "Meri"'
+    assert found[1].place == {"file": "d.pdf", "page": 2, "heading": "Meri"}
     assert (Passage("p", "d", "", "x").citation, Passage("p", "d", "", "x").place) == ("d", {})
+
+
+def test_no_passage_goes_beyond_a_page() -> None:
+    marks = [Mark(0, page=1), Mark(8, page=2), Mark(19, page=3)]
+    assert sections("one two three four five", 100, *marks) == [
+        ("one two", 1, None),
+        ("three four", 2, None),
+        ("five", 3, None),
+    ]
+    assert sections("one\n\n\n\nfour", 9, Mark(0, page=1), Mark(5, page=2), Mark(5, page=3)) == [
+        ("one", 1, None),
+        ("four", 3, None),
+    ]
+
+
+def test_no_passage_goes_beyond_a_heading_of_the_highest_level_of_which_there_are_several() -> None:
+    text = "Before.\n# All\n## Pumps\nOne.\n### Limits\nTwo.\n## Valves\nThree."
+    marks = marked(text, "# All", "## Pumps", "### Limits", "## Valves")
+    assert sections(text, 100, *marks) == [
+        ("Before.", None, None),
+        ("# All\n## Pumps\nOne.\n### Limits\nTwo.", None, "Pumps"),
+        ("## Valves\nThree.", None, "Valves"),
+    ]
+
+
+def test_a_heading_stays_with_the_text_under_it_and_passages_are_cut_before_headings_first() -> None:
+    text = "## A\nIntroduction.\n\n### One\nx x.\n\nx x.\n\n### Two\ny y.\n\n## B\nz"
+    marks = marked(text, "## A", "### One", "### Two", "## B")
+    assert sections(text, 12, *marks) == [
+        ("## A\nIntroduction.\n\n### One\nx x.\n\nx x.", None, "A"),
+        ("### Two\ny y.", None, "Two"),
+        ("## B\nz", None, "B"),
+    ]
+    assert [heading for *_, heading in sections(text, 6, *marks)] == ["A", "One", "Two", "B"]
+
+
+def test_the_passages_of_a_long_section_all_have_its_heading() -> None:
+    text = "# A\n" + "word. " * 30 + "\n# B\nend"
+    found = sections(text, 10, *marked(text, "# A", "# B"))
+    assert [heading for *_, heading in found] == ["A"] * 4 + ["B"]
+
+
+@given(st.lists(st.sampled_from(["# A\n", "## B\n", "### C\n", "Kalo is.\n", "\n", "Meri, too.\n\n"]), max_size=30))
+def test_every_text_is_cited_under_a_heading_that_it_has(lines: list[str]) -> None:
+    """The heading of a passage is one of those above each of its lines, and nothing is lost."""
+    text, above, marks, under = "", [], [], {}
+    for number, line in enumerate(lines):
+        if line.startswith("#"):
+            level, heading = line.count("#"), f"{line[-2]}{number}"
+            above = [(each, name) for each, name in above if each < level] + [(level, heading)]
+            marks.append(Mark(len(text), heading=heading, level=level))
+        elif line.strip():
+            under[len(text)] = [name for _, name in above]
+        text += line
+    passages = split_document(Document("d", "T", text, marks=tuple(marks)), max_words=8)
+    assert "".join("".join(passage.text for passage in passages).split()) == "".join(text.split())
+    for passage in passages:
+        headings = [names for start, names in under.items() if passage.start <= start < passage.end]
+        assert all(passage.heading in names if passage.heading else True for names in headings)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evoseek.report.answers import answer_json, answer_text
+from evoseek.report.answers import answer_json, answer_text, citations, merged
 from evoseek.report.support import support_of
 from evoseek.types import Passage, Question, StopReason, ToolCall, ToolResult, Trajectory
 
@@ -28,11 +28,37 @@ def test_the_support_of_an_answer_is_cited():
     found = Passage("a.pdf#0", "a.pdf", "Kalo", "Its mayor is Meri.", 7, 25, file="a.pdf", page=3)
     result = ToolResult(ToolCall("search", {"query": "mayor"}), "", (found,))
     trajectory = Trajectory("t", Question("q", "?", ()), "solver", (), (), (result,), StopReason.ANSWERED, "Meri")
-    assert "from a.pdf, page 3, characters 7-25" in answer_text(trajectory, support_of(trajectory), refuses=True)
+    assert "from a.pdf, page 3" in answer_text(trajectory, support_of(trajectory), refuses=True)
     assert answer_json(trajectory, support_of(trajectory), refuses=True)["support"] == [
         {"id": "a.pdf#0", "title": "Kalo", "text": "Its mayor is Meri.", "file": "a.pdf", "page": 3}
-        | {"start": 7, "end": 25}
+        | {"label": "Kalo, page 3"}
     ]
+
+
+def test_passages_at_one_place_are_one_source_and_labels_differ():
+    def passage(number, start, document="a.pdf", **place):
+        place = {"file": document} | place
+        return Passage(f"{document}#{number}", document, "Kalo", f"Text {number}.", start, start + 7, **place)
+
+    found = [
+        passage(2, 20, page=1),
+        passage(1, 10, page=1),
+        passage(3, 30, page=2),
+        passage(4, 40, "b.md", heading="Kalo"),
+        passage(5, 50, "c.txt"),
+        passage(6, 60, "d", file="e.jsonl"),
+        passage(7, 70, "f", file="e.jsonl"),
+    ]
+    told = citations(merged(found))
+    assert [(source["label"], source["text"]) for source in told] == [
+        ("Kalo, page 1", "Text 1.\n\nText 2."),
+        ("Kalo, page 2", "Text 3."),
+        ("Kalo (b.md)", "Text 4."),
+        ("Kalo (c.txt)", "Text 5."),
+        ("Kalo (e.jsonl) (d#6)", "Text 6."),
+        ("Kalo (e.jsonl) (f#7)", "Text 7."),
+    ]
+    assert told[0]["id"] == "a.pdf#2"
 
 
 @pytest.mark.parametrize(("refuses", "heading"), [(True, "Not found in the documents."), (False, "Answer: Lina")])

@@ -15,7 +15,7 @@ from evoseek.serve.chat_api import read_request
 
 WHO = "who is the mayor of Kalo?"
 MERI = {"id": "kalo#1", "title": "Kalo", "text": "The mayor of Kalo is Meri Tolu.", "file": "kalo.md", "page": 2}
-MERI |= {"heading": "People", "start": 22, "end": 53}
+MERI |= {"heading": "People", "label": "Kalo, page 2, People"}
 
 
 def client(served, key="none"):

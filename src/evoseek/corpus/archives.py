@@ -17,7 +17,7 @@ from typing import Any
 
 from lxml import etree, html  # pyright: ignore[reportAttributeAccessIssue]
 
-from evoseek.corpus.formats import Parsed, markdown_headings
+from evoseek.corpus.formats import Parsed, markdown_headings, title_of
 from evoseek.errors import DataError
 from evoseek.types import Mark
 
@@ -29,6 +29,7 @@ _BEFORE_MARKUP = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"  # byte order marks, the zeros
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _NOT_SHOWN = ("script", "style", "head", "title")
 _INLINE = ("a", "abbr", "b", "cite", "code", "em", "font", "i", "q", "s", "small", "span", "strong", "sub", "sup", "u")
+_TITLE_PARAGRAPH = "//*[local-name()='p'][*/*[local-name()='pStyle'][@*[local-name()='val']='Title']]"
 _QUOTED = re.compile(rb"%([0-9a-fA-F]{2})")
 _ENTITIES = re.compile(rb"<!ENTITY", re.IGNORECASE)
 _SLIDE = re.compile(r"^<!-- Slide number: (\d+) -->$", re.MULTILINE)
@@ -36,26 +37,41 @@ _PICTURE = re.compile(r"!\[([^\]\n]*)\]\([^()\n]*\)")
 
 
 def parse_docx(data: bytes, encoding: str | None = None) -> Parsed:
-    """A Word document as Markdown, titled by its first heading."""
-    with checked_archive(data):
+    """A Word document as Markdown, titled by its properties, its paragraph of the style Title or its heading of level
+    1."""
+    with checked_archive(data) as archive:
+        named = title_of(_named(archive)) or _text_of(archive, "word/document.xml", _TITLE_PARAGRAPH)
         text = _without_pictures(_converted(data, "DocxConverter", ".docx"))
     marks = tuple(markdown_headings(text))
-    return Parsed(marks[0].heading or "" if marks else "", text, marks=marks)
+    return Parsed(title_of(named, marks), text, marks=marks)
 
 
 def parse_pptx(data: bytes, encoding: str | None = None) -> Parsed:
-    """The text of a presentation, slide after slide, with its notes; titled by the first slide that has a title."""
-    with checked_archive(data):
+    """The text of a presentation, slide after slide, with its notes; titled by its properties or by its
+    first slide."""
+    with checked_archive(data) as archive:
+        named = _named(archive)
         converted = _without_pictures(_converted(data, "PptxConverter", ".pptx"))
     pieces = _SLIDE.split(converted)
     texts, marks, start = list[str](), list[Mark](), 0
     for page, text in zip(map(int, pieces[1::2]), map(str.strip, pieces[2::2]), strict=True):
         marks.append(Mark(start, page=page))
-        marks += [Mark(start + mark.start, page, mark.heading) for mark in markdown_headings(text)]
+        marks += [replace(mark, start=start + mark.start, page=page) for mark in markdown_headings(text)]
         texts.append(text)
         start += len(text) + 2
-    title = next((mark.heading for mark in marks if mark.heading), "")
-    return Parsed(title, "\n\n".join(texts), marks=tuple(marks))
+    first = [mark for mark in marks if mark.page == 1]
+    return Parsed(title_of(named, first), "\n\n".join(texts), marks=tuple(marks))
+
+
+def _named(archive: zipfile.ZipFile) -> str:
+    """The title among an office document's properties."""
+    return _text_of(archive, "docProps/core.xml", "//*[local-name()='title']")
+
+
+def _text_of(archive: zipfile.ZipFile, part: str, path: str) -> str:
+    """The text of the first element of a part that there is at a path; "" if there is none."""
+    found = _xml(archive, part).xpath(path) if part in archive.namelist() else []
+    return "".join(found[0].itertext()) if found else ""
 
 
 def _converted(data: bytes, converter: str, suffix: str) -> str:
@@ -88,7 +104,7 @@ def parse_epub(data: bytes, encoding: str | None = None) -> Parsed:
             marks += [replace(mark, start=start + mark.start) for mark in chapter.marks]
             texts.append(chapter.text)
             start += len(chapter.text) + 2
-    return Parsed(str(title), "\n\n".join(texts), marks=tuple(marks))
+    return Parsed(title_of(str(title)), "\n\n".join(texts), marks=tuple(marks))
 
 
 def _chapters(contents: Any, folder: str) -> Iterator[str]:
@@ -117,7 +133,8 @@ def _chapter(archive: zipfile.ZipFile, name: str) -> Parsed:
         ends = event == "end"
         if element.tag not in _INLINE:
             if line := " ".join("".join(pieces).split()):
-                marks += [Mark(start, heading=line)] if ends and element.tag in _HEADINGS else []
+                is_heading = ends and element.tag in _HEADINGS
+                marks += [Mark(start, heading=line, level=int(element.tag[1]))] if is_heading else []
                 lines.append(line)
                 start += len(line) + 2
             pieces.clear()

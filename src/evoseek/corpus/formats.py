@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
@@ -22,14 +23,26 @@ try:
 except ImportError:
     pypdf = None
 
-_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*)")
+_HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*)")
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
+_ADORNMENT = re.compile(r"([^\w\s])\1{2,}[ \t]*$")
+_ORG_HEADING = re.compile(r"(\*+) +(?:(?:TODO|DONE) +)?(.*?)(?: +:[\w@#%:]+:)?[ \t]*$")
+_ORG_TITLE = re.compile(r"^#\+TITLE:(.*)$", re.IGNORECASE | re.MULTILINE)
+_NO_TITLES = (
+    "",
+    "(anonymous)",
+    "anonymous",
+    "untitled",
+    "untitled document",
+    "powerpoint presentation",
+)  # programs' own
 _NAME = re.compile(r"[\w.@-]+")  # of a setting in front matter
 _LONGEST_FRONT = 200  # lines
 _FENCE = re.compile(r" {0,3}(```|~~~)")
 _DECLARED = re.compile(rb"<meta[^>]{0,200}?charset\s{0,9}=[\s\"']{0,9}([\w.:-]{1,40})", re.IGNORECASE)
 _HEAD = 4096  # bytes in which a page declares its encoding
 _HTML_HEADINGS = "//h1|//h2|//h3|//h4|//h5|//h6"
+_HEADING_LINKS = "//a[normalize-space()='\u00b6' or contains(concat(' ', @class, ' '), ' headerlink ')]"
 _VISIBLE_TEXT = "//body//text()[not(ancestor::script or ancestor::style or ancestor::template or ancestor::noscript)]"
 
 
@@ -49,14 +62,60 @@ def parse_plain(data: bytes, encoding: str | None = None) -> Parsed:
 
 
 def parse_markdown(data: bytes, encoding: str | None = None) -> Parsed:
-    """Markdown as it is written, titled by its front matter or else by its first heading. Front matter (settings in
-    YAML between two lines `---` at the top) is left out of the text."""
+    """Markdown as it is written, titled by its front matter or else by its heading of level 1. Front matter (settings
+    in YAML between two lines `---` at the top) is left out of the text."""
     text, guessed = decode(data, encoding)
     front, text = _split_front_matter(text)
     named = next((value for key, value in front.items() if key.lower() == "title"), "")
-    title = named.strip() if isinstance(named, str) and named not in ("null", "~") else ""
+    title = named if isinstance(named, str) and named not in ("null", "~") else ""
     marks = tuple(markdown_headings(text))
-    return Parsed(title or (marks[0].heading or "" if marks else ""), text, guessed, marks)
+    return Parsed(title_of(title, marks), text, guessed, marks)
+
+
+def title_of(named: str | None, marks: Sequence[Mark] = ()) -> str:
+    """The title that a document has: the one that it names, unless a program put it there for want of one, else its
+    heading of level 1 if there is only one (several are those of sections). Empty without either."""
+    named = " ".join((named or "").split())
+    if named.casefold() not in _NO_TITLES and not named.startswith("Microsoft Word - "):
+        return named
+    highest = [mark.heading for mark in marks if mark.level == 1]
+    return (highest[0] or "") if len(highest) == 1 else ""
+
+
+def parse_rst(data: bytes, encoding: str | None = None) -> Parsed:
+    """reStructuredText as it is written, titled by its heading of the highest level."""
+    text, guessed = decode(data, encoding)
+    marks = tuple(_adorned_headings(text))
+    return Parsed(title_of("", marks), text, guessed, marks)
+
+
+def _adorned_headings(text: str) -> Iterator[Mark]:
+    """The lines that are underlined with punctuation, perhaps with the same line above. The first kind of lines is that
+    of the highest level, as in reStructuredText."""
+    kinds: list[tuple[str, bool]] = []
+    lines, underline = ["", *text.split("\n")], 0
+    starts = list(accumulate((len(line) + 1 for line in lines), initial=-1))
+    for number, (above, title, line) in enumerate(zip(lines, lines[1:], lines[2:], strict=False)):
+        below = _ADORNMENT.match(line)
+        if not below or not title.strip() or _ADORNMENT.match(title) or len(title.rstrip()) > len(line):
+            continue
+        is_overlined = above.rstrip() == line.rstrip() and underline != number
+        if is_overlined or (not title[0].isspace() and (not above.strip() or underline == number)):
+            if (kind := (below[1], is_overlined)) not in kinds:
+                kinds.append(kind)
+            start = starts[number if is_overlined else number + 1]
+            yield Mark(start, heading=title.strip(), level=kinds.index(kind) + 1)
+            underline = number + 2
+
+
+def parse_org(data: bytes, encoding: str | None = None) -> Parsed:
+    """A text of Org mode as it is written, titled by its line `#+TITLE:`."""
+    text, guessed = decode(data, encoding)
+    starts = accumulate((len(line) + 1 for line in text.split("\n")), initial=0)
+    found = ((start, _ORG_HEADING.match(line)) for line, start in zip(text.split("\n"), starts, strict=False))
+    marks = tuple(Mark(start, heading=match[2], level=len(match[1])) for start, match in found if match and match[2])
+    named = _ORG_TITLE.search(text)
+    return Parsed(title_of(named[1] if named else "", marks), text, guessed, marks)
 
 
 def _split_front_matter(text: str) -> tuple[Mapping[str, object], str]:
@@ -87,10 +146,10 @@ def markdown_headings(text: str) -> Iterator[Mark]:
             fenced = not fenced
         elif not fenced:
             match = _HEADING.match(line)
-            if match and (heading := match[1].rstrip(" \t").rstrip("#").rstrip(" \t")):
-                yield Mark(start, heading=heading)
-            elif previous.heading and _UNDERLINE.match(line):
-                yield previous
+            if match and (heading := match[2].rstrip(" \t").rstrip("#").rstrip(" \t")):
+                yield Mark(start, heading=heading, level=len(match[1]))
+            elif previous.heading and (underline := _UNDERLINE.match(line)):
+                yield replace(previous, level=1 if underline[1][0] == "=" else 2)
         previous = Mark(start, heading="" if fenced else line.strip())
         start += len(line) + 1
 
@@ -104,20 +163,24 @@ def parse_html(data: bytes, encoding: str | None = None) -> Parsed:
     tree = trafilatura.load_html(source)
     if tree is None:
         raise DataError("no HTML in it")
-    title = tree.findtext(".//title") or ""
+    for link in tree.xpath(_HEADING_LINKS):
+        link.drop_tree()
+    title = tree.findtext(".//title")
     pieces = [str(piece).strip() for piece in tree.xpath(_VISIBLE_TEXT)]
-    headings = {" ".join("".join(heading.itertext()).split()) for heading in tree.xpath(_HTML_HEADINGS)}
+    headings = {" ".join("".join(each.itertext()).split()): int(each.tag[1]) for each in tree.xpath(_HTML_HEADINGS)}
     text = trafilatura.extract(tree, include_comments=False, favor_recall=True)
     text = text or "\n".join(piece for piece in pieces if piece)
-    return Parsed(title, text, guessed, tuple(_lines_among(text, headings)))
+    marks = tuple(_lines_among(text, headings))
+    title = title_of(title, [Mark(0, heading=heading, level=level) for heading, level in headings.items()])
+    return Parsed(title, text, guessed, marks)
 
 
-def _lines_among(text: str, headings: Set[str]) -> Iterator[Mark]:
-    """The lines that are headings of the page that the text was taken from."""
+def _lines_among(text: str, headings: Mapping[str, int]) -> Iterator[Mark]:
+    """The lines that are headings of the page that the text was taken from, by their levels."""
     start = 0
     for line in text.split("\n"):
         if (heading := " ".join(line.split())) and heading in headings:
-            yield Mark(start, heading=heading)
+            yield Mark(start, heading=heading, level=headings[heading])
         start += len(line) + 1
 
 
@@ -151,13 +214,15 @@ def parse_pdf(data: bytes, encoding: str | None = None) -> Parsed:
         raise DataError("PDF without text: its pages are pictures; recognise their text (OCR) with another program")
     starts = accumulate((len(text) + 2 for text in texts), initial=0)
     marks = tuple(Mark(start, page=page) for page, start in zip(range(1, len(texts) + 1), starts, strict=False))
-    return Parsed(title or "", "\n\n".join(texts), marks=marks)
+    return Parsed(title_of(title), "\n\n".join(texts), marks=marks)
 
 
 PARSERS: Mapping[str, Callable[[bytes, str | None], Parsed]] = MappingProxyType(
     {
         ".txt": parse_plain,
         ".md": parse_markdown,
+        ".rst": parse_rst,
+        ".org": parse_org,
         ".html": parse_html,
         ".htm": parse_html,
         ".pdf": parse_pdf,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterator
+from itertools import takewhile
 
 from evoseek.errors import ConfigError
-from evoseek.types import Document, Mark, Passage
+from evoseek.types import Document, Passage
 
 # A word: one character of a script written without spaces, or a run of others. Runs are cut at 100 characters, so
 # that data without spaces (keys, encoded images) cannot make a passage of unbounded length.
@@ -17,57 +19,123 @@ UNSPACED = (
 _WORD = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]{{1,100}}")
 _SENTENCE_END = re.compile(r"[.!?…。！？｡؟।]['\"”’»)\]]*$")
 
-_NO_BORDER, _SENTENCE, _PARAGRAPH = 0, 1, 2
+# A heading may be followed by a line of punctuation, and in reStructuredText have another one above it.
+_HEADING_LINES = re.compile(r"(?:([^\w\s])\1{2,}[ \t]*\n)?[^\n]*(?:\n {0,3}([^\w\s])\2*[ \t]*(?=\n|\Z))?")
+
+_NO_BORDER, _SENTENCE, _PARAGRAPH, _HEADING, _SECTION = range(5)
 
 
 def split_document(document: Document, *, max_words: int = 100) -> list[Passage]:
     """Passages `<document id>#<n>`, n from 0, in order and without overlap; together they hold every word.
 
-    Each is cut at the last paragraph end (an empty line) in the second half of the words that fit, else at the last
-    sentence or line end there, else at the last border of any kind that fits, else after `max_words` words. The page
-    and heading of a passage are those where it begins.
+    None goes beyond a page, a row of a table, or a heading of the highest level of which there are several (or of a
+    higher one). Within these each is cut before the last heading in the second half of the words that fit, else at the
+    last paragraph end (an empty line) there, else at the last sentence or line end there, else at the last border of
+    any kind that fits, else after `max_words` words; never between a heading and its text if that can be avoided. The
+    heading of a passage is the nearest one that all of its text is under.
     """
     if max_words < 1:
         raise ConfigError(f"Passages need at least one word each, got max_words={max_words}. A usual value is 100.")
-    return [_passage(document, number, *span) for number, span in enumerate(_spans(document.text, max_words))]
+    outline = _Outline(document)
+    return [
+        Passage(
+            id=f"{document.id}#{number}",
+            document_id=document.id,
+            title=document.title,
+            text=document.text[start:end],
+            start=start,
+            end=end,
+            file=document.file,
+            page=outline.page(start),
+            heading=outline.heading(start, end),
+        )
+        for number, (start, end) in enumerate(_spans(document.text, outline, max_words))
+    ]
 
 
-def _passage(document: Document, number: int, start: int, end: int) -> Passage:
-    before = bisect_right(document.marks, start, key=lambda mark: mark.start)
-    mark = document.marks[before - 1] if before else Mark(0)
-    return Passage(
-        id=f"{document.id}#{number}",
-        document_id=document.id,
-        title=document.title,
-        text=document.text[start:end],
-        start=start,
-        end=end,
-        file=document.file,
-        page=mark.page,
-        heading=mark.heading,
-    )
+class _Outline:
+    """The pages and headings of a document."""
+
+    def __init__(self, document: Document) -> None:
+        self._text, self.marks = document.text, document.marks
+        self._starts = [mark.start for mark in self.marks]
+        levels = Counter(mark.level for mark in self.marks if mark.level)
+        self._highest = next((level for level in sorted(levels) if levels[level] > 1), max(levels, default=0))
+        self._paths = list(self._headings())
+
+    def _headings(self) -> Iterator[tuple[str, ...]]:
+        """For each mark the headings that the text from it on is under, the highest first."""
+        above: list[tuple[int, str]] = []
+        for mark in self.marks:
+            above = [(level, heading) for level, heading in above if 0 < level < mark.level]
+            above += [(mark.level, mark.heading)] if mark.heading else []
+            yield tuple(heading for _, heading in above)
+
+    def text_from(self, number: int) -> int:
+        """Where the text under a mark begins: behind the lines of its heading."""
+        mark = self.marks[number]
+        found = _HEADING_LINES.match(self._text, mark.start) if mark.level else None
+        return found.end() if found else mark.start
+
+    def border(self, number: int) -> int:
+        """The kind of border before a mark; none before a heading that follows another one at once."""
+        mark = self.marks[number]
+        follows_heading = mark.level and number and self.marks[number - 1].level
+        if follows_heading and not self._text[self.text_from(number - 1) : mark.start].strip():
+            return _NO_BORDER
+        return _SECTION if mark.level <= self._highest else _HEADING
+
+    def page(self, start: int) -> int | None:
+        """The page at a place."""
+        before = bisect_right(self._starts, start)
+        return self.marks[before - 1].page if before else None
+
+    def heading(self, start: int, end: int) -> str | None:
+        """The lowest heading that all text of a range is under; of a range of headings alone, the last of them."""
+        first, last = bisect_right(self._starts, start) - 1, bisect_left(self._starts, end)
+        if first < 0 and self._text[start : min([end, *self._starts[:1]])].strip():
+            return None
+        numbers = range(max(first, 0), last)
+        paths = [self._paths[n] for n in numbers if self._has_text(n, start, end)] or [
+            self._paths[n] for n in numbers[-1:]
+        ]
+        shared = list(takewhile(lambda names: len(set(names)) == 1, zip(*paths, strict=False)))
+        return shared[-1][0] if shared else None
+
+    def _has_text(self, number: int, start: int, end: int) -> bool:
+        """Whether there is text within a range under a mark, besides the lines of its heading."""
+        end = min([end, *self._starts[number + 1 : number + 2]])
+        return bool(self._text[max(start, self.text_from(number)) : end].strip())
 
 
-def _spans(text: str, max_words: int) -> Iterator[tuple[int, int]]:
+def _spans(text: str, outline: _Outline, max_words: int) -> Iterator[tuple[int, int]]:
     """Character ranges of the passages."""
     words = [match.span() for match in _WORD.finditer(text)]
-    borders = _borders(text, words)
+    borders = _borders(text, words, outline)
+    ends = [number for number, kind in enumerate(borders, start=1) if kind == _SECTION] + [len(words)]
     first = 0
-    while first < len(words):
-        last = first + max_words
-        if last < len(words):
-            last = _best_cut(borders, first, last)
-        last = min(last, len(words))
-        yield words[first][0], words[last - 1][1]
-        first = last
+    for end in ends:
+        while first < end:
+            last = min(first + max_words, end)
+            last = _best_cut(borders, first, last) if last < end else last
+            yield words[first][0], words[last - 1][1]
+            first = last
 
 
-def _borders(text: str, words: list[tuple[int, int]]) -> list[int]:
+def _borders(text: str, words: list[tuple[int, int]], outline: _Outline) -> list[int]:
     """For each word the kind of border that follows it."""
-    return [
+    borders = [
         _border(text[start:end], text[end:following])
         for (start, end), following in zip(words, [*(start for start, _ in words[1:]), len(text)], strict=False)
     ]
+    starts = [start for start, _ in words]
+    for number, mark in enumerate(outline.marks):
+        first, end = bisect_left(starts, mark.start), bisect_left(starts, outline.text_from(number))
+        borders[first:end] = [_NO_BORDER] * (end - first)
+        if first:
+            kind = outline.border(number)
+            borders[first - 1] = max(kind, borders[first - 1]) if kind else kind
+    return borders
 
 
 def _border(word: str, gap: str) -> int:
@@ -81,8 +149,8 @@ def _border(word: str, gap: str) -> int:
 def _best_cut(borders: list[int], first: int, last: int) -> int:
     """Where to end a passage of the words first..last-1: an index in (first, last]."""
     middle = first + (last - first + 1) // 2 - 1
-    for low, kinds in ((middle, (_PARAGRAPH,)), (middle, (_SENTENCE,)), (first, (_PARAGRAPH, _SENTENCE))):
+    for low, least in ((middle, _HEADING), (middle, _PARAGRAPH), (middle, _SENTENCE), (first, _SENTENCE)):
         for cut in range(last, low, -1):
-            if borders[cut - 1] in kinds:
+            if borders[cut - 1] >= least:
                 return cut
     return last

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import cast
 
 from evoseek.report.support import NOT_FOUND, Support
@@ -27,7 +30,7 @@ def answer_text(trajectory: Trajectory, support: Support, *, refuses: bool) -> s
             [*lines, "No passage that was found supports what the model answered: support.unsupported=show"]
         )
     lines.append(_SUPPORTS[support.rule])
-    lines += [f"  [{p.id}] {p.title}: {p.text}{_cited(p)}" for p in support.passages] or ["  none"]
+    lines += [f"  [{p.id}] {p.title}: {p.text}{_cited(p)}" for p in merged(support.passages)] or ["  none"]
     return "\n".join(lines)
 
 
@@ -56,7 +59,7 @@ def answer_json(trajectory: Trajectory, support: Support, *, refuses: bool) -> d
         "supported": support.is_given,
         "rule": support.rule,
         "searches": [search_json(result) for result in trajectory.tool_results],
-        "support": [citation(passage) for passage in support.passages],
+        "support": citations(merged(support.passages)),
         "written": [action.text for action in trajectory.actions],
     }
 
@@ -73,6 +76,30 @@ def search_json(result: ToolResult) -> dict[str, object]:
 def citation(passage: Passage) -> dict[str, object]:
     """A passage with the place that it leads back to."""
     return {"id": passage.id, "title": passage.title, "text": passage.text, **passage.place}
+
+
+def citations(passages: Sequence[Passage]) -> list[dict[str, object]]:
+    """Passages with the places that they lead back to, each with a `label` for readers that no other one has: its
+    title, page and heading, and where these are alike its file, and then its id."""
+    labels = [", ".join(dict.fromkeys(filter(None, (p.title, p.page_name, p.heading)))) for p in passages]
+    for more in ([p.file or p.document_id for p in passages], [p.id for p in passages]):
+        alike = Counter(labels)
+        labels = [f"{label} ({name})" if alike[label] > 1 else label for label, name in zip(labels, more, strict=True)]
+    return [{**citation(p), "label": label} for p, label in zip(passages, labels, strict=True)]
+
+
+def merged(passages: Iterable[Passage]) -> list[Passage]:
+    """The passages with those that stand at the same place (file, page and heading of a document) as one: its id and
+    place are those of the first that was found, its text is all of theirs in the document's order."""
+    places: dict[object, list[Passage]] = {}
+    for passage in passages:
+        places.setdefault((passage.document_id, *passage.place.items()), []).append(passage)
+    return [_joined(alike) for alike in places.values()]
+
+
+def _joined(passages: Sequence[Passage]) -> Passage:
+    ordered = {passage.id: passage.text for passage in sorted(passages, key=lambda passage: passage.start)}
+    return replace(passages[0], text="\n\n".join(ordered.values()))
 
 
 def _cited(passage: Passage) -> str:

@@ -27,7 +27,7 @@ from evoseek.search.lexical import SOURCES, LexicalIndex
 from evoseek.search.manifest import REMEDY
 from evoseek.types import Passage
 
-_FORMATS = 2  # raised when the same file gives another text than before
+_FORMATS = 3  # raised when the same file gives another text than before
 _READERS = ("evoseek", "trafilatura", "charset-normalizer", "pypdf", "markitdown", "mammoth", "python-pptx")
 
 

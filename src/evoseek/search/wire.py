@@ -122,7 +122,8 @@ def _item(passage: Passage, return_scores: bool) -> dict[str, object]:
     title = " ".join(passage.title.splitlines())  # the first line of the contents
     document: dict[str, object] = {"id": passage.id, "document_id": passage.document_id}
     document["contents"] = f"{title}\n{passage.text}"
-    document |= passage.place
+    if passage.file is not None:
+        document |= {**passage.place, "start": passage.start, "end": passage.end}
     return {"document": document, "score": passage.score} if return_scores else document
 
 

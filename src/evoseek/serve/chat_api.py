@@ -10,8 +10,8 @@ comes with the last chunk, and before it each event in a chunk of its own:
 
     {"event": "turn", "text": "..."}                                      what the model wrote
     {"event": "call", "tool": "search", "arguments": {...}}               a call that it made
-    {"event": "found", "tool": "search", "arguments": {...}, "passages": [{"id", "title", "text", "file", ...}]}
-    {"event": "answer", "answer": "...", "supported": true, "support": [{"id", "title", "text", "file", ...}], ...}
+    {"event": "found", "tool": "search", "arguments": {...}, "passages": [{"id", "label", "text", "file", ...}]}
+    {"event": "answer", "answer": "...", "supported": true, "support": [{"id", "label", "text", "file", ...}], ...}
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from evoseek.errors import DataError, EvoseekError
 from evoseek.jobs.answering import Answered
 from evoseek.policy.encoding import well_formed
-from evoseek.report.answers import citation
+from evoseek.report.answers import citations
 from evoseek.report.support import NOT_FOUND
 from evoseek.serve.asking import Asked
 from evoseek.serve.errors import StoppedError, error_body, unforeseen
@@ -180,7 +180,7 @@ def _events(record: Action | ToolResult) -> Iterator[dict[str, object]]:
         for call in record.tool_calls:
             yield {"event": "call", "tool": call.name, "arguments": dict(call.arguments)}
     else:
-        call, passages = record.call, [citation(passage) for passage in record.passages]
+        call, passages = record.call, citations(record.passages)
         yield {"event": "found", "tool": call.name, "arguments": dict(call.arguments), "passages": passages}
 
 

@@ -53,8 +53,7 @@ $("unlock").addEventListener("submit", (event) => {
 // The panel with a cited passage
 
 function place(passage) {
-  const range = passage.end > passage.start ? `${passage.start}-${passage.end}` : undefined;
-  return { File: passage.file, Page: passage.page, Heading: passage.heading, Characters: range, Passage: passage.id };
+  return { File: passage.file, Page: passage.page, Heading: passage.heading, Passage: passage.id };
 }
 
 function show(passage, button) {
@@ -82,7 +81,7 @@ $("close").addEventListener("click", closePanel);
 function citations(passages) {
   const list = element("ul", "cited");
   passages.forEach((passage, number) => {
-    const button = element("button", "", `[${number + 1}] ${[passage.title, passage.heading].filter(Boolean).join(", ")}`);
+    const button = element("button", "", `[${number + 1}] ${passage.label}`);
     button.type = "button";
     button.addEventListener("click", () => show(passage, button));
     const item = element("li");
