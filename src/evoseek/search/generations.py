@@ -94,10 +94,10 @@ def linked(data: Path) -> Generator[Path]:
         yield Path(folder)
 
 
-def copy_files(source: Path, target: Path) -> None:
-    """Bring tantivy's files into a new data folder: linked where the file system can, since tantivy never changes a
-    segment's files; its two lists of files (JSON) are copied, and its locks are left behind."""
-    for path in source.iterdir():
+def copy_files(source: Path, target: Path, pattern: str = "*") -> None:
+    """Bring the files that fit a pattern into a new data folder: linked where the file system can, since tantivy never
+    changes a segment's files; its two lists of files (JSON) are copied, and its locks are left behind."""
+    for path in source.glob(pattern):
         if path.suffix == ".lock":
             continue
         if path.suffix == ".json":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -12,7 +11,6 @@ from typing import Literal, ParamSpec, Protocol, TypeVar, cast
 import tantivy
 
 from evoseek.errors import ConfigError, DataError, SearchIndexError, disk_text, is_of_disk
-from evoseek.files import json_digest
 from evoseek.search.analyser import ANALYSER_VERSION, Analyser
 from evoseek.search.generations import change, copy_files, linked
 from evoseek.search.manifest import (
@@ -87,11 +85,8 @@ class LexicalIndex:
         if not 0 <= title_boost < float("inf"):
             raise ConfigError(f"The title boost must be a number from 0, got {title_boost}. A usual value is 2.")
         with change(directory) as data:
-            documents, count, digest = set[str](), 0, ContentDigest()
-            with _writer(_on_disk(tantivy.Index, SCHEMA, str(data))) as writer:
-                for count, passage in enumerate(digest.watch(_unique(passages)), start=1):
-                    documents.add(passage.document_id)
-                    _on_disk(writer.add_document, to_stored(passage, count - 1, analyser))
+            digest = ContentDigest()
+            count, documents = _write(_new_index(data), digest.watch(passages), analyser)
             manifest = Manifest(
                 tantivy=version("tantivy"),
                 analyser=AnalyserRecord(version=ANALYSER_VERSION, stemming=analyser.stemming),
@@ -144,7 +139,6 @@ class LexicalIndex:
         self.manifest = manifest
         self.analyser = Analyser(manifest.analyser.stemming)
         self._searcher = searcher
-        self._orders: list[int] | None = None
 
     def __len__(self) -> int:
         """Number of passages."""
@@ -164,7 +158,7 @@ class LexicalIndex:
 
     def passages(self) -> Iterator[Passage]:
         """Every passage, in the order in which they were added."""
-        return _in_order(self._searcher, self.manifest.next_order)
+        return _in_order(self._searcher, len(self))
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """For each query at most k passages, best first, each with its score. Any text is a query; a text without terms
@@ -181,12 +175,7 @@ class LexicalIndex:
 
     def rank(self, query: str, k: int) -> list[int]:
         """The places of these passages among `passages`, best first; no text is read."""
-        orders = [order for _, order, _ in self._ranked(query, k)]
-        if self.manifest.next_order == len(self):
-            return orders
-        if self._orders is None:  # since some were deleted, the places are others
-            self._orders = list(_orders(self._searcher, self.manifest.next_order))
-        return [bisect_left(self._orders, order) for order in orders]
+        return [order for _, order, _ in self._ranked(query, k)]
 
     def _ranked(self, text: str, k: int) -> list[tuple[float, int, tantivy.DocAddress]]:
         """Score, order and address of the k best, equal scores by order of adding: so all that tie with the last of
@@ -211,33 +200,39 @@ class LexicalIndex:
     def add(self, passages: Iterable[Passage], *, embedder: PassageEmbedder | None = None) -> None:
         """Add passages, all or none, after those that are there. DataError for an id that is there already (delete
         its document first). An index with vectors needs the embedder that made them (see `DenseIndex.add`)."""
-        with self._changed(embedder) as (writer, manifest):
-            documents, digest = set[str](), ContentDigest()
-            for passage in digest.watch(_unique(passages)):
-                if self._has("id", passage.id):
-                    raise _twice(passage.id)
-                documents.add(passage.document_id)
-                _on_disk(writer.add_document, to_stored(passage, manifest.next_order, self.analyser))
-                manifest.next_order += 1
+        with self._changed(embedder) as (data, manifest):
+            copy_files(self.directory / self.manifest.data, data)
+            (data / SOURCES).unlink(missing_ok=True)  # it would no longer be true
+            digest = ContentDigest()
+            index, new = tantivy.Index.open(str(data)), digest.watch(self._new(passages))
+            count, documents = _write(index, new, self.analyser, first=manifest.passages)
+            manifest.passages += count
             manifest.documents += sum(not self._has("document_id", document) for document in documents)
-            manifest.content = content_after(manifest.content, "add", digest.hexdigest())
+            manifest.content = content_after(manifest.content, digest.hexdigest())
 
     def delete(self, document_ids: Iterable[str], *, embedder: PassageEmbedder | None = None) -> int:
         """Delete all passages of these documents; unknown ids are ignored. Returns the number of deleted passages.
-        `embedder` is as for `add`."""
-        before = len(self)
-        with self._changed(embedder) as (writer, manifest):
-            found = sorted(id for id in set(document_ids) if self._has("document_id", id))
-            for document_id in found:
-                writer.delete_documents_by_term("document_id", document_id)
-                manifest.documents -= 1
-            manifest.content = content_after(manifest.content, "delete", json_digest(found))
+        `embedder` is as for `add`.
+
+        The terms of all other passages are written anew, which takes as long as building: tantivy would go on counting
+        the deleted ones in BM25's statistics.
+        """
+        before, gone = len(self), {id for id in set(document_ids) if self._has("document_id", id)}
+        if not gone:
+            return 0
+        with self._changed(embedder) as (data, manifest):
+            copy_files(self.directory / self.manifest.data, data, "*.bin")  # the vectors
+            left = (passage for passage in self.passages() if passage.document_id not in gone)
+            digest = ContentDigest()
+            manifest.passages, _ = _write(_new_index(data), digest.watch(left), self.analyser)
+            manifest.documents -= len(gone)
+            manifest.content = digest.hexdigest()
         return before - len(self)
 
     @contextmanager
-    def _changed(self, embedder: PassageEmbedder | None) -> Generator[tuple[tantivy.IndexWriter, Manifest]]:
-        """A writer on a copy of the index, and a copy of the manifest, in which the block updates the number of
-        documents and the next place."""
+    def _changed(self, embedder: PassageEmbedder | None) -> Generator[tuple[Path, Manifest]]:
+        """An empty data folder and a copy of the manifest, in which the block writes the changed index and updates the
+        numbers of passages and documents."""
         if self.manifest.vectors and embedder is None:
             raise SearchIndexError(
                 f"The search index in {self.directory} holds vectors, which would no longer be those of its passages. "
@@ -250,21 +245,39 @@ class LexicalIndex:
                     f"The search index in {self.directory} was changed by another process after it was opened here. "
                     "Open it again, then change it."
                 )
-            copy_files(self.directory / manifest.data, data)
-            (data / SOURCES).unlink(missing_ok=True)  # it would no longer be true
-            index = tantivy.Index.open(str(data))
-            with _writer(index) as writer:
-                yield writer, manifest
-            index.reload()
-            manifest.passages = index.searcher().num_docs
-            manifest.data = data.name
+            yield data, manifest
+            manifest.next_order, manifest.data = manifest.passages, data.name
             _finish(manifest, data, embedder)
             manifest.write(self.directory)
         self._load(manifest)
 
+    def _new(self, passages: Iterable[Passage]) -> Iterator[Passage]:
+        """The same passages. DataError for one whose id is there already."""
+        for passage in passages:
+            if self._has("id", passage.id):
+                raise _twice(passage.id)
+            yield passage
+
     def _has(self, field: str, value: str) -> bool:
         """Whether a passage has exactly this id or document id."""
         return bool(self._searcher.search(exact_query(field, value), 1, count=False).hits)
+
+
+def _new_index(data: Path) -> tantivy.Index:
+    return _on_disk(tantivy.Index, SCHEMA, str(data))
+
+
+def _write(
+    index: tantivy.Index, passages: Iterable[Passage], analyser: Analyser, *, first: int = 0
+) -> tuple[int, set[str]]:
+    """Add passages, the first of them at the place `first`. Returns their number and the ids of their documents.
+    DataError for an id that comes twice."""
+    documents, count = set[str](), 0
+    with _writer(index) as writer:
+        for count, passage in enumerate(_unique(passages), start=1):
+            documents.add(passage.document_id)
+            _on_disk(writer.add_document, to_stored(passage, first + count - 1, analyser))
+    return count, documents
 
 
 @contextmanager
@@ -306,7 +319,7 @@ def _twice(passage_id: str) -> DataError:
 def _finish(manifest: Manifest, data: Path, embedder: PassageEmbedder | None) -> None:
     """Give the passages their vectors, and record all files of the data folder."""
     if embedder:
-        passages = _in_order(tantivy.Index.open(str(data)).searcher(), manifest.next_order)
+        passages = _in_order(tantivy.Index.open(str(data)).searcher(), manifest.passages)
         manifest.vectors = embedder.write(data, passages, manifest.passages, content=manifest.content)
     manifest.files = _records(data)
 
@@ -316,12 +329,6 @@ def _in_order(searcher: tantivy.Searcher, end: int) -> Iterator[Passage]:
     for page in _pages(searcher, end):
         for address in page:
             yield from_stored(searcher.doc(address))
-
-
-def _orders(searcher: tantivy.Searcher, end: int) -> Iterator[int]:
-    """The orders themselves."""
-    for page in _pages(searcher, end):
-        yield from _orders_at(searcher, page)
 
 
 def _orders_at(searcher: tantivy.Searcher, addresses: list[tantivy.DocAddress]) -> list[int]:

@@ -67,9 +67,10 @@ class Manifest(_Record):
     """Written last and by one rename: an index is what its manifest names, and nothing without one.
 
     `data` is the folder with tantivy's files; `next_order` is the place in the order of passages that the next one
-    added will have. `max_words` is the longest that a passage was cut to, `engine` the one that searches the index
-    unless another is named, `vectors` those of an index that dense search can read. `content` follows from what was
-    added and deleted, in order (`content_after`). `sha256` is the checksum of all the rest of the manifest.
+    added will have, which is their number. `max_words` is the longest that a passage was cut to, `engine` the one that
+    searches the index unless another is named, `vectors` those of an index that dense search can read. `content` is the
+    checksum of the passages that it was built from or, once some were added, follows from it (`content_after`).
+    `sha256` is the checksum of all the rest of the manifest.
     """
 
     format_version: Literal[2] = 2
@@ -151,6 +152,11 @@ class Manifest(_Record):
                 f"The search index in {directory} was built with version {manifest.analyser.version} of the analyser, "
                 f"this evoseek has version {ANALYSER_VERSION}, whose terms differ. {REMEDY}"
             )
+        if manifest.next_order > manifest.passages:
+            raise SearchIndexError(
+                f"Documents were deleted from the search index in {directory} by an earlier version, which went on "
+                f"counting their words in the scores of all others. {REMEDY}"
+            )
         return manifest
 
     def check_files(self, directory: Path) -> None:
@@ -195,10 +201,9 @@ class ContentDigest:
         return self._hash.hexdigest()
 
 
-def content_after(before: str, change: str, what: str) -> str:
-    """The `content` of an index that had another one, after passages with this digest were added ("add") or the
-    documents with these ids deleted ("delete")."""
-    return json_digest([before, change, what])
+def content_after(before: str, added: str) -> str:
+    """The `content` of an index that had another one, after passages with this digest were added."""
+    return json_digest([before, "add", added])
 
 
 def _first_problem(error: OSError | ValidationError) -> str:
