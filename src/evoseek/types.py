@@ -24,12 +24,18 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question with every accepted answer. `metadata` may hold `hops`, `kind`, `source`."""
+    """A question with every accepted answer. `metadata` may hold `hops`, `kind`, `source`, and `answerable`, which is
+    False for a question that the documents do not answer."""
 
     id: str
     text: str
     golden_answers: tuple[str, ...]
     metadata: Mapping[str, object] = field(default_factory=dict[str, object])
+
+    @property
+    def is_answerable(self) -> bool:
+        """Whether the documents answer it, as far as is known."""
+        return self.metadata.get("answerable") is not False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from evoseek.corpus.questions import load_questions, save_questions
 from evoseek.corpus.rows import MAX_LINE_BYTES
 from evoseek.errors import DataError
-from evoseek.reward.answer import usable_question
+from evoseek.reward.answer import evaluable_question, usable_question
+from evoseek.training.sources import read_questions
 from evoseek.types import Question
 
 
@@ -35,12 +36,27 @@ def test_what_is_said_about_a_question_may_stand_outside_of_its_metadata(tmp_pat
     assert question.metadata == {"source": "nq", "kind": "film", "evidence": ["Alien"]}
 
 
+def test_an_unanswerable_question_is_read_written_and_kept_from_training(tmp_path):
+    row = {"id": "a", "question": "who?", "golden_answers": [], "answerable": False}
+    path = write(tmp_path / "q.jsonl", row)
+    (question,) = load_questions(path, check=evaluable_question)
+    assert (question.golden_answers, question.is_answerable) == ((), False)
+    save_questions(path, [question])
+    assert load_questions(path) == read_questions(str(path), setting="evaluation.path") == [question]
+    with pytest.raises(DataError, match=r":1: Question 'a' \('who\?'\) is marked as unanswerable, for `evoseek eval`"):
+        read_questions(str(path), setting="questions.path")
+
+
 @pytest.mark.parametrize(
     ("row", "phrase"),
     [
         ("{", "Expecting property name"),
         ("3", "Expected a JSON object, got int"),
         ({"question": "who?", "golden_answers": None}, "no golden answer"),
+        ({"question": "who?", "golden_answers": []}, 'say `"answerable": false`'),
+        ({"question": "who?", "golden_answers": ["x"], "answerable": False}, "['x'], but `answerable` is false"),
+        ({"question": "who?", "golden_answers": [], "answerable": "no"}, "`answerable` must be true or false, got 'no'"),
+        ({"question": "who?", "golden_answers": [], "answerible": False}, "If `answerable` was meant"),
         ({"question": "who?", "golden_answers": ["x", 3]}, "got 3"),
         ({"question": " ", "answer": "x"}, "`question`"),
         ({"question": "who?", "answer": "x", "metadata": 3}, "`metadata`"),

@@ -3,9 +3,11 @@
     {"id": "q1", "question": "who wrote Dune?", "golden_answers": ["Frank Herbert", "Herbert"], "metadata": {"hops": 1}}
 
 `id` is optional (default: the line number), `answer` may be given instead of `golden_answers` (a text or a list).
-`hops`, `kind`, `source` and `evidence` may stand outside of the metadata and are added to it. Other keys are ignored,
+`hops`, `kind`, `source`, `evidence` and `answerable` may stand outside of the metadata and are added to it. Other keys are ignored,
 except a misspelt known key (one letter changed). `evidence` lists the titles or ids of the documents that hold the
-answer.
+answer. A question that the documents do not answer has no golden answer and says so; it is for evaluation alone:
+
+    {"question": "who wrote the warranty?", "golden_answers": [], "answerable": false}
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ from evoseek.errors import DataError
 from evoseek.files import write_atomic
 from evoseek.types import Question
 
-_KEYS = (("question",), ("golden_answers", "answer"), ("id",), ("metadata", "hops"))
-_ABOUT = ("hops", "kind", "source", "evidence")
+_KEYS = (("question",), ("golden_answers", "answer"), ("id",), ("metadata", "hops"), ("answerable",))
+_ABOUT = ("hops", "kind", "source", "evidence", "answerable")
 _TOLD = 10  # golden answers that a warning tells of one by one
 
 
@@ -106,7 +108,7 @@ def parse_question(fields: Mapping[str, object], default_id: str) -> Question:
     return Question(
         id=str(identifier),
         text=text.strip(),
-        golden_answers=_golden_answers(fields),
+        golden_answers=_golden_answers(fields, metadata.get("answerable", True)),
         metadata=metadata,
     )
 
@@ -126,13 +128,19 @@ def _check_type(key: str, value: object, expected: type[int] | UnionType) -> Non
         raise DataError(f"The key `{key}` must be {wanted}, got {value!r}.")
 
 
-def _golden_answers(fields: Mapping[str, object]) -> tuple[str, ...]:
+def _golden_answers(fields: Mapping[str, object], answerable: object) -> tuple[str, ...]:
     value = fields.get("golden_answers", fields.get("answer"))
     answers = [value] if isinstance(value, str) else value
+    if not isinstance(answerable, bool):
+        raise DataError(f"The key `answerable` must be true or false, got {answerable!r}.")
+    if not answerable:
+        if answers:
+            raise DataError(f"The question has the golden answer {value!r}, but `answerable` is false. Remove one.")
+        return ()
     if not isinstance(answers, Sequence) or not answers:
         raise DataError(
             "The question has no golden answer. Give `golden_answers` (a list of texts) or `answer` (a text): without "
-            "one, no answer could ever be right."
+            "one, no answer could ever be right. If the documents do not answer it, say `\"answerable\": false`."
         )
     for answer in cast(Sequence[object], answers):
         if not isinstance(answer, str):

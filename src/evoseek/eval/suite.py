@@ -24,7 +24,7 @@ from evoseek.eval.browsecomp import read_queries
 from evoseek.eval.fanoutqa import packaged_file, read_fanoutqa
 from evoseek.eval.suite_rows import questions_of, rows_of_file, rows_of_hub
 from evoseek.files import expanded, json_digest, nearest
-from evoseek.reward.answer import usable_question
+from evoseek.reward.answer import evaluable_question
 from evoseek.types import Question
 
 _INSIDE = ("{name}/{split}.jsonl", "{name}/{split}.parquet", "{split}.jsonl", "{split}.parquet", "questions.jsonl")
@@ -125,7 +125,7 @@ def _read(name: str, declared: Declaration, path: Path) -> Suite:
 
 
 def _made(name: str, declared: Declaration, questions: Sequence[Question], folder: Path | None) -> Suite:
-    return Suite(name, declared, tuple(map(usable_question, questions)), folder)
+    return Suite(name, declared, tuple(map(evaluable_question, questions)), folder)
 
 
 def _file_in(folder: Path, name: str, declared: Declaration) -> Path:

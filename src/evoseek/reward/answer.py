@@ -98,9 +98,10 @@ def usable_question(question: Question) -> Question:
     Such an answer ("The", "?!") would be contained in, or equal to, answers that say nothing.
     """
     if not question.golden_answers:
+        marked = "" if question.is_answerable else "is marked as unanswerable, for `evoseek eval` alone, and "
         raise DataError(
-            f"Question {question.id!r} ({question.text!r}) has no golden answers; at least one is needed to score an "
-            "answer. Add one or remove the question."
+            f"Question {question.id!r} ({question.text!r}) {marked}has no golden answers; at least one is needed to "
+            "score an answer. Add one or remove the question."
         )
     usable = tuple(golden for golden in question.golden_answers if normalise(golden))
     if not usable:
@@ -110,6 +111,11 @@ def usable_question(question: Question) -> Question:
             "or remove it."
         )
     return question if len(usable) == len(question.golden_answers) else replace(question, golden_answers=usable)
+
+
+def evaluable_question(question: Question) -> Question:
+    """The same for an evaluation, where a question that is marked as unanswerable needs no golden answers."""
+    return usable_question(question) if question.is_answerable else question
 
 
 def _contains_words(words: list[str], wanted: list[str]) -> bool:

@@ -8,7 +8,7 @@ from evoseek.corpus.demonstrations import load_demonstrations
 from evoseek.corpus.questions import load_questions
 from evoseek.errors import ConfigError, DataError
 from evoseek.files import nearest
-from evoseek.reward.answer import usable_question
+from evoseek.reward.answer import evaluable_question, usable_question
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import check_index
 from evoseek.settings import lookup
@@ -17,10 +17,12 @@ from evoseek.types import Question
 
 
 def read_questions(path: str, *, setting: str) -> list[Question]:
-    """Questions with usable golden answers. Raises ConfigError if `setting` was left empty, DataError if unusable."""
+    """Questions with usable golden answers, and for `evaluation.path` also those that are marked as unanswerable. Raises
+    ConfigError if `setting` was left empty, DataError if unusable."""
     if not path:
         raise ConfigError(f"No questions were given: set {setting} to a JSON-lines file of questions.")
-    return load_questions(Path(path), check=usable_question)
+    check = evaluable_question if setting.startswith("evaluation.path") else usable_question
+    return load_questions(Path(path), check=check)
 
 
 def evaluation_path(settings: TrainingSettings) -> str:
