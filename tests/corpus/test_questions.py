@@ -55,7 +55,7 @@ def test_an_unanswerable_question_is_read_written_and_kept_from_training(tmp_pat
         ({"question": "who?", "golden_answers": None}, "no golden answer"),
         ({"question": "who?", "golden_answers": []}, 'say `"answerable": false`'),
         ({"question": "who?", "golden_answers": ["x"], "answerable": False}, "['x'], but `answerable` is false"),
-        ({"question": "who?", "golden_answers": [], "answerable": "no"}, "`answerable` must be true or false, got 'no'"),
+        ({"question": "who?", "golden_answers": [], "answerable": "no"}, "must be true or false, got 'no'"),
         ({"question": "who?", "golden_answers": [], "answerible": False}, "If `answerable` was meant"),
         ({"question": "who?", "golden_answers": ["x", 3]}, "got 3"),
         ({"question": " ", "answer": "x"}, "`question`"),

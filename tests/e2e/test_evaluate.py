@@ -36,11 +36,29 @@ def test_several_samples_with_every_metric(evaluate, tmp_path):
     assert found["cost"]["written"]["n"] == 18
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names == {
-        "settings.json", "samples.jsonl", "results.json", "results.md", "results.tex", "timings.json", "lock"
+        "settings.json", "samples.jsonl", "results.json", "results.md", "results.tex", "timings.json", "lock",
+        "trajectories.jsonl",
     }  # fmt: skip
     assert json.loads((tmp_path / "out" / "results.json").read_text()) == found
     assert found["engine"] == "lexical"  # that the index was built for
     assert "search lexical" in (tmp_path / "out" / "results.md").read_text()
+
+
+def test_questions_that_the_documents_do_not_answer_are_evaluated_and_not_trained_on(evaluate, setting, cli, tmp_path):
+    mixed = tmp_path / "mixed.jsonl"
+    marked = {"id": "u1", "question": "who is north of gold?", "golden_answers": [], "answerable": False}
+    mixed.write_text(setting.questions.read_text() + json.dumps(marked) + "\n")
+    found, _ = evaluate("--questions", mixed, "--out", tmp_path / "out")
+    assert {kind: own["refused"]["n"] for kind, own in found["answers"].items()} == {"answerable": 6, "unanswerable": 1}
+    for own in found["answers"].values():
+        assert sum(own[name]["mean"] for name in ("answered_right", "answered_wrong", "refused")) == pytest.approx(1)
+        assert own["supported"]["n"] == own["refused"]["n"]
+    assert "unanswerable questions" in (tmp_path / "out" / "results.md").read_text()
+    status, _, err = cli(*setting.train(tmp_path / "run", "--set", f"questions.path={mixed}"))
+    assert (status, "Question 'u1' ('who is north of gold?') is marked as unanswerable" in " ".join(err.split())) == (
+        2,
+        True,
+    )
 
 
 def test_a_finished_evaluation_is_only_shown_again(evaluate, tmp_path, monkeypatch):

@@ -52,6 +52,12 @@ def test_failures_are_counted_and_wrong_and_none_is_dropped():
     assert evaluation.metrics()["eval/n_invalid"] == 1.0
 
 
+def test_in_training_too_an_unanswerable_question_is_right_if_it_is_refused():
+    marked = [Question(f"q{n}", "what is vesu?", (), {"answerable": False}) for n in range(2)]
+    evaluation, _ = run(answers("unknown", "meri"), marked)
+    assert evaluation.rewards() == {"q0": 1.0, "q1": 0.0}
+
+
 def test_a_policy_that_is_slow_where_it_is_wrong_is_no_better_than_one_that_is_fast():
     """Two right answers in time; two wrong ones that would take longer than the deadline. Neither is asked again."""
     slow = "kalo " * 50

@@ -100,6 +100,35 @@ def test_evidence_and_cost():
     assert "written" not in results(sample("a", 0, 1.0), k=1).costs()
 
 
+def test_answers_and_refusals_of_answerable_and_unanswerable_questions():
+    """Of five answerable ones two are right (one of them says "none", which is what it is), one is refused, one wrong
+    and one Invalid; of two unanswerable ones one is refused, and the answer to the other has support."""
+    found = results(
+        sample("a", 0, 1.0, answer="Meri", supported=True),
+        sample("b", 0, 1.0, answer="none", supported=False),
+        sample("c", 0, 0.0, answer="Not found in the documents!", supported=False),
+        sample("d", 0, 0.0, answer="Tor", supported=True),
+        sample("e", 0, 0.0, invalid="tool_failed", supported=False),
+        sample("f", 0, 1.0, supported=False, answerable=False),
+        sample("g", 0, 0.0, answer="B", supported=True, answerable=False),
+        n=7,
+        k=1,
+    )
+    shares = {kind: {name: one.mean for name, one in own.items()} for kind, own in found.answers().items()}
+    assert shares == {
+        "answerable": {"answered_right": 0.4, "answered_wrong": 0.4, "refused": 0.2, "supported": 0.4},
+        "unanswerable": {"answered_right": 0.0, "answered_wrong": 0.5, "refused": 0.5, "supported": 0.5},
+    }
+    wrong = found.answers()["answerable"]["answered_wrong"]
+    assert (wrong.interval, wrong.n, wrong.n_invalid) == (wilson_interval(2, 5), 5, 1)
+    assert found.score("exact_match").mean == pytest.approx(3 / 7)  # a refusal of an unanswerable question is right
+
+
+def test_answers_whose_support_nobody_checked_have_no_share_of_it():
+    assert set(results(sample("a", 0, 1.0), n=1, k=1).answers()) == {"answerable"}
+    assert "supported" not in results(sample("a", 0, 1.0), n=1, k=1).answers()["answerable"]
+
+
 def test_money_by_part_where_it_is_known():
     """The judge was paid 1 and 2, not at all, and in one sample nobody knows how much; web only once."""
     moneys = ({"judge": 1.0, "web": 6.0}, {"judge": 2.0}, {}, {"judge": None})

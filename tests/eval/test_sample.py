@@ -8,8 +8,10 @@ import pytest
 from evoseek.env.prompts import load_prompts
 from evoseek.env.solver import SolverEnv
 from evoseek.env.tools import SearchTool
-from evoseek.errors import SamplerError
+from evoseek.errors import SamplerError, ToolError
+from evoseek.eval.evaluate import examining
 from evoseek.eval.sample import Sample, content_digest, draw, merged, sample_from_row
+from evoseek.eval.support import by_words
 from evoseek.http.spending import spend
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
@@ -30,12 +32,17 @@ class OnePassage:
         return [[Passage("d7#0", "d7", "kalo", "kalo is meri .")] for _ in queries]
 
 
-def drawn(script, number=0, question=QUESTION):
+UNANSWERABLE = Question("q", "what is kalo?", (), {"answerable": False})
+
+
+def drawn(script, number=0, question=QUESTION, check=by_words):
     sampler = ScriptedSampler(script, TOKENIZER)
     prompts = load_prompts("tiny")
     env = SolverEnv([SearchTool(OnePassage(), 1, template=prompts["observation"])], prompts)
     answer = Roller(env, TagRenderer(TOKENIZER), sampler, Limits()).one
-    sample = asyncio.run(draw(question, number, answer=answer, metric="f1", reward=AnswerReward("f1")))
+    sample, _, _ = asyncio.run(
+        draw(question, number, answer=answer, metric="f1", reward=examining(AnswerReward("f1"), "f1", check))
+    )
     return sample, sampler
 
 
@@ -81,6 +88,25 @@ def test_without_an_answer_every_score_is_0_and_evidence_that_is_not_known_is_no
     sample, _ = drawn({"evaluation/q/0": ["meri"]}, question=Question("q", "what is kalo?", ("meri",)))
     assert set(sample.scores.values()) == {0.0}
     assert (sample.stop_reason, sample.recall, sample.hops) == ("malformed", None, None)
+
+
+@pytest.mark.parametrize(
+    ("turn", "value", "supported"),
+    [("<answer> meri </answer>", 0.0, True), ("<answer> unknown </answer>", 1.0, False), ("hm", 1.0, False)],
+)
+def test_an_unanswerable_question_is_right_if_it_is_refused_and_wrong_if_it_is_answered(turn, value, supported):
+    sample, _ = drawn({"evaluation/q/0": ["<search> kalo </search>", turn]}, question=UNANSWERABLE)
+    assert set(sample.scores) == {"f1", "set_f1", "exact_match", "substring_match", "guarded_substring_match"}
+    assert (set(sample.scores.values()), sample.supported, sample.answerable) == ({value}, supported, False)
+    assert sample_from_row(json.loads(json.dumps(sample.row()))) == sample
+
+
+def test_a_check_of_support_that_fails_is_no_score():
+    async def broken(trajectory):
+        raise ToolError("The judge is down.")
+
+    sample, _ = drawn(lambda _: "<answer> meri </answer>", check=broken)
+    assert (sample.invalid, sample.detail, sample.supported) == ("reward_failed", "The judge is down.", False)
 
 
 def test_of_the_same_sample_the_first_valid_one_counts():

@@ -48,7 +48,7 @@ def scored(made: Callable[[str], PreTrainedTokenizerBase]) -> Callable[..., list
                     metric="exact_match",
                     reward=AnswerReward("exact_match"),
                 )
-            )
+            )[0]
             for n in range(len(texts))
         ]
 

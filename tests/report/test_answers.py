@@ -2,8 +2,8 @@
 
 import pytest
 
+from evoseek.eval.support import support_of
 from evoseek.report.answers import answer_json, answer_text, citations, merged
-from evoseek.report.support import support_of
 from evoseek.types import Passage, Question, StopReason, ToolCall, ToolResult, Trajectory
 
 FOUND = (Passage("a#0", "a", "Kalo", "Its mayor is MERI .", 3, 22, 1.5), Passage("b#0", "b", "Vesu", "It has Tor ."))

@@ -41,6 +41,17 @@ def test_invalid_items_are_listed_and_the_result_is_not_final():
     assert note(made()) is None
 
 
+def test_refusals_are_a_table_with_a_column_for_the_unanswerable_questions():
+    results = made()
+    some = tuple(replace(one, answerable=n < 3, answer="x" if n < 2 else None) for n, one in enumerate(results.samples))
+    results = replace(results, samples=some)
+    shown = markdown(grids(results, "t"), note(results))
+    assert "|  | answerable questions | unanswerable questions |" in shown
+    assert "| refused | 0.333 [0.061, 0.792] (n=3) | 1.000 [0.207, 1.000] (n=1) |" in shown
+    assert "1 of 4 questions are marked as unanswerable" in shown
+    assert results_json(results, {})["answers"]["unanswerable"]["refused"]["mean"] == 1.0
+
+
 def test_markdown_and_latex_hold_every_number():
     tables = grids(made(3), "tiny_1 | greedy")
     shown, tex = markdown(tables, note(made(3))), latex(tables, note(made(3)))

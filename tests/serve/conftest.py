@@ -10,10 +10,10 @@ import pytest
 from evoseek.env.prompts import load_prompts
 from evoseek.env.solver import SolverEnv
 from evoseek.env.tools import SearchTool
+from evoseek.eval.support import by_words
 from evoseek.jobs.answering import Answerer
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
-from evoseek.report.support import by_words
 from evoseek.rollout.limits import Limits as RolloutLimits
 from evoseek.rollout.roller import Roller
 from evoseek.search.lexical import LexicalIndex

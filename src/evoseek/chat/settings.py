@@ -113,7 +113,7 @@ class AskedSettings(ChatSettings):
 
 
 class SupportSettings(ChatSettings):
-    """How an answer is checked against the passages found for it, by `evoseek ask` and `evoseek serve agent`."""
+    """How an answer is checked against the passages found for it, by `evoseek ask`, `serve agent` and `eval`."""
 
     model: str = Field(
         default="",

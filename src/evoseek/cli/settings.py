@@ -34,8 +34,8 @@ _PLAIN_JUDGE = "judge.* policy.device run.seed run.max_invalid"
 _READ_BY = {
     "ask": f"{_ROLLOUTS} asked.* support.*",
     "serve agent": f"{_ROLLOUTS} asked.* support.*",
-    "eval": f"{_ROLLOUTS} asked.* questions.path reward.* judge.* evaluation.path evaluation.index evaluation.limit "
-    "evaluation.temperature",
+    "eval": f"{_ROLLOUTS} asked.* support.* questions.path reward.* judge.* evaluation.path evaluation.index "
+    "evaluation.limit evaluation.temperature",
     "prompt": f"{_ROLLOUTS} ssp.* selfplay.* proposer.*",
     "collect": f"{_ROLLOUTS} asked.* reward.* judge.* evaluation.path run.max_invalid",
     "propose": "policy.* lora.* sampler.* search.* environment.* tools rollout.* reward.* judge.* proposer.* filters.* "

@@ -3,9 +3,10 @@
     {"id": "q1", "question": "who wrote Dune?", "golden_answers": ["Frank Herbert", "Herbert"], "metadata": {"hops": 1}}
 
 `id` is optional (default: the line number), `answer` may be given instead of `golden_answers` (a text or a list).
-`hops`, `kind`, `source`, `evidence` and `answerable` may stand outside of the metadata and are added to it. Other keys are ignored,
-except a misspelt known key (one letter changed). `evidence` lists the titles or ids of the documents that hold the
-answer. A question that the documents do not answer has no golden answer and says so; it is for evaluation alone:
+`hops`, `kind`, `source`, `evidence` and `answerable` may stand outside of the metadata and are added to it. Other keys
+are ignored, except a misspelt known key (one letter changed). `evidence` lists the titles or ids of the documents that
+hold the answer. A question that the documents do not answer has no golden answer and is marked; it can be evaluated,
+and not be trained on:
 
     {"question": "who wrote the warranty?", "golden_answers": [], "answerable": false}
 """

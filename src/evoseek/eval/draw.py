@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from evoseek.errors import ConfigError, DataError
 from evoseek.eval.sample import Answerer, Key, Sample, draw
 from evoseek.protocols import RewardFn
-from evoseek.types import Question
+from evoseek.types import Outcome, Question, Trajectory
 
 AT_ONCE = 256  # rollouts that have begun and not ended
 
@@ -37,9 +37,10 @@ async def draw_missing(
     answer: Answerer,
     metric: str,
     reward: RewardFn,
-    keep: Callable[[Sample], None],
+    keep: Callable[[Sample, Trajectory, Outcome], None],
 ) -> None:
-    """Draw every sample that is not done, each once, `AT_ONCE` of them at a time; `keep` gets each as it is finished.
+    """Draw every sample that is not done, each once, `AT_ONCE` of them at a time; `keep` gets each as it is finished,
+    with its rollout.
 
     An error that is no failure of a rollout ends it all; what was kept stays.
     """
@@ -47,6 +48,6 @@ async def draw_missing(
 
     async def one(key: Key) -> None:
         async with places:
-            keep(await draw(by_id[key[0]], key[1], answer=answer, metric=metric, reward=reward))
+            keep(*await draw(by_id[key[0]], key[1], answer=answer, metric=metric, reward=reward))
 
     await asyncio.gather(*(one(key) for key in keys_of(questions, samples) if key not in done))

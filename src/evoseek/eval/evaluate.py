@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from evoseek.errors import DataError
 from evoseek.eval.statistics import Interval, score_interval, wilson_interval
+from evoseek.eval.support import Check, is_refusal
 from evoseek.protocols import RewardFn
 from evoseek.reward.web_format import BROKEN
 from evoseek.rollout.roller import Roller
@@ -91,7 +92,10 @@ async def evaluate(questions: Sequence[Question], *, roller: Roller, metric: str
     sampler = roller.sampler
     sampler.update_weights(sampler.policy_version)  # free whatever is kept of earlier rollouts, before and after
     groups = await asyncio.gather(
-        *(roller.group(question, size=1, reward=reward, key=f"evaluation/{question.id}") for question in questions)
+        *(
+            roller.group(question, size=1, reward=examining(reward, metric), key=f"evaluation/{question.id}")
+            for question in questions
+        )
     )
     sampler.update_weights(sampler.policy_version)
     results = (
@@ -99,6 +103,25 @@ async def evaluate(questions: Sequence[Question], *, roller: Roller, metric: str
         for question, group in zip(questions, groups, strict=True)
     )
     return Evaluation(metric, roller.temperature, tuple(results))
+
+
+def examining(reward: RewardFn, metric: str, check: Check | None = None) -> RewardFn:
+    """A reward, called `metric`, for the questions of an evaluation: one that is marked as unanswerable is scored as in
+    SQuAD 2.0 (arXiv 1806.03822), 1 for a refusal and the metric's lowest value for an answer. With a check, the part
+    `supported` is 1 if the passages that were found support the answer, or else 0."""
+
+    async def examined(trajectory: Trajectory) -> Outcome:
+        if trajectory.question.is_answerable:
+            outcome = await reward(trajectory)
+        else:
+            value = 1.0 if is_refusal(trajectory.answer) else lowest_of(metric)
+            outcome = Scored(value, {metric: value})
+        if check is None or not isinstance(outcome, Scored):
+            return outcome
+        support = await check(trajectory)
+        return Scored(outcome.reward, {**outcome.parts, "supported": float(support.is_given)})
+
+    return examined
 
 
 def _reward(outcome: Outcome, lowest: float) -> float:

@@ -14,7 +14,8 @@ from statistics import fmean
 
 from evoseek.eval.evaluate import Score, lowest_of, score_of
 from evoseek.eval.sample import Sample
-from evoseek.reward.answer import GRADED
+from evoseek.eval.support import is_refusal
+from evoseek.reward.answer import GRADED, RIGHT_FROM
 
 GROUPS: Mapping[str, Callable[[Sample], object]] = {
     "hops": lambda sample: sample.hops,
@@ -95,11 +96,27 @@ class Results:
 
     def recall(self) -> Score | None:
         """Mean share of the evidence that was found; None if no question's evidence is known."""
-        return _score_of_known(self.samples, lambda recall: recall)
+        return _score_of_known(self.samples, lambda sample: sample.recall)
 
     def all_found(self) -> Score | None:
         """Share of the samples that found all of the evidence."""
-        return _score_of_known(self.samples, lambda recall: float(recall == 1.0))
+        return _score_of_known(self.samples, lambda one: None if one.recall is None else one.recall == 1.0)
+
+    def answers(self) -> dict[str, dict[str, Score]]:
+        """For the answerable and the unanswerable questions, as far as there are any, the shares of which each way to
+        end (`ending_of`) is true, and the share `supported`: the passages that were found support the answer, right or
+        wrong, as far as that was checked."""
+        found: dict[str, dict[str, Score]] = {}
+        for kind, is_answerable in (("answerable", True), ("unanswerable", False)):
+            own = [sample for sample in self.samples if sample.answerable is is_answerable]
+            shares = {
+                ending: _score_of_known(own, lambda sample, ending=ending: ending_of(sample, self.metric) == ending)
+                for ending in ("answered_right", "answered_wrong", "refused")
+            }
+            shares["supported"] = _score_of_known(own, lambda sample: sample.supported)
+            if own:
+                found[kind] = {name: share for name, share in shares.items() if share is not None}
+        return found
 
     def costs(self) -> dict[str, Cost]:
         """Means and sums of the numbers of `COSTS` that are known."""
@@ -145,12 +162,22 @@ def _by_question(samples: Iterable[Sample], metric: str) -> dict[str, list[float
     return values
 
 
-def _score_of_known(samples: Iterable[Sample], value: Callable[[float], float]) -> Score | None:
+def ending_of(sample: Sample, metric: str) -> str:
+    """What became of a question: `answered_right` by the metric, `refused` (see `is_refusal`) or `answered_wrong`, as
+    every answer to an unanswerable question is, and every Invalid sample."""
+    if sample.answerable and value_of(sample, metric) >= RIGHT_FROM:
+        return "answered_right"
+    return "refused" if sample.invalid is None and is_refusal(sample.answer) else "answered_wrong"
+
+
+def _score_of_known(samples: Iterable[Sample], value: Callable[[Sample], float | None]) -> Score | None:
     known: dict[str, list[float]] = {}
+    n_invalid = 0
     for sample in samples:
-        if sample.recall is not None:
-            known.setdefault(sample.question, []).append(value(sample.recall))
-    return score_of([fmean(own) for own in known.values()]) if known else None
+        if (found := value(sample)) is not None:
+            known.setdefault(sample.question, []).append(float(found))
+            n_invalid += sample.invalid is not None
+    return score_of([fmean(own) for own in known.values()], n_invalid) if known else None
 
 
 def _costs(samples: Sequence[Sample], names: Sequence[str]) -> dict[str, Cost]:

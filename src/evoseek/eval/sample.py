@@ -36,6 +36,8 @@ class Sample:
     `read` are numbers of tokens, None for a model whose tokens are not known. `money` is what each part whose price is
     set cost, failed rollouts included (None: a reply did not say what it used). `seconds` is the time from the first
     turn to the end, waiting included; of everything here it alone differs between two runs of the same work.
+    `answerable` is False for a question that is marked so. `supported` says whether the passages that were found
+    support the answer (None: it was not checked).
     """
 
     question: str
@@ -58,6 +60,8 @@ class Sample:
     source: str | None = None
     invalid: str | None = None
     detail: str = ""
+    answerable: bool = True
+    supported: bool | None = None
 
     @property
     def key(self) -> Key:
@@ -90,8 +94,11 @@ def content_digest(question: Question) -> str:
     return json_digest([row["question"], row["golden_answers"]])[:16]
 
 
-async def draw(question: Question, number: int, *, answer: Answerer, metric: str, reward: RewardFn) -> Sample:
-    """Answer a question and score the answer by `reward`, which is called `metric`, and by every answer metric.
+async def draw(
+    question: Question, number: int, *, answer: Answerer, metric: str, reward: RewardFn
+) -> tuple[Sample, Trajectory, Outcome]:
+    """Answer a question and score the answer by `reward`, which is called `metric`, and by every answer metric. The
+    rollout and its outcome come with the sample.
 
     A rollout that fails is repeated under the same id, so with the same random numbers: what a sample is must not
     depend on what failed before it. After three failures it is Invalid.
@@ -106,7 +113,7 @@ async def draw(question: Question, number: int, *, answer: Answerer, metric: str
             if not isinstance(outcome, Invalid) or failures > REFILLS:
                 break
     sample = _sample(question, number, trajectory, _scores(trajectory, outcome, metric), outcome, begun)
-    return replace(sample, money=money)
+    return replace(sample, money=money), trajectory, outcome
 
 
 def _scores(trajectory: Trajectory, outcome: Outcome, metric: str) -> dict[str, float]:
@@ -114,6 +121,8 @@ def _scores(trajectory: Trajectory, outcome: Outcome, metric: str) -> dict[str, 
         return {}
     answer, golden = trajectory.answer, trajectory.question.golden_answers
     others = {name: 0.0 if answer is None else of(answer, golden) for name, of in METRICS.items()}
+    if not trajectory.question.is_answerable:
+        others = dict.fromkeys(METRICS, max(outcome.reward, 0.0))
     return {metric: outcome.reward} | {name: value for name, value in others.items() if name != metric}
 
 
@@ -148,6 +157,8 @@ def _sample(
         source=str(about["source"]) if about.get("source") is not None else None,
         invalid=str(outcome.reason) if isinstance(outcome, Invalid) else None,
         detail=outcome.detail if isinstance(outcome, Invalid) else "",
+        answerable=question.is_answerable,
+        supported=_supported(outcome),
     )
 
 
@@ -157,6 +168,12 @@ def _queries(trajectory: Trajectory) -> tuple[str, ...]:
         given: Any = result.call.arguments.get("query", result.call.arguments.get("queries"))
         asked += given if isinstance(given, list) else [given]
     return tuple(str(query) for query in asked)
+
+
+def _supported(outcome: Outcome) -> bool | None:
+    if isinstance(outcome, Invalid):
+        return False
+    return None if "supported" not in outcome.parts else outcome.parts["supported"] == 1.0
 
 
 def _integer(value: object) -> int | None:

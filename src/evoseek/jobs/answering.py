@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evoseek.errors import DataError
+from evoseek.eval.support import Check, Support, SupportJudge, by_words
 from evoseek.jobs.asked import AskedModel, asked_model, is_asked
 from evoseek.protocols import QuestionEngine, SearchEngine
 from evoseek.report.answers import answer_json, answer_text
-from evoseek.report.support import Check, Support, SupportJudge, by_words
 from evoseek.rollout.roller import Roller
 from evoseek.rollout.watch import Watch, unwatched
 from evoseek.run import asked_engine
@@ -58,10 +58,7 @@ class Answerer:
     @classmethod
     def of(cls, context: Context) -> Answerer:
         """As the settings say. Raises EvoseekError."""
-        settings, check = context.settings, by_words
-        if settings.support.model:
-            chat, prompts = context.chat("support")
-            check = SupportJudge(chat, prompts["support"])
+        settings, check = context.settings, check_of(context)
         refuses = settings.support.unsupported == "refuse"
         if is_asked(settings):
             model = asked_model(context, asked_engine(context))
@@ -101,6 +98,14 @@ class Answerer:
                 "(rollout.max_total_tokens). Ask a shorter question."
             )
         return history
+
+
+def check_of(context: Context) -> Check:
+    """The check of answers that [support] names. Raises EvoseekError."""
+    if not context.settings.support.model:
+        return by_words
+    chat, prompts = context.chat("support")
+    return SupportJudge(chat, prompts["support"])
 
 
 def searched(context: Context) -> SearchEngine | None:

@@ -17,12 +17,14 @@ from evoseek.errors import EvoseekError
 from evoseek.eval.baselines.attempt import BaselineAnswerer, ChatModel, PolicyModel
 from evoseek.eval.browsecomp import write_runs
 from evoseek.eval.draw import check_temperature, draw_missing, keys_of
+from evoseek.eval.evaluate import examining
 from evoseek.eval.fanoutqa import write_answers
 from evoseek.eval.folder import EvaluationFolder
 from evoseek.eval.results import Results
 from evoseek.eval.sample import Answerer, Key, Sample, content_digest, merged
 from evoseek.eval.suite import Suite
 from evoseek.files import json_digest, write_atomic
+from evoseek.jobs.answering import check_of
 from evoseek.jobs.ask import tell_about_template
 from evoseek.jobs.asked import asked_model, is_asked
 from evoseek.registry import build
@@ -30,6 +32,7 @@ from evoseek.report.evaluation import cost_grid, grids, latex, markdown, note, r
 from evoseek.report.printable import say
 from evoseek.report.progress import CountProgress
 from evoseek.rollout.agent import limits_of
+from evoseek.rollout.record import TrajectoryWriter
 from evoseek.run import examined_by
 from evoseek.runs import with_digests
 from evoseek.search.manifest import Manifest
@@ -37,11 +40,11 @@ from evoseek.settings import PartSettings, defaults_of, tables
 from evoseek.training.context import Context
 from evoseek.training.inputs import identity, inputs_of
 from evoseek.training.settings import TrainingSettings
-from evoseek.types import Question
+from evoseek.types import Outcome, Question, Trajectory, TrajectoryGroup
 
 _DECIDING = (  # tables of settings that decide how a question is answered and scored
     *("policy", "lora", "search", "simulator", "rollout", "environment", "tools", "web", "browse", "reader"),
-    *("reward", "judge", "asked"),
+    *("reward", "judge", "asked", "support"),
 )
 _ENOUGH = 10  # searches without any result that tell a broken engine from queries that match nothing
 
@@ -197,9 +200,13 @@ def _draw(
     if done:
         say(console, f"{len(done)} of {len(keys)} samples are there; {len(keys) - len(done)} are drawn now.")
 
-    def keep(sample: Sample) -> None:
+    decode = str if is_asked(context.settings) else context.agent.decode  # without a policy there are no token ids
+    record = TrajectoryWriter(folder.trajectories if folder else None, decode)
+
+    def keep(sample: Sample, trajectory: Trajectory, outcome: Outcome) -> None:
         if folder:
             folder.append(sample)
+        record.write(0, [TrajectoryGroup(f"evaluation/{sample.question}", (trajectory,), (outcome,))])
         samples[sample.key] = sample
         progress(sum(one.invalid is None for one in samples.values()), len(keys))
 
@@ -211,7 +218,7 @@ def _draw(
                 done,
                 answer=examinee.answer,
                 metric=context.metric,
-                reward=context.reward,
+                reward=examining(context.reward, context.metric, check_of(context)),
                 keep=keep,
             )
         )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import cast
 
-from evoseek.report.support import NOT_FOUND, Support
+from evoseek.eval.support import NOT_FOUND, Support
 from evoseek.types import Outcome, Passage, Scored, ToolResult, Trajectory
 
 

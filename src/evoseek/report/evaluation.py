@@ -54,6 +54,9 @@ def results_json(results: Results, about: Mapping[str, object]) -> dict[str, Any
             }
             for group in GROUPS
         },
+        "answers": {
+            kind: {name: score_json(one) for name, one in scores.items()} for kind, scores in results.answers().items()
+        },
         "evidence": {
             name: score_json(one)
             for name, one in (("recall", results.recall()), ("all_found", results.all_found()))
@@ -95,11 +98,22 @@ def grids(results: Results, title: str) -> list[Grid]:
     found = tuple((name, score_text(one)) for name, one in evidence if one is not None)
     made = [
         Grid(scores.title, scores.head, (*scores.rows, *passes, *found)),
+        answers_grid(results.answers()),
         *groups,
         cost_grid(results.costs()),
         money_grid(results.money()),
     ]
     return [grid for grid in made if grid.rows]
+
+
+def answers_grid(answers: Mapping[str, Mapping[str, Score]]) -> Grid:
+    """What became of the questions: a column for the answerable ones, and one for the unanswerable ones."""
+    names = dict.fromkeys(name for scores in answers.values() for name in scores)
+    rows = (
+        (name.replace("_", " "), *(score_text(scores[name]) if name in scores else "" for scores in answers.values()))
+        for name in names
+    )
+    return Grid("Answers and refusals", ("", *(f"{kind} questions" for kind in answers)), tuple(rows))
 
 
 def cost_grid(costs: Mapping[str, Cost]) -> Grid:
@@ -117,13 +131,18 @@ def money_grid(money: Mapping[str, Cost]) -> Grid:
 def note(results: Results) -> str | None:
     """What a reader must know beside the tables; None if there is nothing."""
     failed = results.invalid
+    unanswerable = len({one.question for one in results.samples if not one.answerable})
+    marked = (
+        f"{unanswerable} of {results.n} questions are marked as unanswerable: by every metric a refusal is right there "
+        "and any answer wrong, as in SQuAD 2.0."
+    )
     if not failed:
-        return None
+        return marked if unanswerable else None
     shown = ", ".join(f"{one.question}/{one.number} ({one.invalid})" for one in failed[:10])
     more = f" and {len(failed) - 10} more" if len(failed) > 10 else ""
     return (
         f"Not final: {len(failed)} of {len(results.samples)} samples are Invalid and count as wrong: {shown}{more}. "
-        "The same command with --out draws them again."
+        f"The same command with --out draws them again.{f' {marked}' if unanswerable else ''}"
     )
 
 

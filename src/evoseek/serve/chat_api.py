@@ -25,10 +25,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evoseek.errors import DataError, EvoseekError
+from evoseek.eval.support import NOT_FOUND
 from evoseek.jobs.answering import Answered
 from evoseek.policy.encoding import well_formed
 from evoseek.report.answers import citations
-from evoseek.report.support import NOT_FOUND
 from evoseek.serve.asking import Asked
 from evoseek.serve.errors import StoppedError, error_body, unforeseen
 from evoseek.types import Action, Message, StopReason, ToolResult

@@ -17,8 +17,8 @@ from evoseek.types import Question
 
 
 def read_questions(path: str, *, setting: str) -> list[Question]:
-    """Questions with usable golden answers, and for `evaluation.path` also those that are marked as unanswerable. Raises
-    ConfigError if `setting` was left empty, DataError if unusable."""
+    """Questions with usable golden answers, and for `evaluation.path` also those that are marked as unanswerable.
+    Raises ConfigError if `setting` was left empty, DataError if unusable."""
     if not path:
         raise ConfigError(f"No questions were given: set {setting} to a JSON-lines file of questions.")
     check = evaluable_question if setting.startswith("evaluation.path") else usable_question

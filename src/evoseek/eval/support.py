@@ -37,12 +37,12 @@ from evoseek.types import Message, Passage, Trajectory
 
 NOT_FOUND = "Not found in the documents."
 
-_GAVE_UP = frozenset(
+_REFUSALS = frozenset(
     map(
         fold,
         [
             *("", "unknown", "not known", "no answer", "cannot answer", "not found", "nothing found", "n/a"),
-            *("I don't know", "I do not know", "not found in the documents", "not in the documents", "not mentioned"),
+            *(NOT_FOUND, "I don't know", "I do not know", "not in the documents", "not mentioned"),
             *("not specified", "insufficient information", "not enough information", "cannot be determined"),
             *("none", "nothing", "null", "no information", "not available"),
         ],
@@ -83,7 +83,7 @@ async def by_words(trajectory: Trajectory) -> Support:
 def support_of(trajectory: Trajectory) -> Support:
     """The check by words."""
     answer, question, found = trajectory.answer or "", trajectory.question.text, found_passages(trajectory)
-    if has_given_up(trajectory):
+    if is_refusal(trajectory.answer):
         return Support((), False, "none")
     if fold(answer) in YES_NO:
         about = tuple(p for p in found if _names(question, p) or _share(question, (p,)) >= _ABOUT)
@@ -105,9 +105,10 @@ def support_of(trajectory: Trajectory) -> Support:
     return Support(tuple(p for p in found if is_given and p in named), is_given, "words")
 
 
-def has_given_up(trajectory: Trajectory) -> bool:
-    """Whether there is no answer, or only one such as `unknown`."""
-    return fold(trajectory.answer or "") in _GAVE_UP
+def is_refusal(answer: str | None) -> bool:
+    """Whether a model refused to answer: there is no answer, an empty one, or one that says no more than that it was
+    not found or is not known, whatever its case and punctuation. Nowhere else is decided what a refusal is."""
+    return fold(answer or "") in _REFUSALS
 
 
 def found_passages(trajectory: Trajectory) -> tuple[Passage, ...]:
@@ -125,7 +126,7 @@ class SupportJudge:
     async def __call__(self, trajectory: Trajectory) -> Support:
         """Check one answer."""
         found = found_passages(trajectory)
-        if has_given_up(trajectory) or not found:
+        if is_refusal(trajectory.answer) or not found:
             return Support((), False, "none")
         prompt = self._template.marked(question=trajectory.question.text, answer=trajectory.answer, passages=found)
         reply = await self._chat.chat(
