@@ -10,6 +10,7 @@ import pytest
 
 from evoseek.errors import SamplerError
 from evoseek.policy.sampler import TorchSampler
+from evoseek.report.view.source import Source
 
 http = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "chat" / "chat_server.py")))
 
@@ -26,7 +27,7 @@ def evaluate(setting, cli):
     return run
 
 
-def test_several_samples_with_every_metric(evaluate, tmp_path):
+def test_several_samples_with_every_metric(evaluate, cli, tmp_path):
     found, said = evaluate("--samples", 3, "--out", tmp_path / "out")
     assert "Asking 6 of 6 questions, 3 times each." in said
     assert (found["metric"], found["n"], found["samples"], found["final"]) == ("f1", 6, 3, True)
@@ -42,6 +43,17 @@ def test_several_samples_with_every_metric(evaluate, tmp_path):
     assert json.loads((tmp_path / "out" / "results.json").read_text()) == found
     assert found["engine"] == "lexical"  # that the index was built for
     assert "search lexical" in (tmp_path / "out" / "results.md").read_text()
+    source = Source.open(tmp_path / "out")
+    assert [name for name, _ in source.scores][:2] == ["F1", "EM"]
+    shown = {rollout.id: (rollout.question, rollout.reward) for rollout, _ in source.rollouts()}
+    rows = [json.loads(line) for line in (tmp_path / "out" / "samples.jsonl").read_text().splitlines()]
+    assert {id: reward for id, (_, reward) in shown.items()} == {
+        f"evaluation/{row['question']}/{row['number']}": row["scores"]["f1"] for row in rows
+    }
+    status, said, _ = cli("view", tmp_path / "out")
+    assert (status, "Wrote" in said, (tmp_path / "out" / "view.html").is_file()) == (0, True, True)
+    status, said, _ = cli("view", tmp_path / "out", "--terminal")
+    assert (status, "18 of 18 trajectories." in said) == (0, True)
 
 
 def test_questions_that_the_documents_do_not_answer_are_evaluated_and_not_trained_on(evaluate, setting, cli, tmp_path):

@@ -14,7 +14,7 @@ from evoseek.errors import ConfigError
 
 
 def view(
-    run: Annotated[Path, typer.Argument(help="Directory of a run.")],
+    run: Annotated[Path, typer.Argument(help="Directory of a run, or a folder of `evoseek eval --out`.")],
     other: Annotated[
         str | None, typer.Argument(help="Another run to lay beside it; with --terminal, the id of a trajectory.")
     ] = None,
@@ -30,7 +30,8 @@ def view(
     text: Annotated[str | None, typer.Option(help="List only those whose question, answer or id holds this.")] = None,
     last: Annotated[int, typer.Option(min=1, help="List at most so many, the latest.")] = 50,
 ) -> None:
-    """Write the curves and trajectories of a run, or of two side by side, as a page that opens without a server.
+    """Write the curves and trajectories of a run, or the scores and trajectories of an evaluation, or of two side by
+    side, as a page that opens without a server.
 
     The page loads nothing from elsewhere. With --terminal the trajectories are listed, or one is shown.
     """

@@ -54,6 +54,21 @@ def test_a_result_is_not_repeated_where_the_observation_says_it(make_row):
     assert detail_of(said, None)["results"][0]["text"] == "Something else."
 
 
+def test_the_turns_of_a_model_without_known_tokens_are_shown(make_row):
+    row = make_row()
+    row["segments"] = []
+    for action, text in zip(row["actions"], ("I search.", "I answer."), strict=True):
+        action["text"] = text
+    detail = detail_of(row, None)
+    assert [(segment["kind"], segment["text"]) for segment in detail["segments"]] == [
+        ("action", "I search."),
+        ("observation", "Kalo's mayor is Meri."),
+        ("action", "I answer."),
+    ]
+    assert "text" not in detail["results"][0]
+    assert detail["segments"][0]["ids"] == []
+
+
 def test_lines_of_samples():
     assert credit_of({"id": "a", "advantages": 0.5}) == ("a", Credit(0.5))
     assert credit_of({"id": "a", "advantages": [0.5, 1.0], "old_logprobs": [-1, -2]})[1] == Credit(

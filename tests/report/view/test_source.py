@@ -1,4 +1,5 @@
 import fcntl
+import json
 
 import pytest
 
@@ -70,6 +71,38 @@ def test_what_is_no_run_is_an_error_that_says_so(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="is a file"):
         Source.open(tmp_path / "file")
+
+
+@pytest.fixture
+def evaluation(tmp_path, make_row):
+    """The folder of an evaluation, not yet finished."""
+    folder = tmp_path / "results"
+    folder.mkdir()
+    settings = {"policy": {"model": "m"}, "evaluated": {"model": "runs/mine"}}
+    (folder / "settings.json").write_text(json.dumps(settings))
+    (folder / "samples.jsonl").write_text(json.dumps({"question": "q", "number": 0}) + "\n")
+    (folder / "trajectories.jsonl").write_text(json.dumps(make_row(step=0)) + "\n")
+    return folder
+
+
+def test_an_evaluation_is_shown_with_its_scores(evaluation):
+    score = {"mean": 0.5, "interval_95": [0.25, 0.75], "n": 4, "n_invalid": 1}
+    results = {"scores": {"exact_match": score}, "answers": {"unanswerable": {"answered_wrong": score}}}
+    (evaluation / "results.json").write_text(json.dumps(results))
+    source = Source.open(evaluation)
+    shown = "0.500 [0.250, 0.750] (n=4, 1 invalid)"
+    assert source.scores == [("EM", shown), ("unanswerable questions: answered wrong", shown)]
+    assert [rollout.answer for rollout, _ in source.rollouts()] == ["Meri"]
+    assert (source.system, source.model, source.credits, source.notes) == ("evaluation", "runs/mine", {}, [])
+
+
+@pytest.mark.parametrize("results", [None, "{", '{"scores": {"f1": {}}}', '{"scores": []}', "[1]"])
+def test_an_evaluation_without_results_is_shown_with_a_note(evaluation, results):
+    if results is not None:
+        (evaluation / "results.json").write_text(results)
+    source = Source.open(evaluation)
+    assert (source.scores, len(source.notes), len(list(source.rollouts()))) == ([], 1, 1)
+    assert "results.json" in source.notes[0]
 
 
 def test_a_run_that_is_locked_is_going_on(make_run):

@@ -118,7 +118,8 @@ def _run(source: Source, table: RolloutTable) -> dict[str, Any]:
         "name": source.name,
         "path": str(source.directory),
         "system": source.system,
-        "model": _model(source),
+        "model": source.model,
+        "scores": source.scores if source.is_evaluation else None,
         "going": source.is_going_on,
         "metrics": {"steps": steps, "values": {name: [row.get(name) for row in source.rows] for name in names}},
         "warnings": [{"step": warned.step, "text": warned.text} for warned in source.warnings],
@@ -126,11 +127,6 @@ def _run(source: Source, table: RolloutTable) -> dict[str, Any]:
         **table.json(),
         "notes": list(dict.fromkeys(source.notes)),
     }
-
-
-def _model(source: Source) -> str:
-    table = source.config.get("policy")
-    return str(table.get("model", "")) if isinstance(table, dict) else ""
 
 
 def _differences(sources: Sequence[Source]) -> list[list[str]]:

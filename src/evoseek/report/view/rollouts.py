@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,15 +99,16 @@ def detail_of(row: Any, credit: Credit | None) -> dict[str, Any]:
     """What the page of a rollout shows beyond the list: segments with ids and logprobs, what was parsed of the actions,
     the passages that were found, the question's metadata; where there is one for each action token, `advantages`, and
     `differences` of the sampler's and the learner's logprobs. Raises as `rollout_of`."""
+    segments: list[Any] = row["segments"] or list(_turns(row))
     shown: dict[str, Any] = {
         "id": row["id"],
         "version": row.get("policy_version", 0),
         "failure": row.get("failure"),
         "outcome": row["outcome"],
         "metadata": row["question"].get("metadata") or {},
-        "segments": [_segment(segment) for segment in row["segments"]],
+        "segments": [_segment(segment) for segment in segments],
         "actions": [_action(action) for action in row["actions"]],
-        "results": [_result(result, row["segments"]) for result in row["tool_results"]],
+        "results": [_result(result, segments) for result in row["tool_results"]],
     }
     if credit is None:
         return shown
@@ -120,6 +121,15 @@ def detail_of(row: Any, credit: Credit | None) -> dict[str, Any]:
     if len(credit.logprobs) == len(sampled):
         shown["differences"] = [_rounded(one - other) for one, other in zip(sampled, credit.logprobs, strict=True)]
     return shown
+
+
+def _turns(row: Any) -> Iterator[dict[str, Any]]:
+    """The turns of a model that was called with messages, of which no tokens are known, as segments without any."""
+    results = iter(row["tool_results"])
+    for action in row["actions"]:
+        yield {"kind": "action", "text": action.get("text", ""), "ids": []}
+        if found := [result["text"] for _, result in zip(action.get("tool_calls", ()), results, strict=False)]:
+            yield {"kind": "observation", "text": "\n".join(found), "ids": []}
 
 
 def _segment(segment: Any) -> dict[str, Any]:

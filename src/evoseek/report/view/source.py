@@ -1,21 +1,29 @@
-"""A run directory as the viewer reads it: whatever is there of it, also while the run is going on."""
+"""A run directory, or the folder of an evaluation, as the viewer reads it: whatever is there of it, also while it is
+being written."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
-from evoseek.errors import ConfigError, RunError
+from evoseek.errors import ConfigError, PolicyError, RunError
+from evoseek.eval.evaluate import Score
+from evoseek.eval.folder import EvaluationFolder
+from evoseek.eval.statistics import Interval
 from evoseek.files import nearest
+from evoseek.policy.source import find_policy
 from evoseek.registry import find
 from evoseek.report.alarm import AlarmedMetrics
+from evoseek.report.evaluation import metric_name
 from evoseek.report.metrics import MetricRow, NoMetrics
 from evoseek.report.signal import SignalMetrics
+from evoseek.report.tables import score_text
 from evoseek.report.view.lines import readable_lines
 from evoseek.report.view.rollouts import Credit, Rollout, credit_of, rollout_of
 from evoseek.runs import RunDirectory
@@ -33,7 +41,7 @@ class Warned:
 
 @dataclass
 class Source:
-    """A run to be shown. `notes` says what of it could not be read, as far as it was read."""
+    """A run or an evaluation to be shown. `notes` says what of it could not be read, as far as it was read."""
 
     directory: Path
     name: str
@@ -41,20 +49,22 @@ class Source:
 
     @classmethod
     def open(cls, directory: Path) -> Source:
-        """The run in a directory. Raises RunError if there is none, or it cannot be read."""
+        """The run or evaluation in a directory. Raises RunError if there is none, or it cannot be read."""
         if not directory.exists():
             raise RunError(f"There is no run {directory}.{nearest(directory)} Give the directory of a run.")
         if not directory.is_dir():
             raise RunError(f"{directory} is a file. Give the directory of a run, which holds its trajectories.jsonl.")
         run = RunDirectory(directory)
         try:
-            is_run = any(path.exists() for path in (run.config, run.metrics, run.trajectories))
+            known = (run.config, run.metrics, run.trajectories, EvaluationFolder(directory).settings)
+            is_run = any(path.exists() for path in known)
         except OSError as error:
             raise RunError(f"{directory} cannot be read ({error.strerror}). Give this user access to it.") from error
         if not is_run:
             raise RunError(
                 f"{directory} holds no run: there is no config.json, metrics.jsonl or trajectories.jsonl in it. Give "
-                "the directory of a run that `evoseek train` or `evoseek demo` made."
+                "the directory of a run that `evoseek train` or `evoseek demo` made, or of an evaluation that `evoseek "
+                "eval --out` made."
             )
         return cls(directory, directory.name or str(directory.absolute().name))
 
@@ -63,11 +73,17 @@ class Source:
         """The files of the run."""
         return RunDirectory(self.directory)
 
+    @property
+    def is_evaluation(self) -> bool:
+        """Whether it is the folder of an evaluation."""
+        return EvaluationFolder(self.directory).settings.is_file() and not self.run.config.exists()
+
     @cached_property
     def config(self) -> Mapping[str, Any]:
         """The resolved settings; empty, with a note, if they are missing or damaged."""
         try:
-            found: Any = self.run.read_config()
+            evaluation = EvaluationFolder(self.directory)
+            found: Any = evaluation.read_settings() if self.is_evaluation else self.run.read_config()
         except RunError as error:
             self.notes.append(str(error))
             return {}
@@ -78,9 +94,32 @@ class Source:
 
     @cached_property
     def system(self) -> str:
-        """The name of the training system, "unknown" without settings."""
+        """The name of the training system, "unknown" without settings; "evaluation" for one."""
+        if self.is_evaluation:
+            return "evaluation"
         table = self.config.get("run")
         return str(cast("dict[str, Any]", table).get("system", "unknown")) if isinstance(table, dict) else "unknown"
+
+    @cached_property
+    def model(self) -> str:
+        """The name of the model; empty if it is not known."""
+        table: Any = self.config.get("evaluated") or self.config.get("policy")
+        return str(table.get("model", "")) if isinstance(table, dict) else ""
+
+    @cached_property
+    def scores(self) -> list[tuple[str, str]]:
+        """The scores of an evaluation by their names; empty, with a note, until it is finished, and for a run."""
+        if not self.is_evaluation:
+            return []
+        try:
+            found = EvaluationFolder(self.directory).read_results()
+            named = {metric_name(metric): score for metric, score in found["scores"].items()}
+            for kind, scores in found.get("answers", {}).items():
+                named |= {f"{kind} questions: {name.replace('_', ' ')}": score for name, score in scores.items()}
+            return [(name, score_text(_score(score))) for name, score in named.items()]
+        except (RunError, LookupError, TypeError, ValueError, AttributeError) as error:
+            self.notes.append(str(error) if isinstance(error, RunError) else f"results.json is damaged ({error!r}).")
+            return []
 
     @cached_property
     def rows(self) -> list[MetricRow]:
@@ -117,6 +156,8 @@ class Source:
     @cached_property
     def credits(self) -> dict[str, Credit]:
         """What the learner was given, by trajectory; empty where the run did not record it."""
+        if self.is_evaluation:  # its samples.jsonl is another one
+            return {}
         return dict(readable_lines(self.run.samples, credit_of, self.notes))
 
     def rollouts(self) -> Iterator[tuple[Rollout, Mapping[str, Any]]]:
@@ -137,7 +178,13 @@ class Source:
             begun = [Path(inputs["policy.model"]["path"]) / "tokenizer.json"]
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
             pass
+        with suppress(PolicyError, OSError):
+            begun.append(Path(find_policy(self.model)) / "tokenizer.json")
         return next((path for path in (*reversed(saved), *begun) if path.is_file()), None)
+
+
+def _score(found: Any) -> Score:
+    return Score(float(found["mean"]), Interval(*map(float, found["interval_95"])), found["n"], found["n_invalid"])
 
 
 def _metric_row(row: Any) -> MetricRow:

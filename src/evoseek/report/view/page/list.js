@@ -198,7 +198,7 @@ function rewardMark(one) {
 
 function rowOf(one) {
   const parts = [
-    runs.length > 1 && seriesName(runOf(one)), `step ${value(one, "step")}`, value(one, "role"), value(one, "stop").replaceAll("_", " "),
+    runs.length > 1 && seriesName(runOf(one)), !runs[runOf(one)].scores && `step ${value(one, "step")}`, value(one, "role"), value(one, "stop").replaceAll("_", " "),
     count(value(one, "searches"), "search", "searches"),
     value(one, "rejected") && `rejected: ${value(one, "rejected").replaceAll("_", " ")}`,
   ].filter(Boolean);

@@ -8,9 +8,10 @@ function runFacts(run, place) {
     el("h3", {}, el("span", { class: `key policy run${place}` }, prose(runName(place)))),
     facts([
       ["System", visible(run.system)], run.model && ["Model", prose(run.model, "code")], ["Directory", prose(run.path, "code")],
-      ["Steps", steps.length ? `${steps[0]} to ${steps.at(-1)}` : "none yet"], ["Trajectories", number(run.count)],
+      !run.scores && ["Steps", steps.length ? `${steps[0]} to ${steps.at(-1)}` : "none yet"], ["Trajectories", number(run.count)],
       ["State", run.going ? "still running; shown as it was when the page was made" : "not running"],
     ].filter(Boolean)),
+    run.scores?.length > 0 && tableOf("Scores with their 95 % intervals", ["", "score"], run.scores),
     run.notes.map((note) => el("p", { class: "note" }, prose(note))));
 }
 
@@ -38,8 +39,10 @@ function overview() {
   const differences = index.differences.map(([name, first, second]) => [el("code", {}, visible(name)), prose(first, "code"), prose(second, "code")]);
   return [
     el("div", { class: "runs" }, runs.map(runFacts)),
-    el("section", { "aria-label": "Alarms and warnings" }, el("h2", {}, "Alarms and warnings"), warningsView()),
-    el("section", { "aria-label": "Curves" }, el("h2", {}, "Curves"), charts()),
+    ...(runs.every((run) => run.scores) ? [] : [ // an evaluation has no steps
+      el("section", { "aria-label": "Alarms and warnings" }, el("h2", {}, "Alarms and warnings"), warningsView()),
+      el("section", { "aria-label": "Curves" }, el("h2", {}, "Curves"), charts()),
+    ]),
     differences.length > 0 && el("details", { class: "block" }, el("summary", {}, `${differences.length} settings differ`), tableOf("Settings that differ", ["setting", "A", "B"], differences)),
     el("p", { class: "meta" }, `Made ${index.made}. Keys: j and k go through a list, Enter reads what is chosen, / searches, Escape goes back to the list.`),
   ].filter(Boolean);
