@@ -141,7 +141,7 @@ def _golden_answers(fields: Mapping[str, object], answerable: object) -> tuple[s
     if not isinstance(answers, Sequence) or not answers:
         raise DataError(
             "The question has no golden answer. Give `golden_answers` (a list of texts) or `answer` (a text): without "
-            "one, no answer could ever be right. If the documents do not answer it, say `\"answerable\": false`."
+            'one, no answer could ever be right. If the documents do not answer it, say `"answerable": false`.'
         )
     for answer in cast(Sequence[object], answers):
         if not isinstance(answer, str):
