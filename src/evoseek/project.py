@@ -23,6 +23,7 @@ from typing import Any, cast
 from evoseek.errors import ConfigError
 from evoseek.files import expanded
 from evoseek.settings_tree import Tree, read_tree
+from evoseek.trust import check_owner
 
 NAME = "evoseek.toml"
 TABLE = "project"
@@ -64,10 +65,12 @@ class Project:
 
 
 def find_project(start: Path) -> Project | None:
-    """The project of a folder: its own, or the nearest one above. Raises ConfigError for a file that cannot be used."""
+    """The project of a folder: its own, or the nearest one above. Raises ConfigError for a file that cannot be used, or
+    is another user's."""
     start = start.absolute()
     for folder in (start, *start.parents):
         if (folder / NAME).is_file():
+            check_owner(folder / NAME, "the project file here", f"give it with --project {folder}")
             return open_project(folder / NAME)
     return None
 

@@ -12,9 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from evoseek.errors import ConfigError
+from evoseek.trust import check_owner, is_import_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,12 +198,11 @@ def check_name(kind: str, name: str) -> None:
 
 def _load(kind: str, path: str) -> Any:
     module, _, name = path.partition(":")
-    if not all(word.isidentifier() for word in (*module.split("."), *name.split("."))):
+    if not is_import_path(path):
         raise ConfigError(
             f"The {kind} {path!r} is no import path. Expected package.module:Name, as in mine.loss:CISPO."
         )
-    if (folder := os.getcwd()) not in sys.path:
-        sys.path.append(folder)  # finds a file beside the recipe, as with `python -m`
+    _look_beside(module.partition(".")[0])
     try:
         found: Any = import_module(module)
         for part in name.split("."):
@@ -217,6 +220,18 @@ def _load(kind: str, path: str) -> Any:
     except (Exception, SystemExit) as error:
         raise ConfigError(f"Importing the {kind} {path!r} failed ({type(error).__name__}: {error}).") from error
     return found
+
+
+def _look_beside(package: str) -> None:
+    """Add the working folder to where modules are found, as `python -m` does, if a package or module is there alone.
+    Raises ConfigError if it is another user's."""
+    folder = os.getcwd()
+    if folder in sys.path or package in sys.modules or find_spec(package) is not None:
+        return
+    if (found := PathFinder.find_spec(package, [folder])) is not None:
+        for place in filter(None, (folder, found.origin, *(found.submodule_search_locations or ()))):
+            check_owner(Path(place), f"where {package} is found", f"start with PYTHONPATH={folder}")
+        sys.path.append(folder)
 
 
 def check_part(kind: str, name: str, part: Any) -> None:

@@ -14,6 +14,7 @@ from evoseek.report.metrics import read_metrics
 from evoseek.rollout.record import read_trajectories
 from evoseek.run import Run
 from evoseek.search.lexical import LexicalIndex
+from evoseek.trust import VARIABLE
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SMALL = {"run.steps": 2, "questions.per_step": 3, "rollout.group_size": 4, "rollout.max_turns": 3, "run.seed": 1}
@@ -78,12 +79,13 @@ def shows(kind, run: Path):
 
 
 @pytest.mark.parametrize("kind", RECIPES)
-def test_on_the_command_line(folder, processes, kind):
+def test_on_the_command_line(folder, processes, kind, monkeypatch):
     words = [f"{key}={value}" for key, value in settings(kind).items()]
     sets = [word for pair in words for word in ("--set", pair)]
     command = processes.start("train", "--config", RECIPES[kind].name, "--run-dir", "run", *sets)
     assert command.wait() == [0], command.said()
     shows(kind, folder / "run")
+    monkeypatch.setenv(VARIABLE, str(folder))
     run = Run(directory="run", console=Console(quiet=True))  # with the run's own parts, by their names
     assert run.ask("where is the mayor of the town?").stop_reason is not None
     assert 0 <= run.evaluate("few.jsonl").score.mean <= 1

@@ -17,6 +17,7 @@ from evoseek.search.embedding import CHUNK, Embedder, MadeVectors
 from evoseek.search.lexical import LexicalIndex, check_index
 from evoseek.search.opening import open_built
 from evoseek.search.settings import SearchSettings
+from evoseek.trust import VARIABLE
 from evoseek.types import Passage
 
 TEXTS = {"1": "aaab", "2": "bbbb", "3": "ccdd", "4": "abcd"}
@@ -28,6 +29,12 @@ def passages(texts: dict[str, str]) -> list[Passage]:
 
 def ids(found: list[Passage]) -> list[str]:
     return [passage.document_id for passage in found]
+
+
+@pytest.fixture(autouse=True)
+def trusting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The manifests in a test's own folder may name this module's encoder."""
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from evoseek.search.dense import DenseIndex
 from evoseek.search.hybrid import HybridIndex, HybridSettings, fuse
 from evoseek.search.opening import open_built
 from evoseek.search.passage_fields import from_stored
+from evoseek.trust import VARIABLE
 from evoseek.types import Passage
 
 
@@ -58,8 +59,9 @@ def test_places_hold_after_passages_were_deleted_and_added(tmp_path: Path) -> No
         assert [(found.id, found.score) for found in HybridIndex(index, depth=9).find(query, 5)] == fused
 
 
-def test_terms_and_vectors_together(tmp_path: Path) -> None:
+def test_terms_and_vectors_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """ "bb": the term finds 3 alone; the vectors are those of 1 and 3 alike, then of 2."""
+    monkeypatch.setenv(VARIABLE, str(tmp_path))  # the manifest names this test's encoder
     texts = ("bbbb", "abb", "cc bb")
     passages = [Passage(f"{n}#0", str(n), "", text) for n, text in enumerate(texts, start=1)]
     DenseIndex.build(tmp_path / "i", passages, LetterEncoder(), engine="hybrid")

@@ -20,7 +20,7 @@ from evoseek.runs import RunDirectory, flatten
 from evoseek.search.lexical import check_index
 from evoseek.settings import check_settings, read_settings
 from evoseek.systems.zerosearch import ZeroSearch
-from evoseek.training.given import Given, edited, flat_settings, gather, shared_settings
+from evoseek.training.given import Given, allow_project, edited, flat_settings, gather, shared_settings
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.sources import check_training_sources, evaluation_path, read_questions
 from evoseek.training.stages import check_stages
@@ -79,6 +79,7 @@ def given_settings(
     else:
         if own is not None and own.run == run_dir.absolute() and own.index and "search.index" in options:
             options = {**options, "search.index": options["search.index"] or str(own.index)}
+        allow_project(own)
         given = _of_run(run_dir, config_files, options, sets, system)
     _check_given(given.read(light=True), command, sets, [key for key, value in options.items() if value is not None])
     return given
@@ -115,6 +116,7 @@ def training_settings(
             "a run; or to begin one, say what to train on: --index and --questions (`evoseek train --help`)."
         )
     files = [run.config] if resumes else config_files
+    allow_project(own)
     given = gather(files, system=system, options=options, sets=sets, project=None if resumes else own)
     if own is not None and resumes:
         edits = edited(own, run.read_project(), given.system)

@@ -14,6 +14,7 @@ from evoseek.cli.shared import project
 from evoseek.errors import ConfigError
 from evoseek.project import how_to_name
 from evoseek.report.printable import say
+from evoseek.training.given import allow_project
 
 
 def status(
@@ -28,6 +29,7 @@ def status(
     """
     from evoseek.report.status import status as status_of
 
+    allow_project(project())
     lines = status_of(run or _of_project())
     if json:
         found: dict[str, list[str]] = {}

@@ -41,12 +41,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import cast
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError, TemplateNotFound
 from jinja2 import Template as JinjaTemplate
+from jinja2 import TemplateError, TemplateNotFound
 
 from evoseek.errors import ConfigError
 from evoseek.files import expanded
 from evoseek.policy.encoding import outside, plain, trusted
+from evoseek.templates import sandbox
 
 _SETS = Path(__file__).parent / "prompts"
 
@@ -78,14 +79,7 @@ class PromptSet:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._environment = Environment(
-            loader=FileSystemLoader([directory, _SETS / "default"]),
-            undefined=StrictUndefined,
-            finalize=outside,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            autoescape=False,
-        )
+        self._environment = sandbox(directory, _SETS / "default", finalize=outside)
 
     def __getitem__(self, name: str) -> PromptTemplate:
         """The template `<name>.jinja`. Raises ConfigError."""

@@ -91,7 +91,7 @@ def update_index(
         _say_report(report, console)
         say(console, f"{directory} is up to date: no file of {corpus} has changed.")
         return
-    encoder = encoder_of(manifest.vectors.encoder, device=device or "auto") if manifest.vectors else None
+    encoder = encoder_of(manifest.vectors.encoder, directory, device=device or "auto") if manifest.vectors else None
     made = MadeVectors(directory, manifest, before.index.passages()) if manifest.vectors else None
     plan = IndexPlan(
         engine=manifest.engine or "lexical",

@@ -55,6 +55,7 @@ def _load(source: str) -> object:
         dtype=torch.float32,
         attn_implementation="sdpa",
         use_safetensors=True,
+        trust_remote_code=False,
         output_loading_info=True,
     )
 

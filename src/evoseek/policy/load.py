@@ -99,9 +99,9 @@ def load_shell(name_or_dir: str) -> Policy:
     tokenizer = load_tokenizer(name_or_dir)
     try:
         with quietly():
-            config = AutoConfig.from_pretrained(str(path) if path.is_dir() else source)
+            config = AutoConfig.from_pretrained(str(path) if path.is_dir() else source, trust_remote_code=False)
             with torch.device("meta"):
-                model = AutoModelForCausalLM.from_config(config)
+                model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
             model.generation_config = generation_config(str(path) if path.is_dir() else source, model)
     except Exception as error:  # as in load_policy
         raise PolicyError(
@@ -229,7 +229,12 @@ def _load_model(source: str, dtype: str) -> PreTrainedModel:
         loaded = load_gguf(source, _DTYPES[dtype])
     else:
         loaded = AutoModelForCausalLM.from_pretrained(
-            source, dtype=_DTYPES[dtype], attn_implementation="sdpa", use_safetensors=True, output_loading_info=True
+            source,
+            dtype=_DTYPES[dtype],
+            attn_implementation="sdpa",
+            use_safetensors=True,
+            trust_remote_code=False,
+            output_loading_info=True,
         )
     model, report = cast("tuple[PreTrainedModel, dict[str, set[str]]]", loaded)
     if missing := sorted(report["missing_keys"]):
@@ -258,7 +263,7 @@ def _load_saved_tokenizer(source: str) -> PreTrainedTokenizerBase:
     """
     declared = get_tokenizer_config(source).get("tokenizer_class")
     kind = PreTrainedTokenizerFast if declared in _PLAIN_TOKENIZERS else AutoTokenizer
-    tokenizer: PreTrainedTokenizerBase = kind.from_pretrained(source)
+    tokenizer: PreTrainedTokenizerBase = kind.from_pretrained(source, trust_remote_code=False)
     names = sorted(tokenizer.vocab_files_names.values())
     path = expanded(source)
     if path.is_dir() and not any((path / name).is_file() for name in names):

@@ -71,11 +71,13 @@ def _file(source: str, name: str) -> str | None:
 
 
 def _empty_model(source: str) -> PreTrainedModel:
-    config = AutoConfig.from_pretrained(source)
+    config = AutoConfig.from_pretrained(source, trust_remote_code=False)
     if getattr(config, "quantization_config", None) is not None:
         raise ValueError("its weights are quantized")
     with _without_weights():
-        return AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="sdpa")
+        return AutoModelForCausalLM.from_config(
+            config, dtype=torch.float32, attn_implementation="sdpa", trust_remote_code=False
+        )
 
 
 @contextmanager

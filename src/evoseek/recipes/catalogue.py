@@ -7,6 +7,7 @@ from pathlib import Path
 
 from evoseek.errors import ConfigError
 from evoseek.files import nearest
+from evoseek.trust import check_owner
 
 FOLDER = Path(__file__).parent
 
@@ -28,8 +29,13 @@ def find_recipe(name: str) -> Path:
 
 
 def find_config(file: Path) -> Path:
-    """The path of a config file, or of the recipe with this name if there is no such file. Raises ConfigError."""
-    return file if file.exists() and not file.is_dir() else find_recipe(file.as_posix())
+    """The path of a config file, or of the recipe with this name if there is no such file. Raises ConfigError, also for
+    another user's file that has the name of a recipe."""
+    if not file.exists() or file.is_dir():
+        return find_recipe(file.as_posix())
+    if file.as_posix() in recipes():
+        check_owner(file, "found in place of the recipe of this name", f"give it as {file.absolute()}")
+    return file
 
 
 def purpose(recipe: Path) -> str:

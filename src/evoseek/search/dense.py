@@ -74,7 +74,7 @@ class DenseIndex:
         """
         record = Manifest.read(directory).vectors_for("dense", directory).encoder
         if encoder is None:
-            encoder = encoder_of(record, device=device)
+            encoder = encoder_of(record, directory, device=device)
         check_encoder(encoder, record)
         return cls(LexicalIndex.open(directory, verify=verify), encoder)
 

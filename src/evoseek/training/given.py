@@ -15,6 +15,7 @@ from evoseek.runs import flatten
 from evoseek.settings import read_settings
 from evoseek.settings_tree import Tree, merge, nested, read_tree, tree_of
 from evoseek.training.settings import TrainingSettings
+from evoseek.trust import allow_code, check_code
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +62,13 @@ def gather(
     that is a project's brings its recipes. Beneath all lie the settings of `project`; for another system than its own,
     only those that suit every system.
 
-    Raises ConfigError.
+    Raises ConfigError, also for a run's config (JSON) that names code which no other settings name.
     """
     paths = [files] if isinstance(files, Path) else list(files)
-    trees = tuple(tree for path in paths for tree in _read(path))
+    last = tree_of(options or {}, sets)
+    allow_code([system, last])
+    read = {path: _read(path) for path in sorted(paths, key=_is_saved)}  # a run's config last: it is checked
+    trees = tuple(tree for path in paths for tree in read[path])
     source = " and ".join(map(str, paths))
     chosen = _choose(system, trees, source)
     if project is not None:
@@ -74,7 +78,7 @@ def gather(
         trees = (*(below if chosen == own else (shared_settings(project),)), *trees)
         source = " and ".join([str(project.file), *map(str, paths)])
     chosen = chosen or fallback
-    return Given(chosen, (*trees, tree_of(options or {}, sets)), source)
+    return Given(chosen, (*trees, last), source)
 
 
 def load_settings(
@@ -87,6 +91,13 @@ def load_settings(
 ) -> TrainingSettings:
     """The settings in one go; see `gather`. Raises ConfigError."""
     return gather(files, system=system, fallback=fallback, options=options, sets=sets).read()
+
+
+def allow_project(project: Project | None) -> None:
+    """Note the code that the settings of the user's project, and its recipes, name: a run's config may name it, too.
+    Raises ConfigError."""
+    if project is not None:
+        _read(project.file)
 
 
 def shared_settings(project: Project) -> Tree:
@@ -123,19 +134,27 @@ def _read(file: Path) -> tuple[Tree, ...]:
     """The settings of a file; those of a project's recipes before its own."""
     path = find_config(file)
     tree = read_tree(path)
-    if TABLE in tree and path.suffix != ".json":
+    if not _is_saved(path):
+        allow_code(tree)
+    if TABLE in tree and not _is_saved(path):
         project = read_project(tree, path.absolute())
         beneath = (tree for recipe in project.recipes for tree in _read(Path(recipe)))
         return (*beneath, project.settings)
     algorithm = cast("object", tree.get("algorithm"))
-    if path.suffix == ".json" and isinstance(algorithm, dict) and "advantage" in algorithm:
+    if _is_saved(path) and isinstance(algorithm, dict) and "advantage" in algorithm:
         raise ConfigError(
             f"{path} was written by evoseek 0.1, whose settings had other names, so its run can be neither resumed nor "
             "asked. Begin a new run; to use its policy, export it with the version that trained it."
         )
-    if path.suffix == ".json":
+    if _is_saved(path):
         tree.pop("objects", None)  # parts that were given as objects; a run is resumed with the same
+        check_code(tree, path)
     return (tree,)
+
+
+def _is_saved(path: Path) -> bool:
+    """Whether a file is a run's config, and not one that a user writes."""
+    return path.suffix == ".json"
 
 
 def _choose(named: str | None, trees: Iterable[Tree], source: str) -> str | None:

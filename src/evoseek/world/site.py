@@ -19,8 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
+from evoseek.templates import sandbox
 from evoseek.types import Passage
 from evoseek.world.grammar import PHRASINGS
 from evoseek.world.world import TYPES, Fact, World
@@ -28,13 +27,7 @@ from evoseek.world.world import TYPES, Fact, World
 ROBOTS = "User-agent: *\nDisallow: /edit/\n"
 ROWS = 20  # of a list page
 MOVED = "/wiki/"
-_TEMPLATES = Environment(
-    loader=FileSystemLoader(Path(__file__).parent / "site_templates"),
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    autoescape=True,
-)
+_TEMPLATES = sandbox(Path(__file__).parent / "site_templates", escapes=True)
 _HEADINGS = {
     "birthplace": "Origins",
     "spouse": "Family",

@@ -46,7 +46,7 @@ def test_the_package_tells_like_from_unlike() -> None:
     found = encoder.queries(["The queen of the country", "a monarch who reigned", "to repair a bicycle"])
     assert found.shape == (3, 256)
     assert found[0] @ found[1] > found[0] @ found[2] + 0.1
-    assert encoder_of(encoder.record).record == encoder.record
+    assert encoder_of(encoder.record, Path("index")).record == encoder.record
 
 
 def test_a_package_that_is_not_installed_is_told_with_the_remedy() -> None:

@@ -27,6 +27,7 @@ from evoseek.report.tables import score_text
 from evoseek.report.view.lines import readable_lines
 from evoseek.report.view.rollouts import Credit, Rollout, credit_of, rollout_of
 from evoseek.runs import RunDirectory
+from evoseek.trust import check_code
 
 _REPLAYED = 2000  # rows over which warnings are looked for, the last ones: each looks at all rows before it
 
@@ -149,6 +150,7 @@ class Source:
         """Whether advantages are relative to the mean of a group, by the settings."""
         table: Any = self.config.get("credit")
         try:
+            check_code(table, self.run.config)
             return bool(getattr(find("credit", str(table["name"])), "is_relative", False))
         except (ConfigError, LookupError, TypeError):
             return True

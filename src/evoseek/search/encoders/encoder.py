@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Protocol
 
 import numpy as np
@@ -11,8 +12,9 @@ from pydantic import Field, SerializeAsAny
 
 from evoseek.errors import SearchIndexError
 from evoseek.registry import KINDS, build
-from evoseek.search.manifest import REMEDY, EncoderRecord
+from evoseek.search.manifest import NAME, REMEDY, EncoderRecord
 from evoseek.settings import Chosen, PartSettings, Section, part, read_settings
+from evoseek.trust import check_code
 
 Vectors = NDArray[np.float32]
 
@@ -61,9 +63,11 @@ def make_encoder(name: str, **settings: object) -> Encoder:
     return build("encoder", read_settings(_Table, {"encoder": table}).encoder, None)
 
 
-def encoder_of(record: EncoderRecord, *, device: str = "auto") -> Encoder:
-    """The encoder that an index was built with. SearchIndexError if what is installed here makes other vectors."""
+def encoder_of(record: EncoderRecord, directory: Path, *, device: str = "auto") -> Encoder:
+    """The encoder that the index in a directory was built with. SearchIndexError if what is installed here makes other
+    vectors; ConfigError if it is code that no settings of the user's own name."""
     settings = dict(record.settings)
+    check_code(settings, directory / NAME)
     encoder = make_encoder(str(settings.pop("name", "static")), **settings, device=device)
     check_encoder(encoder, record)
     return encoder

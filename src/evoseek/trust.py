@@ -1,0 +1,82 @@
+"""Whose files may name code that is run: those of this user, and those in folders that EVOSEEK_TRUST lists.
+
+What nobody named, a project file in a folder above or a module in the working folder, has to belong to this user, or
+to root. What others may have made, a run's config or an index, names code only if settings of the user's own name the
+same code: nothing that is stored in it could tell where it is from.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import cast
+
+from evoseek.errors import ConfigError
+
+VARIABLE = "EVOSEEK_TRUST"
+_RUN = ("program", "arguments", "ray_address")  # settings that are, or become, a command
+_named: set[str] = set()
+
+
+def is_import_path(name: str) -> bool:
+    """Whether a name has the form package.module:Name."""
+    module, colon, rest = name.partition(":")
+    return bool(colon) and all(word.isidentifier() for word in (*module.split("."), *rest.split(".")))
+
+
+def check_owner(path: Path, what: str, instead: str) -> None:
+    """Raises ConfigError for a file or folder, or a link to one, of another user. `what` it is, and what to do
+    `instead`, go into the message."""
+    owner = next((uid for uid in (path.lstat().st_uid, path.stat().st_uid) if uid not in (os.geteuid(), 0)), None)
+    if owner is not None and not _is_trusted(path):
+        raise ConfigError(
+            f"{path} is {what} and belongs to {_name(owner)}, while this process runs as {_name(os.geteuid())}. It can "
+            f"run any code, so it is not used unless that is asked for: {instead}, or, if you trust all that lies in "
+            f"its folder, set {VARIABLE}={path.absolute().parent}."
+        )
+
+
+def allow_code(settings: object) -> None:
+    """Note that settings of the user's own name this code."""
+    _named.update(_code_in(settings))
+
+
+def check_code(settings: object, file: Path) -> None:
+    """Raises ConfigError if settings in a file that anybody may have made name code that no settings of the user's own
+    name."""
+    if (foreign := sorted(set(_code_in(settings)) - _named)) and not _is_trusted(file):
+        raise ConfigError(
+            f"{file} names code to run: {', '.join(foreign)}. The file may come from somebody else, so this is not run "
+            f"unless it is asked for. Look at it; then, if you trust all that lies in its folder, set {VARIABLE}="
+            f"{file.absolute().parent}, or, for a run, name the same in your own settings (evoseek.toml, --config or "
+            "--set)."
+        )
+
+
+def _code_in(settings: object, key: str = "") -> Iterator[str]:
+    """Import paths of parts, and commands, anywhere in settings."""
+    if key in _RUN and settings:
+        yield f"{key} = {json.dumps(settings)}"
+    elif isinstance(settings, Mapping):
+        for name, value in cast("Mapping[str, object]", settings).items():
+            yield from _code_in(value, name.rpartition(".")[2])
+    elif isinstance(settings, list | tuple):
+        for value in cast("list[object]", settings):
+            yield from _code_in(value, key)
+    elif isinstance(settings, str) and key != "model" and is_import_path(settings):  # qwen:latest is a model
+        yield settings
+
+
+def _is_trusted(path: Path) -> bool:
+    listed = (Path(folder).expanduser() for folder in os.environ.get(VARIABLE, "").split(os.pathsep) if folder)
+    return any(path.resolve().is_relative_to(folder.resolve()) for folder in listed)
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
