@@ -12,7 +12,9 @@ from pathlib import Path
 PICTURE = Path(__file__).with_suffix(".svg")
 PACKAGE = Path(__file__).parents[1] / "src" / "evoseek"
 # One box: nearly everything imports them.
-FOUNDATION = "types, protocols, errors, files, runs, http, registry, settings, settings_tree, effect, recipes"
+FOUNDATION = (
+    "types, protocols, errors, files, runs, http, registry, settings, settings_tree, effect, recipes, templates, trust"
+)
 
 Graph = Mapping[str, set[str]]
 Place = tuple[str, int]
