@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import io
 import json
 import os
@@ -234,8 +235,8 @@ def test_a_single_file_of_text(tmp_path: Path) -> None:
 
 
 def test_an_empty_corpus_is_an_error_that_says_what_was_found(tmp_path: Path) -> None:
-    write(tmp_path, a__txt="", b__xlsx="x")
-    with pytest.raises(EmptyCorpusError, match=r"1 files of other types \(1 .xlsx\)(?s:.*)a.txt: empty"):
+    write(tmp_path, a__txt="", b__xyz="x")
+    with pytest.raises(EmptyCorpusError, match=r"1 files of other types \(1 .xyz\)(?s:.*)a.txt: empty"):
         read(tmp_path)
     with pytest.raises(DataError, match="no corpus at"):
         read_corpus(tmp_path / "gone", report=ReadReport())
@@ -414,6 +415,41 @@ def test_passages_of_a_page_name_the_heading_that_they_are_under(tmp_path: Path)
     places = {heading: text for text, _, heading in cited(write(tmp_path, a__html=page), "a.html", 30)}
     assert set(places) == {"The city", "Its mayor"}
     assert "Meri" in places["Its mayor"]
+
+
+def test_compressed_pages_are_read_as_what_was_compressed(tmp_path: Path) -> None:
+    lines = '{"id": "1", "text": "One."}\n{"id": "2", "text": "Two."}\n'
+    page = "<title>A page</title><body><p>Kalo is a city.</p></body>"
+    write(
+        tmp_path,
+        page__html__gz=gzip.compress(page.encode()),
+        lines__jsonl__gz=gzip.compress(lines.encode()),
+        README__gz=gzip.compress(b"Plain text."),
+        archive__tar__gz=gzip.compress(b"\0"),
+        cut__txt__gz=gzip.compress(b"Kalo." * 100)[:-20],
+        wrong__txt__gz="Kalo.",
+        large__txt__gz=gzip.compress(b"x" * 10_001),
+    )
+    documents, report = read(tmp_path, max_file_bytes=10_000)
+    assert {document.id: (document.title, document.text) for document in documents.values()} == {
+        "1": ("", "One."),
+        "2": ("", "Two."),
+        "README.gz": ("README", "Plain text."),
+        "page.html.gz": ("A page", "Kalo is a city."),
+    }
+    assert report.other_types == {".gz": 1}
+    assert set(reasons(report)) == {"cut.txt.gz", "wrong.txt.gz", "large.txt.gz"}
+    assert "cannot be read: Not a gzipped file" in reasons(report)["wrong.txt.gz"]
+
+
+def test_warnings_of_libraries_name_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("pypdf")
+    write(tmp_path, b__pdf=small_pdf("Kalo is a city"))  # without a table of its objects
+    documents, report = read(tmp_path)
+    assert documents["b.pdf"].text == "Kalo is a city"
+    assert report.warned == len(report.warnings) > 0
+    assert f"{tmp_path / 'b.pdf'}: pypdf: parsing for Object Streams" in report.warnings_table().split("\n")
+    assert capsys.readouterr().err == ""
 
 
 def test_documents_of_json_lines_name_their_file(tmp_path: Path) -> None:

@@ -20,6 +20,19 @@ from evoseek.search.opening import LiveIndex
 from evoseek.search.sources import CorpusPassages, Recorded
 from evoseek.types import Passage
 
+DAMAGED_PDF = b"""%PDF-1.4
+1 0 obj <</Type /Catalog /Pages 2 0 R>> endobj
+2 0 obj <</Type /Pages /Kids [3 0 R] /Count 1>> endobj
+3 0 obj <</Type /Page /Parent 2 0 R /Contents 4 0 R /Resources <</Font <</F1 5 0 R>>>>>> endobj
+4 0 obj <</Length 25>> stream
+BT /F1 12 Tf (Kalo) Tj ET
+endstream endobj
+5 0 obj <</Type /Font /Subtype /Type1 /BaseFont /Helvetica>> endobj
+trailer <</Root 1 0 R /Size 6>>
+startxref
+0
+%%EOF"""
+
 
 def console() -> Console:
     return Console(file=io.StringIO(), width=300)
@@ -73,6 +86,28 @@ def test_the_report_of_files_that_are_not_read_again_is_kept(folder: Path) -> No
         "d.txt": "Vesu is new.",
         "z.txt": "Kalo is a city.",
     }
+
+
+def test_reading_shows_its_progress_on_a_terminal_and_in_lines(folder: Path) -> None:
+    assert "files read 3/3  3 passages" in update_all(folder, console())
+    terminal = Console(file=io.StringIO(), width=100, force_terminal=True, legacy_windows=False)
+    said = update_all(folder, terminal)
+    assert "files read" in said
+    assert "\x1b[" in said  # a bar that is drawn again
+
+
+def update_all(folder: Path, told: Console) -> str:
+    """What is said while the index is built anew."""
+    build_index(folder / "corpus", folder / "index", IndexPlan(), console=told)
+    return told.file.getvalue()
+
+
+def test_warnings_of_files_that_are_not_read_again_are_kept(folder: Path) -> None:
+    pytest.importorskip("pypdf")
+    (folder / "corpus" / "e.pdf").write_bytes(DAMAGED_PDF)
+    for said in (update(folder), update(folder)):
+        assert "warnings about files that were read:" in said
+        assert "e.pdf: pypdf: parsing for Object Streams" in said
 
 
 def test_a_document_counts_again_when_the_one_with_its_id_is_gone(folder: Path) -> None:

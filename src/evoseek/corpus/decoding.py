@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import codecs
+import gzip
 import os
 import stat
+import zlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple, cast
 
 import charset_normalizer
 
@@ -27,13 +29,18 @@ def read_bytes(path: Path, limit: int) -> bytes:
     """The whole file. DataError if it is not a regular file, cannot be read or has more than `limit` bytes."""
     check_regular(path)
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             data = file.read(limit + 1)
-    except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror}") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if len(data) > limit:
         raise DataError(f"file is too large: more than {limit:,} bytes")
     return data
+
+
+def opened(path: Path) -> BinaryIO:
+    """The file, to be read; one that is compressed by gzip as what was compressed. Raises OSError."""
+    return cast("BinaryIO", gzip.open(path)) if path.suffix.lower() == ".gz" else path.open("rb", buffering=2**20)
 
 
 def check_regular(path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +12,11 @@ from typing import NamedTuple
 from evoseek.corpus.archives import parse_docx, parse_epub, parse_pptx
 from evoseek.corpus.decoding import check_encoding, read_bytes
 from evoseek.corpus.folder import CorpusFile, find_files
-from evoseek.corpus.formats import PARSERS
+from evoseek.corpus.formats import PARSERS, Parsed
 from evoseek.corpus.jsonl import read_jsonl
 from evoseek.corpus.mail import parse_message, read_mailbox
 from evoseek.corpus.read_report import ReadReport
+from evoseek.corpus.tables import parse_csv, parse_xlsx
 from evoseek.errors import DataError, EmptyCorpusError
 from evoseek.files import nearest
 from evoseek.types import Document
@@ -26,6 +29,9 @@ ALL_PARSERS = {
     ".pptx": parse_pptx,
     ".epub": parse_epub,
     ".eml": parse_message,
+    ".csv": parse_csv,
+    ".tsv": parse_csv,
+    ".xlsx": parse_xlsx,
 }
 SUFFIXES = (*ALL_PARSERS, ".mbox", ".jsonl")
 
@@ -38,8 +44,8 @@ def read_corpus(
     max_line_bytes: int = MAX_LINE_BYTES,
     max_file_bytes: int = MAX_FILE_BYTES,
 ) -> Iterator[Document]:
-    """Yield the documents under `path`: .txt, .md, .html, .htm, .epub, .eml, .mbox and .jsonl, and with an extra .pdf,
-    .docx and .pptx.
+    """Yield the documents under `path`: files of the types in `SUFFIXES` (.pdf, .docx, .pptx and .xlsx need an extra),
+    also compressed by gzip (`page.html.gz`; `NAME.gz` is plain text).
 
     The id is the path inside the folder (of a mailbox with the number of the message), or the `id` of a JSON line; of
     equal ids the first is read. Whatever cannot be read is skipped and recorded in `report`. `encoding` is that of text
@@ -83,12 +89,19 @@ def find_readable(path: Path, report: ReadReport, encoding: str | None) -> Itera
 def _find(path: Path, report: ReadReport) -> Iterator[CorpusFile]:
     try:
         for file in find_files(path, report):
-            if (suffix := file.path.suffix.lower()) in SUFFIXES:
+            if (suffix := _type(file.path)) in SUFFIXES:
                 yield file
             else:
                 report.other_types[suffix or "no suffix"] += 1
     except OSError as error:
         raise _unreadable(path, error) from error
+
+
+def _type(path: Path) -> str:
+    """The suffix that says how a file is read."""
+    *before, last = [".txt", *path.suffixes] if path.suffix else [""]
+    inner = before[-1].lower() if last.lower() == ".gz" else ""
+    return inner if inner in SUFFIXES else last.lower()
 
 
 def read_documents(file: CorpusFile, seen: set[str], report: ReadReport, how: Reading) -> Iterator[Document]:
@@ -131,22 +144,50 @@ def _unreadable(path: Path, error: OSError) -> DataError:
     )
 
 
+def parse(suffix: str, data: bytes, encoding: str | None) -> Parsed:
+    """What a file of this type holds, with what its library warned of: through logging or `warnings`, which would show
+    it without the name of the file. Raises DataError, whose text is only the reason, and what the library raises."""
+    log, found = logging.getLogger(), _Records()
+    log.addHandler(found)
+    try:
+        with warnings.catch_warnings(record=True) as raised:
+            parsed = ALL_PARSERS[suffix](data, encoding)
+    finally:
+        log.removeHandler(found)
+    return parsed._replace(warnings=tuple(dict.fromkeys([*found.texts, *(str(one.message) for one in raised)])))
+
+
+class _Records(logging.Handler):
+    """Keeps warnings, without trafilatura's: where that finds nothing in a page, all of its text is read."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        library = record.name.partition(".")[0]
+        if library != "trafilatura":
+            self.texts.append(f"{library}: {record.getMessage()}")
+
+
 def _read_file(file: CorpusFile, report: ReadReport, how: Reading) -> Iterator[tuple[Document, int | None]]:
-    suffix = file.path.suffix.lower()
+    suffix = _type(file.path)
     try:
         if suffix == ".jsonl":
             yield from read_jsonl(file.path, report, how.line_bytes)
         elif suffix == ".mbox":
             yield from read_mailbox(file.path, file.id, report, how.file_bytes, how.encoding)
         else:
-            parsed = ALL_PARSERS[suffix](read_bytes(file.path, how.file_bytes), how.encoding)
+            parsed = parse(suffix, read_bytes(file.path, how.file_bytes), how.encoding)
             if parsed.guessed:
                 report.guess(file.path, parsed.guessed)
-            title = parsed.title if parsed.title.strip() else Path(file.id).stem
+            for text in parsed.warnings:
+                report.warn(file.path, text)
+            title = parsed.title if parsed.title.strip() else Path(file.id.removesuffix(".gz")).stem
             yield Document(file.id, title, parsed.text, marks=parsed.marks), None
     except DataError as error:
         report.skip(file.path, str(error))
     except OSError as error:
-        report.skip(file.path, f"cannot be read: {error.strerror}")
+        report.skip(file.path, f"cannot be read: {error.strerror or error}")
     except Exception as error:  # parsers of other people's formats fail in ways that they do not document
         report.skip(file.path, f"cannot be parsed: {type(error).__name__}: {error}")

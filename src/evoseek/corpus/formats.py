@@ -47,13 +47,14 @@ _VISIBLE_TEXT = "//body//text()[not(ancestor::script or ancestor::style or ances
 
 
 class Parsed(NamedTuple):
-    """Title (empty if the file names none) and text, the name of the file's encoding if that was guessed, and the
-    pages and headings of the text."""
+    """Title (empty if the file names none) and text, the name of the file's encoding if that was guessed, the pages and
+    headings of the text, and what the library that read it warns of."""
 
     title: str
     text: str
     guessed: str = ""
     marks: tuple[Mark, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def parse_plain(data: bytes, encoding: str | None = None) -> Parsed:

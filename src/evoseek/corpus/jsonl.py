@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from evoseek.corpus.decoding import check_regular
+from evoseek.corpus.decoding import check_regular, opened
 from evoseek.corpus.read_report import ReadReport
 from evoseek.errors import DataError
 from evoseek.types import Document
@@ -23,7 +23,7 @@ def read_jsonl(path: Path, report: ReadReport, max_line_bytes: int) -> Iterator[
     """Documents with their line numbers (from 1). Lines without a document are skipped and reported; empty lines are
     ignored. Never holds more than `max_line_bytes` of the file."""
     check_regular(path)
-    with path.open("rb", buffering=2**20) as file:
+    with opened(path) as file:
         for number, line in bounded_lines(file, max_line_bytes):
             try:
                 if line is None:

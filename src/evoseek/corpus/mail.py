@@ -8,7 +8,7 @@ from email.message import MIMEPart
 from pathlib import Path
 from typing import BinaryIO
 
-from evoseek.corpus.decoding import check_regular
+from evoseek.corpus.decoding import check_regular, opened
 from evoseek.corpus.formats import Parsed, parse_html, parse_plain
 from evoseek.corpus.jsonl import bounded_lines
 from evoseek.corpus.read_report import ReadReport
@@ -56,7 +56,7 @@ def read_mailbox(
     more than `max_bytes` are skipped and reported; no more than that is held at a time."""
     check_regular(path)
     number = 0
-    with path.open("rb", buffering=2**20) as file:
+    with opened(path) as file:
         for number, (line, data) in enumerate(_messages(file, max_bytes), start=1):
             try:
                 if data is None:

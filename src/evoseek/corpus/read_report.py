@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,8 +26,9 @@ class Skipped:
 @dataclass(slots=True)
 class ReadReport:
     """Filled by `read_corpus`. `skipped` holds the first 1,000; `reasons` counts all of them by fixed phrase;
-    `other_types` counts, by suffix, the files of a folder that no reader is for; `guesses` the files whose encoding
-    was guessed, by its name, and `guessed` holds the first 1,000 of them."""
+    `warnings` holds the first 1,000 warnings of the libraries that read files, with the file, and `warned` counts all
+    of them; `other_types` counts, by suffix, the files of a folder that no reader is for; `guesses` the files whose
+    encoding was guessed, by its name, and `guessed` holds the first 1,000 of them."""
 
     read: int = 0
     skipped: list[Skipped] = field(default_factory=list[Skipped])
@@ -34,6 +36,8 @@ class ReadReport:
     other_types: Counter[str] = field(default_factory=Counter[str])
     guessed: list[tuple[Path, str]] = field(default_factory=list[tuple[Path, str]])
     guesses: Counter[str] = field(default_factory=Counter[str])
+    warnings: list[tuple[Path, str]] = field(default_factory=list[tuple[Path, str]])
+    warned: int = 0
 
     @property
     def skipped_count(self) -> int:
@@ -51,6 +55,8 @@ class ReadReport:
         self.read += other.read
         self.skipped += other.skipped[: MAX_KEPT - len(self.skipped)]
         self.guessed += other.guessed[: MAX_KEPT - len(self.guessed)]
+        self.warnings += other.warnings[: MAX_KEPT - len(self.warnings)]
+        self.warned += other.warned
         for own, more in ((self.reasons, other.reasons), (self.guesses, other.guesses)):
             own.update(more)
         self.other_types.update(other.other_types)
@@ -61,14 +67,24 @@ class ReadReport:
         if len(self.guessed) < MAX_KEPT:
             self.guessed.append((path, encoding))
 
-    def guessed_table(self, rows: int = 10) -> str:
+    def warn(self, path: Path, text: str) -> None:
+        """Record a warning of a library about a file that was read."""
+        self.warned += 1
+        if len(self.warnings) < MAX_KEPT:
+            self.warnings.append((path, text))
+
+    def warnings_table(self) -> str:
+        """The first warnings with their files, one a line; "" without any."""
+        lines = list(_listed(self.warnings, self.warned))
+        return "\n".join([f"{self.warned:,} warnings about files that were read:", *lines]) if lines else ""
+
+    def guessed_table(self) -> str:
         """What was guessed, the first files one a line, and what to do about it; "" if nothing was."""
         if not self.guessed:
             return ""
         count = self.guesses.total()
         lines = [f"The encoding of {count:,} files that are not UTF-8 was guessed{_counts(self.guesses)}:"]
-        lines += [f"{path}: {encoding}" for path, encoding in self.guessed[:rows]]
-        lines += [f"... and {count - rows:,} more"] if count > rows else []
+        lines += _listed(self.guessed, count)
         lines.append(
             "A guess may be wrong, most of all for a short file: the text is then a jumble. Convert these files to "
             "UTF-8, or name their encoding (--encoding)."
@@ -88,6 +104,13 @@ class ReadReport:
         if self.skipped_count > len(lines):
             lines.append(f"... and {self.skipped_count - len(lines):,} more")
         return "\n".join(lines)
+
+
+def _listed(found: list[tuple[Path, str]], count: int) -> Iterator[str]:
+    """The first ten, one a line, and how many more there are."""
+    yield from (f"{path}: {text}" for path, text in found[:10])
+    if count > 10:
+        yield f"... and {count - 10:,} more"
 
 
 def _counts(counter: Counter[str]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -19,6 +21,7 @@ from evoseek.search.embedding import MadeVectors
 from evoseek.search.encoders.encoder import Encoder, encoder_of, make_encoder
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.sources import CorpusPassages, Recorded
+from evoseek.types import Passage
 
 DEBOUNCE_MS = 1_000  # changes that come within so long of each other are one update
 
@@ -161,13 +164,14 @@ def _build(
 ) -> int:
     """Build the index and give the number of its passages."""
     analyser, sources = Analyser(plan.stemming), passages.sources.model_dump_json
-    if encoder is None:
-        built = LexicalIndex.build(directory, passages, analyser=analyser, max_words=plan.max_words, sources=sources)
-        return len(built)
-    with CountProgress(console, "passages embedded") as progress:
+    with closing(_counted(passages, console)) as found, CountProgress(console, "passages embedded") as progress:
+        if encoder is None:
+            return len(
+                LexicalIndex.build(directory, found, analyser=analyser, max_words=plan.max_words, sources=sources)
+            )
         index = DenseIndex.build(
             directory,
-            passages,
+            found,
             encoder,
             analyser=analyser,
             max_words=plan.max_words,
@@ -178,6 +182,12 @@ def _build(
             made=made,
         )
     return len(index)
+
+
+def _counted(passages: CorpusPassages, console: Console) -> Generator[Passage]:
+    """The passages, with a bar of the files that they are read from."""
+    with CountProgress(console, "files read") as progress:
+        yield from passages.read(progress)
 
 
 def _check_apart(corpus: Path, directory: Path) -> None:
@@ -192,5 +202,6 @@ def _say_report(report: ReadReport, console: Console) -> None:
     say(console, report.summary())
     if report.skipped_count:
         say(console, report.table())
-    if guessed := report.guessed_table():
-        say(console, guessed)
+    for table in (report.guessed_table(), report.warnings_table()):
+        if table:
+            say(console, table)

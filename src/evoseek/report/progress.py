@@ -111,9 +111,19 @@ class TrainingProgress(LiveProgress):
 
 
 class CountProgress(LiveProgress):
-    """To be called after each of many items; without a terminal it prints a line for each tenth of them."""
+    """To be called after each of many items; without a terminal it prints a line for each tenth of them. The bar
+    appears with the first call, so that there may be another one before."""
 
-    def __call__(self, done: int, of: int) -> None:
-        """Show how many are done."""
-        if self._console.is_terminal or done == of or done % max(1, of // 10) == 0:
-            self.show(done, of, "")
+    _last = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __call__(self, done: int, of: int, text: str = "") -> None:
+        """Show how many are done, with a line of details."""
+        if self._console.is_terminal:
+            self._bar.start()
+            self.show(done, of, text)
+        elif done != self._last and (done == of or done % max(1, of // 10) == 0):
+            self.show(done, of, text)
+        self._last = done

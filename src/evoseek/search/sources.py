@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from itertools import accumulate, islice
 from pathlib import Path
@@ -28,7 +28,8 @@ from evoseek.search.manifest import REMEDY
 from evoseek.types import Passage
 
 _FORMATS = 3  # raised when the same file gives another text than before
-_READERS = ("evoseek", "trafilatura", "charset-normalizer", "pypdf", "markitdown", "mammoth", "python-pptx")
+_TOLD = 500  # passages between two calls of `progress` in one file
+_READERS = ("evoseek", "trafilatura", "charset-normalizer", "pypdf", "markitdown", "mammoth", "python-pptx", "openpyxl")
 
 
 class Source(BaseModel):
@@ -44,6 +45,7 @@ class Source(BaseModel):
     reasons: dict[str, int] = {}
     guessed: list[str] = []
     guesses: dict[str, int] = {}
+    warnings: list[str] = []
 
     @property
     def has_duplicates(self) -> bool:
@@ -58,6 +60,8 @@ class Source(BaseModel):
             reasons=Counter(self.reasons),
             guessed=[(path, encoding) for encoding in self.guessed],
             guesses=Counter(self.guesses),
+            warnings=[(path, text) for text in self.warnings],
+            warned=len(self.warnings),
         )
 
 
@@ -152,10 +156,16 @@ class CorpusPassages:
         return "Files: " + ", ".join(f"{count:,} {what}" for what, count in counts.items())
 
     def __iter__(self) -> Iterator[Passage]:
+        return self.read()
+
+    def read(self, progress: Callable[[int, int, str], None] = lambda done, of, text: None) -> Iterator[Passage]:
+        """The passages, in order. `progress` is called with the number of files that were read, of how many, and the
+        number of passages in words."""
         seen: set[str] = set()
+        count = 0
         conflicting: set[str] = set()  # unchanged files that hold a document whose id is now another one's
         kept = _Kept(self._before)
-        for file, digest in self._files:
+        for number, (file, digest) in enumerate(self._files):
             source, report = Source(file=file.id, sha256=digest), ReadReport()
             self.sources.files.append(source)
             earlier = kept.unchanged(source) if file.id not in conflicting else None
@@ -163,11 +173,15 @@ class CorpusPassages:
                 report = earlier.report(file.path)
             passages = kept.passages(file.id) if earlier else self._read(file, seen, conflicting, report)
             for passage in passages:
+                if not count % _TOLD:
+                    progress(number, len(self._files), f"{count:,} passages")
+                count += 1
                 source.passages += 1
                 seen.add(passage.document_id)
                 yield passage
             _record(source, report)
             self._report.add(report)
+            progress(number + 1, len(self._files), f"{count:,} passages")
         check_read(self._corpus, self._report)
 
     def _read(self, file: CorpusFile, seen: set[str], conflicting: set[str], report: ReadReport) -> Iterator[Passage]:
@@ -206,6 +220,7 @@ def _record(source: Source, report: ReadReport) -> None:
     """Keep the report of a file's reading with it."""
     source.read, source.reasons = report.read, dict(report.reasons)
     source.skipped = [(skipped.line, skipped.reason) for skipped in report.skipped]
+    source.warnings = [text for _, text in report.warnings]
     source.guessed, source.guesses = [encoding for _, encoding in report.guessed], dict(report.guesses)
 
 
