@@ -14,6 +14,7 @@ from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv
 from evoseek.errors import ConfigError, DataError, SearchIndexError
 from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.loss.clipped import ClippedLoss
+from evoseek.loss.importance import WithImportance
 from evoseek.loss.reinforce import ReinforceLoss
 from evoseek.policy.encoding import plain
 from evoseek.reward.evidence import EvidenceReward
@@ -29,7 +30,17 @@ from evoseek.settings import lookup
 from evoseek.systems.dr_zero import DrZero, Schedule
 from evoseek.training.context import Objects
 from evoseek.training.given import load_settings
-from evoseek.types import Invalid, Passage, Question, Scored, StopReason, ToolCall, Trajectory, TrajectoryGroup
+from evoseek.types import (
+    Invalid,
+    Passage,
+    Question,
+    Scored,
+    Segment,
+    StopReason,
+    ToolCall,
+    Trajectory,
+    TrajectoryGroup,
+)
 from evoseek.world.oracle import save_world_card
 from evoseek.world.world import World
 
@@ -270,9 +281,70 @@ def test_the_kl_to_the_reference_is_the_solvers_alone(places, tmp_path):
     settings = {"search.index": places["search.index"], "algorithm.kl_coefficient": 0.5, "algorithm.kl_in": "reward"}
     roles = loop_of("ssp", tmp_path / "run", settings).system.update.roles
     proposing, solving = (roles[name].samples.__self__ for name in ("proposer", "solver"))
-    assert (proposing.penalty, proposing.transforms) == (None, ())
+    assert (proposing.penalty, proposing.transforms) == (None, [])
     assert solving.penalty.coefficient == 0.5
     assert solving.transforms
+
+
+class Recorded:
+    """A loss of which it is recorded how far each call's logprobs are from the old ones at most."""
+
+    def __init__(self, loss):
+        self.loss, self.distances = loss, []
+
+    def contributes(self, sample):
+        return self.loss.contributes(sample)
+
+    def __call__(self, inputs, totals):
+        self.distances.append((inputs.logprobs - inputs.old_logprobs)[inputs.loss_mask].abs().max().item())
+        return self.loss(inputs, totals)
+
+
+def proposals(count):
+    """Groups of two proposals, with logprobs that say that a sampler drew their tokens with all but certainty."""
+
+    def proposal(id, token):
+        segments = Segment("prompt", (5, 6)), Segment("action", (token, 8, 9), (-0.01,) * 3)
+        return Trajectory(id, Question("q", "?", ()), "proposer", segments, (), (), StopReason.ANSWERED)
+
+    for number in range(count):
+        members = proposal(f"a{number}", 7 + number), proposal(f"b{number}", 20 + number)
+        yield TrajectoryGroup(f"g{number}", members, (Scored(1.0), Scored(-1.0)))
+
+
+def test_the_mini_batches_of_ssps_proposer_take_their_ratio_to_the_policy_before_the_step(places, tmp_path):
+    """Also where the learner computes differently from the sampler: 0 in the first one, then the policy moves."""
+    own = {"learner.bf16": True, "learner.learning_rate": 0.01, "algorithm.mini_batches": 4}
+    options = {"search.index": places["search.index"], "proposer.loss.name": "clipped", **own}
+    update = loop_of("ssp", tmp_path / "run", options).system.update
+    role = update.roles["proposer"]
+    loss = Recorded(role.loss)
+    replace(update, roles={"proposer": replace(role, loss=loss)})(1, {"proposer": list(proposals(4))})
+    first, *later = loss.distances
+    assert first < 1e-3 < min(later)
+
+
+@pytest.mark.parametrize("system", ["ssp", "dr-zero", "dr-zero with one policy"])
+def test_importance_weights_are_on_the_losses_of_both_roles(places, tmp_path, system):
+    """The learner's logprobs are far below what the sampler says: the weight of each token is near 0, not 1."""
+    options = {"search.index": places["search.index"], "algorithm.importance": "mask"}
+    if "one" in system:
+        options["dr_zero.one_policy"] = True
+    found = loop_of(system.split()[0], tmp_path / "run", options).system
+    groups = list(proposals(2))
+    if system == "ssp":
+        roles = found.update.roles
+        proposing, losses = roles["proposer"].samples.__self__, [role.loss for role in roles.values()]
+        metrics = found.update(1, {"proposer": groups})
+    else:
+        proposing = found.proposer_update
+        losses = [proposing.loss, found.solving.update.learner.loss]
+        metrics = {f"proposer/{name}": value for name, value in proposing(1, groups).items()}
+    assert all(isinstance(loss, WithImportance) for loss in losses)
+    sample = proposing.samples(groups)[0]
+    assert max(sample.old_logprobs[2:]) < -1 < sample.rollout_logprobs[2] == -0.01
+    assert metrics["proposer/sampling/importance_sampling_ratio/deviation"] == 1.0
+    assert metrics["proposer/sampling/importance_sampling_ratio/outside_frac"] == 1.0
 
 
 def test_restored_samplers_have_the_versions_of_their_own_last_phases(places, tmp_path, monkeypatch):
@@ -322,7 +394,7 @@ def test_one_policy_has_one_learner_and_a_loss_and_a_credit_for_each_role(one_po
     assert solving.learner.loss == ClippedLoss(0.15, 0.35)
     assert proposing.credit([1.0, 0.0, 5.0], ["a", "a", "b"]) == [0.5, -0.5, None]
     assert solving.credit([1.0, 0.0, 5.0], ["a", "a", "b"]) == [0.5, -0.5, 0.0]
-    assert (proposing.distillation, proposing.transforms, proposing.penalty) == (None, (), None)
+    assert (proposing.distillation, proposing.transforms, proposing.penalty) == (None, [], None)
     assert solving.distillation.coefficient == 0.0625
     assert system.play.proposer.sampler is system.play.solver.sampler is system.solving.rollouts.roller.sampler
     assert loop.checkpoints.parts.keys() == {"policy"}

@@ -12,14 +12,20 @@ from evoseek.loss.settings import AlgorithmSettings
 
 def wrapped(loss: LossFn[LossInputs], settings: AlgorithmSettings) -> LossFn[LossInputs]:
     """The loss with the terms that are switched on. KL and entropy are aggregated as the loss aggregates its tokens."""
-    level: Level = getattr(loss, "level", "token")
     aggregate: Aggregate = getattr(loss, "aggregate", "token-mean")
-    if settings.importance != "none":
-        cap = settings.importance_cap
-        low = 1.0 / cap if settings.importance == "mask" else 0.0
-        loss = WithImportance(loss, level=level, outside=settings.importance, low=low, high=cap)
+    loss = corrected(loss, settings)
     if settings.kl_in == "loss" and settings.kl_coefficient > 0:
         loss = WithKL(loss, settings.kl_coefficient, settings.kl_estimator, aggregate)
     if settings.entropy_coefficient > 0:
         loss = WithEntropy(loss, settings.entropy_coefficient, aggregate)
     return loss
+
+
+def corrected(loss: LossFn[LossInputs], settings: AlgorithmSettings) -> LossFn[LossInputs]:
+    """The loss with importance weights, if they are switched on, and nothing else."""
+    if settings.importance == "none":
+        return loss
+    level: Level = getattr(loss, "level", "token")
+    cap = settings.importance_cap
+    low = 1.0 / cap if settings.importance == "mask" else 0.0
+    return WithImportance(loss, level=level, outside=settings.importance, low=low, high=cap)

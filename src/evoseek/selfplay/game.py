@@ -14,6 +14,7 @@ from evoseek.learner.base import LearnerBase
 from evoseek.learner.checkpoint import Checkpoint, Part
 from evoseek.learner.learner import LearnerContext
 from evoseek.loss.base import LossFn, LossInputs
+from evoseek.loss.wrapped import corrected
 from evoseek.policy.pair import PROPOSER, SOLVER, NewAdapter, load_pair
 from evoseek.policy.policy import Policy
 from evoseek.registry import build
@@ -30,7 +31,7 @@ from evoseek.training.context import Context
 from evoseek.training.loop import System
 from evoseek.training.plan import TrainingPlan
 from evoseek.training.run_state import State
-from evoseek.training.samples import record_samples
+from evoseek.training.samples import old_logprobs, record_samples
 from evoseek.training.trainer import computes_alike, forward_of, load_trainable, loader_of, save_trained, sync
 from evoseek.training.two_roles import RoleUpdate, TwoRoleUpdate
 from evoseek.training.update import GroupUpdate
@@ -77,7 +78,7 @@ class _Game:
         return TrainingPlan(system, settings, parts, resumed, examined, steps, is_due, is_game=True, state=state)
 
     def _proposer_loss(self) -> LossFn[LossInputs]:
-        return build("loss", self.settings.proposer.loss, self.context)
+        return corrected(build("loss", self.settings.proposer.loss, self.context), self.settings.algorithm)
 
 
 class AnswerGame(_Game):
@@ -101,7 +102,8 @@ class AnswerGame(_Game):
             self_distillation(distillation, trainer, self.solver, self.context.corpus, questions)
         )
         credit = build("credit", settings.proposer.credit, self.context)
-        proposing = replace(solving, credit=credit, transforms=(), penalty=None, distillation=None)
+        transforms = trainer.corrections()
+        proposing = replace(solving, credit=credit, transforms=transforms, penalty=None, distillation=None)
         roles = {
             "proposer": RoleUpdate(proposing.samples, self._proposer_loss()),
             "solver": RoleUpdate(solving.samples, trainer.learner.loss),
@@ -173,14 +175,19 @@ class PassageGame(_Game):
 
     def proposer_update(self) -> GroupUpdate:
         """The update that trains the proposer: by its own credit and loss, also with the solver's learner."""
-        learner = self.context.trainer.learner if self.has_one_policy else self.proposer_learner
-        credit = build("credit", self.settings.proposer.credit, self.context)
-        return GroupUpdate(learner, credit, self.settings.run.seed, loss=self._proposer_loss())
+        settings, context = self.settings, self.context
+        learner = context.trainer.learner if self.has_one_policy else self.proposer_learner
+        credit = build("credit", settings.proposer.credit, context)
+        own = old_logprobs(learner, settings, context.ranks, self.trained_proposer.active)
+        transforms = [own] if settings.algorithm.importance != "none" else []
+        return GroupUpdate(learner, credit, settings.run.seed, transforms=transforms, loss=self._proposer_loss())
 
     @cached_property
     def trained_proposer(self) -> Policy:
         """The proposer that is trained: a copy of the sampler's where several ranks share the weights."""
         context = self.context
+        if self.has_one_policy:
+            return context.trainer.policy
         if context.ranks.size == 1:
             return self.proposer.policy
         return load_trainable(

@@ -21,7 +21,7 @@ from itertools import compress
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
 from evoseek.learner.base import LearnerBase
 from evoseek.learner.distributed import Ranks
-from evoseek.learner.reference import with_old_logprobs
+from evoseek.learner.reference import Scoring, with_old_logprobs
 from evoseek.loss.base import LossInputs
 from evoseek.runs import RunDirectory
 from evoseek.training.settings import TrainingSettings
@@ -57,12 +57,23 @@ def record_samples(
     active: Callable[[], AbstractContextManager[object]],
 ) -> None:
     """Make a learner record the samples of every step, as the settings say."""
-    own, recorded = settings.learner, settings.run.record_samples
+    recorded = settings.run.record_samples
     if recorded == "no":
         return
-    how = {"token_budget": own.token_budget, "bf16": own.bf16, "ranks": ranks, "active": active}
-    complete = partial(with_old_logprobs, forward=learner.forward, **how) if recorded == "tokens" else None
+    complete = old_logprobs(learner, settings, ranks, active) if recorded == "tokens" else None
     learner.record = SampleRecord(ResumableJsonl(run.samples, _COMPACT), ranks.is_first, complete)
+
+
+def old_logprobs(
+    learner: LearnerBase[LossInputs],
+    settings: TrainingSettings,
+    ranks: Ranks,
+    active: Callable[[], AbstractContextManager[object]],
+) -> SampleTransform:
+    """Sets `old_logprobs` to the logprobs of the learner's current policy."""
+    own = settings.learner
+    how: Scoring = {"token_budget": own.token_budget, "bf16": own.bf16, "ranks": ranks, "active": active}
+    return partial(with_old_logprobs, forward=learner.forward, **how)
 
 
 def _row(sample: TrainingSample) -> Mapping[str, object]:

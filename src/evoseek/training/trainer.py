@@ -17,7 +17,7 @@ from evoseek.learner.checkpoint import Checkpoint, Part
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel
-from evoseek.learner.reference import Scoring, with_old_logprobs, with_ref_logprobs, with_values
+from evoseek.learner.reference import Scoring, with_ref_logprobs, with_values
 from evoseek.learner.sharding import copy_weights, full_state_dict
 from evoseek.learner.values import ValueModel
 from evoseek.loss.base import LossFn, LossInputs, ValueInputs
@@ -33,7 +33,7 @@ from evoseek.policy.unread import load_unread
 from evoseek.registry import build, find
 from evoseek.runs import RunDirectory
 from evoseek.training.ppo import PPOUpdate
-from evoseek.training.samples import record_samples
+from evoseek.training.samples import old_logprobs, record_samples
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.update import Credit, GroupUpdate, KLPenalty, SampleTransform, TokenAdvantages, Update
 
@@ -165,7 +165,7 @@ class Trainer:
 
     def old_logprobs(self) -> SampleTransform:
         """Sets `old_logprobs` to the logprobs of the current policy."""
-        return partial(with_old_logprobs, forward=self.learner.forward, **self._scoring(self.policy.active))
+        return old_logprobs(self.learner, self.settings, self.ranks, self.policy.active)
 
     def _penalty(self) -> KLPenalty | None:
         algorithm = self.settings.algorithm
@@ -173,20 +173,20 @@ class Trainer:
         return KLPenalty(algorithm.kl_coefficient) if in_reward else None
 
     def _transforms(self, *, distilled: bool = False) -> list[SampleTransform]:
-        """The logprobs that loss and advantages need besides the sampler's.
-
-        If the sampler computes differently from the learner, `old_logprobs` are the learner's own; for a batch with a
-        single optimizer step they are taken from that step (`LogprobModel.ratio_to_own`).
-        """
-        algorithm = self.settings.algorithm
-        transforms: list[SampleTransform] = []
-        is_read = distilled or algorithm.mini_batches > 1 or self._penalty() is not None
-        corrects = is_read and not computes_alike(self.settings, self.ranks)
-        if corrects or algorithm.importance != "none" or not algorithm.mask_observations:
-            transforms.append(self.old_logprobs())
-        if algorithm.kl_coefficient > 0:
+        """The logprobs that loss and advantages need besides the sampler's."""
+        transforms = self.corrections(is_read=distilled or self._penalty() is not None)
+        if self.settings.algorithm.kl_coefficient > 0:
             transforms.append(self._reference())
         return transforms
+
+    def corrections(self, *, is_read: bool = False) -> list[SampleTransform]:
+        """`old_logprobs`, if a loss needs them or something else reads them: where the sampler computes differently
+        from the learner they are the learner's own. For a batch with a single optimizer step a loss takes them from
+        that step (`LogprobModel.ratio_to_own`)."""
+        algorithm = self.settings.algorithm
+        differs = not computes_alike(self.settings, self.ranks) and (is_read or algorithm.mini_batches > 1)
+        needed = differs or algorithm.importance != "none" or not algorithm.mask_observations
+        return [self.old_logprobs()] if needed else []
 
     def _reference(self) -> SampleTransform:
         """Logprobs of the initial policy: the base of a new adapter, else a frozen copy."""
