@@ -66,6 +66,18 @@ def test_replace_directory_appears_whole_and_replaces_the_old_one(tmp_path: Path
     assert [entry.name for entry in target.parent.iterdir()] == ["d"]
 
 
+def test_every_file_of_a_replaced_directory_has_the_permissions_of_new_files(tmp_path: Path) -> None:
+    with replace_directory(tmp_path / "model") as directory:
+        (directory / "part").mkdir()
+        for name in ("config.json", "part/model.safetensors"):
+            (directory / name).touch()
+            (directory / name).chmod(0o600)  # as safetensors leaves it
+    (tmp_path / "new").touch()
+    files = [path for path in (tmp_path / "model").rglob("*") if path.is_file()]
+    assert {path.stat().st_mode for path in files} == {(tmp_path / "new").stat().st_mode}
+    assert len(files) == 2
+
+
 def test_replace_directory_that_fails_leaves_the_old_one_and_passes_the_error_on(tmp_path: Path) -> None:
     target = tmp_path / "d"
     with replace_directory(target) as directory:

@@ -139,7 +139,8 @@ def check_new(directory: Path) -> None:
 def replace_directory(target: Path) -> Generator[Path]:
     """Give an empty directory to fill; on leaving without an error it becomes `target`, replacing what is there.
 
-    Everything in it is flushed to disk first. On an error (which is re-raised) it is removed and `target` is untouched.
+    Everything in it gets the permissions that the process gives to new files (safetensors writes for the owner alone),
+    and is flushed to disk first. On an error (which is re-raised) it is removed and `target` is untouched.
     A crash leaves the old directory, the new one or, in the instant between two renames, none.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -225,8 +226,11 @@ def _temporary_name(path: Path) -> Path:
 
 
 def _sync_tree(directory: Path) -> None:
+    usual = directory.stat().st_mode & 0o666  # of a new folder, and so of a new file: what the umask leaves
     for folder, _, names in os.walk(directory, topdown=False):
         for name in names:
+            with suppress(OSError):  # a file system without permissions
+                Path(folder, name).chmod(usual)
             with Path(folder, name).open("rb") as file:
                 os.fsync(file.fileno())
         _sync_directory(Path(folder))

@@ -108,6 +108,8 @@ def test_an_endpoint_that_fails_is_an_error_and_never_an_answer(ask, behaviour, 
     assert "Answer:" not in out
     assert "The question could not be answered: There is no reply of the model 'a-model' at" in err
     assert phrase in err
+    assert phrase not in out  # but once
+    assert "No answer (sampler_failed)." in out
 
 
 def test_a_reply_that_was_cut_is_no_answer(ask):

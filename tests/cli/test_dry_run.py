@@ -10,6 +10,7 @@ from evoseek.cli.dry_run import outline
 from evoseek.cli.main import app
 from evoseek.corpus.questions import save_questions
 from evoseek.errors import ConfigError
+from evoseek.policy.machine import cores
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
 from evoseek.training.given import load_settings
@@ -50,6 +51,37 @@ def test_it_says_what_would_be_done_and_does_nothing(words, tmp_path, monkeypatc
         )
         assert "--enable-lora --max-loras 2 --max-lora-rank 8" in line
     assert len(servers) == 2
+
+
+def test_more_processes_than_cores_are_warned_of(words, monkeypatch):
+    many = str(cores() + 1)
+    crowded = f"{many} processes would train on {cores()} cores, and wait for each other."
+    assert f"Warning: {crowded}" in said([*words, "--processes", many, "--dry-run"], monkeypatch)
+    assert not any("Warning" in line for line in said([*words, "--processes", str(cores()), "--dry-run"], monkeypatch))
+    monkeypatch.setattr("evoseek.learner.launcher.run_together", lambda number, words: 0)
+    with pytest.warns(match=crowded):
+        said([*words, "--processes", many], monkeypatch)
+
+
+def test_only_settings_that_a_command_reads_are_listed(words, tmp_path, monkeypatch):
+    lines = said(["ask", "Where?", "--model", "tiny", "--index", str(tmp_path / "index"), "--dry-run"], monkeypatch)
+    listed = [line.split(" = ")[0].strip() for line in lines if line.startswith("  ")]
+    assert {"search.index", "rollout.max_turns", "support.unsupported"} <= set(listed)
+    assert not [name for name in listed if name.startswith(("learner.", "reward.", "algorithm.", "evaluation."))]
+
+
+def test_a_config_file_lies_over_a_run_that_was_begun(words, tmp_path, monkeypatch):
+    run, config = RunDirectory(tmp_path / "run"), tmp_path / "longer.toml"
+    questions = str(tmp_path / "q.jsonl")
+    given = {"search.index": str(tmp_path / "index"), "questions.path": questions, "run.steps": 7}
+    settings = load_settings(options=given)
+    run.path.mkdir()
+    (run.path / "lock").touch()
+    run.claim(settings.resolved(), inputs_of(settings))
+    config.write_text("[run]\nsteps = 9\n")
+    lines = said(["train", "--run-dir", str(run.path), "--config", str(config), "--dry-run"], monkeypatch)
+    assert f"Plan: search-r1, 9 steps, in {run.path}" in lines
+    assert f"Questions: 3 of {questions}, 20 in a step" in lines
 
 
 def test_several_processes_are_told_as_torchrun_would_be(words, monkeypatch):

@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from evoseek.cli.following import following
+from evoseek.cli.shared import with_shared
 from evoseek.policy.source import tiny_policy_dir
 from evoseek.runs import RunDirectory
 from evoseek.training.given import load_settings
@@ -43,6 +44,15 @@ def test_a_resumed_run_is_the_same_whatever_is_chosen_now(model, tmp_path):
     assert "sampler.slots = 3" in said
     with pytest.raises(Exception, match=r"sampler\.slots was 3, now 5"):
         run.claim(printed(load_settings(options=given | {"sampler.slots": 5}), run)[0].resolved())
+
+
+def test_a_command_that_trains_nothing_lists_nothing_of_training(model, monkeypatch):
+    settings, given = load_settings(options={"policy.model": model, "policy.device": "cpu"}), {}
+    ask = with_shared(lambda: given.update(ask=printed(settings)[1]), "ask")
+    ask()
+    assert "rollout.max_turns = " in given["ask"]
+    assert "learner." not in given["ask"]
+    assert "questions." not in given["ask"]
 
 
 def test_for_the_tiny_policy_nothing_is_printed():

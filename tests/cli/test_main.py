@@ -36,6 +36,25 @@ def test_processes_of_several_end_at_once_with_their_status_and_all_that_they_sa
     assert "Usage" in done.stdout if status == 0 else "There is no system" in done.stderr
 
 
+HOLDS = """
+import sys
+class Held:
+    def __del__(self):
+        print("freed")
+held = Held()
+held.itself = held
+from evoseek.cli.main import main
+sys.argv = ["evoseek", "--version"]
+main()
+"""
+
+
+def test_a_command_that_ends_frees_everything_or_extension_modules_report_leaks():
+    """Modules made with nanobind, as triton is, print every object that outlives the interpreter."""
+    done = subprocess.run([sys.executable, "-c", HOLDS], capture_output=True, text=True)
+    assert (done.returncode, done.stdout.splitlines()[1:], done.stderr) == (0, ["freed"], "")
+
+
 @pytest.fixture
 def shown(capsys, monkeypatch):
     """What `evoseek ... --help` says, in one line."""

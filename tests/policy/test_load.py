@@ -103,6 +103,23 @@ def test_the_type_of_numbers_asked_for(tmp_path: Path) -> None:
     assert load_policy(str(tmp_path), dtype="bfloat16").model.dtype == torch.bfloat16
 
 
+def test_a_mistyped_directory_is_named_at_once_with_the_nearest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hub, which nobody answers for here, is asked once, and not again after a pause."""
+
+    def pause(seconds: float) -> None:
+        pytest.fail(f"waited {seconds} s")
+
+    (tmp_path / "SmolLM2-135M").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", pause)
+    assert read_config("SmolLM2-135") == {}
+    with pytest.raises(PolicyError, match=r"no such directory here\. Did you mean SmolLM2-135M\?"):
+        load_policy("SmolLM2-135")
+
+
 def test_an_unknown_model_or_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(PolicyError, match=r"no such directory here.*Check the name and the network"):

@@ -152,9 +152,15 @@ def test_browse_is_a_tag_only_where_it_is_a_tool(made, renderer, web):
     )  # there it is a word like others
 
 
-@pytest.mark.parametrize("tools", [[], ["search"], ["calculator"]])
+@pytest.mark.parametrize("tools", [[], ["search"]])
 def test_without_the_tools_of_the_web_nothing_changes(tools):
     assert tag_calls([schema(name) for name in tools]) == SEARCH
+
+
+@pytest.mark.parametrize("format", ["tags", "auto"])
+def test_a_tool_that_the_tag_format_cannot_call_is_refused_and_named(format):
+    with pytest.raises(PolicyError, match="The tool 'calculator' cannot be called in the tag format: it has tags for "):
+        make_renderer(tiny_tokenizer(), format, [schema("search"), schema("calculator")])
 
 
 WRITTEN = [

@@ -67,6 +67,6 @@ def test_an_answer_that_nothing_supports_is_refused_or_marked(refuses, heading):
     text = answer_text(trajectory, support_of(trajectory), refuses=refuses)
     assert text.startswith(heading)
     assert ("Lina" in text) is not refuses
-    assert text.endswith("support.unsupported=show" if refuses else "  none")
+    assert text.endswith("add --set support.unsupported=show" if refuses else "  none")
     as_json = answer_json(trajectory, support_of(trajectory), refuses=refuses)
     assert (as_json["answer"], as_json["supported"], as_json["support"]) == (None if refuses else "Lina", False, [])

@@ -52,6 +52,15 @@ def test_refusals_are_a_table_with_a_column_for_the_unanswerable_questions():
     assert results_json(results, {})["answers"]["unanswerable"]["refused"]["mean"] == 1.0
 
 
+def test_metrics_that_papers_define_differently_are_explained():
+    names = ("guarded_substring_match", "substring_match", "f1", "set_f1")
+    samples = tuple(replace(one, scores=dict.fromkeys(names, 1.0)) for one in made().samples)
+    said = note(Results("substring_match", 4, 1, samples))
+    assert said.startswith("subEM: a golden answer stands anywhere in the answer")
+    assert "guarded subEM: as whole words, in an answer at most 10 words longer than it." in said
+    assert said.endswith("set F1: F1 over the sets of words of both, articles kept.")
+
+
 def test_markdown_and_latex_hold_every_number():
     tables = grids(made(3), "tiny_1 | greedy")
     shown, tex = markdown(tables, note(made(3))), latex(tables, note(made(3)))

@@ -82,7 +82,11 @@ def test_a_trajectory_as_text():
 
 def test_outside_text_cannot_steer_the_terminal():
     stray = "\N{REPLACEMENT CHARACTER}"
-    assert printable("a\x1b[2Jb\r\n\tc\u202e") == f"a{stray}[2Jb{stray}\n\tc{stray}"
+    assert printable("a\x1b[2Jb\n\tc\u202e") == f"a{stray}[2Jb\n\tc{stray}"
+
+
+def test_other_kinds_of_white_space_are_printed_as_plain_spaces():
+    assert printable("10\u00a0kg\u202f1\u2003a\u3000b\rc\u2028d") == "10 kg 1 a b c d"
 
 
 def test_plain_progress_lines():

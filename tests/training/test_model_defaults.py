@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from evoseek.policy.machine import Machine
+from evoseek.policy.machine import Machine, find_machine
 from evoseek.policy.shape import ModelShape
 from evoseek.registry import KINDS
 from evoseek.runs import flatten
@@ -48,6 +48,13 @@ def chosen(config, machine, saved=None):
     followed, words = follow_model(config, machine, saved)
     before, after = flatten(config.resolved()), flatten(followed.resolved())
     return followed, {key: after[key] for key in after if after[key] != before[key]}, words
+
+
+def test_a_device_that_this_machine_lacks_has_no_free_memory(model):
+    config = load_settings(sets=[model("small"), "policy.device=xpu:7"])
+    words = follow_model(config, find_machine)[1]
+    assert "; xpu:7, which is not on this machine. Settings" in words
+    assert "GiB" not in words
 
 
 @pytest.mark.parametrize("system", KINDS["system"].parts)

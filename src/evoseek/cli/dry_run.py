@@ -11,6 +11,7 @@ from rich.console import Console
 
 from evoseek.cli.following import following
 from evoseek.cli.shared import stop_if_dry
+from evoseek.policy.machine import too_many
 from evoseek.policy.shape import prompts_for, read_config, shape_of
 from evoseek.registry import find
 from evoseek.run import check_run
@@ -51,6 +52,8 @@ def outline(settings: TrainingSettings, run: RunDirectory, *, processes: int, wo
     if processes > 1:
         own = shlex.join(word for word in words if word != "--dry-run")
         yield f"Learner: {_TOGETHER.format(processes=processes, words=own)}"
+    if crowded := too_many(processes, settings.policy.device):
+        yield f"Warning: {crowded}"
     if not settings.learner.is_remote and (shape := shape_of(read_config(settings.policy.model))) is not None:
         yield f"Memory: {told(memory_needs(settings, shape, processes))}"
     for command in _servers(settings, run, processes):

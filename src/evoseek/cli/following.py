@@ -1,9 +1,10 @@
-"""Chooses settings that were not given for the model, and reports which."""
+"""Chooses settings that were not given for the model, and reports those of them that the command reads."""
 
 from __future__ import annotations
 
 from rich.console import Console
 
+from evoseek.cli.shared import is_read
 from evoseek.policy.machine import find_machine
 from evoseek.report.printable import say
 from evoseek.runs import RunDirectory
@@ -15,7 +16,7 @@ def following(settings: TrainingSettings, *, console: Console, run: RunDirectory
     """The settings with those that were not given chosen for the model; for a resumed run, as they were chosen at its
     beginning."""
     saved = run.read_config() if run is not None and run.is_begun else None
-    settings, words = follow_model(settings, find_machine, saved)
+    settings, words = follow_model(settings, find_machine, saved, shown=is_read)
     if words:
         say(console, words)
     return settings

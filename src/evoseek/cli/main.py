@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import textwrap
@@ -90,17 +89,17 @@ _IN_PROJECT = ("index", "search", "sft", "train", "propose", "collect", "eval", 
 _ONLY_READ = ("doctor", "status", "search", "compare", "prompt", "recipes", "parts")
 
 
-def _add_shared_options(group: typer.Typer, *, in_project: Collection[str] = ()) -> None:
+def _add_shared_options(group: typer.Typer, prefix: str = "", *, in_project: Collection[str] = ()) -> None:
     """Add --project to these commands of a group, and --dry-run to those that do more than read."""
     for info in group.registered_commands:
         command = info.callback
         name = info.name or (command.__name__ if command else "")
         names = [*(["project"] if name in in_project else []), *(["dry_run"] if name not in _ONLY_READ else [])]
         if command is not None:
-            info.callback = with_shared(command, *names)
+            info.callback = with_shared(command, prefix + name, *names)
     for inner in group.registered_groups:
         if inner.typer_instance is not None:
-            _add_shared_options(inner.typer_instance)
+            _add_shared_options(inner.typer_instance, f"{inner.name} ")
 
 
 _add_shared_options(app, in_project=_IN_PROJECT)
@@ -115,7 +114,6 @@ def main() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
-    gc.freeze()  # or the interpreter looks through all that torch and transformers loaded, for a second, before it ends
     sys.exit(status)
 
 

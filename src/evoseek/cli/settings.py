@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from fnmatch import fnmatch
 from pathlib import Path
 
 from rich.console import Console
 
-from evoseek.cli.shared import project
+from evoseek.cli.shared import READ_BY, is_read, project
 from evoseek.effect import changed, check_effect
 from evoseek.errors import ConfigError, PolicyError, RunError
 from evoseek.files import expanded, nearest
@@ -25,30 +24,6 @@ from evoseek.training.settings import TrainingSettings
 from evoseek.training.sources import check_training_sources, evaluation_path, read_questions
 from evoseek.training.stages import check_stages
 
-_ROLLOUTS = (
-    "policy.* lora.* sampler.* search.* environment.* tools rollout.* web.* browse.* reader.* run.seed run.system"
-)
-_PLAIN_JUDGE = "judge.* policy.device run.seed run.max_invalid"
-
-# The settings that a command other than `train` accepts with --set; a file may be shared with other commands.
-_READ_BY = {
-    "ask": f"{_ROLLOUTS} asked.* support.*",
-    "serve agent": f"{_ROLLOUTS} asked.* support.*",
-    "eval": f"{_ROLLOUTS} asked.* support.* questions.path reward.* judge.* evaluation.path evaluation.index "
-    "evaluation.limit evaluation.temperature",
-    "prompt": f"{_ROLLOUTS} ssp.* selfplay.* proposer.*",
-    "collect": f"{_ROLLOUTS} asked.* reward.* judge.* evaluation.path run.max_invalid",
-    "propose": "policy.* lora.* sampler.* search.* environment.* tools rollout.* reward.* judge.* proposer.* filters.* "
-    "verification.* selfplay.* ssp.answers run.*",
-    "simulator collect": "policy.* lora.* sampler.* search.* questions.path rollout.* run.seed run.system",
-    "simulator label": _PLAIN_JUDGE,
-    "simulator tune": "policy.* lora.* learner.* simulator.* search.top_k run.seed",
-    "simulator check": "policy.* lora.* sampler.* search.* rollout.* simulator.* evaluation.* run.seed",
-    "judge check": _PLAIN_JUDGE,
-    "data filter": _PLAIN_JUDGE,
-    "data audit": "policy.* lora.* sampler.* search.* rollout.* run.seed",
-    "data contamination": "policy.* lora.* sampler.* rollout.* run.seed run.max_invalid",
-}
 # The other commands take the settings that their task needs.
 _RUNS_THE_SYSTEM = ("ask", "serve agent", "eval", "prompt", "collect", "propose")
 _TOLD = 6  # settings of a project that are named
@@ -94,9 +69,9 @@ def training_settings(
     system: str | None = None,
     is_of_project: bool = False,
 ) -> Given:
-    """The settings of a new run or of a resumed one. A resumed run keeps its own settings, with options over them,
-    unless config files are given. If it is the project's own (`is_of_project`), what was edited in the project's file
-    since it was begun lies between them.
+    """The settings of a new run or of a resumed one. A resumed run keeps its own settings, with config files and
+    options over them. If it is the project's own (`is_of_project`), what was edited in the project's file since it was
+    begun lies between them.
 
     Everything that can be checked without a model is checked. Raises EvoseekError.
     """
@@ -104,8 +79,7 @@ def training_settings(
     run.check()
     given = bool(config_files or sets or system) or any(value is not None for value in options.values())
     begun = run.config.is_file()
-    resumes = begun and not config_files
-    if own is not None and resumes and not is_of_project:
+    if own is not None and begun and not is_of_project:
         own = None
     if own is not None:
         _check_trainable(own, options)
@@ -115,10 +89,10 @@ def training_settings(
             f"{run_dir} holds no run to resume: there is no config.json in it.{nearest(run_dir)} Give the directory of "
             "a run; or to begin one, say what to train on: --index and --questions (`evoseek train --help`)."
         )
-    files = [run.config] if resumes else config_files
+    files = [*([run.config] if begun else []), *config_files]
     allow_project(own)
-    given = gather(files, system=system, options=options, sets=sets, project=None if resumes else own)
-    if own is not None and resumes:
+    given = gather(files, system=system, options=options, sets=sets, project=None if begun else own)
+    if own is not None and begun:
         edits = edited(own, run.read_project(), given.system)
         given = given.over(edits)
         _tell_resumed(own, run, edits)
@@ -277,8 +251,8 @@ def _check_given(settings: TrainingSettings, command: str, sets: Iterable[str], 
     all_changed = changed(settings, _defaults(settings))
     given = [key for key in all_changed if any(key == name or key.startswith(f"{name}.") for name in names)]
     for key in given:
-        if not _matches(key, _READ_BY[command]):
-            users = [name for name, patterns in _READ_BY.items() if _matches(key, patterns)]
+        if not is_read(key, command):
+            users = [name for name in READ_BY if is_read(key, name)]
             raise ConfigError(
                 f"{key} was given with --set, but `evoseek {command}` does not use it. Leave it out; it is for "
                 f"`evoseek {'`, `evoseek '.join(users or ['train'])}`."
@@ -290,7 +264,3 @@ def _check_given(settings: TrainingSettings, command: str, sets: Iterable[str], 
 
 def _defaults(settings: TrainingSettings) -> TrainingSettings:
     return read_settings(type(settings), {"run": {"system": settings.run.system}}, light=True)
-
-
-def _matches(key: str, patterns: str) -> bool:
-    return any(fnmatch(key, pattern) for pattern in patterns.split())

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from fnmatch import fnmatch
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,9 +31,35 @@ _OPTIONS: Mapping[str, object] = {
 }
 _DEFAULTS: Mapping[str, object] = {"project": None, "dry_run": False}
 
+_ROLLOUTS = (
+    "policy.* lora.* sampler.* search.* environment.* tools rollout.* web.* browse.* reader.* run.seed run.system"
+)
+_PLAIN_JUDGE = "judge.* policy.device run.seed run.max_invalid"
+
+# The settings that a command other than `train` accepts with --set; a file may be shared with other commands.
+READ_BY = {
+    "ask": f"{_ROLLOUTS} asked.* support.*",
+    "serve agent": f"{_ROLLOUTS} asked.* support.*",
+    "eval": f"{_ROLLOUTS} asked.* support.* questions.path reward.* judge.* evaluation.path evaluation.index "
+    "evaluation.limit evaluation.temperature",
+    "prompt": f"{_ROLLOUTS} ssp.* selfplay.* proposer.*",
+    "collect": f"{_ROLLOUTS} asked.* reward.* judge.* evaluation.path run.max_invalid",
+    "propose": "policy.* lora.* sampler.* search.* environment.* tools rollout.* reward.* judge.* proposer.* filters.* "
+    "verification.* selfplay.* ssp.answers run.*",
+    "simulator collect": "policy.* lora.* sampler.* search.* questions.path rollout.* run.seed run.system",
+    "simulator label": _PLAIN_JUDGE,
+    "simulator tune": "policy.* lora.* learner.* simulator.* search.top_k run.seed",
+    "simulator check": "policy.* lora.* sampler.* search.* rollout.* simulator.* evaluation.* run.seed",
+    "judge check": _PLAIN_JUDGE,
+    "data filter": _PLAIN_JUDGE,
+    "data audit": "policy.* lora.* sampler.* search.* rollout.* run.seed",
+    "data contamination": "policy.* lora.* sampler.* rollout.* run.seed run.max_invalid",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
+    command: str = ""
     project: Path | None = None
     dry_run: bool = False
 
@@ -41,13 +68,13 @@ _NOTHING = _Shared()
 _given: ContextVar[_Shared] = ContextVar("given", default=_NOTHING)
 
 
-def with_shared(command: Callable[..., Any], *names: str) -> Callable[..., Any]:
-    """The command with these shared options beside its own, as typer reads them from its signature."""
+def with_shared(command: Callable[..., Any], name: str, *names: str) -> Callable[..., Any]:
+    """The command of this name with these shared options beside its own, as typer reads them from its signature."""
 
     @wraps(command)
     def run(*words: Any, **values: Any) -> Any:
         mine = {name: values.pop(name) for name in names}
-        token = _given.set(replace(_NOTHING, **mine))
+        token = _given.set(replace(_NOTHING, command=name, **mine))
         try:
             return command(*words, **values)
         finally:
@@ -72,6 +99,12 @@ def project() -> Project | None:
 def is_dry() -> bool:
     """Whether the command is only to say what it would do."""
     return _given.get().dry_run
+
+
+def is_read(key: str, command: str | None = None) -> bool:
+    """Whether a command, or else the one that runs, makes use of a setting."""
+    command = _given.get().command if command is None else command
+    return command not in READ_BY or any(fnmatch(key, pattern) for pattern in READ_BY[command].split())
 
 
 def stop_if_dry(
@@ -99,13 +132,13 @@ def who_answers(given: Given, run_dir: Path | None) -> str:
 
 
 def _settings_lines(settings: Mapping[str, object] | TrainingSettings) -> Iterator[str]:
-    """Every setting; at last those that differ from the defaults."""
+    """Every setting that the command reads; at last those that differ from the defaults."""
     if isinstance(settings, Mapping):
         yield from (f"  {key} = {_shown(value)}" for key, value in settings.items())
         return
-    other = changed(settings, defaults_of(settings))
+    every, other = filter(is_read, _names(settings)), list(filter(is_read, changed(settings, defaults_of(settings))))
     yield "Settings at their defaults:"
-    yield from (f"  {key} = {_shown(lookup(settings, key))}" for key in _names(settings) if key not in other)
+    yield from (f"  {key} = {_shown(lookup(settings, key))}" for key in every if key not in other)
     yield "Settings that differ from the defaults:"
     yield from (f"  {key} = {_shown(lookup(settings, key))}" for key in other)
 
@@ -121,4 +154,6 @@ def _names(settings: Section, prefix: str = "") -> Iterator[str]:
 
 
 def _shown(value: object) -> str:
-    return json.dumps(value, default=lambda part: part.resolved() if isinstance(part, Section) else str(part))
+    return json.dumps(
+        value, ensure_ascii=False, default=lambda part: part.resolved() if isinstance(part, Section) else str(part)
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,7 @@ from rich.console import Console
 
 from evoseek.cli.options import ConfigFiles, Model, Questions, Seed, Sets, finish
 from evoseek.cli.shared import is_dry
+from evoseek.settings import is_given
 from evoseek.training.interrupt import end_on_interrupt
 
 Corpus = Annotated[
@@ -95,7 +97,12 @@ def begin_or_resume(
     if processes > 1 and "RANK" not in os.environ:
         with end_on_interrupt():
             from evoseek.learner.launcher import run_together
+            from evoseek.policy.machine import find_machine, too_many
 
+        settings = given.read(light=True)
+        device = find_machine(settings.policy.device if is_given(settings, "policy.device") else None).device
+        if words := too_many(processes, device):
+            warnings.warn(words, stacklevel=1)
         raise typer.Exit(run_together(processes, sys.argv[1:]))
     with end_on_interrupt():
         from evoseek.cli.following import following

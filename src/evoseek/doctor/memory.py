@@ -26,8 +26,9 @@ _TIGHT = 0.8
 def check_memory(patient: Patient) -> Iterator[Finding]:
     """Whether training fits the free memory."""
     settings, shape = patient.settings, patient.shape
-    if settings.learner.is_remote or shape is None:
+    if settings.learner.is_remote or shape is None or not patient.machine.is_here:
         why = "a service trains" if settings.learner.is_remote else "the sizes of the model are not known here"
+        why = why if patient.machine.is_here else f"there is no {patient.machine.device} on this machine"
         yield warning("memory", f"No estimate: {why}.", "Watch the memory in the first steps.")
         return
     parts = memory_parts(settings, shape, dict(read_config(settings.policy.model)))

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import cast
 
 import torch
-from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
-from huggingface_hub.errors import HfHubHTTPError
 from huggingface_hub.utils import logging as hub_logging
 from transformers import (
     AutoConfig,
@@ -29,9 +27,10 @@ from evoseek.files import expanded, nearest, replace_directory
 from evoseek.policy.adapter_files import CONFIG, adapter_name, base_name, is_adapter, load_adapter, save_adapter
 from evoseek.policy.gguf import load_gguf, load_gguf_tokenizer
 from evoseek.policy.lora import plain_model
-from evoseek.policy.machine import keep_freed_memory
+from evoseek.policy.machine import devices, keep_freed_memory
 from evoseek.policy.policy import Policy, has_adapters
 from evoseek.policy.products import is_slow_with_bfloat16, widen_products
+from evoseek.policy.shape import check_hub
 from evoseek.policy.source import REMOTE, SMOLLM2, find_policy, is_gguf
 
 _PLAIN_TOKENIZERS = ("PreTrainedTokenizerFast", "TokenizersBackend")
@@ -66,7 +65,7 @@ def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32"
         return _load_adapted(name_or_dir, path, device, dtype, adapter or adapter_name(path))
     try:
         with quietly():
-            _check_hub(source)
+            check_hub(source)
             tokenizer = _load_tokenizer(source)
             model = _load_model(source, dtype)
         if is_gguf(source):
@@ -75,7 +74,7 @@ def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32"
     except PolicyError:
         raise
     except Exception as error:  # the errors for a damaged directory or a full device are not documented
-        absent = "" if path.exists() else "There is no such directory here, so it was looked for on the hub. "
+        absent = "" if path.exists() else f"There is no such directory here.{nearest(path)} The hub was asked, too. "
         raise PolicyError(
             f"the policy '{name_or_dir}' could not be loaded on '{device}': {first_line(error)} {absent}Expected a "
             "directory written by save_pretrained, with safetensors weights and a tokenizer, a GGUF file, or the name "
@@ -114,10 +113,7 @@ def load_shell(name_or_dir: str) -> Policy:
 
 def check_device(name: str) -> torch.device:
     """The device of that name. Raises PolicyError, naming those there are, if this machine has none such."""
-    kind = torch.accelerator.current_accelerator(check_available=True)
-    count = torch.accelerator.device_count() if kind else 0
-    found = ["cpu", *([kind.type] if kind else []), *(f"{kind}:{number}" for number in range(count))]
-    if name not in found:
+    if name not in (found := devices()):
         raise PolicyError(
             f"got the device '{name}', but this machine, with this installation of torch, has {', '.join(found)}. Set "
             "policy.device to one of these (policy.device=cpu works everywhere), or install a torch that was built "
@@ -187,7 +183,7 @@ def load_tokenizer(name_or_dir: str) -> PreTrainedTokenizerBase:
         return load_tokenizer(base_name(path))
     try:
         with quietly():
-            _check_hub(source)
+            check_hub(source)
             return _load_tokenizer(str(path) if path.is_dir() else source)
     except PolicyError:
         raise
@@ -292,17 +288,6 @@ def _check_path(source: str) -> None:
             f"got the directory '{source}' as the policy, but it has no config.json. Expected a directory written by "
             "save_pretrained (config.json, safetensors weights, tokenizer), or an adapter's. Check the path."
         )
-
-
-def _check_hub(source: str) -> None:
-    """For a model of which nothing is on this machine, ask the hub once: the libraries would ask for over a minute
-    before they gave up. Any answer of the hub is fine, since loading explains it. Raises the connection's errors."""
-    if expanded(source).exists() or isinstance(try_to_load_from_cache(source, "config.json"), str):
-        return
-    try:
-        get_hf_file_metadata(hf_hub_url(source, "config.json"))
-    except HfHubHTTPError:
-        return
 
 
 @contextmanager

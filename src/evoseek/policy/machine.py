@@ -15,10 +15,11 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # parameters of mallopt(3)
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A device, and the bytes of its memory that are free."""
+    """A device, and the bytes of its memory that are free; of one that `is_here` denies, those of the CPU's memory."""
 
     device: str
     free_bytes: int
+    is_here: bool = True
 
     @property
     def is_cpu(self) -> bool:
@@ -32,7 +33,26 @@ def find_machine(device: str | None = None) -> Machine:
     if found.startswith("cuda") and torch.cuda.is_available():
         own = found if ":" in found else int(os.environ.get("LOCAL_RANK", "0"))  # torchrun's, of several processes
         return Machine(found, torch.cuda.mem_get_info(own)[0])
-    return Machine(found, _free_memory())
+    return Machine(found, _free_memory(), is_here=found in devices())
+
+
+def devices() -> list[str]:
+    """The names of the devices that this machine has, as torch finds them."""
+    kind = torch.accelerator.current_accelerator(check_available=True)
+    numbered = (f"{kind}:{number}" for number in range(torch.accelerator.device_count() if kind else 0))
+    return ["cpu", *([kind.type, *numbered] if kind else [])]
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def too_many(processes: int, device: str) -> str | None:
+    """What is wrong with so many processes that train on a device; None if nothing is."""
+    if device != "cpu" or processes <= cores():
+        return None
+    return f"{processes} processes would train on {cores()} cores, and wait for each other."
 
 
 def keep_freed_memory() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from huggingface_hub import hf_hub_download
+from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url, try_to_load_from_cache
 from huggingface_hub.errors import HfHubHTTPError
 
 from evoseek.files import expanded
@@ -43,9 +43,21 @@ def read_config(name_or_dir: str) -> Mapping[str, object]:
     if directory.is_dir():
         return _read(directory / "config.json")
     try:
+        check_hub(name_or_dir)
         return _read(Path(hf_hub_download(name_or_dir, "config.json")))
-    except (OSError, ValueError, HfHubHTTPError):
+    except Exception:  # of the connection, whose kinds are not documented, or of a name that the hub does not know
         return {}
+
+
+def check_hub(source: str) -> None:
+    """For a model of which nothing is on this machine, ask the hub once: the libraries would ask for over a minute
+    before they gave up. Any answer of the hub is fine, since loading explains it. Raises the connection's errors."""
+    if expanded(source).exists() or isinstance(try_to_load_from_cache(source, "config.json"), str):
+        return
+    try:
+        get_hf_file_metadata(hf_hub_url(source, "config.json"))
+    except HfHubHTTPError:
+        return
 
 
 def prompts_for(name_or_dir: str, setting: str) -> str:

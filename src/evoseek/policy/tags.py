@@ -46,9 +46,16 @@ _TAGS_OF_TOOLS = {
 
 
 def tag_calls(tools: Sequence[Schema]) -> Mapping[str, TagCall]:
-    """The tags for tools of these schemas; without any tool that has one, `SEARCH`."""
-    names = map(tool_name, tools)
-    return dict(_TAGS_OF_TOOLS[name] for name in names if name in _TAGS_OF_TOOLS) or SEARCH
+    """The tags for tools of these schemas; without tools, `SEARCH`. Raises PolicyError for a tool that has no tag."""
+    names = list(map(tool_name, tools))
+    if strange := [name for name in names if name not in _TAGS_OF_TOOLS]:
+        raise PolicyError(
+            f"The tool {strange[0]!r} cannot be called in the tag format: it has tags for the tools "
+            f"{', '.join(_TAGS_OF_TOOLS)} alone, so the model would neither see the tool nor be able to call it. Give "
+            "the tool one of these names, with the same argument, or use a model whose chat template has tool calls "
+            "(policy.format=tools)."
+        )
+    return dict(_TAGS_OF_TOOLS[name] for name in names) or SEARCH
 
 
 def stop_strings(calls: Mapping[str, TagCall]) -> tuple[str, ...]:

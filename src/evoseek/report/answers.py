@@ -27,7 +27,11 @@ def answer_text(trajectory: Trajectory, support: Support, *, refuses: bool) -> s
         return "\n".join(lines if trajectory.actions else [*lines, "  nothing"])
     if is_refused:
         return "\n".join(
-            [*lines, "No passage that was found supports what the model answered: support.unsupported=show"]
+            [
+                *lines,
+                "No passage that was found supports what the model answered. To see it, add --set "
+                "support.unsupported=show",
+            ]
         )
     lines.append(_SUPPORTS[support.rule])
     lines += [f"  [{p.id}] {p.title}: {p.text}{_cited(p)}" for p in merged(support.passages)] or ["  none"]
@@ -44,7 +48,7 @@ _SUPPORTS = {
 
 def _heading(trajectory: Trajectory, is_refused: bool) -> str:
     if trajectory.answer is None:
-        return f"No answer ({trajectory.failure or trajectory.stop_reason})."
+        return f"No answer ({trajectory.stop_reason})."
     return NOT_FOUND if is_refused else f"Answer: {trajectory.answer}"
 
 

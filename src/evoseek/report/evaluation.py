@@ -11,6 +11,7 @@ from rich.table import Table
 from evoseek.eval.evaluate import Score
 from evoseek.eval.results import GROUPS, Cost, Results
 from evoseek.report.tables import score_text
+from evoseek.reward.answer import SPARE_WORDS
 
 NAMES = {
     "exact_match": "EM",
@@ -20,6 +21,11 @@ NAMES = {
     "set_f1": "set F1",
     "fan_out": "fan-out accuracy",
     "judge": "judge",
+}
+_MEANINGS = {
+    "substring_match": "a golden answer stands anywhere in the answer, even inside a word",
+    "guarded_substring_match": f"as whole words, in an answer at most {SPARE_WORDS} words longer than it",
+    "set_f1": "F1 over the sets of words of both, articles kept",
 }
 _LATEX = str.maketrans({char: f"\\{char}" for char in "&%$#_{}"} | {"\\": r"\textbackslash{}", "~": "--", "^": r"\^{}"})
 
@@ -129,21 +135,22 @@ def money_grid(money: Mapping[str, Cost]) -> Grid:
 
 
 def note(results: Results) -> str | None:
-    """What a reader must know beside the tables; None if there is nothing."""
-    failed = results.invalid
-    unanswerable = len({one.question for one in results.samples if not one.answerable})
-    marked = (
-        f"{unanswerable} of {results.n} questions are marked as unanswerable: by every metric a refusal is right there "
-        "and any answer wrong, as in SQuAD 2.0."
-    )
-    if not failed:
-        return marked if unanswerable else None
-    shown = ", ".join(f"{one.question}/{one.number} ({one.invalid})" for one in failed[:10])
-    more = f" and {len(failed) - 10} more" if len(failed) > 10 else ""
-    return (
-        f"Not final: {len(failed)} of {len(results.samples)} samples are Invalid and count as wrong: {shown}{more}. "
-        f"The same command with --out draws them again.{f' {marked}' if unanswerable else ''}"
-    )
+    """What a reader must know beside the tables: the meaning of the metrics that papers define differently, which
+    questions are unanswerable and which samples Invalid. None if there is nothing."""
+    said = [f"{metric_name(metric)}: {_MEANINGS[metric]}." for metric in results.metrics if metric in _MEANINGS]
+    if unanswerable := len({one.question for one in results.samples if not one.answerable}):
+        said.append(
+            f"{unanswerable} of {results.n} questions are marked as unanswerable: by every metric a refusal is right "
+            "there and any answer wrong, as in SQuAD 2.0."
+        )
+    if failed := results.invalid:
+        shown = ", ".join(f"{one.question}/{one.number} ({one.invalid})" for one in failed[:10])
+        more = f" and {len(failed) - 10} more" if len(failed) > 10 else ""
+        said.append(
+            f"Not final: {len(failed)} of {len(results.samples)} samples are Invalid and count as wrong: {shown}{more}."
+            " The same command with --out draws them again."
+        )
+    return " ".join(said) or None
 
 
 def terminal(grid: Grid) -> Table:

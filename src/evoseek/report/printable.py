@@ -6,8 +6,13 @@ from rich.console import Console
 
 
 def printable(text: str) -> str:
-    """The text with every control character but newline and tab replaced: a document cannot steer the terminal."""
-    return "".join(char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text)
+    """The text with every control character but newline and tab replaced, and every other white space as a plain space:
+    a document cannot steer the terminal."""
+    return "".join(char if char.isprintable() or char in "\n\t" else _replacement(char) for char in text)
+
+
+def _replacement(char: str) -> str:
+    return " " if char.isspace() else "\N{REPLACEMENT CHARACTER}"
 
 
 def say(console: Console, text: str) -> None:

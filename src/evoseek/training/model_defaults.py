@@ -54,9 +54,14 @@ _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 def follow_model(
-    settings: TrainingSettings, find_machine: Callable[[str | None], Machine], saved: Mapping[str, object] | None = None
+    settings: TrainingSettings,
+    find_machine: Callable[[str | None], Machine],
+    saved: Mapping[str, object] | None = None,
+    *,
+    shown: Callable[[str], bool] = lambda _: True,
 ) -> tuple[TrainingSettings, str]:
-    """The settings with those that were not given chosen for the model, and in words what was chosen.
+    """The settings with those that were not given chosen for the model, and in words what was chosen, as far as it is
+    to be `shown`.
 
     `saved` is the resolved settings of a run that is resumed: what it holds is chosen again. For a policy of the
     package, or another one with the same prompts, nothing changes, and the text is empty.
@@ -68,7 +73,7 @@ def follow_model(
     choice = _Choice(settings, flatten(saved or {}))
     shape = shape_of(description)
     _choose(choice, machine, shape)
-    return choice.settings, _words(choice, machine, shape)
+    return choice.settings, _words(choice, machine, shape, shown)
 
 
 def follow_endpoint(settings: TrainingSettings) -> TrainingSettings:
@@ -151,8 +156,9 @@ def _choose_bounds(choose: _Choice) -> None:
     choose("rollout.max_turns", rollout.max_tool_calls + rollout.max_malformed + 2)
 
 
-def _words(choice: _Choice, machine: Machine, shape: ModelShape | None) -> str:
-    if not choice.chosen:
+def _words(choice: _Choice, machine: Machine, shape: ModelShape | None, shown: Callable[[str], bool]) -> str:
+    lines = [f"  {key} = {json.dumps(value)}" for key, value in choice.chosen.items() if shown(key)]
+    if not lines:
         return ""
     size = (
         f"{shape.parameters / 1e6:,.0f} million parameters"
@@ -160,8 +166,8 @@ def _words(choice: _Choice, machine: Machine, shape: ModelShape | None) -> str:
         else "sizes that its config.json does not name, so set learner.learning_rate and sampler.slots yourself"
     )
     why = "are those that the run was begun with" if choice.before else "follow the model"
-    where = f"{machine.device} with {machine.free_bytes / 2**30:.1f} GiB free"
-    lines = [f"  {key} = {json.dumps(value)}" for key, value in choice.chosen.items()]
+    free = f" with {machine.free_bytes / 2**30:.1f} GiB free" if machine.is_here else ", which is not on this machine"
+    where = f"{machine.device}{free}"
     return "\n".join(
         [f"{choice.settings.policy.model} has {size}; {where}. Settings that were not given {why}:", *lines]
     )
