@@ -61,7 +61,7 @@ test-engines: $(REAL_INSTALLED) $(ENGINES_INSTALLED)
 # The bridge to verifiers, with the package itself and a scripted model.
 test-verifiers: export OMP_NUM_THREADS ?= 1
 test-verifiers: $(VERIFIERS_INSTALLED)
-	$(VERIFIERS) -m pytest tests_verifiers
+	$(VERIFIERS) -m pytest packages/verifiers/tests
 
 # A real server of SkyRL on this machine's CPU, with the tiny policy. What it has compiled is kept: the first time is slow.
 test-tinker: export OMP_NUM_THREADS ?= 1
@@ -139,7 +139,7 @@ $(ENGINES_INSTALLED):
 $(VERIFIERS_INSTALLED):
 	$(PYTHON) -m venv $(VERIFIERS_VENV)
 	$(VERIFIERS) -m pip install --quiet $(TORCH)
-	$(VERIFIERS) -m pip install --quiet -e '.[verifiers]' 'pytest>=8'
+	$(VERIFIERS) -m pip install --quiet -e . -e packages/verifiers 'pytest>=8'
 	@touch $@
 
 $(TINKER_INSTALLED):

@@ -36,7 +36,6 @@ MISTAKES = {
     f"{TRAIN} --set run.steps": "--set got 'run.steps', expected key=value",
     f"{TRAIN} --set learner.learning_rate=fast": "learner.learning_rate is 'fast'",
     f"{TRAIN} --steps 0": "run.steps is 0: input should be greater than or equal to 1",
-    f"{TRAIN} --set critic.lam=0.9": "unknown setting critic.lam (it is credit.lam now)",
     f"{TRAIN} --set critic.clip=0.1": "critic.clip is set, but it has no effect here: it needs credit.name to be gae, "
     "and that is 'group'. Leave critic.clip out, or set credit.name so.",
     f"{TRAIN} --set simulator.model=x": "unknown setting simulator (it is for zerosearch)",
@@ -68,7 +67,6 @@ MISTAKES = {
     "export ./modle out": "there is no such directory or file. Did you mean model?",
     "judge check bad.jsonl": "bad.jsonl:1:",
     "data mix out.jsonl --count 1 --from question.jsonl=1": "Did you mean questions.jsonl?",
-    "tiny build out --variant reeder": "Invalid value for '--variant'",
 }
 
 

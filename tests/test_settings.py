@@ -31,7 +31,6 @@ from evoseek.settings import (
     tables,
     with_setting,
 )
-from evoseek.settings_tree import RENAMED
 from evoseek.systems.deepresearcher import DeepResearcher
 from evoseek.systems.dr_zero import DrZero
 from evoseek.systems.search_r1 import SearchR1
@@ -83,20 +82,6 @@ def test_unknown_keys_name_the_nearest(key, hint):
 def test_a_key_like_no_other_gets_no_hint():
     with pytest.raises(ConfigError, match=r"unknown setting zzz[.]"):
         load_settings(sets=["zzz.qqqq=1"])
-
-
-@pytest.mark.parametrize("old", RENAMED)
-def test_an_old_name_is_refused_with_the_new_one_which_is_a_setting(old):
-    new = RENAMED[old]
-    system = {"proposer": "ssp", "dspo": "dspo"}.get(new.split(".")[0], "search-r1")
-    with pytest.raises(ConfigError) as caught:
-        load_settings(system=system, sets=[f"{old}=1"])
-    assert f"unknown setting {old} (it is {new} now)" in str(caught.value)
-    part_of = {"credit.gamma": {"credit.name": "gae"}, "credit.lam": {"credit.name": "gae"}}.get(new, {})
-    part_of |= {"proposer.credit.name": "group"} if new.startswith("proposer.credit") else {}
-    known = flatten(load_settings(system=system, options=part_of).resolved())
-    assert new in known
-    assert old not in known
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The bridge to verifiers as far as it needs no verifiers; `tests_verifiers` has the rest."""
+"""The bridge to verifiers as far as it needs no verifiers; `packages/verifiers/tests` has the rest."""
 
 import asyncio
 import sys
@@ -18,10 +18,10 @@ from evoseek_verifiers.environment import Arguments, open_environment
 
 
 @pytest.mark.parametrize("name", evoseek_verifiers.__all__)
-def test_without_verifiers_the_error_names_the_extra(name, monkeypatch):
+def test_without_verifiers_the_error_names_what_to_install(name, monkeypatch):
     monkeypatch.setitem(sys.modules, "verifiers", None)
     monkeypatch.setitem(sys.modules, "verifiers.v1", None)
-    with pytest.raises(ConfigError, match=r"pip install 'evoseek\[verifiers\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'verifiers>=0\.4,<0\.5'"):
         getattr(evoseek_verifiers, name)
 
 

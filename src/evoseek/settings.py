@@ -23,7 +23,7 @@ from pydantic_core import core_schema
 
 from evoseek.errors import ConfigError
 from evoseek.registry import KINDS, check_name, find
-from evoseek.settings_tree import RENAMED, Tree, merge
+from evoseek.settings_tree import Tree, merge
 
 _Model = TypeVar("_Model", bound="Section")
 
@@ -305,11 +305,8 @@ class _Reader:
         return f"{key} is {problem['input']!r}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
 
     def _hints(self, model: type[Section], values: Tree, at: str, key: str) -> Iterator[str]:
-        """Suggestions for an unknown setting: its new name, the systems that have it, the same name in other tables, a
-        similar name, or the settings that the part has."""
-        if key in RENAMED:
-            yield f"it is {RENAMED[key]} now"
-            return
+        """Suggestions for an unknown setting: the systems that have it, the same name in other tables, a similar name,
+        or the settings that the part has."""
         if words := model.absent.get(_last(key)):
             yield words
             return

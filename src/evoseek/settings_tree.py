@@ -13,27 +13,6 @@ from evoseek.errors import ConfigError
 Tree = dict[str, Any]
 
 
-# Settings of version 0.1, and their current names.
-RENAMED: Mapping[str, str] = {
-    "algorithm.loss": "loss.name",
-    "algorithm.clip_low": "loss.clip_low",
-    "algorithm.clip_high": "loss.clip_high",
-    "algorithm.aggregate": "loss.aggregate",
-    "algorithm.advantage": "credit.name",
-    "algorithm.scale": "credit.scale",
-    "algorithm.filter_limit": "dspo.limit",
-    "critic.gamma": "credit.gamma",
-    "critic.lam": "credit.lam",
-    "proposer.advantage": "proposer.credit.name",
-    "proposer.scale": "proposer.credit.scale",
-    "proposer.singleton": "proposer.credit.singleton",
-    "proposer.aggregate": "proposer.loss.aggregate",
-    "reward.metric": "reward.name",
-    "critic.policy_after": "critic.critic_warmup_steps",
-    "rollout.slots": "sampler.slots",
-}
-
-
 def merge(tree: Tree, over: Mapping[str, Any]) -> Tree:
     """`over` on top of `tree`, table by table. A text instead of a table is a part's name."""
     merged = dict(tree)

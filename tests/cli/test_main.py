@@ -6,9 +6,7 @@ import pytest
 import typer
 
 from evoseek.cli.main import app, main
-from evoseek.cli.tiny import VariantChoice
 from evoseek.registry import KINDS
-from evoseek.tiny.build import VARIANTS
 from evoseek.training.given import load_settings
 
 PROGRAM = """
@@ -75,10 +73,6 @@ def test_help_names_every_system_and_the_corpus_by_both_its_names(shown):
     assert "--index,--corpus" in text.replace(", ", ",")
 
 
-def test_help_names_every_variant_of_the_tiny_policy(shown):
-    assert all(variant in shown("tiny", "build") for variant in VARIANTS)
-
-
 def test_help_names_the_settings_of_the_judge(shown):
     for words in (("data", "filter"), ("simulator", "label")):
         assert "settings of judge" in shown(*words)
@@ -127,7 +121,3 @@ def test_help_shows_every_text_as_it_was_written(shown, words, command):
 
 def test_one_of_them_has_brackets(shown):
     assert "the model of [asked]: prints the answer" in shown("ask")
-
-
-def test_the_variants_are_those_that_can_be_built():
-    assert [choice.value for choice in VariantChoice] == list(VARIANTS)

@@ -68,7 +68,6 @@ LINES = {
     "ask": "ask who? --index index",
     "export": "export tiny new",
     "view": "view run --out new.html",
-    "tiny build": "tiny build new --work work",
     "simulator collect": "simulator collect new.jsonl --index index --questions q.jsonl",
     "simulator label": "simulator label s.jsonl new.jsonl --model tiny",
     "simulator tune": "simulator tune s.jsonl new --work work",

@@ -7,6 +7,7 @@ from pathlib import Path
 from runpy import run_path
 
 import pytest
+from tools.tiny.demonstrations import DemonstrationShares, Demonstrator, propose_prompt, trace_prompt
 
 from evoseek.env.prompts import load_prompts
 from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv, answer_task, passage_task
@@ -15,7 +16,6 @@ from evoseek.errors import ConfigError, DataError
 from evoseek.policy.encoding import Encoder, plain
 from evoseek.policy.tags import TagRenderer
 from evoseek.search.lexical import LexicalIndex
-from evoseek.tiny.demonstrations import DemonstrationShares, Demonstrator, propose_prompt, trace_prompt
 from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import Message, Passage, Question
 from evoseek.world.world import World

@@ -2,13 +2,13 @@ import random
 from functools import partial
 
 import pytest
+from tools.tiny.demonstrations import NOTHING, DemonstrationShares, Demonstrator
 
 from evoseek.env.prompts import load_prompts
 from evoseek.env.reader import ReaderEnv
 from evoseek.policy.encoding import plain, split_trusted
 from evoseek.policy.tags import TagRenderer
 from evoseek.search.lexical import LexicalIndex
-from evoseek.tiny.demonstrations import NOTHING, DemonstrationShares, Demonstrator
 from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import Message, Passage, Question
 from evoseek.world.world import World

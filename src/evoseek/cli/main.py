@@ -32,7 +32,6 @@ from evoseek.cli.sft import collect, sft
 from evoseek.cli.shared import with_shared
 from evoseek.cli.simulator import simulator
 from evoseek.cli.status import status
-from evoseek.cli.tiny import tiny
 from evoseek.cli.train import train
 from evoseek.cli.view import view
 from evoseek.cli.world import world
@@ -76,7 +75,6 @@ app.command()(compare)
 for command in (ask, view, prompt, export, recipes, parts):
     app.command()(command)
 for name, group in {
-    "tiny": tiny,
     "simulator": simulator,
     "judge": judge,
     "data": data,

@@ -17,7 +17,12 @@ from evoseek.env.prompts import load_prompts
 from evoseek.env.web_tools import BrowseTool, WebRollouts, WebSearchTool
 from evoseek.search.browse.beginning import PageBeginning
 from evoseek.search.lexical import LexicalIndex
-from evoseek.tiny.demonstrations import (
+from evoseek.types import Passage, Question, ToolCall
+from evoseek.world.grammar import chain_text
+from evoseek.world.site import Site
+from evoseek.world.site_web import SiteWeb
+from evoseek.world.world import Fact
+from tools.tiny.demonstrations import (
     MAX_TRIES,
     Demonstration,
     Piece,
@@ -26,11 +31,6 @@ from evoseek.tiny.demonstrations import (
     say,
     solve_prompt,
 )
-from evoseek.types import Passage, Question, ToolCall
-from evoseek.world.grammar import chain_text
-from evoseek.world.site import Site
-from evoseek.world.site_web import SiteWeb
-from evoseek.world.world import Fact
 
 RESULTS = 3
 PAGE_WORDS = 80

@@ -6,6 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+from tools.tiny.build import FLAWLESS, sample
+from tools.tiny.demonstrations import Demonstration
+from tools.tiny.skills import WEB_LIMITS, measure_browsing
+from tools.tiny.web_demonstrations import WebDemonstrator, WebMixture, web_tools
 
 from evoseek.env.prompts import load_prompts
 from evoseek.env.solver import SolverEnv
@@ -15,10 +19,6 @@ from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer, tag_calls
 from evoseek.rollout.run import run_trajectory
 from evoseek.search.lexical import LexicalIndex
-from evoseek.tiny.build import FLAWLESS, sample
-from evoseek.tiny.demonstrations import Demonstration
-from evoseek.tiny.skills import WEB_LIMITS, measure_browsing
-from evoseek.tiny.web_demonstrations import WebDemonstrator, WebMixture, web_tools
 from evoseek.types import Question
 from evoseek.world.site import Site
 from evoseek.world.site_web import SiteWeb
@@ -82,7 +82,7 @@ def test_a_page_is_opened_where_the_snippets_do_not_tell_and_it_does(site: Site,
 
 
 def test_pages_that_do_not_tell_are_not_opened(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evoseek.tiny.web_demonstrations.PAGE_WORDS", 5)  # too few for any fact
+    monkeypatch.setattr("tools.tiny.web_demonstrations.PAGE_WORDS", 5)  # too few for any fact
     talkative = Site(site.world, 11, told=0.6)
     index = LexicalIndex.build(tmp_path / "index", talkative.passages())
     for shown in draw(talkative, index, FLAWLESS, 10):

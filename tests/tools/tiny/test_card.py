@@ -1,16 +1,16 @@
 """The card of a tiny policy: its numbers are those of the skills, and the curve covers every step."""
 
-from evoseek.tiny.build import TinyRecipe, WebRecipe
-from evoseek.tiny.card import tiny_card
-from evoseek.tiny.skills import Skill
+from tools.tiny.build import TinyRecipe, WebRecipe
+from tools.tiny.card import tiny_card
+from tools.tiny.skills import Skill
 
 SKILLS = [Skill("solve", 0.7, {1: 10, 2: 10}, {1: 9, 2: 1})]
 
 
 def test_skills_are_shown_by_hops_with_n_and_interval() -> None:
-    card = tiny_card(TinyRecipe(), [1.0], SKILLS, command="evoseek tiny build here")
+    card = tiny_card(TinyRecipe(), [1.0], SKILLS, command="python -m tools.tiny here")
     assert "| solve | 0.7 | 20 | 0.500 [0.299, 0.701] | 0.90 | 0.10 |  |  |" in card  # Wilson interval of 10 of 20
-    assert "evoseek tiny build here" in card
+    assert "python -m tools.tiny here" in card
 
 
 def test_the_curve_has_the_mean_of_each_stretch() -> None:

@@ -13,11 +13,11 @@ from evoseek.policy.load import load_policy
 from evoseek.report.printable import say
 from evoseek.report.progress import STOPPING
 from evoseek.runs import RunDirectory
-from evoseek.tiny.build import VARIANTS, WebRecipe, build, recipe_of
-from evoseek.tiny.card import tiny_card
-from evoseek.tiny.skills import measure_browsing, measure_skills
 from evoseek.training.interrupt import stop_on_interrupt
 from evoseek.training.supervised import SupervisedProgress
+from tools.tiny.build import VARIANTS, WebRecipe, build, recipe_of
+from tools.tiny.card import tiny_card
+from tools.tiny.skills import measure_browsing, measure_skills
 
 
 def build_variant(directory: Path, work: Path, *, variant: str, steps: int | None, seed: int, console: Console) -> bool:
@@ -39,7 +39,7 @@ def build_variant(directory: Path, work: Path, *, variant: str, steps: int | Non
         say(console, "Stopped. The same command resumes from there.")
         return False
     say(console, f"Written to {directory}. Measuring what it can do ...")
-    command = f"evoseek tiny build {directory} --variant {variant} --steps {recipe.steps} --seed {seed}"
+    command = f"python -m tools.tiny {directory} --variant {variant} --steps {recipe.steps} --seed {seed}"
     losses = [json.loads(line)["loss"] for line in (work / "losses.jsonl").read_text(encoding="utf-8").splitlines()]
     skills = measure(load_policy(str(directory)), seed=seed)
     card = tiny_card(recipe, losses, skills, command=command)

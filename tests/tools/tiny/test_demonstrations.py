@@ -4,10 +4,7 @@ import random
 import re
 
 import pytest
-
-from evoseek.env.prompts import load_prompts
-from evoseek.search.lexical import LexicalIndex
-from evoseek.tiny.demonstrations import (
+from tools.tiny.demonstrations import (
     Demonstration,
     DemonstrationShares,
     Demonstrator,
@@ -15,6 +12,9 @@ from evoseek.tiny.demonstrations import (
     propose_prompt,
     solve_prompt,
 )
+
+from evoseek.env.prompts import load_prompts
+from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Passage
 from evoseek.world.world import World
 

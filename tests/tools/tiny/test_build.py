@@ -5,16 +5,18 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 import torch
+from tools.tiny.__main__ import main
+from tools.tiny.build import VARIANTS, TinyRecipe, WebRecipe, build, recipe_of, sample
+from tools.tiny.demonstrations import Piece
 
 from evoseek.errors import ConfigError
 from evoseek.policy.load import Policy, load_policy
 from evoseek.policy.source import SHIPPED, tiny_policy_dir
 from evoseek.policy.tags import TagRenderer
-from evoseek.tiny.build import VARIANTS, TinyRecipe, WebRecipe, build, recipe_of, sample
-from evoseek.tiny.demonstrations import Piece
 from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.training.supervised import SupervisedProgress
 from evoseek.world.world import World, split_of
@@ -121,8 +123,12 @@ def test_every_variant_has_a_recipe_of_its_kind() -> None:
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_policy_that_is_shipped_says_how_it_was_made(name: str) -> None:
     card = (tiny_policy_dir(name) / "README.md").read_text()
-    command = re.search(r"`evoseek tiny build src/evoseek/tiny/weights/(\w+) --variant (\w+) ", card)
+    command = re.search(r"`python -m tools.tiny src/evoseek/tiny/weights/(\w+) --variant (\w+) ", card)
     assert command is not None
     assert command[1] == tiny_policy_dir(name).name
     assert command[2] == {"tiny": "default"}.get(name, name.removeprefix("tiny-"))
     assert command[2] in VARIANTS
+
+
+def test_the_command_names_every_variant() -> None:
+    assert get_args(get_args(get_type_hints(main, include_extras=True)["variant"])[0]) == tuple(VARIANTS)

@@ -1,10 +1,10 @@
 """The tiny policy that the package carries: what later training rests on it can do, several hops are left to learn."""
 
 import pytest
+from tools.tiny.skills import Skill, measure_skills
 
 from evoseek.policy.load import load_policy
 from evoseek.policy.source import tiny_policy_dir
-from evoseek.tiny.skills import Skill, measure_skills
 from evoseek.world.world import World
 
 pytestmark = pytest.mark.slow

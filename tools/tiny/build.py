@@ -2,12 +2,12 @@
 
     for step = 1 .. steps:
         every few steps a new world of the pretraining split, indexed
-        demonstrations about it (`evoseek.tiny.demonstrations`) until the token budget is full;
+        demonstrations about it (`tools.tiny.demonstrations`) until the token budget is full;
             in the first steps only copying and reading, then the whole mixture
         one optimizer step on the cross-entropy of the tokens that the policy would write
 
 The variant that browses is trained in the same way, but gently and from a policy that can read and copy already, on
-demonstrations about the worlds' sites (`evoseek.tiny.web_demonstrations`).
+demonstrations about the worlds' sites (`tools.tiny.web_demonstrations`).
 
 Everything follows from the recipe. An interrupted build resumes from its last checkpoint.
 """
@@ -34,14 +34,14 @@ from evoseek.policy.more_tags import add_tags
 from evoseek.policy.policy import Policy
 from evoseek.policy.tags import TagRenderer
 from evoseek.search.lexical import LexicalIndex
-from evoseek.tiny.demonstrations import Demonstration, DemonstrationShares, Demonstrator
 from evoseek.tiny.model import tiny_config, tiny_model
 from evoseek.tiny.tokenizer import END, PADDING, tiny_tokenizer
-from evoseek.tiny.web_demonstrations import WebDemonstrator, WebMixture
 from evoseek.training.supervised import SupervisedProgress, SupervisedRun
 from evoseek.types import Message, TrainingSample
 from evoseek.world.site import Site
 from evoseek.world.world import World
+from tools.tiny.demonstrations import Demonstration, DemonstrationShares, Demonstrator
+from tools.tiny.web_demonstrations import WebDemonstrator, WebMixture
 
 PASSAGES_SHOWN = 3
 COPYING = DemonstrationShares(solve=0, propose=0, trace=0, read=0.75, copy=0.25)

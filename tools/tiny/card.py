@@ -7,8 +7,8 @@ from dataclasses import asdict
 from itertools import pairwise
 
 from evoseek.eval.statistics import wilson_interval
-from evoseek.tiny.build import Recipe, WebRecipe
-from evoseek.tiny.skills import Skill
+from tools.tiny.build import Recipe, WebRecipe
+from tools.tiny.skills import Skill
 
 _SKILLS = {
     "solve": "exact match of the answer, by hops of the question",

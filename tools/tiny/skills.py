@@ -21,13 +21,13 @@ from evoseek.reward.answer import exact_match
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.run import run_trajectory
 from evoseek.search.lexical import LexicalIndex
-from evoseek.tiny.build import PASSAGES_SHOWN, world_index
-from evoseek.tiny.demonstrations import DemonstrationKind, DemonstrationShares, Demonstrator, solve_prompt
-from evoseek.tiny.web_demonstrations import HOPS, web_tools
 from evoseek.types import Message, Question, Trajectory
 from evoseek.world.site import Site
 from evoseek.world.site_web import SiteWeb
 from evoseek.world.world import World
+from tools.tiny.build import PASSAGES_SHOWN, world_index
+from tools.tiny.demonstrations import DemonstrationKind, DemonstrationShares, Demonstrator, solve_prompt
+from tools.tiny.web_demonstrations import HOPS, web_tools
 
 ENTITIES = 400
 SLOTS = 128

@@ -1,7 +1,7 @@
 """evoseek's questions, search environment and rewards as an environment of the `verifiers` package (0.4), under the
 name `evoseek-verifiers`: for its `vf-eval`, and for prime-rl.
 
-Importing this package needs no verifiers; the classes do. The extra `verifiers` brings it.
+Importing this package needs no verifiers; the classes do.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def __getattr__(name: str) -> Any:
             raise
         raise ConfigError(
             f"evoseek_verifiers.{name} needs the package verifiers 0.4, but there is no verifiers.v1: {error}. "
-            "Install the extra in an environment of its own: pip install 'evoseek[verifiers]'. It pins mcp 2.0, so it "
-            "does not go together with the extra serve."
+            "Install it in an environment of its own, pip install 'verifiers>=0.4,<0.5': it pins mcp 2.0, so it does "
+            "not go together with evoseek's extra serve."
         ) from error
     return getattr(bridge, name)

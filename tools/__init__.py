@@ -1,0 +1,1 @@
+"""What builds the files that the package ships; it is not installed with it."""
