@@ -5,7 +5,7 @@ import pytest
 
 from evoseek.errors import ConfigError
 from evoseek.report.metrics import JsonlMetrics
-from evoseek.report.plots import curve, panels, plot_curves
+from evoseek.report.plots import curve, panels, plot_curves, smoothed
 from evoseek.runs import RunDirectory
 
 
@@ -22,16 +22,25 @@ def test_curves_skip_what_has_no_value():
     assert curve(rows, "reward") == ([1.0, 4.0], [0.5, 1.0])
 
 
-def test_an_ordinary_run_has_six_panels_whatever_was_measured():
-    titles = [panel.title for panel in panels([{"step": 1.0, "reward": 0.5}])]
-    assert titles == [panel.title for panel in panels([])]
-    assert len(titles) == 6
+def test_a_run_has_the_panels_that_were_measured_and_none_that_is_empty(tmp_path):
+    rows = [{"step": 1.0, "reward": 0.5, "entropy": None, "rollout/invalid_frac": 0.0}]
+    assert [panel.title for panel in panels(rows)] == ["Reward", "Invalid rollouts"]
+    assert panels([]) == []
+    assert plot_curves(RunDirectory(tmp_path)).read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_long_curve_is_smoothed_over_a_tenth_of_it():
+    """Forty values: each with two before it and two behind it; at the ends with those that there are."""
+    values = [float(step % 2) for step in range(40)]
+    smooth = smoothed(values)
+    assert (smooth[0], smooth[1], smooth[20], smooth[21]) == (1 / 3, 0.5, 0.4, 0.6)
+    assert len(smooth) == 40
+    assert smoothed(values[:19]) == []
 
 
 def test_a_run_that_browses_shows_how_by_hops():
     row = {"browsing/share": 0.5, "browsing/share/hops_2": 0.75, "browsing/share/hops_1": 0.25, "browsing/turns": 3.0}
     shown = {panel.title: panel.curves for panel in panels([{"step": 1.0, **row}])}
-    assert len(shown) == 8
     assert list(shown["Rollouts that browse"].items()) == [
         ("all", "browsing/share"),
         ("1 hops", "browsing/share/hops_1"),

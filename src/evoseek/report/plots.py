@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from evoseek.errors import ConfigError
@@ -34,6 +36,7 @@ _PANELS = (
     Panel("Invalid rollouts", {"": "rollout/invalid_frac"}),
 )
 _SELFPLAY = "selfplay/"
+_TITLE = 34  # characters of a title that fit over a panel
 _REJECTED = "selfplay/rejected/"
 
 
@@ -55,7 +58,7 @@ _SELFPLAY_PANELS = (
     Panel("Entropy", _of_roles("entropy")),
     Panel("Tokens a rollout", _of_roles("completions/mean_length")),
     Panel("Invalid rollouts", _of_roles("rollout/invalid_frac")),
-    Panel("Topics (entropy, share of the largest)", {"": "selfplay/topics/entropy"}),
+    Panel("Topics (entropy, nats)", {"": "selfplay/topics/entropy"}),
     Panel("Duplicate questions", {"": "selfplay/duplicate_rate"}),
 )
 
@@ -76,7 +79,7 @@ def plot_curves(run: RunDirectory) -> Path:
     rows = read_metrics(run.metrics)
     shown = panels(rows)
     columns = 3 if len(shown) <= 6 else 4
-    lines = math.ceil(len(shown) / columns)
+    lines = max(1, math.ceil(len(shown) / columns))
     figure = Figure(figsize=(4 * columns, 3 * lines), layout="constrained")
     FigureCanvasAgg(figure)
     for place, panel in enumerate(shown, start=1):
@@ -86,18 +89,16 @@ def plot_curves(run: RunDirectory) -> Path:
 
 
 def panels(rows: Sequence[MetricRow]) -> list[Panel]:
-    """The panels of a run: always the same ones, plus those of browsing if it browses; for self-play, those with any
-    values."""
+    """The panels of a run: those with any values; of a run that browses or plays with itself, also its own."""
     measured = {name: None for row in rows for name, value in row.items() if value is not None}
-    if not any(name.startswith(_SELFPLAY) for name in measured):
-        return [*_PANELS, *_browsing_panels(measured)]
-    reasons = {name.removeprefix(_REJECTED): name for name in measured if name.startswith(_REJECTED)}
-    rejected = Panel(
-        "Rejected proposals", {reason: name for reason, name in reasons.items() if _occurs(rows, name)}, True
-    )
+    shown = (*_PANELS, *_browsing_panels(measured))
+    if any(name.startswith(_SELFPLAY) for name in measured):
+        reasons = {name.removeprefix(_REJECTED): name for name in measured if name.startswith(_REJECTED)}
+        occurring = {reason: name for reason, name in reasons.items() if _occurs(rows, name)}
+        shown = (*_SELFPLAY_PANELS, Panel("Rejected proposals", occurring, True))
     found = (
         Panel(panel.title, {label: name for label, name in panel.curves.items() if name in measured}, panel.stacked)
-        for panel in (*_SELFPLAY_PANELS, rejected)
+        for panel in shown
     )
     return [panel for panel in found if panel.curves]
 
@@ -115,6 +116,14 @@ def curve(rows: Sequence[MetricRow], name: str) -> tuple[list[float], list[float
     return [step for step, _ in points if step is not None], [value for _, value in points if value is not None]
 
 
+def smoothed(values: Sequence[float]) -> list[float]:
+    """The mean of each value and its neighbours, a tenth of the curve together; empty for a curve of fewer than 20."""
+    if len(values) < 20:
+        return []
+    half = len(values) // 20
+    return [fmean(values[max(0, place - half) : place + half + 1]) for place in range(len(values))]
+
+
 def _occurs(rows: Sequence[MetricRow], name: str) -> bool:
     return any(row.get(name) for row in rows)
 
@@ -126,11 +135,17 @@ def _draw(axes: Axes, panel: Panel, rows: Sequence[MetricRow]) -> None:
         shares = [[row.get(name) or 0.0 for row in whole] for name in names]
         axes.stackplot([row["step"] or 0.0 for row in whole], *shares, labels=list(panel.curves))
     else:
-        for label, name in panel.curves.items():
+        for number, (label, name) in enumerate(panel.curves.items()):
             steps, values = curve(rows, name)
-            axes.plot(steps, values, marker="." if len(steps) < 40 else "", label=label)
+            colour, smooth = f"C{number}", smoothed(values)
+            marker = "." if len(steps) < 40 else ""
+            axes.plot(
+                steps, values, color=colour, marker=marker, alpha=0.3 if smooth else 1.0, label="" if smooth else label
+            )
+            if smooth:
+                axes.plot(steps, smooth, color=colour, linewidth=2, label=label)
     if any(panel.curves):
         axes.legend(fontsize="small")
-    axes.set_title(panel.title)
+    axes.set_title("\n".join(wrap(panel.title, _TITLE)))
     axes.set_xlabel("step")
     axes.grid(alpha=0.3)
