@@ -79,13 +79,13 @@ def serving(made, library):
     """`with serving(running=2, keys=[...]) as served`. Without `tells`, a stopped server just closes connections."""
 
     @contextmanager
-    def serving(*, limits=None, refuses=True, history=True, port=0, tells=True, **options):
+    def serving(*, limits=None, refuses=True, history=True, port=0, tells=True, engine=None, **options):
         tokenizer = made("qwen")
         sampler, prompts = Sampler(tokenizer), load_prompts("tiny")
         env = SolverEnv([SearchTool(library, template=prompts["observation"])], prompts)
         roller = Roller(env, TagRenderer(tokenizer), sampler, RolloutLimits(max_total_tokens=1_000), 0.0)
         answerer = Answerer("runs/a-policy", roller, by_words, refuses, history)
-        server = AgentServer(answerer, library, limits=limits or Limits(), **options)
+        server = AgentServer(answerer, engine or library, limits=limits or Limits(), **options)
         with socket.create_server(("127.0.0.1", port), backlog=256) as bound:
             drain_s = limits.drain_s if limits else 1
             http = StoppableServer(server.app, drain_s=drain_s, end=server.end if tells else None)

@@ -5,13 +5,18 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import httpx2
 import openai
 import pytest
+from rich.console import Console
 
+from evoseek.jobs.index import IndexPlan, build_index
+from evoseek.search.opening import LiveIndex
 from evoseek.serve.agent import Limits
 from evoseek.serve.chat_api import read_request
+from evoseek.serve.library import linked
 
 WHO = "who is the mayor of Kalo?"
 MERI = {"id": "kalo#1", "title": "Kalo", "text": "The mayor of Kalo is Meri Tolu.", "file": "kalo.md", "page": 2}
@@ -50,6 +55,75 @@ def test_a_whole_answer_with_its_evidence(served):
     assert (told["answer"], told["supported"], told["rule"], told["support"]) == ("Meri Tolu", True, "words", [MERI])
     assert told["searches"][0]["arguments"] == {"query": WHO}
     assert httpx2.get(f"{served.url}/v1/answers/{reply.id}").json()["support"] == [MERI]
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory):
+    """An index of a folder, which holds the page of which the scripted policy finds something, and others."""
+    folder = tmp_path_factory.mktemp("documents")
+    (folder / "corpus" / "two words").mkdir(parents=True)
+    (folder / "corpus" / "two words" / "kalo#1.md").write_text("# Kalo\n\nThe mayor of Kalo is Meri Tolu.")
+    (folder / "corpus" / "page.html").write_text("<title>Vesu</title><body><p>Vesu.</p><script>x()</script></body>")
+    (folder / "corpus" / "lines.jsonl").write_text('{"id": "1", "contents": "Meri Tolu\\nThe mayor Meri Tolu is old."}')
+    (folder / "secret.txt").write_text("Not in the corpus.")
+    (folder / "corpus" / "secret.css").write_text("Not in the index.")
+    build_index(folder / "corpus", folder / "index", IndexPlan(), console=Console(quiet=True))
+    return LiveIndex(folder / "index")
+
+
+@pytest.fixture(scope="module")
+def served_documents(serving, documents):
+    with serving(engine=documents) as served:
+        yield served
+
+
+def test_documents_are_opened_as_they_are_and_run_nothing(served_documents):
+    def opened(file):
+        return httpx2.get(f"{served_documents.url}/v1/files/{file}")
+
+    text = opened("two%20words/kalo%231.md")
+    assert (text.text, text.headers["content-type"]) == (
+        "# Kalo\n\nThe mayor of Kalo is Meri Tolu.",
+        "text/plain; charset=utf-8",
+    )
+    page = opened("page.html")
+    assert page.headers["content-security-policy"].startswith("sandbox; default-src 'none'")
+    assert (page.headers["x-content-type-options"], page.status_code) == ("nosniff", 200)
+    for outside in (
+        "../secret.txt",
+        "%2e%2e/secret.txt",
+        "secret.css",
+        "/etc/passwd",
+        "%2Fetc%2Fpasswd",
+        "",
+        "gone.md",
+    ):
+        assert opened(outside).status_code == 404
+
+
+def test_passages_link_to_their_documents(documents):
+    files = documents.files
+    assert set(files) == {"lines.jsonl", "page.html", "two words/kalo#1.md"}
+    cited = [{"file": "two words/kalo#1.md"}, {"file": "page.html", "page": 3}, {"file": "lines.jsonl"}, {"id": "x"}]
+    assert [passage.get("link") for passage in linked(cited, files)] == [
+        "v1/files/two%20words/kalo%231.md",
+        "v1/files/page.html#page=3",
+        None,
+        None,
+    ]
+
+
+def test_an_answer_links_to_the_documents_of_the_index(serving, documents, monkeypatch):
+    monkeypatch.setattr(documents, "files", {"kalo.md": Path("kalo.md")})
+    with serving(engine=documents) as served:
+        reply = ask(served, say(WHO))
+        assert reply.evoseek["support"] == [MERI | {"link": "v1/files/kalo.md#page=2"}]
+        assert httpx2.get(f"{served.url}/v1/answers/{reply.id}").json()["support"] == reply.evoseek["support"]
+        events = [chunk.evoseek for chunk in ask(served, say(WHO), stream=True) if hasattr(chunk, "evoseek")]
+        found = next(event for event in events if event["event"] == "found")
+        assert MERI | {"link": "v1/files/kalo.md#page=2"} in found["passages"]
+    with serving(engine=documents, keys=["a-key-that-is-long"]) as served:
+        assert httpx2.get(f"{served.url}/v1/files/page.html").status_code == 401
 
 
 def test_a_stream_shows_the_searches_as_they_happen(served):

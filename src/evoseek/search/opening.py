@@ -14,6 +14,7 @@ from evoseek.search.hybrid import HybridIndex
 from evoseek.search.lexical import LexicalIndex, index_directory
 from evoseek.search.manifest import NAME, Manifest
 from evoseek.search.settings import SearchSettings
+from evoseek.search.sources import files_of
 from evoseek.types import Passage
 
 _LOG = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ class AsBuilt:
 class LiveIndex:
     """An index for a server that stays, as an engine and a store of passages: a search that comes a second after a
     change on disk, or later, is answered from the new state. One that cannot be opened is logged, and the old one goes
-    on being searched: its files stay mapped."""
+    on being searched: its files stay mapped. `files` are those of `files_of`."""
 
     is_local = True
 
@@ -53,6 +54,7 @@ class LiveIndex:
         self._directory, self._opens = directory, opens or partial(open_built, directory)
         self._opened = self._seen = _state(directory)
         self._looked, self._index = time.monotonic(), self._opens()
+        self.files = files_of(directory)
 
     @property
     def is_current(self) -> bool:
@@ -92,7 +94,7 @@ class LiveIndex:
             return
         self._seen = state
         try:
-            self._index, self._opened = self._opens(), state
+            self._index, self._opened, self.files = self._opens(), state, files_of(self._directory)
             _LOG.warning("%s was changed: its %s passages are searched from now on.", self._directory, len(self))
         except EvoseekError as error:
             _LOG.error("%s was changed and cannot be opened, so the old state is searched: %s", self._directory, error)

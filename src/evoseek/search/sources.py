@@ -24,7 +24,7 @@ from evoseek.corpus.read_report import ReadReport, Skipped
 from evoseek.errors import DataError, SearchIndexError
 from evoseek.files import file_digest
 from evoseek.search.lexical import SOURCES, LexicalIndex
-from evoseek.search.manifest import REMEDY
+from evoseek.search.manifest import REMEDY, Manifest
 from evoseek.types import Passage
 
 _FORMATS = 3  # raised when the same file gives another text than before
@@ -67,13 +67,29 @@ class Source(BaseModel):
 
 class Sources(BaseModel):
     """All files, in the order of their passages, and how they were read and cut. `reader` names the releases of the
-    programs that read them, which may read the same file otherwise."""
+    programs that read them, which may read the same file otherwise, `corpus` the folder or file that holds them."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     reader: str
     encoding: str | None
     max_words: int
     files: list[Source]
+    corpus: str = ""
+
+
+def files_of(directory: Path) -> dict[str, Path]:
+    """Where the files are from which the passages of an index were read, by their paths within the corpus; empty if the
+    index does not record it, or the corpus is no longer there."""
+    try:
+        path = directory / Manifest.read(directory).data / SOURCES
+        sources = Sources.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return {}
+    root = Path(sources.corpus)
+    is_file = root.is_file()
+    if not sources.corpus or not root.exists():
+        return {}
+    return {source.file: root if is_file else root / source.file for source in sources.files if source.passages}
 
 
 class Recorded:
@@ -124,7 +140,9 @@ class CorpusPassages:
     ) -> None:
         self._corpus, self._report, self._how = corpus, report, Reading(encoding=encoding)
         self._files = [(file, _digest(file.path)) for file in find_readable(corpus, report, encoding)]
-        self.sources = Sources(reader=_reader(), encoding=encoding, max_words=max_words, files=[])
+        self.sources = Sources(
+            reader=_reader(), encoding=encoding, max_words=max_words, files=[], corpus=str(corpus.resolve())
+        )
         same_reader = before is not None and before.sources.reader == self.sources.reader
         self.is_read_anew = before is not None and not same_reader
         self._before = before if same_reader else None

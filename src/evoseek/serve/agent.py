@@ -3,6 +3,7 @@
     POST /v1/chat/completions   as in `serve.chat_api`, whole or as a stream
     GET  /v1/models             the agent, as a model
     GET  /v1/answers/{id}       one of the last answers once more
+    GET  /v1/files/{file}       a document, by its path within the corpus
     POST /mcp                   as in `serve.mcp`
     GET  /                      the chat page
     GET  /health /ready         whether it lives; whether it has room for a question
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,10 +37,10 @@ from evoseek.serve.asking import Asked, Asking
 from evoseek.serve.attended import Attended, left
 from evoseek.serve.batching import BusyError
 from evoseek.serve.body import read_body
-from evoseek.serve.chat_api import MAX_QUESTION, ChatRequest, completion, read_request, stream
+from evoseek.serve.chat_api import MAX_QUESTION, ChatRequest, completion, read_request, stream, with_links
 from evoseek.serve.errors import StoppedError, refused, unforeseen
 from evoseek.serve.guard import Guard
-from evoseek.serve.library import Library
+from evoseek.serve.library import FILES, Library, document
 from evoseek.serve.listening import listen
 from evoseek.serve.mcp import mcp_server
 from evoseek.serve.metrics import CONTENT_TYPE
@@ -120,6 +121,7 @@ class AgentServer:
             Route("/metrics", self._metrics),
             Route("/v1/models", self._models),
             Route("/v1/answers/{id:path}", self._kept),
+            Route(f"/{FILES}/{{file:path}}", self._file),
             Route("/v1/chat/completions", self._complete, methods=["POST"]),
             Route("/mcp", Attended(self._mcp, max_body=self._limits.max_body), methods=["POST"]),
         ]
@@ -147,9 +149,11 @@ class AgentServer:
         asked = self._ask(wanted)
         if wanted.streams:
             headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-            return StreamingResponse(stream(asked, wanted), media_type="text/event-stream", headers=headers)
+            return StreamingResponse(
+                stream(asked, wanted, self._files), media_type="text/event-stream", headers=headers
+            )
         answered = await self._answered(asked, request)
-        return JSONResponse(completion(asked, answered, wanted))
+        return JSONResponse(completion(asked, answered, wanted, self._files))
 
     def _ask(self, wanted: ChatRequest) -> Asked:
         """Begin to answer. Raises HTTPException 429 if the queue is full."""
@@ -199,7 +203,17 @@ class AgentServer:
         answer = self._asking.kept(request.path_params["id"])
         if answer is None:
             raise HTTPException(404, "There is no answer with this id, or it is no longer kept.")
-        return JSONResponse(answer)
+        return JSONResponse(with_links(answer, self._files))
+
+    @property
+    def _files(self) -> Mapping[str, Path]:
+        return self._index.files if self._index is not None else {}
+
+    async def _file(self, request: Request) -> Response:
+        path = self._files.get(request.path_params["file"])
+        if path is None or not path.is_file():
+            raise HTTPException(404, "The index was built from no such file, or it is no longer there.")
+        return document(path)
 
     async def _models(self, request: Request) -> Response:
         own = {"id": self.model, "object": "model", "created": 0, "owned_by": "evoseek"}

@@ -12,13 +12,15 @@ comes with the last chunk, and before it each event in a chunk of its own:
     {"event": "call", "tool": "search", "arguments": {...}}               a call that it made
     {"event": "found", "tool": "search", "arguments": {...}, "passages": [{"id", "label", "text", "file", ...}]}
     {"event": "answer", "answer": "...", "supported": true, "support": [{"id", "label", "text", "file", ...}], ...}
+
+A passage whose file the server has also has a `link` to it, relative to the server's address.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -31,6 +33,7 @@ from evoseek.policy.encoding import well_formed
 from evoseek.report.answers import citations
 from evoseek.serve.asking import Asked
 from evoseek.serve.errors import StoppedError, error_body, unforeseen
+from evoseek.serve.library import linked
 from evoseek.types import Action, Message, StopReason, ToolResult
 
 MAX_MESSAGES, MAX_QUESTION = 256, 20_000
@@ -118,20 +121,28 @@ def _last_exchanges(said: Sequence[Message]) -> tuple[Message, ...]:
     return tuple(kept[first:])
 
 
-def answer_object(answered: Answered, request: ChatRequest) -> dict[str, object]:
+def answer_object(answered: Answered, request: ChatRequest, files: Collection[str]) -> dict[str, object]:
     """The object `evoseek` of an answer."""
-    return {**answered.json, "dropped_messages": answered.dropped + request.cut, "ignored": list(request.ignored)}
+    answer = with_links(answered.json, files)
+    return {**answer, "dropped_messages": answered.dropped + request.cut, "ignored": list(request.ignored)}
 
 
-def completion(asked: Asked, answered: Answered, request: ChatRequest) -> dict[str, object]:
-    """A whole reply."""
+def with_links(answer: Mapping[str, Any], files: Collection[str]) -> dict[str, object]:
+    """An answer's JSON values with links to those of its documents that are among `files`."""
+    return {**answer, "support": linked(answer["support"], files)}
+
+
+def completion(
+    asked: Asked, answered: Answered, request: ChatRequest, files: Collection[str] = ()
+) -> dict[str, object]:
+    """A whole reply, with links to those of its documents that are among `files`."""
     message = {"role": "assistant", "content": _content(answered), "refusal": None}
     choice = {"index": 0, "message": message, "finish_reason": _finish(answered), "logprobs": None}
     head = _head(asked.id, "chat.completion", request.model)
-    return {**head, "choices": [choice], "usage": _usage(answered), "evoseek": answer_object(answered, request)}
+    return {**head, "choices": [choice], "usage": _usage(answered), "evoseek": answer_object(answered, request, files)}
 
 
-async def stream(asked: Asked, request: ChatRequest) -> AsyncIterator[str]:
+async def stream(asked: Asked, request: ChatRequest, files: Collection[str] = ()) -> AsyncIterator[str]:
     """The reply as server-sent events. Whatever ends the iteration ends the rollout."""
     head = _head(asked.id, "chat.completion.chunk", request.model)
     try:
@@ -140,14 +151,14 @@ async def stream(asked: Asked, request: ChatRequest) -> AsyncIterator[str]:
             if record is None:
                 yield ": still at work\n\n"  # a comment, which clients skip: it shows whether there still is one
             else:
-                for event in _events(record):
+                for event in _events(record, files):
                     yield _sent({**head, "choices": [_delta({})], "evoseek": event})
         answered = await asked.answered()
         if failure := answered.trajectory.failure:
             yield _sent(error_body(502, f"The question could not be answered: {failure}"))
             return
         yield _sent({**head, "choices": [_delta({"content": _content(answered)})]})
-        last = {"event": "answer", **answer_object(answered, request)}
+        last = {"event": "answer", **answer_object(answered, request, files)}
         yield _sent({**head, "choices": [_delta({}, _finish(answered))], "evoseek": last})
         if request.tells_usage:
             yield _sent({**head, "choices": [], "usage": _usage(answered)})
@@ -174,13 +185,13 @@ def _sent(value: Mapping[str, Any]) -> str:
     return f"data: {json.dumps(value, ensure_ascii=False)}\n\n"
 
 
-def _events(record: Action | ToolResult) -> Iterator[dict[str, object]]:
+def _events(record: Action | ToolResult, files: Collection[str]) -> Iterator[dict[str, object]]:
     if isinstance(record, Action):
         yield {"event": "turn", "text": record.text}
         for call in record.tool_calls:
             yield {"event": "call", "tool": call.name, "arguments": dict(call.arguments)}
     else:
-        call, passages = record.call, citations(record.passages)
+        call, passages = record.call, linked(citations(record.passages), files)
         yield {"event": "found", "tool": call.name, "arguments": dict(call.arguments), "passages": passages}
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from pathlib import Path, PurePath
 from typing import Any
+from urllib.parse import quote
+
+from starlette.responses import FileResponse, Response
 
 from evoseek.errors import DataError
 from evoseek.protocols import PassageStore, SearchEngine
@@ -11,6 +15,11 @@ from evoseek.search.found import search
 from evoseek.types import Passage
 
 MAX_PASSAGES, MAX_NEIGHBOURS, MAX_QUERY, MAX_ID = 50, 10, 20_000, 1_000
+FILES = "v1/files"
+_SHOWN = {".pdf": "application/pdf", ".html": "text/html", ".htm": "text/html"} | dict.fromkeys(
+    (".txt", ".md", ".rst", ".org", ".csv", ".tsv"), "text/plain"
+)
+_UNLINKED = (".jsonl", ".mbox", ".gz")  # which hold many documents, or none that a browser opens
 
 
 Found = list[list[Passage]]
@@ -63,6 +72,34 @@ class Library:
         near = range(max(0, int(number) - neighbours), int(number) + neighbours + 1)
         passages = [_existing(self._store, f"{document}#{place}") for place in near]
         return [passage for passage in passages if passage and passage.document_id == own.document_id]
+
+
+def linked(passages: Iterable[Mapping[str, object]], files: Collection[str]) -> list[dict[str, object]]:
+    """Citations with a `link` to the file, if it is one of `files`, at the page if there is one: an address relative to
+    the server's."""
+    return [{**passage, **_link(str(passage.get("file")), passage.get("page"), files)} for passage in passages]
+
+
+def _link(file: str, page: object, files: Collection[str]) -> dict[str, object]:
+    if file not in files or PurePath(file).suffix.lower() in _UNLINKED:
+        return {}
+    return {"link": f"{FILES}/{quote(file)}" + (f"#page={page}" if page else "")}
+
+
+def document(path: Path) -> Response:
+    """A file of the corpus, which anybody may have written: a browser shows a page without running anything of it, and
+    what it cannot show is saved."""
+    kind = _SHOWN.get(path.suffix.lower())
+    headers = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
+    if kind != "application/pdf":  # which browsers show outside of the page's origin, but not in a sandbox
+        headers["Content-Security-Policy"] = "sandbox; default-src 'none'; style-src 'unsafe-inline'"
+    return FileResponse(
+        path,
+        headers=headers,
+        media_type=kind or "application/octet-stream",
+        filename=path.name,
+        content_disposition_type="inline" if kind else "attachment",
+    )
 
 
 def _existing(store: PassageStore, id: str) -> Passage | None:

@@ -62,7 +62,12 @@ function show(passage, button) {
   $("passage-place").replaceChildren();
   for (const [name, value] of Object.entries(place(passage))) {
     if (value !== undefined && value !== null) {
-      $("passage-place").append(element("dt", "", name), element("dd", "", String(value)));
+      const shown = element("dd", "", String(value));
+      if (name === "File" && passage.link && !key) { // with a key, a link would be refused
+        const link = Object.assign(element("a", "", String(value)), { href: passage.link, target: "_blank", rel: "noopener" });
+        shown.replaceChildren(link);
+      }
+      $("passage-place").append(element("dt", "", name), shown);
     }
   }
   opener = button;
