@@ -14,6 +14,7 @@ from rich.console import Console
 
 from evoseek.jobs.index import IndexPlan, build_index
 from evoseek.search.opening import LiveIndex
+from evoseek.search.sources import Origin
 from evoseek.serve.agent import Limits
 from evoseek.serve.chat_api import read_request
 from evoseek.serve.library import linked
@@ -77,7 +78,7 @@ def served_documents(serving, documents):
         yield served
 
 
-def test_documents_are_opened_as_they_are_and_run_nothing(served_documents):
+def test_documents_are_opened_as_they_were_indexed_and_run_nothing(served_documents, documents):
     def opened(file):
         return httpx2.get(f"{served_documents.url}/v1/files/{file}")
 
@@ -89,6 +90,9 @@ def test_documents_are_opened_as_they_are_and_run_nothing(served_documents):
     page = opened("page.html")
     assert page.headers["content-security-policy"].startswith("sandbox; default-src 'none'")
     assert (page.headers["x-content-type-options"], page.status_code) == ("nosniff", 200)
+    changed = documents.files["lines.jsonl"].path
+    changed.write_text("Another file, as one that an index of somebody else's names.")
+    assert opened("lines.jsonl").status_code == 404
     for outside in (
         "../secret.txt",
         "%2e%2e/secret.txt",
@@ -114,7 +118,7 @@ def test_passages_link_to_their_documents(documents):
 
 
 def test_an_answer_links_to_the_documents_of_the_index(serving, documents, monkeypatch):
-    monkeypatch.setattr(documents, "files", {"kalo.md": Path("kalo.md")})
+    monkeypatch.setattr(documents, "files", {"kalo.md": Origin(Path("kalo.md"), "")})
     with serving(engine=documents) as served:
         reply = ask(served, say(WHO))
         assert reply.evoseek["support"] == [MERI | {"link": "v1/files/kalo.md#page=2"}]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from itertools import accumulate, islice
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -77,9 +78,21 @@ class Sources(BaseModel):
     corpus: str = ""
 
 
-def files_of(directory: Path) -> dict[str, Path]:
-    """Where the files are from which the passages of an index were read, by their paths within the corpus; empty if the
-    index does not record it, or the corpus is no longer there."""
+class Origin(NamedTuple):
+    """A file that passages were read from, and its checksum then."""
+
+    path: Path
+    sha256: str
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether it is as it was. So an index that somebody else made gives no other file of this machine."""
+        return _digest(self.path) == self.sha256 != ""
+
+
+def files_of(directory: Path) -> dict[str, Origin]:
+    """The files from which the passages of an index were read, by their paths within the corpus; none if the index does
+    not record where they are, or the corpus is no longer there."""
     try:
         path = directory / Manifest.read(directory).data / SOURCES
         sources = Sources.model_validate_json(path.read_bytes())
@@ -89,7 +102,8 @@ def files_of(directory: Path) -> dict[str, Path]:
     is_file = root.is_file()
     if not sources.corpus or not root.exists():
         return {}
-    return {source.file: root if is_file else root / source.file for source in sources.files if source.passages}
+    read = [source for source in sources.files if source.passages]
+    return {source.file: Origin(root if is_file else root / source.file, source.sha256) for source in read}
 
 
 class Recorded:

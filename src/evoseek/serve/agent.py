@@ -33,6 +33,7 @@ from evoseek.jobs.answering import Answered, Answerer
 from evoseek.policy.encoding import well_formed
 from evoseek.protocols import SearchEngine
 from evoseek.search.opening import LiveIndex
+from evoseek.search.sources import Origin
 from evoseek.serve.asking import Asked, Asking
 from evoseek.serve.attended import Attended, left
 from evoseek.serve.batching import BusyError
@@ -206,14 +207,14 @@ class AgentServer:
         return JSONResponse(with_links(answer, self._files))
 
     @property
-    def _files(self) -> Mapping[str, Path]:
+    def _files(self) -> Mapping[str, Origin]:
         return self._index.files if self._index is not None else {}
 
     async def _file(self, request: Request) -> Response:
-        path = self._files.get(request.path_params["file"])
-        if path is None or not path.is_file():
-            raise HTTPException(404, "The index was built from no such file, or it is no longer there.")
-        return document(path)
+        origin = self._files.get(request.path_params["file"])
+        if origin is None or not await asyncio.to_thread(lambda: origin.is_unchanged):
+            raise HTTPException(404, "The index was built from no such file, or the file was changed or moved since.")
+        return document(origin.path)
 
     async def _models(self, request: Request) -> Response:
         own = {"id": self.model, "object": "model", "created": 0, "owned_by": "evoseek"}
