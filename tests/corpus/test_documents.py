@@ -7,13 +7,17 @@ import gzip
 import io
 import json
 import os
+import re
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from evoseek.corpus import formats
-from evoseek.corpus.documents import ReadReport, read_corpus
+from evoseek.corpus.documents import Reading, ReadReport, read_corpus, read_documents
+from evoseek.corpus.folder import find_files
+from evoseek.corpus.parse_process import ParseProcess
 from evoseek.corpus.passages import split_document
 from evoseek.errors import DataError, EmptyCorpusError
 from evoseek.types import Document
@@ -270,10 +274,69 @@ def test_an_encrypted_pdf_is_skipped_with_the_remedy_unless_it_opens_without_a_p
     assert "locked.pdf: encrypted PDF" in report.table()
 
 
-def test_pdf_without_the_extra_is_skipped_with_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pdf_without_the_extra_is_refused_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formats, "pypdf", None)
-    _, report = read(write(tmp_path, a__txt="text", b__pdf="%PDF"))
-    assert reasons(report) == {"b.pdf": "PDF needs an extra: pip install 'evoseek[pdf]'"}
+    with pytest.raises(DataError, match=re.escape("PDF needs an extra: pip install 'evoseek[pdf]'")):
+        formats.parse_pdf(b"%PDF")
+
+
+def read_in(process: ParseProcess, folder: Path) -> tuple[list[str], ReadReport]:
+    """The ids of the documents of a folder, parsed by this process."""
+    report, seen, how = ReadReport(), set[str](), Reading(process=process)
+    ids = [document.id for file in find_files(folder, report) for document in read_documents(file, seen, report, how)]
+    return ids, report
+
+
+@pytest.fixture
+def process() -> Iterator[ParseProcess]:
+    process = ParseProcess("evoseek.corpus.parse_worker", cpu_s=1, wall_s=60, memory_bytes=2**30)
+    yield process
+    process.close()
+
+
+def test_a_file_that_takes_too_long_is_skipped_and_the_next_one_is_read(tmp_path: Path, process: ParseProcess) -> None:
+    slow = f"<html><body><p {' '.join(f'a{i}=1' for i in range(150_000))}>x</p>"
+    ids, report = read_in(process, write(tmp_path, a__html=slow, b__html="<html><body><p>Kalo is a city."))
+    assert ids == ["b.html"]
+    assert reasons(report) == {"a.html": "reading it takes more than 1 seconds of processor time"}
+
+
+def test_a_file_that_fills_the_memory_is_skipped(tmp_path: Path) -> None:
+    process = ParseProcess("evoseek.corpus.parse_worker", cpu_s=5, wall_s=60, memory_bytes=120 * 2**20)
+    _, report = read_in(process, write(tmp_path, a__eml=b"From: a@b\n\n" + b"\xe9" * 12_000_000))
+    assert reasons(report) == {"a.eml": "reading it takes too much memory, or breaks the reader"}
+
+
+def test_one_process_parses_all_files_and_plain_text_and_markdown_take_none(
+    tmp_path: Path, process: ParseProcess
+) -> None:
+    write(tmp_path, a__txt="Kalo.", b__md="# Kalo", c__jsonl='{"id": "1", "text": "Kalo"}')
+    assert read_in(process, tmp_path)[0] == ["a.txt", "b.md", "1"]
+    assert process.pids == ()
+    read_in(process, write(tmp_path, d__html="<html><body><p>Kalo is a city."))
+    (started,) = process.pids
+    ids, _ = read_in(process, write(tmp_path, e__html="<html><body><p>Meri is its mayor."))
+    assert ids == ["a.txt", "b.md", "1", "d.html", "e.html"]
+    assert process.pids == (started,)
+
+
+@pytest.mark.parametrize("front", ["a: " + "[" * 19_000, "a: b\n" * 150 + "c: " + "d" * 30_000])
+def test_front_matter_that_is_too_deep_or_too_large_is_text(tmp_path: Path, front: str) -> None:
+    documents, _ = read(write(tmp_path, a__md=f"---\n{front}\n---\nKalo."))
+    assert documents["a.md"].text.startswith("---\na: ")
+
+
+def test_half_a_surrogate_pair_becomes_the_replacement_character(tmp_path: Path) -> None:
+    """An escape in a declared encoding, or in YAML, can spell one, which no index could store."""
+    page = (
+        b"<html><head><meta charset=unicode_escape></head><body><h1>a\\ud800</h1><p>Kalo \\ud800 \xe9</p></body></html>"
+    )
+    documents, report = read(write(tmp_path, a__html=page, b__md='---\ntitle: "x\\ud800"\n---\nKalo'))
+    assert not report.skipped
+    assert "Kalo \ufffd é" in documents["a.html"].text
+    assert documents["b.md"].title == "x\ufffd"
+    for document in documents.values():
+        "".join((document.title, document.text, *(mark.heading or "" for mark in document.marks))).encode()
 
 
 def cited(folder: Path, name: str, max_words: int) -> list[tuple[str, int | None, str | None]]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from email.message import EmailMessage
 from pathlib import Path
+
+import pytest
 
 from evoseek.corpus.documents import read_corpus
 from evoseek.corpus.mail import parse_message
@@ -93,4 +96,31 @@ def test_endless_nesting_is_reported(tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_text("Kalo.")
     documents, skipped = read(tmp_path)
     assert [document.id for document in documents] == ["b.txt"]
-    assert skipped[None].startswith(("cannot be parsed: RecursionError", "empty"))
+    assert skipped == {None: "cannot be parsed: it is nested too deeply"}
+
+
+HEADERS = {
+    "dots": b"From: " + b"a." * 100_000,
+    "addresses": b"To: " + b"a@b.c, " * 30_000,
+    "parameters": b"Content-Type: text/plain; " + b"; ".join(b"p%d=1" % number for number in range(20_000)),
+    "words": b"Subject: " + b"=?utf-8?q?x?= " * 14_000,
+}
+
+
+@pytest.mark.parametrize("header", HEADERS.values(), ids=HEADERS)
+def test_of_a_long_header_the_beginning_is_read(header: bytes) -> None:
+    """The parser's time grows with the square of the length: a minute for the first of these, as a whole."""
+    start = time.process_time()
+    parsed = parse_message(header + b"\nDate: Sun, 22 Nov 2026 10:00:00 +0000\n\nSupa is high.")
+    assert "Supa is high." in parsed.text
+    assert len(parsed.text) < 20_000
+    assert time.process_time() - start < 8
+
+
+@pytest.mark.parametrize("kind", ["plain", "html"])
+def test_half_a_surrogate_pair_in_a_declared_encoding_becomes_the_replacement_character(kind: str) -> None:
+    mail = (
+        f"From: a@b\nContent-Type: text/{kind}; charset=utf-7\n\n<html><body><p>Supa +2AA- is high.</p></body></html>"
+    )
+    parsed = parse_message(mail.encode())
+    assert "Supa \ufffd is high." in parsed.text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import gzip
 import os
+import re
 import stat
 import zlib
 from pathlib import Path
@@ -22,6 +23,7 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _SAMPLE = 256 * 1024  # bytes from which an encoding is guessed: guessing is slow
 
 
@@ -53,6 +55,11 @@ def check_regular(path: Path) -> None:
         raise DataError("not a regular file")
 
 
+def proper(text: str) -> str:
+    """The text with the replacement character for half a surrogate pair, which no encoding can write."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
 class Decoded(NamedTuple):
     """The text, and the name of its encoding if that was guessed."""
 
@@ -73,7 +80,7 @@ def decode(data: bytes, encoding: str | None = None) -> Decoded:
         text, guessed = _decode_unmarked(data, encoding)
     if "\0" in text:
         raise DataError("binary: holds NUL characters")
-    return Decoded(text.replace("\r\n", "\n").replace("\r", "\n"), guessed)
+    return Decoded(proper(text).replace("\r\n", "\n").replace("\r", "\n"), guessed)
 
 
 def check_encoding(name: str) -> None:

@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import logging
 import warnings
+import zlib
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
-from typing import NamedTuple
+
+from pydantic import TypeAdapter
 
 from evoseek.corpus.archives import parse_docx, parse_epub, parse_pptx
-from evoseek.corpus.decoding import check_encoding, read_bytes
+from evoseek.corpus.decoding import check_encoding, proper, read_bytes
 from evoseek.corpus.folder import CorpusFile, find_files
 from evoseek.corpus.formats import PARSERS, Parsed
 from evoseek.corpus.jsonl import read_jsonl
 from evoseek.corpus.mail import parse_message, read_mailbox
+from evoseek.corpus.parse_process import ParseProcess
 from evoseek.corpus.read_report import ReadReport
 from evoseek.corpus.tables import parse_csv, parse_xlsx
-from evoseek.errors import DataError, EmptyCorpusError
+from evoseek.errors import DataError, EmptyCorpusError, ToolError
 from evoseek.files import nearest
 from evoseek.types import Document
 
 MAX_LINE_BYTES = 16 * 2**20
 MAX_FILE_BYTES = 16 * 2**20
+MAX_CPU_S = 60  # for one file, or message
+MAX_MEMORY = 2 * 2**30
+_PLAIN = (".txt", ".md")
+_PARSED = TypeAdapter(Parsed)
 ALL_PARSERS = {
     **PARSERS,
     ".docx": parse_docx,
@@ -56,12 +64,33 @@ def read_corpus(
     return _read(path, find_readable(path, report, encoding), report, Reading(max_line_bytes, max_file_bytes, encoding))
 
 
-class Reading(NamedTuple):
-    """How files are read: the most bytes of a line and of a file, and the encoding of text that is not UTF-8."""
+@cache
+def _shared_process() -> ParseProcess:
+    """One for all corpora, since it takes a second to start."""
+    return ParseProcess("evoseek.corpus.parse_worker", cpu_s=MAX_CPU_S, wall_s=5 * MAX_CPU_S, memory_bytes=MAX_MEMORY)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How files are read: the most bytes of a line and of a file, the encoding of text that is not UTF-8, and the
+    process that parses all formats but plain text and Markdown, whose parsers cannot take long."""
 
     line_bytes: int = MAX_LINE_BYTES
     file_bytes: int = MAX_FILE_BYTES
     encoding: str | None = None
+    process: ParseProcess = field(default_factory=_shared_process)
+
+    def parse(self, suffix: str, data: bytes) -> Parsed:
+        """What a file of this type holds. Raises DataError, whose text is only the reason, if it cannot be read."""
+        if suffix in _PLAIN:
+            return parse_document(suffix, data, self.encoding)
+        try:
+            found = dict(self.process.ask({"suffix": suffix, "encoding": self.encoding}, data))
+        except ToolError as error:
+            raise DataError(f"cannot be parsed: {error}") from error
+        if problem := found.get("problem"):
+            raise DataError(str(problem))
+        return _PARSED.validate_python(found)
 
 
 def _read(path: Path, files: Iterator[CorpusFile], report: ReadReport, how: Reading) -> Iterator[Document]:
@@ -131,10 +160,13 @@ def _tidy(document: Document, file: str) -> Document:
     start = len(document.text) - len(document.text.lstrip())
     return replace(
         document,
-        title=" ".join(document.title.split()),
-        text=document.text.strip(),
+        title=proper(" ".join(document.title.split())),
+        text=proper(document.text.strip()),
         file=file,
-        marks=tuple(replace(mark, start=max(0, mark.start - start)) for mark in document.marks),
+        marks=tuple(
+            replace(mark, start=max(0, mark.start - start), heading=mark.heading and proper(mark.heading))
+            for mark in document.marks
+        ),
     )
 
 
@@ -144,14 +176,20 @@ def _unreadable(path: Path, error: OSError) -> DataError:
     )
 
 
-def parse(suffix: str, data: bytes, encoding: str | None) -> Parsed:
-    """What a file of this type holds, with what its library warned of: through logging or `warnings`, which would show
-    it without the name of the file. Raises DataError, whose text is only the reason, and what the library raises."""
+def parse_document(suffix: str, data: bytes, encoding: str | None) -> Parsed:
+    """What a file of this type holds, parsed in this process, with what its library warned of: through logging or
+    `warnings`, which would show it without the name of the file. Raises DataError, whose text is only the reason."""
     log, found = logging.getLogger(), _Records()
     log.addHandler(found)
     try:
         with warnings.catch_warnings(record=True) as raised:
             parsed = ALL_PARSERS[suffix](data, encoding)
+    except (DataError, MemoryError):
+        raise
+    except RecursionError as error:
+        raise DataError("cannot be parsed: it is nested too deeply") from error
+    except Exception as error:  # parsers of other people's formats fail in ways that they do not document
+        raise DataError(f"cannot be parsed: {type(error).__name__}: {error}") from error
     finally:
         log.removeHandler(found)
     return parsed._replace(warnings=tuple(dict.fromkeys([*found.texts, *(str(one.message) for one in raised)])))
@@ -176,9 +214,9 @@ def _read_file(file: CorpusFile, report: ReadReport, how: Reading) -> Iterator[t
         if suffix == ".jsonl":
             yield from read_jsonl(file.path, report, how.line_bytes)
         elif suffix == ".mbox":
-            yield from read_mailbox(file.path, file.id, report, how.file_bytes, how.encoding)
+            yield from read_mailbox(file.path, file.id, report, how.file_bytes, partial(how.parse, ".eml"))
         else:
-            parsed = parse(suffix, read_bytes(file.path, how.file_bytes), how.encoding)
+            parsed = how.parse(suffix, read_bytes(file.path, how.file_bytes))
             if parsed.guessed:
                 report.guess(file.path, parsed.guessed)
             for text in parsed.warnings:
@@ -189,5 +227,5 @@ def _read_file(file: CorpusFile, report: ReadReport, how: Reading) -> Iterator[t
         report.skip(file.path, str(error))
     except OSError as error:
         report.skip(file.path, f"cannot be read: {error.strerror or error}")
-    except Exception as error:  # parsers of other people's formats fail in ways that they do not document
-        report.skip(file.path, f"cannot be parsed: {type(error).__name__}: {error}")
+    except (EOFError, zlib.error) as error:  # of what is compressed
+        report.skip(file.path, f"cannot be read: {error}")

@@ -37,7 +37,7 @@ _NO_TITLES = (
     "powerpoint presentation",
 )  # programs' own
 _NAME = re.compile(r"[\w.@-]+")  # of a setting in front matter
-_LONGEST_FRONT = 200  # lines
+_LONGEST_FRONT, _LARGEST_FRONT = 200, 20_000  # lines, characters
 _FENCE = re.compile(r" {0,3}(```|~~~)")
 _DECLARED = re.compile(rb"<meta[^>]{0,200}?charset\s{0,9}=[\s\"']{0,9}([\w.:-]{1,40})", re.IGNORECASE)
 _HEAD = 4096  # bytes in which a page declares its encoding
@@ -126,12 +126,14 @@ def _split_front_matter(text: str) -> tuple[Mapping[str, object], str]:
     end = next((number for number, line in enumerate(lines) if line.rstrip() in ("---", "...")), None)
     if first.strip("\ufeff \t\r") != "---" or end is None or end > _LONGEST_FRONT:
         return {}, text
+    if sum(map(len, lines[:end])) > _LARGEST_FRONT:
+        return {}, text
     rest = "\n".join(lines[end + 1 :])
     if not "".join(lines[:end]).strip():
         return {}, rest
     try:
         found: Any = yaml.load("\n".join(lines[:end]), yaml.BaseLoader)  # every value is text
-    except yaml.YAMLError:
+    except (yaml.YAMLError, RecursionError):
         return {}, text
     names = cast("Mapping[object, object]", found) if isinstance(found, dict) else {}
     if not names or not all(isinstance(name, str) and _NAME.fullmatch(name) for name in names):

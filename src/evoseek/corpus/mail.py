@@ -1,14 +1,19 @@
-"""Mail: a message (.eml) or a mailbox (.mbox), by the standard library. Attachments are named, not read."""
+"""Mail: a message (.eml) or a mailbox (.mbox), by the standard library. Attachments are named, not read.
+
+The time that the standard library takes for a header grows with the square of its length. So no more than the beginning
+of a header is read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from email import message_from_bytes, policy
-from email.message import MIMEPart
+from collections.abc import Callable, Iterator
+from email import message_from_bytes
+from email.message import EmailMessage, MIMEPart
+from email.policy import EmailPolicy
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
-from evoseek.corpus.decoding import check_regular, opened
+from evoseek.corpus.decoding import check_regular, opened, proper
 from evoseek.corpus.formats import Parsed, parse_html, parse_plain
 from evoseek.corpus.jsonl import bounded_lines
 from evoseek.corpus.read_report import ReadReport
@@ -17,11 +22,19 @@ from evoseek.types import Document
 
 _SHOWN = ("From", "To", "Cc", "Date")
 _LINE_BYTES = 2**20
+_HEADER_CHARACTERS = 10_000
+
+
+class _Bounded(EmailPolicy):
+    """Parses the beginning of each header."""
+
+    def header_fetch_parse(self, name: str, value: str) -> str:
+        return super().header_fetch_parse(name, value[:_HEADER_CHARACTERS])
 
 
 def parse_message(data: bytes, encoding: str | None = None) -> Parsed:
     """A message, titled by its subject: who wrote to whom and when, its text, and the names of what is attached."""
-    message = message_from_bytes(data, policy=policy.default)
+    message = cast(EmailMessage, message_from_bytes(data, EmailMessage, policy=_Bounded()))
     if not any(message[name] for name in ("From", "Subject", "Date", "Received")):
         raise DataError("no mail: it has none of the lines From, Subject and Date")
     body = message.get_body(("plain", "html"))
@@ -44,16 +57,17 @@ def _text(body: MIMEPart, encoding: str | None) -> tuple[str, str]:
     except (LookupError, UnicodeDecodeError):  # declared wrongly: as a file without a declaration
         declared = encoding
     parsed = (parse_html if body.get_content_subtype() == "html" else parse_plain)(
-        payload if declared is None else payload.decode(declared).encode(), encoding
+        payload if declared is None else proper(payload.decode(declared)).encode(), encoding
     )
     return parsed.text, parsed.guessed
 
 
 def read_mailbox(
-    path: Path, file_id: str, report: ReadReport, max_bytes: int, encoding: str | None
+    path: Path, file_id: str, report: ReadReport, max_bytes: int, parse: Callable[[bytes], Parsed]
 ) -> Iterator[tuple[Document, int]]:
     """The messages of a mailbox as documents `<file>/<n>`, n from 1, with the number of the line of each. Messages of
-    more than `max_bytes` are skipped and reported; no more than that is held at a time."""
+    more than `max_bytes`, and those that `parse` refuses, are skipped and reported; no more than that is held at a
+    time."""
     check_regular(path)
     number = 0
     with opened(path) as file:
@@ -61,14 +75,12 @@ def read_mailbox(
             try:
                 if data is None:
                     raise DataError(f"message is too large: more than {max_bytes:,} bytes")
-                parsed = parse_message(data, encoding)
+                parsed = parse(data)
                 if parsed.guessed:
                     report.guess(path, parsed.guessed)
                 yield Document(f"{file_id}/{number}", parsed.title.strip() or Path(file_id).stem, parsed.text), line
             except DataError as error:
                 report.skip(path, str(error), line)
-            except Exception as error:  # the parser of mail fails in ways that it does not document
-                report.skip(path, f"cannot be parsed: {type(error).__name__}: {error}", line)
     if not number:
         report.skip(path, "no mail: it does not begin as a mailbox, with a line `From ...`")
 

@@ -132,10 +132,10 @@ def test_memory_has_a_limit():
 
 def test_a_worker_that_was_killed_is_replaced(extractor):
     read(extractor, HTML)
-    (worker,) = extractor._workers
+    (worker,) = extractor._processes[0]._workers
     os.kill(worker.process.pid, signal.SIGKILL)
     assert read(extractor, HTML)[0] == "Kalo town"
-    assert len(extractor._workers) == 1
+    assert len(extractor._processes[0]._workers) == 1
 
 
 def test_a_worker_ends_with_its_input():
@@ -178,7 +178,7 @@ def test_the_limit_of_processor_time_is_for_each_page_however_many_a_process_has
     workers = set()
     for page in "abcd":
         assert read(extractor, page, "text/plain")[1] == page
-        workers |= extractor._workers
+        workers |= extractor._processes[0]._workers
     assert len(workers) == 1
 
 
@@ -189,7 +189,7 @@ def scripted(tmp_path, monkeypatch):
     def make(line, ready="write_frame(out, b'{}')", **settings):
         (tmp_path / "scripted_worker.py").write_text(
             "import os, signal, sys, time, json\n"
-            "from evoseek.search.browse.frames import read_frame, write_frame\n"
+            "from evoseek.corpus.frames import read_frame, write_frame\n"
             f"out = sys.stdout.buffer\n{ready}\n"
             f"while read_frame(sys.stdin.buffer, 2**30) and read_frame(sys.stdin.buffer, 2**30):\n    {line}\n"
         )
@@ -210,7 +210,7 @@ def test_closing_ends_pages_that_are_being_read_and_starts_no_process(scripted):
 
     async def close_while_reading():
         reading = asyncio.create_task(extractor.page(b"x", "text/html"))
-        while not extractor._workers:
+        while not extractor._processes[0]._workers:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.2)
         extractor.close()
@@ -218,7 +218,7 @@ def test_closing_ends_pages_that_are_being_read_and_starts_no_process(scripted):
 
     with pytest.raises(ToolError, match="closed"):
         asyncio.run(asyncio.wait_for(close_while_reading(), 20))
-    assert not extractor._workers
+    assert not extractor._processes[0]._workers
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_closing_ends_pages_that_are_being_read_and_starts_no_process(scripted):
         ("os.kill(os.getpid(), signal.SIGSEGV)", PageError, "breaks the reader"),
         ("sys.exit(1)", PageError, "breaks the reader"),
         ("os.kill(os.getpid(), signal.SIGXCPU)", PageError, "processor time"),
-        ("time.sleep(60)", ToolError, "not read within 0.3 seconds"),
+        ("time.sleep(60)", ToolError, "not parsed within 0.3 seconds"),
         (r"out.write(b'\xff' * 99); out.flush()", PageError, "breaks the reader"),
     ],
 )
