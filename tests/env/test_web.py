@@ -232,7 +232,7 @@ def test_described_providers_do_not_share_what_a_cache_keeps(tmp_path):
 def test_an_extractor_is_not_started_before_a_page_is_read():
     with open_web(config_of(SEARXNG)) as web:
         assert isinstance(web.fetcher._extractor, Extractor)
-        assert not web.fetcher._extractor._workers
+        assert not any(process.pids for process in web.fetcher._extractor._processes)
 
 
 @pytest.mark.parametrize(

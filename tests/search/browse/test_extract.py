@@ -132,10 +132,10 @@ def test_memory_has_a_limit():
 
 def test_a_worker_that_was_killed_is_replaced(extractor):
     read(extractor, HTML)
-    (worker,) = extractor._processes[0]._workers
-    os.kill(worker.process.pid, signal.SIGKILL)
+    (worker,) = extractor._processes[0].pids
+    os.kill(worker, signal.SIGKILL)
     assert read(extractor, HTML)[0] == "Kalo town"
-    assert len(extractor._processes[0]._workers) == 1
+    assert len(extractor._processes[0].pids) == 1
 
 
 def test_a_worker_ends_with_its_input():
@@ -178,7 +178,7 @@ def test_the_limit_of_processor_time_is_for_each_page_however_many_a_process_has
     workers = set()
     for page in "abcd":
         assert read(extractor, page, "text/plain")[1] == page
-        workers |= extractor._processes[0]._workers
+        workers.update(extractor._processes[0].pids)
     assert len(workers) == 1
 
 
@@ -210,7 +210,7 @@ def test_closing_ends_pages_that_are_being_read_and_starts_no_process(scripted):
 
     async def close_while_reading():
         reading = asyncio.create_task(extractor.page(b"x", "text/html"))
-        while not extractor._processes[0]._workers:
+        while not extractor._processes[0].pids:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.2)
         extractor.close()
@@ -218,7 +218,7 @@ def test_closing_ends_pages_that_are_being_read_and_starts_no_process(scripted):
 
     with pytest.raises(ToolError, match="closed"):
         asyncio.run(asyncio.wait_for(close_while_reading(), 20))
-    assert not extractor._processes[0]._workers
+    assert not extractor._processes[0].pids
 
 
 @pytest.mark.parametrize(
