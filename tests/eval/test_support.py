@@ -3,10 +3,12 @@
 import asyncio
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ToolError
-from evoseek.eval.support import SupportJudge, support_of
+from evoseek.eval.support import SupportJudge, spans, support_of
 from evoseek.policy.encoding import plain
 from evoseek.policy.scripted import ScriptedChat
 from evoseek.types import Passage, Question, StopReason, ToolCall, ToolResult, Trajectory
@@ -15,6 +17,10 @@ KALO = Passage("kalo#0", "kalo", "Kalo", "Kalo is a town by the sea. Its mayor i
 VESU = Passage("vesu#0", "vesu", "Vesu", "Vesu has 2,400 people. It was founded in 1702 by Tor Ane.")
 OTHER = Passage("misc#0", "misc", "Weather", "It rains often. The treaty was signed in Paris.")
 MAY = Passage("may#0", "may", "A", "On 3 May, that is 03.05.1999, the two had it. None of it was not long: 2.5 hours.")
+PUMP = Passage(
+    "pump#0", "pump", "Pumps of series B", "A pump of series B may run dry for 40 minutes. The B series is new."
+)
+PUMP_C = Passage("pump-c#0", "pump-c", "Series C", "It must never run dry.")
 JAPAN = Passage("jp#0", "jp", "東京", "東京は日本の首都です。")
 
 
@@ -52,6 +58,13 @@ WHO = "Who is the mayor of Kalo?"
         # What the question says already, in a passage that says it too
         ("Was ist Treaty?", "Treaty", ([], False, "words")),
         ("Who saw that the treaty was signed?", "the treaty was signed", ([], False, "words")),
+        # Words of the question, in any order and with empty words, unless it offers them to choose from
+        ("How long may the pump series B run dry?", "B", ([], False, "words")),
+        ("How long may the pump series B run dry?", "the B series", ([], False, "words")),
+        ("How long may the pump series B run dry?", "dry", ([], False, "words")),
+        ("How long may the pump series B run dry?", "40 minutes", (["pump"], True, "words")),
+        ("Which pump may run dry: series B or series C?", "series B", (["pump", "pump-c"], True, "topic")),
+        ("Which of series B and series C may run dry?", "series B", (["pump", "pump-c"], True, "topic")),
         # Numbers within numbers
         ("How long did it last?", "5", ([], False, "words")),
         ("How long did it last?", "2.5 hours", (["may"], True, "words")),
@@ -79,7 +92,7 @@ WHO = "Who is the mayor of Kalo?"
     ],
 )
 def test_by_words(question, answer, expected):
-    support = support_of(answered(question, answer, KALO, VESU, OTHER, MAY))
+    support = support_of(answered(question, answer, KALO, VESU, OTHER, MAY, PUMP, PUMP_C))
     assert ([passage.document_id for passage in support.passages], support.is_given, support.rule) == expected
 
 
@@ -91,6 +104,30 @@ def test_scripts_without_spaces():
     said = {answer: support_of(answered("何", answer, born)).is_given for answer in ("5年", "東京", "400人", "A社")}
     assert said == {"5年": False, "東京": False, "400人": False, "A社": False}
     assert all(support_of(answered("何", answer, born)).is_given for answer in ("1995年", "関東", "2400人", "NASA社"))
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "expected"),
+    [
+        (["2400"], "Vesu has 2,400 people.", ["2,400"]),
+        (["meri tolu"], "MÉRI\n Tolu, merit olu, Meri-Tolu", ["MÉRI\n Tolu", "Meri-Tolu"]),
+        (["5"], "2.5 hours, 5 days", ["5"]),
+        (["run dry", "dry for"], "It may run dry for days.", ["run dry for"]),
+        (["strasse", "½"], "Straße 1½", ["Straße"]),
+        (["東京"], "首都は東 京です。", ["東 京"]),
+        (["5年"], "1995年、5年", ["5年"]),
+        (["", "?"], "What?", []),
+    ],
+)
+def test_words_are_found_again_in_the_text(words, text, expected):
+    assert [text[start:end] for start, end in spans(words, text)] == expected
+
+
+@given(st.text(), st.lists(st.text(), max_size=3))
+def test_spans_lie_in_the_text_in_order_and_apart(text, words):
+    found = [0, *(place for span in spans(words, text) for place in span), len(text)]
+    assert found == sorted(found)
+    assert all(start < end for start, end in spans(words, text))
 
 
 def test_without_a_search_nothing_is_supported():
@@ -120,8 +157,8 @@ def test_a_judge_sees_question_answer_and_passages():
 
 
 def test_a_judge_is_not_asked_about_nothing_and_its_failure_is_no_verdict():
-    for given in ((WHO, "unknown", KALO), (WHO, "Meri")):
-        support, chat = judged("supported", *given)
+    for words in ((WHO, "unknown", KALO), (WHO, "Meri")):
+        support, chat = judged("supported", *words)
         assert (support.is_given, chat.asked) == (False, [])
     with pytest.raises(ToolError, match="holds no single verdict"):
         judged("perhaps", WHO, "Meri", KALO)

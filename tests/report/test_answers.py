@@ -1,9 +1,13 @@
 """What an answer rests on, in words."""
 
+from io import StringIO
+
 import pytest
+from rich.console import Console
 
 from evoseek.eval.support import support_of
 from evoseek.report.answers import answer_json, answer_text, citations, merged
+from evoseek.report.printable import say
 from evoseek.types import Passage, Question, StopReason, ToolCall, ToolResult, Trajectory
 
 FOUND = (Passage("a#0", "a", "Kalo", "Its mayor is MERI .", 3, 22, 1.5), Passage("b#0", "b", "Vesu", "It has Tor ."))
@@ -14,10 +18,10 @@ def answered(answer):
     return Trajectory("t", Question("q", "?", ()), "solver", (), (), (result,), StopReason.ANSWERED, answer)
 
 
-def test_only_passages_that_hold_the_answer_are_named_as_such():
+def test_only_passages_that_contain_the_words_are_named_as_such():
     trajectory = answered("Meri")
-    searches, support = answer_text(trajectory, support_of(trajectory), refuses=True).split(
-        "Passages that hold the answer:"
+    searches, support = answer_text(trajectory, support_of(trajectory), refuses=True).plain.split(
+        "Passages that contain these words (no more was checked): Meri\n"
     )
     assert "1. search: mayor  ->  Kalo, Vesu" in searches
     assert "[a#0] Kalo: Its mayor is MERI ." in support
@@ -28,11 +32,31 @@ def test_the_support_of_an_answer_is_cited():
     found = Passage("a.pdf#0", "a.pdf", "Kalo", "Its mayor is Meri.", 7, 25, file="a.pdf", page=3)
     result = ToolResult(ToolCall("search", {"query": "mayor"}), "", (found,))
     trajectory = Trajectory("t", Question("q", "?", ()), "solver", (), (), (result,), StopReason.ANSWERED, "Meri")
-    assert "from a.pdf, page 3" in answer_text(trajectory, support_of(trajectory), refuses=True)
+    assert "from a.pdf, page 3" in answer_text(trajectory, support_of(trajectory), refuses=True).plain
     assert answer_json(trajectory, support_of(trajectory), refuses=True)["support"] == [
         {"id": "a.pdf#0", "title": "Kalo", "text": "Its mayor is Meri.", "file": "a.pdf", "page": 3}
-        | {"label": "Kalo, page 3"}
+        | {"label": "Kalo, page 3", "spans": [[13, 17]], "title_spans": []}
     ]
+
+
+def test_the_words_of_the_answer_are_marked_where_they_stand():
+    """In two passages of one place, and in a title; and on a terminal, where control characters are replaced."""
+    found = tuple(
+        Passage(f"a#{n}", "a", "Meri Tolu", text, 10 * n, file="a.md")
+        for n, text in enumerate(("She is \x1b old.", "Her name is MERI  Tolu."))
+    )
+    result = ToolResult(ToolCall("search", {"query": "mayor"}), "", found)
+    question = Question("q", "Who was the first mayor?", ())
+    trajectory = Trajectory("t", question, "solver", (), (), (result,), StopReason.ANSWERED, "It is meri tolu.")
+    told = answer_json(trajectory, support_of(trajectory), refuses=True)
+    (source,) = told["support"]
+    assert [source["text"][start:end] for start, end in source["spans"]] == ["MERI  Tolu"]
+    assert (told["words"], source["title_spans"]) == (["meri tolu"], [[0, 9]])
+    console = Console(force_terminal=True, width=200, file=StringIO(), color_system="standard")
+    say(console, answer_text(trajectory, support_of(trajectory), refuses=True))
+    printed = console.file.getvalue()
+    assert "\x1b[1;4mMeri Tolu\x1b[0m: She is \N{REPLACEMENT CHARACTER} old." in printed
+    assert "Her name is \x1b[1;4mMERI  Tolu\x1b[0m." in printed
 
 
 def test_passages_at_one_place_are_one_source_and_labels_differ():
@@ -64,7 +88,7 @@ def test_passages_at_one_place_are_one_source_and_labels_differ():
 @pytest.mark.parametrize(("refuses", "heading"), [(True, "Not found in the documents."), (False, "Answer: Lina")])
 def test_an_answer_that_nothing_supports_is_refused_or_marked(refuses, heading):
     trajectory = answered("Lina")
-    text = answer_text(trajectory, support_of(trajectory), refuses=refuses)
+    text = answer_text(trajectory, support_of(trajectory), refuses=refuses).plain
     assert text.startswith(heading)
     assert ("Lina" in text) is not refuses
     assert text.endswith("add --set support.unsupported=show" if refuses else "  none")

@@ -22,6 +22,7 @@ from evoseek.serve.library import linked
 WHO = "who is the mayor of Kalo?"
 MERI = {"id": "kalo#1", "title": "Kalo", "text": "The mayor of Kalo is Meri Tolu.", "file": "kalo.md", "page": 2}
 MERI |= {"heading": "People", "label": "Kalo, page 2, People"}
+CITED = MERI | {"spans": [[21, 30]], "title_spans": []}
 
 
 def client(served, key="none"):
@@ -53,9 +54,9 @@ def test_a_whole_answer_with_its_evidence(served):
     assert (reply.model, reply.object) == ("evoseek", "chat.completion")
     assert reply.usage.total_tokens == reply.usage.prompt_tokens + reply.usage.completion_tokens
     told = reply.evoseek
-    assert (told["answer"], told["supported"], told["rule"], told["support"]) == ("Meri Tolu", True, "words", [MERI])
+    assert (told["answer"], told["supported"], told["rule"], told["support"]) == ("Meri Tolu", True, "words", [CITED])
     assert told["searches"][0]["arguments"] == {"query": WHO}
-    assert httpx2.get(f"{served.url}/v1/answers/{reply.id}").json()["support"] == [MERI]
+    assert httpx2.get(f"{served.url}/v1/answers/{reply.id}").json()["support"] == [CITED]
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +139,7 @@ def test_a_stream_shows_the_searches_as_they_happen(served):
     assert [event["event"] for event in events] == ["turn", "call", "found", "turn", "answer"]
     assert events[1] == {"event": "call", "tool": "search", "arguments": {"query": WHO}}
     assert MERI in events[2]["passages"]
-    assert events[4]["support"] == [MERI]
+    assert events[4]["support"] == [CITED]
     assert chunks[-2].choices[0].finish_reason == "stop"
     assert chunks[-1].usage.completion_tokens > 0
 

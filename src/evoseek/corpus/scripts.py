@@ -62,6 +62,26 @@ def fold(text: str, *, accents: bool = False) -> str:
     return " ".join("".join(map(_of_word, plain)).split())
 
 
+def fold_places(text: str) -> tuple[str, list[int]]:
+    """The folded characters of a text, with a space for each one that belongs to no word, and the place in the text
+    that each of them comes from."""
+    grouping = {match.start() for match in _DIGIT_GROUPS.finditer(text)}
+    characters: list[str] = []
+    places: list[int] = []
+    for place, character in enumerate(text):
+        if place not in grouping:
+            folded = _fold_character(character)
+            characters += folded
+            places += [place] * len(folded)
+    return "".join(characters), places
+
+
+@lru_cache(maxsize=1 << 16)
+def _fold_character(character: str) -> str:
+    """Nothing for an accent."""
+    return fold(character) or " " * (not _ACCENTS.match(character))
+
+
 def length(text: str) -> tuple[float, int]:
     """Words and characters, comparable between scripts. Two Chinese, Japanese or Korean characters count as a word, or
     four Thai ones, where spaces separate fewer; Chinese, Japanese and Korean characters count twice."""

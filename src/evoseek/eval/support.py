@@ -9,8 +9,8 @@ By words (the default): the first rule that applies decides.
     topic   a choice between things that the question itself names, so that naming one proves little: the answer stands
             in a passage, and those passages and the ones whose title the question names are of two documents or more
     words   the whole answer stands in a passage, its words in a row, whatever their case, accents and punctuation
-            (empty words, such as `the` or `May`, only if capitalised within a sentence; what repeats most of its
-            question, never)
+            (empty words, such as `the` or `May`, only if capitalised within a sentence; an answer of nothing but words
+            of its question, never)
     words   of an answer in several parts or in a sentence, every claim stands so in some passage: its parts without the
             words of the question, and without the words at their ends that say nothing
 
@@ -24,9 +24,10 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Literal
 
-from evoseek.corpus.scripts import fold, is_unspaced
+from evoseek.corpus.scripts import fold, fold_places, is_unspaced
 from evoseek.corpus.stop_words import STOP_WORDS
 from evoseek.env.prompts import PromptTemplate
 from evoseek.protocols import Chat
@@ -65,11 +66,12 @@ _STOPS = re.compile(r"[、。，；！？]|[.,;!?](?!\d)")
 @dataclass(frozen=True, slots=True)
 class Support:
     """The result of the check: the passages that support the answer in the order in which they were found, whether they
-    do, and the rule that says so."""
+    do, the rule that says so, and the words that were looked for in them."""
 
     passages: tuple[Passage, ...]
     is_given: bool
     rule: Literal["none", "topic", "words", "judge"]
+    words: tuple[str, ...] = ()
 
 
 Check = Callable[[Trajectory], Awaitable[Support]]
@@ -92,17 +94,17 @@ def support_of(trajectory: Trajectory) -> Support:
     holding = tuple(p for p in found if _holds(p, answer))
     if offers_alternatives(question) and _stands_in(answer, question):
         related = tuple(p for p in found if p in holding or _names(question, p))
-        return Support(related, bool(holding) and len({p.document_id for p in related}) > 1, "topic")
-    if _repeats(answer, question):
+        return Support(related, bool(holding) and len({p.document_id for p in related}) > 1, "topic", (answer,))
+    if _echoes(answer, question):
         return Support((), False, "words")
     if holding:
-        return Support(holding, True, "words")
+        return Support(holding, True, "words", (answer,))
     claims = list(_claims(answer, question))
     holders = {claim: [p for p in found if _stands_in(claim, p.contents)] for claim in claims}
     named = [p for passages in holders.values() for p in passages]
     denies = any(_DENIALS.issuperset(claim.split()) for claim in claims)  # which stands in many a passage
     is_given = bool(claims) and all(holders.values()) and not denies
-    return Support(tuple(p for p in found if is_given and p in named), is_given, "words")
+    return Support(tuple(p for p in found if is_given and p in named), is_given, "words", tuple(dict.fromkeys(claims)))
 
 
 def is_refusal(answer: str | None) -> bool:
@@ -133,7 +135,23 @@ class SupportJudge:
             [Message("user", prompt)], key=f"{trajectory.id}/support", form=verdict_form("supported")
         )
         is_given = parse_verdict(reply, ("supported", "unsupported"))
-        return Support((support_of(trajectory).passages or found) if is_given else (), is_given, "judge")
+        by_its_words = support_of(trajectory)
+        return Support((by_its_words.passages or found) if is_given else (), is_given, "judge", by_its_words.words)
+
+
+def spans(words: Sequence[str], text: str) -> list[list[int]]:
+    """Where any of these words stand in a text: ranges of its characters, in order and apart."""
+    found: list[tuple[int, int]] = []
+    for part in filter(fold, words):
+        folded, places = fold_places(text if is_unspaced(part) else _whole_decimals(text))
+        found += ((places[one.start()], places[one.end() - 1] + 1) for one in _pattern(part).finditer(folded))
+    apart: list[list[int]] = []
+    for start, end in sorted(found):
+        if apart and start < apart[-1][1]:
+            apart[-1][1] = max(end, apart[-1][1])
+        else:
+            apart.append([start, end])
+    return apart
 
 
 def _holds(passage: Passage, answer: str) -> bool:
@@ -144,22 +162,37 @@ def _holds(passage: Passage, answer: str) -> bool:
     return name[:1].isupper() and bool(re.search(rf"(?<=[^\s.:!?] ){re.escape(name)}\b", passage.contents))
 
 
-def _repeats(answer: str, question: str) -> bool:
-    """Whether an answer is a piece of its question with most of the question's significant words."""
-    asked = set(fold(question).split()) - STOP_WORDS
-    return _stands_in(answer, question) and 2 * len(asked & set(fold(answer).split())) > len(asked)
+def _echoes(answer: str, question: str) -> bool:
+    """Whether an answer says nothing that its question does not say: its words, or those of them that say something,
+    are words of the question."""
+    said = set(fold(answer).split())
+    return _stands_in(answer, question) or (said - (_EMPTY - _COUNTS) or said) <= set(fold(question).split())
 
 
 def _stands_in(words: str, text: str) -> bool:
     """Whether words stand in a text, in a row and as whole words; where no spaces separate words, as characters within
     a sentence, though not as a part of a number or of a Latin word."""
+    if not fold(words):
+        return False
     if is_unspaced(words):
-        part = fold(words).replace(" ", "")
-        before, after = (r"(?<![0-9a-z])", r"(?![0-9a-z])")
-        pattern = f"{before if part[0].isascii() else ''}{re.escape(part)}{after if part[-1].isascii() else ''}"
-        return any(re.search(pattern, fold(piece).replace(" ", "")) for piece in _STOPS.split(text))
-    part, whole = (fold(_DECIMAL.sub(r"\1p\2", one)) for one in (words, text))  # 5 is not in 2.5
-    return bool(part) and f" {part} " in f" {whole} "
+        return any(_pattern(words).search(fold(piece).replace(" ", "")) for piece in _STOPS.split(text))
+    return bool(_pattern(words).search(fold(_whole_decimals(text))))
+
+
+@lru_cache(maxsize=256)
+def _pattern(words: str) -> re.Pattern[str]:
+    """What finds words in a folded text."""
+    if not is_unspaced(words):
+        return re.compile(rf"(?<!\S){' +'.join(map(re.escape, fold(_whole_decimals(words)).split()))}(?!\S)")
+    part = fold(words).replace(" ", "")
+    before, after = (r"(?<![0-9a-z])", r"(?![0-9a-z])")
+    pattern = " *".join(map(re.escape, part))
+    return re.compile(f"{before if part[0].isascii() else ''}{pattern}{after if part[-1].isascii() else ''}")
+
+
+def _whole_decimals(text: str) -> str:
+    """A text of the same length in which 2.5 is one word, so that 5 does not stand in it."""
+    return _DECIMAL.sub(r"\1p\2", text)
 
 
 def _names(question: str, passage: Passage) -> bool:

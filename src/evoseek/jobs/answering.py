@@ -6,9 +6,12 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich.text import Text
+
 from evoseek.errors import DataError
 from evoseek.eval.support import Check, Support, SupportJudge, by_words
 from evoseek.jobs.asked import AskedModel, asked_model, is_asked
+from evoseek.policy.source import origin
 from evoseek.protocols import QuestionEngine, SearchEngine
 from evoseek.report.answers import answer_json, answer_text
 from evoseek.rollout.roller import Roller
@@ -34,7 +37,7 @@ class Answered:
         return None if self.refuses and not self.support.is_given else self.trajectory.answer
 
     @property
-    def text(self) -> str:
+    def text(self) -> Text:
         """For a terminal."""
         return answer_text(self.trajectory, self.support, refuses=self.refuses)
 
@@ -47,7 +50,8 @@ class Answered:
 @dataclass(frozen=True, slots=True)
 class Answerer:
     """Answers questions, greedily. `reads_history`: whether the model is given the messages before a question, as far
-    as they fit; the tiny policies have learnt single questions only, and are not."""
+    as they fit. A policy that a run trained is not, since every system trains on single questions; nor is one without a
+    chat template."""
 
     name: str
     solver: Roller | AskedModel
@@ -64,8 +68,10 @@ class Answerer:
             model = asked_model(context, asked_engine(context))
             return cls(model.chat.name, model, check, refuses, True)
         roller = context.solver(asked_engine(context)).at(0.0)
-        has_template = bool(context.agent.policy.tokenizer.chat_template)
-        return cls(context.agent.policy.name, roller, check, refuses, has_template)
+        model = settings.policy.model
+        is_trained = context.checkpoint is not None or origin(model) != model
+        reads_history = not is_trained and bool(context.agent.policy.tokenizer.chat_template)
+        return cls(context.agent.policy.name, roller, check, refuses, reads_history)
 
     async def answer(
         self, question: str, trajectory_id: str, *, history: Sequence[Message] = (), watch: Watch = unwatched

@@ -7,13 +7,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import cast
 
-from evoseek.eval.support import NOT_FOUND, Support
+from rich.text import Text
+
+from evoseek.eval.support import NOT_FOUND, Support, spans
 from evoseek.types import Outcome, Passage, Scored, ToolResult, Trajectory
 
 
-def answer_text(trajectory: Trajectory, support: Support, *, refuses: bool) -> str:
-    """The answer, the searches, and the passages that support it. Without an answer: the model's output in every turn.
-    An answer that nothing supports is left out if `refuses`, and marked otherwise."""
+def answer_text(trajectory: Trajectory, support: Support, *, refuses: bool) -> Text:
+    """The answer, the searches, and the passages that support it, with the words that were looked for in them in bold.
+    Without an answer: the model's output in every turn. An answer that nothing supports is left out if `refuses`, and
+    marked otherwise."""
     is_refused = trajectory.answer is not None and refuses and not support.is_given
     lines = [_heading(trajectory, is_refused), "Searches:"]
     for number, result in enumerate(trajectory.tool_results, start=1):
@@ -24,22 +27,26 @@ def answer_text(trajectory: Trajectory, support: Support, *, refuses: bool) -> s
     if trajectory.answer is None:
         lines.append("What the model wrote:")
         lines += [f"  {number}. {action.text.strip()}" for number, action in enumerate(trajectory.actions, start=1)]
-        return "\n".join(lines if trajectory.actions else [*lines, "  nothing"])
+        return Text("\n".join(lines if trajectory.actions else [*lines, "  nothing"]))
     if is_refused:
-        return "\n".join(
-            [
-                *lines,
-                "No passage that was found supports what the model answered. To see it, add --set "
-                "support.unsupported=show",
-            ]
-        )
-    lines.append(_SUPPORTS[support.rule])
-    lines += [f"  [{p.id}] {p.title}: {p.text}{_cited(p)}" for p in merged(support.passages)] or ["  none"]
-    return "\n".join(lines)
+        found = "No passage that was found supports what the model answered. To see it, add --set"
+        return Text("\n".join([*lines, f"{found} support.unsupported=show"]))
+    text = Text("\n".join([*lines, _SUPPORTS[support.rule].format("; ".join(support.words))]))
+    for p in merged(support.passages):
+        words = (_marked(p.title, support.words), _marked(p.text, support.words))
+        text = Text.assemble(text, f"\n  [{p.id}] ", words[0], ": ", words[1], _cited(p))
+    return text if support.passages else text.append("\n  none")
+
+
+def _marked(text: str, words: Sequence[str]) -> Text:
+    marked = Text(text)
+    for start, end in spans(words, text):
+        marked.stylize("bold underline", start, end)
+    return marked
 
 
 _SUPPORTS = {
-    "words": "Passages that hold the answer:",
+    "words": "Passages that contain these words (no more was checked): {}",
     "topic": "Passages about the question (they need not say the answer):",
     "judge": "Passages that support the answer, as the judge says:",
     "none": "Passages that support the answer:",
@@ -53,8 +60,9 @@ def _heading(trajectory: Trajectory, is_refused: bool) -> str:
 
 
 def answer_json(trajectory: Trajectory, support: Support, *, refuses: bool) -> dict[str, object]:
-    """The same as JSON values; `answer` is null if there is none, or if it is refused."""
-    is_refused = refuses and not support.is_given
+    """The same as JSON values; `answer` is null if there is none, or if it is refused. `spans` and `title_spans` of a
+    passage are the ranges of characters of its text and title where the words stand that were looked for."""
+    is_refused, passages = refuses and not support.is_given, merged(support.passages)
     return {
         "question": trajectory.question.text,
         "answer": None if is_refused else trajectory.answer,
@@ -63,7 +71,11 @@ def answer_json(trajectory: Trajectory, support: Support, *, refuses: bool) -> d
         "supported": support.is_given,
         "rule": support.rule,
         "searches": [search_json(result) for result in trajectory.tool_results],
-        "support": citations(merged(support.passages)),
+        "words": list(support.words),
+        "support": [
+            {**one, "spans": spans(support.words, p.text), "title_spans": spans(support.words, p.title)}
+            for one, p in zip(citations(passages), passages, strict=True)
+        ],
         "written": [action.text for action in trajectory.actions],
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rich.console import Console
+from rich.text import Text
 
 
 def printable(text: str) -> str:
@@ -15,6 +16,8 @@ def _replacement(char: str) -> str:
     return " " if char.isspace() else "\N{REPLACEMENT CHARACTER}"
 
 
-def say(console: Console, text: str) -> None:
-    """Print text as it is, whatever it holds."""
-    console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+def say(console: Console, text: str | Text) -> None:
+    """Print text as it is, whatever it holds, with the styles of a Text."""
+    shown = text.copy() if isinstance(text, Text) else Text(text)
+    shown.plain = printable(shown.plain)
+    console.print(shown, soft_wrap=True)

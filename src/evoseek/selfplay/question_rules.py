@@ -34,6 +34,9 @@ _COMPARED = {
 }
 _PAIRED = {"zh": "和|与|還是|还是|跟", "ja": "と|か|、", "th": "กับ|หรือ|และ", "ko": "와|과|,|이나|인가"}
 _BETWEEN = re.compile(r"(?<!\S)(?:between|out of|zwischen|entre|tra|fra|между|tussen)(?!\S)")
+_WHICH_OF = re.compile(
+    r"(?<!\S)(?:which (?:one )?of|welche[rs]? von|l[ae]quel(?:le)? de|cuál de) (?:\S+ ){1,4}?(?:and|und|et|y)(?!\S)"
+)
 _OF_BOTH = re.compile(r"(?<!\S)(?:में से|में कौन|of the two|von beiden|der beiden|des deux)(?!\S)")
 
 
@@ -122,7 +125,8 @@ def _may_be_polar(question: str, folded: str, wording: Wording) -> bool:
 
 
 def offers_alternatives(question: str) -> bool:
-    """Whether a question names what its answer is to be chosen from: `which is older, A or B`, `is A or B older`."""
+    """Whether a question names what its answer is to be chosen from: `which is older, A or B`, `is A or B older`,
+    `which of A and B is older`."""
     folded = words_of(question)
     return any(_offers(question, folded, wording) for wording in wordings_of(question))
 
@@ -130,12 +134,14 @@ def offers_alternatives(question: str) -> bool:
 def _offers(question: str, folded: str, wording: Wording) -> bool:
     if wording.code in _COMPARED:
         return bool(_COMPARED[wording.code].search(question) and re.search(_PAIRED[wording.code], question))
-    if _OF_BOTH.search(folded):
+    if _OF_BOTH.search(folded) or _WHICH_OF.search(folded):
         return True
     if between := _BETWEEN.search(folded):
         return wording.conjunction.search(folded, between.end()) is not None
     if wording.alternative.search(folded) is None:
         return False
+    if ":" in question and wording.alternative.search(words_of(question.rpartition(":")[2])):
+        return True
     return "," in question or "،" in question or is_polar_form(question, folded, wording)
 
 

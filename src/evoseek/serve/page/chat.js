@@ -56,9 +56,22 @@ function place(passage) {
   return { File: passage.file, Page: passage.page, Heading: passage.heading, Passage: passage.id };
 }
 
+// A text with these ranges of its characters marked. The server counts code points, and so does Array.from.
+function marked(text, spans = []) {
+  const characters = Array.from(text);
+  const cut = (start, end) => characters.slice(start, end).join("");
+  let last = 0;
+  const parts = spans.flatMap(([start, end]) => {
+    const before = cut(last, start);
+    last = end;
+    return [before, element("mark", "", cut(start, end))];
+  });
+  return [...parts, cut(last)];
+}
+
 function show(passage, button) {
-  $("passage-title").textContent = passage.title;
-  $("passage-text").textContent = passage.text;
+  $("passage-title").replaceChildren(...marked(passage.title, passage.title_spans));
+  $("passage-text").replaceChildren(...marked(passage.text, passage.spans));
   $("passage-place").replaceChildren();
   for (const [name, value] of Object.entries(place(passage))) {
     if (value !== undefined && value !== null) {
@@ -135,8 +148,12 @@ function end(view, question, content) {
   view.answer.removeAttribute("aria-busy");
   view.answer.classList.toggle("missing", !view.told.supported);
   if (view.told.support.length) {
-    const heads = { words: "Passages that hold the answer:", topic: "Passages about the question:" };
-    view.article.append(element("p", "", heads[view.told.rule] || "Passages that support the answer:"));
+    const heads = {
+      words: `Passages that contain these words (no more was checked): ${view.told.words.join("; ")}`,
+      topic: "Passages about the question (they need not say the answer):",
+      judge: "Passages that support the answer, as the judge says:",
+    };
+    view.article.append(element("p", "", heads[view.told.rule]));
     view.article.append(citations(view.told.support));
   }
   const dropped = view.told.dropped_messages;
