@@ -122,7 +122,7 @@ def test_an_answer_links_to_the_documents_of_the_index(serving, documents, monke
     monkeypatch.setattr(documents, "files", {"kalo.md": Origin(Path("kalo.md"), "")})
     with serving(engine=documents) as served:
         reply = ask(served, say(WHO))
-        assert reply.evoseek["support"] == [MERI | {"link": "v1/files/kalo.md#page=2"}]
+        assert reply.evoseek["support"] == [CITED | {"link": "v1/files/kalo.md#page=2"}]
         assert httpx2.get(f"{served.url}/v1/answers/{reply.id}").json()["support"] == reply.evoseek["support"]
         events = [chunk.evoseek for chunk in ask(served, say(WHO), stream=True) if hasattr(chunk, "evoseek")]
         found = next(event for event in events if event["event"] == "found")
