@@ -29,6 +29,7 @@ WAYS = {
     "16, servers": (SERVED, 16),
 }
 TOKENS = 4096
+SHOWN = ("learner", "sampler", "reference")
 
 
 def shape(model: str) -> ModelShape:
@@ -45,7 +46,7 @@ def row(model: str) -> list[str]:
     cells = [model, f"{own.parameters / 1e9:.2f}"]
     for options, processes in WAYS.values():
         needs = memory_needs(load_settings(options=options), own, processes)
-        cells.append(f"{sum(size for name, size in needs.items() if name != 'rollouts') / 2**30:.1f}")
+        cells.append(f"{sum(size for name, size in needs.items() if name in SHOWN) / 2**30:.1f}")
     return [*cells, f"{2 * TOKENS * own.kv_numbers / 2**20:.0f}"]
 
 

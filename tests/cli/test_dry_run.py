@@ -90,7 +90,8 @@ def test_several_processes_are_told_as_torchrun_would_be(words, monkeypatch):
     assert f"Learner: torchrun --standalone --nproc-per-node 2 -m evoseek {rest}" in lines
     assert not any(line.startswith("Server") for line in lines)
     memory = next(line for line in lines if line.startswith("Memory: "))
-    assert "GiB in each process, activations apart: learner" in memory
+    assert "GiB that are free: process 0.44 + learner" in memory
+    assert memory.endswith("(each of 2 processes)")
     assert "sampler" in memory
 
 

@@ -85,3 +85,16 @@ def test_mistakes_are_told_before_anything_is_loaded(words, message, capsys, mon
         main()
     assert ended.value.code == 2
     assert message in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(("more", "slots"), [((), 3), (("--set", "sampler.slots=2"), 2)])
+def test_slots_are_those_that_can_answer_at_once_and_their_memory_is_estimated(index, capfd, monkeypatch, more, slots):
+    words = ["evoseek", "serve", "agent", "tiny", "--index", str(index), "--running", "3", *more, "--dry-run"]
+    monkeypatch.setattr("sys.argv", words)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert f"  sampler.slots = {slots}" in lines
+    (memory,) = [line for line in lines if line.startswith("Memory: about ")]
+    assert "weights 0.00 + keys and values 0.01" in memory  # 3 x 1600 tokens of 512 numbers in float32

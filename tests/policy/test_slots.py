@@ -125,9 +125,25 @@ def test_room_grows_and_keeps_what_is_held():
     ids = [number % 32 for number in range(700)]
     packed(model, cache, Span(1, 0, ids[:200]))
     assert cache.layers[0].get_max_length() == 256
-    logits = packed(model, cache, Span(1, 200, ids[200:]))
+    packed(model, cache, Span(1, 200, ids[200:400]))
+    assert cache.layers[0].get_max_length() == 500  # and a quarter more
+    logits = packed(model, cache, Span(1, 400, ids[400:]))
     assert cache.layers[0].get_max_length() == 700
     assert torch.allclose(logits[0], full_logits(model, ids), atol=1e-5)
+
+
+def test_memory_is_taken_for_the_slots_and_positions_in_use_and_the_bits_do_not_depend_on_it():
+    model = qwen2()
+    cache, whole = SlotCache(model, slots=500, max_length=1024), SlotCache(model, slots=500, max_length=1024)
+    whole.reserve(499, 1024)
+    for spans in ([Span(0, 0, [1] * 300)], [Span(0, 300, [2]), Span(3, 0, [4, 5])], [Span(3, 2, [6]), Span(7, 0, [9])]):
+        spans = sorted(spans, key=lambda span: (len(span.ids), span.slot))
+        assert torch.equal(packed(model, cache, *spans), packed(model, whole, *spans))
+    cache.copy(0, 20, 0, 300)
+    cache.swap([1], [30], 300)
+    keys = cache.read(0, 31, 301)[0]
+    assert torch.equal(keys[20, :, :300], whole.read(0, 1, 300)[0][0])
+    assert keys[20:].untyped_storage().nbytes() < 40 * 2 * 376 * 4 * 4  # 38 slots, 2 heads, 375 positions of 4 numbers
 
 
 def test_a_window_shorter_than_the_contexts_is_refused_and_a_longer_one_is_not():

@@ -115,7 +115,7 @@ def test_slots_are_what_weights_masters_gradients_and_moments_leave(dtype, weigh
     """1000 weights, 10 numbers of keys and values a token, rollouts of 100 tokens; four in a quarter of the rest."""
     shape, settings = ModelShape(1000, 10, None), load_settings(options={"policy.dtype": dtype})
     settings = with_setting(settings, "rollout.max_total_tokens", 100)
-    needed = 1000 * weight + 4 * 4 * 10 * 100 * number
+    needed = (450 << 20) + 1000 * weight + 4 * 4 * 10 * 100 * number
     assert slots(settings, Machine("cpu", needed), shape) == 4
     assert slots(settings, Machine("cpu", needed - 1), shape) == 2
 

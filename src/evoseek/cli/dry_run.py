@@ -11,7 +11,7 @@ from rich.console import Console
 
 from evoseek.cli.following import following
 from evoseek.cli.shared import stop_if_dry
-from evoseek.policy.machine import too_many
+from evoseek.policy.machine import find_machine, too_many
 from evoseek.policy.shape import prompts_for, read_config, shape_of
 from evoseek.registry import find
 from evoseek.run import check_run
@@ -55,7 +55,9 @@ def outline(settings: TrainingSettings, run: RunDirectory, *, processes: int, wo
     if crowded := too_many(processes, settings.policy.device):
         yield f"Warning: {crowded}"
     if not settings.learner.is_remote and (shape := shape_of(read_config(settings.policy.model))) is not None:
-        yield f"Memory: {told(memory_needs(settings, shape, processes))}"
+        machine = find_machine(settings.policy.device)
+        each = f" (each of {processes} processes)" if processes > 1 else ""
+        yield f"Memory: {told(memory_needs(settings, shape, processes), machine)}{each}"
     for command in _servers(settings, run, processes):
         yield f"Server: {command}"
 

@@ -17,6 +17,7 @@ from evoseek.cli.shared import stop_if_dry, who_answers
 from evoseek.cli.who import Who, answering
 from evoseek.errors import ConfigError
 from evoseek.report.printable import say
+from evoseek.settings import lookup, with_setting
 from evoseek.training.interrupt import end_on_interrupt
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from evoseek.training.context import Objects
     from evoseek.training.settings import TrainingSettings
 
+_RUNNING = 16
 serve = new_group("Servers for other programs.")
 Host = Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 lets everybody in.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes any free one.")]
@@ -73,7 +75,7 @@ def serve_agent(
     name: Annotated[
         list[str] | None, typer.Option(help="Name by which clients call the server, beside its address and localhost.")
     ] = None,
-    running: Annotated[int, typer.Option(min=1, help="Number of answers under way at once, at most.")] = 16,
+    running: Annotated[int, typer.Option(min=1, help="Number of answers under way at once, at most.")] = _RUNNING,
     waiting: Annotated[int, typer.Option(min=0, help="Number of questions that wait, at most; others get 429.")] = 64,
     drain: Annotated[
         int, typer.Option(min=0, help="Seconds in which answers under way may end when the server is stopped.")
@@ -91,7 +93,7 @@ def serve_agent(
         from evoseek.serve.agent import AgentServer, Limits
         from evoseek.serve.guard import read_keys
     keys = read_keys(key_file, host=host)
-    settings, checkpoint = _settings(who, index, config, set_, f"a server at {host}:{port}")
+    settings, checkpoint = _settings(who, index, config, set_, f"a server at {host}:{port}", running)
     with end_on_interrupt():
         from evoseek.jobs.answering import Answerer, searched
         from evoseek.jobs.ask import introduce
@@ -130,7 +132,7 @@ def serve_mcp(
 
         mcp_server(Library(LiveIndex(Path(who))), None).run("stdio")
         return
-    settings, checkpoint = _settings(who, index, config, set_, "MCP by stdio")
+    settings, checkpoint = _settings(who, index, config, set_, "MCP by stdio", _RUNNING)
     from evoseek.jobs.answering import Answerer, searched
     from evoseek.jobs.ask import introduce
     from evoseek.run import opened
@@ -142,9 +144,10 @@ def serve_mcp(
 
 
 def _settings(
-    who: str | None, index: str | None, config: list[Path] | None, set_: list[str] | None, place: str
+    who: str | None, index: str | None, config: list[Path] | None, set_: list[str] | None, place: str, running: int
 ) -> tuple[TrainingSettings, Checkpoint | None]:
-    """The settings of who answers, and the checkpoint of a run."""
+    """The settings of who answers so many questions at once, and the checkpoint of a run. Prints the memory that the
+    policy needs for them."""
     run_dir, model, asked_options = answering(who, None, None)
     from evoseek.cli.settings import check_asking, given_settings, run_of_project
 
@@ -152,16 +155,28 @@ def _settings(
     options = {"search.index": index, "policy.model": model, **asked_options}
     given = given_settings("serve agent", run_dir, config or (), options=options, sets=set_ or ())
     check_asking(given.read(light=True), "-", model=model)
-    stop_if_dry([f"Serve {who_answers(given, run_dir)}: {place}"], given.read())
     with end_on_interrupt():
         from evoseek.cli.following import following
         from evoseek.jobs.asked import is_asked
+        from evoseek.policy.machine import find_machine
+        from evoseek.policy.shape import read_config, shape_of
+        from evoseek.training.memory_needs import memory_needs, told
         from evoseek.training.model_defaults import follow_endpoint
 
-    settings = given.read()
+    settings, plan = given.read(), f"Serve {who_answers(given, run_dir)}: {place}"
     if is_asked(settings):
+        stop_if_dry([plan], settings)
         return follow_endpoint(settings), None
-    return following(settings, console=Console(stderr=True)), checkpoint_of(run_dir)
+    console = Console(stderr=True)
+    settings = following(settings, console=console, answers=running)
+    if (slots := lookup(settings, "sampler.slots")) is not None:  # a run's own are for its training
+        settings = with_setting(settings, "sampler.slots", min(slots, running))
+    memory = "unknown, since config.json of the model does not name its sizes"
+    if (shape := shape_of(read_config(settings.policy.model))) is not None:
+        memory = told(memory_needs(settings, shape, answers=running), find_machine(settings.policy.device))
+    stop_if_dry([plan, f"Memory: {memory}"], settings)
+    say(console, f"Memory: {memory}")
+    return settings, checkpoint_of(run_dir)
 
 
 def _live(settings: TrainingSettings) -> Objects:

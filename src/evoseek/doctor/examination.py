@@ -8,8 +8,7 @@ from evoseek.doctor.disk import check_disk
 from evoseek.doctor.environment import check_environment
 from evoseek.doctor.finding import Finding, fault
 from evoseek.doctor.index import check_indexes
-from evoseek.doctor.machine import check_machine
-from evoseek.doctor.memory import check_memory
+from evoseek.doctor.machine import check_machine, check_memory
 from evoseek.doctor.model import check_model
 from evoseek.doctor.patient import Patient
 from evoseek.doctor.plan import check_plan, check_run

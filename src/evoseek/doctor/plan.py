@@ -9,7 +9,8 @@ from evoseek.doctor.patient import Patient
 from evoseek.effect import changed, check_effect
 from evoseek.errors import EvoseekError
 from evoseek.report.metrics import read_metrics
-from evoseek.settings import check_settings, defaults_of, lookup
+from evoseek.settings import check_settings, defaults_of
+from evoseek.training.memory_needs import step_rollouts
 from evoseek.training.stages import check_stages
 
 
@@ -25,14 +26,8 @@ def check_plan(patient: Patient) -> Iterator[Finding]:
         yield refused("settings", error)
     trained = f"an adapter of rank {settings.lora.rank}" if settings.lora.rank else "all weights"
     words = f"{settings.run.system}: {trained} of {settings.policy.model}, {settings.planned_steps} steps"
-    yield fine("plan", words + (f" of {each} rollouts" if (each := rollouts(patient)) else ""))
+    yield fine("plan", words + (f" of {each} rollouts" if (each := step_rollouts(settings)) else ""))
     yield _time(patient)
-
-
-def rollouts(patient: Patient) -> int:
-    """Rollouts of a step that trains the solver; 0 if the settings do not say."""
-    asked = lookup(patient.settings, "questions.per_step") or lookup(patient.settings, "selfplay.proposals_per_step")
-    return int(asked or 0) * int(lookup(patient.settings, "rollout.group_size") or 1)
 
 
 def check_run(patient: Patient) -> Iterator[Finding]:

@@ -7,9 +7,9 @@ from time import perf_counter
 
 from evoseek.doctor.finding import Finding, fault, fine, refused, warning
 from evoseek.doctor.patient import Patient
-from evoseek.doctor.plan import rollouts
 from evoseek.errors import EvoseekError
 from evoseek.run import asked_engine, opened
+from evoseek.training.memory_needs import step_rollouts
 from evoseek.types import Question, Trajectory
 
 _COUNT = 4
@@ -18,7 +18,7 @@ _WITH_UPDATE = 1.4  # a step over its rollouts: 2.23 s over 1.60 in recipes/dr-z
 
 def probe(patient: Patient) -> Finding:
     """Load the model, roll a question out a few times at once, and scale that to a step. Nothing is written."""
-    settings, each = patient.settings, rollouts(patient)
+    settings, each = patient.settings, step_rollouts(patient.settings)
     question = Question("probe", "Who is the mayor of Kalo?", ())
     try:
         with opened(settings) as context:

@@ -11,8 +11,9 @@ from itertools import groupby
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from evoseek.learner.row import SHARED, Branch, Row, lay_out, trained_length, tree_order
+from evoseek.learner.row import Branch, Row, lay_out, trained_length, tree_order
 from evoseek.loss.base import LossInputs
+from evoseek.policy.sharing import SHARED
 from evoseek.types import TrainingSample
 
 __all__ = ["MicroBatch", "loss_inputs", "make_batch", "split_by_tokens", "trained_length"]

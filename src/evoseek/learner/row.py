@@ -10,11 +10,8 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from evoseek.errors import TrainingError
-from evoseek.policy.sharing import common_length
+from evoseek.policy.sharing import SHARED, common_length
 from evoseek.types import TrainingSample
-
-SHARED = 16  # tokens from which a common beginning is computed once; `bench/learner.py --only prefix` measures it
-
 
 Path = list[tuple[int, int]]  # where in a row the tokens of a sample are: ranges, in the order of the tokens
 

@@ -82,7 +82,8 @@ def packed_logits(model: PreTrainedModel, cache: SlotCache, spans: Sequence[Span
     slots = torch.tensor([span.slot for span in spans])
     positions = torch.arange(len(ids)) + (starts - ends + sizes).repeat_interleave(sizes)
     positions = positions.to(device)
-    cache.aim(slots.repeat_interleave(sizes).to(device), positions, max(span.end for span in spans))
+    cache.reserve(max(span.slot for span in spans), max(span.end for span in spans))
+    cache.aim(slots.repeat_interleave(sizes).to(device), positions)
     with attention_named(model.config.get_text_config(), _NAME):
         return model(
             input_ids=ids[None],

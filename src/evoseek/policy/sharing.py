@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-SHARED = 16  # tokens from which a common beginning is copied
+SHARED = 16
+"""Tokens from which a common beginning is copied, and in training computed once (`bench/learner.py --only prefix`)."""
 
 
 def common_length(left: Sequence[int], right: Sequence[int]) -> int:

@@ -13,7 +13,7 @@ from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache, Dynam
 
 from evoseek.errors import PolicyError
 
-_FIRST_CAPACITY = 256
+_FIRST_CAPACITY = 256  # positions
 
 
 @dataclass(slots=True)
@@ -36,26 +36,29 @@ class SlotCache(Cache):
     """A cache of [slots, positions] keys and values per layer, in which every slot has its own length.
 
     A forward pass over N packed tokens (a batch of one row) writes the keys and values of each token where `aim` said;
-    attention then takes the slots that it needs with `read`. Room along the positions grows up to `max_length`.
+    attention then takes the slots that it needs with `read`. Memory is taken for the slots and positions that are in
+    use, and a quarter more: it grows up to `slots` and `max_length`. What is read does not depend on it.
     """
 
     def __init__(self, model: PreTrainedModel, *, slots: int, max_length: int) -> None:
         _check_supported(model, max_length)
-        self.max_length = max_length
-        self._capacity = min(_FIRST_CAPACITY, max_length)
+        self._most = slots, max_length
+        self._size = 0, min(_FIRST_CAPACITY, max_length)  # slots and positions for which there is memory
         count = int(model.config.get_text_config().num_hidden_layers)
-        self._stores = [_SlotLayer(slots, self._capacity) for _ in range(count)]
+        self._stores = [_SlotLayer(self._size) for _ in range(count)]
         super().__init__(layers=list(self._stores))
 
-    def aim(self, slots: Tensor, positions: Tensor, length: int) -> None:
-        """Set where the next forward pass writes: the slot [N] and position [N] of each token, all below `length`."""
-        capacity = self._capacity
-        while capacity < length:
-            capacity = min(2 * capacity, self.max_length)
-        if capacity > self._capacity:
+    def reserve(self, slot: int, length: int) -> None:
+        """Take memory for so many positions of the slots up to this one, unless there is enough."""
+        needed = zip(self._size, (slot + 1, length), self._most, strict=True)
+        slots, capacity = (now if wanted <= now else min(most, wanted + wanted // 4) for now, wanted, most in needed)
+        if (slots, capacity) != self._size:
+            self._size = slots, capacity
             for store in self._stores:
-                store.grow(capacity - self._capacity)
-            self._capacity = capacity
+                store.grow(self._size)
+
+    def aim(self, slots: Tensor, positions: Tensor) -> None:
+        """Set where the next forward pass writes: the slot [N] and position [N] of each token, reserved before."""
         target = _Target(slots, positions)
         for store in self._stores:
             store.target = target
@@ -67,12 +70,14 @@ class SlotCache(Cache):
     @torch.inference_mode()
     def swap(self, left: Sequence[int], right: Sequence[int], length: int) -> None:
         """Exchange the first `length` positions of slot left[i] and slot right[i]; all slots are distinct."""
+        self.reserve(max(*left, *right), length)
         for store in self._stores:
             store.permute([*left, *right], [*right, *left], 0, length)
 
     @torch.inference_mode()
     def copy(self, source: int, to: int, start: int, end: int) -> None:
         """Copy the positions `start` to `end` of one slot to another."""
+        self.reserve(max(source, to), end)
         for store in self._stores:
             store.permute([to], [source], start, end)
 
@@ -85,10 +90,9 @@ class SlotCache(Cache):
 class _SlotLayer(CacheLayerMixin):
     """One layer's keys and values, each [slots, heads, capacity, head size]."""
 
-    def __init__(self, slots: int, capacity: int) -> None:
+    def __init__(self, size: tuple[int, int]) -> None:
         super().__init__()
-        self._slots = slots
-        self._capacity = capacity
+        self._slots, self._capacity = size
         self.target: _Target | None = None
         self.keys: Tensor | None = None
         self.values: Tensor | None = None
@@ -126,14 +130,17 @@ class _SlotLayer(CacheLayerMixin):
             picked = part.index_select(0, torch.tensor(source, device=part.device))
             part.index_copy_(0, torch.tensor(to, device=part.device), picked)
 
-    def grow(self, added: int) -> None:
-        """Make room for `added` more positions."""
-        self._capacity += added
+    def grow(self, size: tuple[int, int]) -> None:
+        """Make room for so many slots and positions, with what is held."""
+        self._slots, self._capacity = size
         if self.is_initialized:
-            self.keys, self.values = (
-                torch.cat([store, store.new_zeros(*store.shape[:2], added, store.shape[3])], dim=2)
-                for store in self._pair()
-            )
+            self.keys, self.values = (self._grown(store) for store in self._pair())
+
+    def _grown(self, store: Tensor) -> Tensor:
+        slots, heads, capacity, width = store.shape
+        larger = store.new_zeros(self._slots, heads, self._capacity, width)
+        larger[:slots, :, :capacity] = store
+        return larger
 
     def _pair(self) -> tuple[Tensor, Tensor]:
         if self.keys is None or self.values is None:

@@ -24,10 +24,10 @@ million parameters; a larger model gets these:
     questions.per_step            (Search Self-play: selfplay.proposals_per_step) 64 on an accelerator, 4 on a
                                   CPU (measured: a step of minutes)
     learner.token_budget          8192 on an accelerator, 2048 on a CPU
-    sampler.slots                 keys and values of so many whole rollouts fit a quarter of the memory that is free
-                                  once weights (with all of them trained also gradients, AdamW's two moments and the
-                                  float32 masters of bfloat16 weights) are in it; a power of two from 1 to 64, not more
-                                  than a step has rollouts
+    sampler.slots                 keys and values of so many whole rollouts fit a quarter of the memory that is left
+                                  beside the rest (training.memory_needs; activations, whose micro-batches adapt, not
+                                  counted); a power of two from 1 to 64, not more than a step has rollouts. An agent
+                                  that only answers: as many as answer at once, if half of that memory holds them
 
 What a service trains counts as on an accelerator, and the settings of this machine are not chosen for it.
 """
@@ -42,6 +42,7 @@ from evoseek.policy.machine import Machine
 from evoseek.policy.shape import ModelShape, read_config, shape_of
 from evoseek.runs import flatten
 from evoseek.settings import is_given, lookup, with_setting
+from evoseek.training.memory_needs import memory_needs, rollout_bytes, step_rollouts
 from evoseek.training.settings import TrainingSettings
 
 _RATES = ((0.3e9, 1.5e-5), (0.8e9, 7e-6), (2.5e9, 3e-6))  # below so many parameters
@@ -49,8 +50,8 @@ _LOWEST_RATE = 1e-6
 _SUPERVISED_RATE, _HIGHEST_RATE = 10.0, 1e-4  # times that of reinforcement learning, up to this
 _ADAPTER_RATE = 10.0  # times that of all weights
 _MOST_SLOTS = 64
-_SHARE = 0.25  # of free memory, for keys and values
-_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+_SHARE, _ANSWERING_SHARE = 0.25, 0.5  # of free memory, for keys and values
+_LATER = ("activations", "keys and values")  # what takes of the memory that is left
 
 
 def follow_model(
@@ -59,12 +60,14 @@ def follow_model(
     saved: Mapping[str, object] | None = None,
     *,
     shown: Callable[[str], bool] = lambda _: True,
+    answers: int = 0,
 ) -> tuple[TrainingSettings, str]:
     """The settings with those that were not given chosen for the model, and in words what was chosen, as far as it is
     to be `shown`.
 
-    `saved` is the resolved settings of a run that is resumed: what it holds is chosen again. For a policy of the
-    package, or another one with the same prompts, nothing changes, and the text is empty.
+    `saved` is the resolved settings of a run that is resumed: what it holds is chosen again. With `answers` the policy
+    is not trained, but answers so many questions at once. For a policy of the package, or another one with the same
+    prompts, nothing changes, and the text is empty.
     """
     description = read_config(settings.policy.model)
     if not description or description.get("evoseek_prompts") == "tiny":
@@ -72,7 +75,7 @@ def follow_model(
     machine = find_machine(settings.policy.device if is_given(settings, "policy.device") else None)
     choice = _Choice(settings, flatten(saved or {}))
     shape = shape_of(description)
-    _choose(choice, machine, shape)
+    _choose(choice, machine, shape, answers)
     return choice.settings, _words(choice, machine, shape, shown)
 
 
@@ -90,17 +93,14 @@ def learning_rate(parameters: int, *, adapter: bool, supervised: bool = False) -
     return float(f"{rate * _ADAPTER_RATE:.1e}") if adapter else rate
 
 
-def slots(settings: TrainingSettings, machine: Machine, shape: ModelShape) -> int:
-    """How many rollouts' keys and values are held at once."""
-    number = _BYTES[settings.policy.dtype]
-    masters = 0 if number == _BYTES["float32"] else 4
-    trained = 0 if settings.lora.rank else 12 + masters  # gradients and moments, all in float32
-    left = machine.free_bytes - shape.parameters * (number + trained)
-    fit = int(_SHARE * left / (shape.kv_numbers * number * settings.rollout.max_total_tokens))
-    asked = lookup(settings, "questions.per_step") or lookup(settings, "selfplay.proposals_per_step") or _MOST_SLOTS
-    times = lookup(settings, "rollout.group_size") or lookup(settings, "proposer.attempts") or 1
-    most = min(fit, _MOST_SLOTS, asked * times)
-    return 1 << (max(1, most).bit_length() - 1)
+def slots(settings: TrainingSettings, machine: Machine, shape: ModelShape, answers: int = 0) -> int:
+    """How many rollouts' keys and values are held at once; `answers` as in `follow_model`."""
+    needs = memory_needs(settings, shape, answers=answers)
+    left = machine.free_bytes - sum(size for name, size in needs.items() if name not in _LATER)
+    fit = int((_ANSWERING_SHARE if answers else _SHARE) * left / rollout_bytes(settings, shape))
+    if answers:
+        return max(1, min(fit, answers))
+    return 1 << (max(1, min(fit, _MOST_SLOTS, step_rollouts(settings) or _MOST_SLOTS)).bit_length() - 1)
 
 
 @dataclass(slots=True)
@@ -120,7 +120,7 @@ class _Choice:
         self.settings = with_setting(self.settings, key, value)
 
 
-def _choose(choose: _Choice, machine: Machine, shape: ModelShape | None) -> None:
+def _choose(choose: _Choice, machine: Machine, shape: ModelShape | None, answers: int = 0) -> None:
     """The rules, in an order in which each may follow from those before it."""
     adapter, settings = choose.settings.lora.rank > 0, choose.settings
     remote = settings.learner.is_remote
@@ -144,7 +144,7 @@ def _choose(choose: _Choice, machine: Machine, shape: ModelShape | None) -> None
         )
         if choose.settings.credit.name == "gae":
             choose("critic.learning_rate", learning_rate(shape.parameters, adapter=True))
-        choose("sampler.slots", slots(choose.settings, machine, shape))
+        choose("sampler.slots", slots(choose.settings, machine, shape, answers))
 
 
 def _choose_bounds(choose: _Choice) -> None:
