@@ -5,6 +5,7 @@ import pytest
 
 from evoseek.errors import RunError
 from evoseek.report.view.source import Source
+from evoseek.runs import RunDirectory
 
 ZERO = {"reward": 0.0, "frac_reward_zero_std": 1.0, "rollout/stop/answered": 1.0}
 
@@ -131,3 +132,22 @@ def test_an_unreadable_log_is_an_error(make_run):
     (run / "trajectories.jsonl").mkdir()
     with pytest.raises(RunError, match="cannot be read"):
         list(Source.open(run).rollouts())
+
+
+def test_a_run_has_a_headline_from_its_first_to_its_last_evaluation(make_run, make_row):
+    """Wilson's intervals of 10 and 30 of 40, by hand: .25 [.142, .402] and .75 [.598, .858]."""
+    run = make_run([make_row()])
+    rows = [{"step": step, "eval/reward": score, "eval/n": 40.0} for step, score in ((0, 0.25), (5, 0.5), (9, 0.75))]
+    RunDirectory(run).metrics.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert Source.open(run).headline == (
+        "Held-out score 0.250 [0.142, 0.402] (n=40) → 0.750 [0.598, 0.858] (n=40), steps 0 and 9"
+    )
+    RunDirectory(run).metrics.write_text(json.dumps(rows[0]) + "\n")
+    assert Source.open(run).headline == ""
+
+
+def test_a_folder_that_is_called_run_has_the_name_of_its_project(make_run, make_row, tmp_path):
+    make_run([make_row()], name="run").rename(tmp_path / "run-of-it")
+    (tmp_path / "my-project").mkdir()
+    (tmp_path / "run-of-it").rename(tmp_path / "my-project" / "run")
+    assert Source.open(tmp_path / "my-project" / "run").name == "my-project"

@@ -104,7 +104,7 @@ def make_page(sources: Sequence[Source], folder: str, *, now: datetime | None = 
         "runs": [_run(source, table) for source, table in zip(sources, tables, strict=True)],
         "differences": _differences(sources),
     }
-    title = " and ".join(source.name for source in sources)
+    title = " and ".join(f"{source.name} ({source.system})" for source in sources)
     html = _html(title, index, chunks if is_inline else {})
     if is_inline:
         return Page(html, {})
@@ -118,6 +118,7 @@ def _run(source: Source, table: RolloutTable) -> dict[str, Any]:
         "name": source.name,
         "path": str(source.directory),
         "system": source.system,
+        "headline": source.headline,
         "model": source.model,
         "scores": source.scores if source.is_evaluation else None,
         "going": source.is_going_on,

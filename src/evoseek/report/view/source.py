@@ -15,7 +15,7 @@ from typing import Any, cast
 from evoseek.errors import ConfigError, PolicyError, RunError
 from evoseek.eval.evaluate import Score
 from evoseek.eval.folder import EvaluationFolder
-from evoseek.eval.statistics import Interval
+from evoseek.eval.statistics import Interval, wilson_interval
 from evoseek.files import nearest
 from evoseek.policy.source import find_policy
 from evoseek.registry import find
@@ -67,7 +67,10 @@ class Source:
                 "the directory of a run that `evoseek train` or `evoseek demo` made, or of an evaluation that `evoseek "
                 "eval --out` made."
             )
-        return cls(directory, directory.name or str(directory.absolute().name))
+        named = directory.absolute()
+        if named.name in ("run", "runs") and named.parent.name:  # as every project calls it
+            named = named.parent
+        return cls(directory, named.name)
 
     @property
     def run(self) -> RunDirectory:
@@ -128,6 +131,17 @@ class Source:
         return list(readable_lines(self.run.metrics, _metric_row, self.notes))
 
     @cached_property
+    def headline(self) -> str:
+        """The held-out score of the first and the last evaluation, each with its 95 % interval (Wilson's: that of right
+        and wrong answers, and an upper bound of the width for graded ones); empty with fewer than two evaluations."""
+        found = [row for row in self.rows if None not in (row.get("eval/reward"), row.get("eval/n"))]
+        if len(found) < 2 or any(not 0 <= (row["eval/reward"] or 0) <= 1 for row in found):
+            return ""
+        first, last = (_with_interval(row) for row in (found[0], found[-1]))
+        steps = f"steps {found[0]['step']:.0f} and {found[-1]['step']:.0f}"
+        return f"Held-out score {first} → {last}, {steps}"
+
+    @cached_property
     def warnings(self) -> list[Warned]:
         """The warnings and alarms that training gives for these metrics, in the order of their steps."""
         found: list[Warned] = []
@@ -183,6 +197,11 @@ class Source:
         with suppress(PolicyError, OSError):
             begun.append(Path(find_policy(self.model)) / "tokenizer.json")
         return next((path for path in (*reversed(saved), *begun) if path.is_file()), None)
+
+
+def _with_interval(row: MetricRow) -> str:
+    mean, number = row["eval/reward"] or 0.0, int(row["eval/n"] or 0)
+    return score_text(Score(mean, wilson_interval(round(mean * number), number), number, 0))
 
 
 def _score(found: Any) -> Score:

@@ -184,7 +184,7 @@ function filterForm(changed) {
         select("Role", "role", [...any("role"), ...plain(distinct("role"))], changed),
         select("Ended", "stop", [...any("reason"), ...plain(STOPS())], changed),
         hops.length > 0 && select("Hops", "hops", [...any("number"), ...plain(hops)], changed),
-        select("Invalid", "invalid", [["", "with and without"], ["only", "only Invalid"], ["none", "without Invalid"]], changed),
+        select("Invalid", "invalid", [["", "any"], ["only", "only Invalid"], ["none", "none"]], changed),
         bound("Reward from", "least", changed), bound("to", "most", changed),
         select("Order", "order", Object.keys(ORDERS).map((name) => [name, name]), changed))));
 }

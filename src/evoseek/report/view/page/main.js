@@ -6,6 +6,7 @@ function runFacts(run, place) {
   const steps = run.metrics.steps;
   return el("section", { "aria-label": runName(place) },
     el("h3", {}, el("span", { class: `key policy run${place}` }, prose(runName(place)))),
+    run.headline && el("p", { class: "headline" }, run.headline),
     facts([
       ["System", visible(run.system)], run.model && ["Model", prose(run.model, "code")], ["Directory", prose(run.path, "code")],
       !run.scores && ["Steps", steps.length ? `${steps[0]} to ${steps.at(-1)}` : "none yet"], ["Trajectories", number(run.count)],
@@ -16,9 +17,17 @@ function runFacts(run, place) {
 }
 
 function warningsView() {
-  const all = runs.flatMap((run, place) => run.warnings.map((one) => ({ ...one, place })));
-  if (!all.length) return el("p", {}, "No alarm and no warning.");
-  return el("ul", { class: "warnings" }, all.map((one) => el("li", {}, el("b", {}, `${seriesName(one.place)} step ${one.step}: `), prose(one.text))));
+  const all = new Map(); // by run and text, whose numbers may differ
+  runs.forEach((run, place) => run.warnings.forEach((one) => {
+    const key = `${place} ${one.text.replace(/[\d.]+/g, "#")}`;
+    all.set(key, [...(all.get(key) ?? []), { ...one, place }]);
+  }));
+  if (!all.size) return el("p", {}, "No alarm and no warning.");
+  return el("ul", { class: "warnings" }, [...all.values()].map((same) => {
+    const last = same.at(-1);
+    const steps = same.length > 1 ? `${same.length} times, steps ${same[0].step} to ${last.step}: ` : `step ${last.step}: `;
+    return el("li", {}, el("b", {}, `${seriesName(last.place)} ${steps}`), prose(last.text));
+  }));
 }
 
 function charts() {
@@ -121,7 +130,7 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   document.getElementById("main").focus();
 });
-document.getElementById("names").append(prose(runs.map((run) => run.name).join(" and ")));
+document.getElementById("names").append(prose(runs.map((run) => `${run.name} · ${run.system}`).join(" and ")));
 document.getElementById("tabs").append(...Object.entries(VIEWS).map(([name, [title]]) => el("a", { href: `#${name}` }, title)));
 addEventListener("hashchange", route);
 route();

@@ -56,7 +56,7 @@ function missing(detail) {
 }
 
 function body(detail, segment, start, texts) {
-  if (colour === "none" || missing(detail)) return prose(segment.text);
+  if (colour === "none" || missing(detail)) return prose(segment.text.replace(/^(\s*\n)+/, "")); // as tokens, with blank lines
   if (colour === "mask") return prose(segment.text, segment.kind === "action" ? "token trained" : "masked");
   return segment.kind === "action" ? tokensOf(detail, segment, start, texts) : prose(segment.text);
 }
