@@ -1,13 +1,20 @@
 """What is chosen by name or import path, and what is said of a name that means nothing."""
 
+import inspect
 import sys
 
 import pytest
 
 from evoseek.errors import ConfigError
+from evoseek.eval.baselines.attempt import Baseline
+from evoseek.loss.base import LossFn
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.settings import LossSettings
+from evoseek.protocols import Environment, MetricSink, Sampler, SearchEngine, Tool
 from evoseek.registry import KINDS, build, check_name, find
+from evoseek.search.encoders.encoder import Encoder
+from evoseek.training.loop import System
+from evoseek.training.question_order import Order
 
 MINE = '''
 """Parts of somebody's own."""
@@ -23,6 +30,50 @@ def constant(trajectory):
     return 1.0
 
 NUMBER = 3
+
+class Narrow:
+    is_local = True
+
+    async def search(self, query):
+        return []
+
+class Waits:
+    is_local = True
+
+    def search(self, queries, k):
+        return [[] for _ in queries]
+
+class Nameless:
+    async def __call__(self, call):
+        return None
+
+    def for_question(self, question, trajectory_id):
+        return self
+
+class Maker:
+    def build(self, settings, context):
+        return 1
+
+class Placed:
+    def __init__(self, place):
+        self.place = place
+
+    def __call__(self, trajectory):
+        return 1.0
+
+class Failing:
+    def __init__(self):
+        raise KeyError("place")
+
+    def __call__(self, trajectory):
+        return 1.0
+
+class Bound:
+    def for_question(self, question, trajectory_id):
+        return self
+
+def pair(trajectory, question):
+    return 1.0
 
 class Outer:
     def inner(self):
@@ -103,7 +154,7 @@ def test_a_module_that_fails_is_named_with_its_error(tmp_path, monkeypatch):
     [
         ("learner", "Halved", "is given as learner, but it has no update. A learner (forward, backward and"),
         ("search", "constant", "is given as search, but it has no search."),
-        ("reward", "NUMBER", "is given as reward, but it has no __call__."),
+        ("reward", "NUMBER", "is given as reward, but it cannot be called."),
         ("credit", "Silent", "is given as credit, but it cannot be called."),
         ("system", "Halved", "is given as system, but it has no build. A system (a training algorithm, one step at a"),
     ],
@@ -112,6 +163,67 @@ def test_a_part_of_another_kind_is_refused_with_what_it_lacks(mine, kind, name, 
     with pytest.raises(ConfigError) as caught:
         find(kind, mine(name))
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "words"),
+    [
+        (
+            "search",
+            "Narrow",
+            "its search(self, query) cannot be called as async search(queries, k) (too many",
+        ),
+        ("search", "Waits", "its search(self, queries, k) is no coroutine function (async def)"),
+        (
+            "reward",
+            "pair",
+            "its __call__(trajectory, question) cannot be called as __call__(trajectory) (missing a",
+        ),
+        ("reward", "Placed", "its Placed(place) cannot be called as Placed() (missing a required argument: 'place')"),
+        ("loss", "Maker", "its build(self, settings, context) cannot be called as build(settings, context) (missing a"),
+        ("loss", "Maker", "required argument: 'context'; @classmethod is missing)"),
+        ("tool", "Nameless", "it has no name"),
+        ("reward", "Failing", "failed (KeyError: 'place')"),
+    ],
+)
+def test_a_part_of_ones_own_is_reported_with_its_method_and_the_expected_one(mine, kind, name, words):
+    with pytest.raises(ConfigError) as caught:
+        build(kind, LossSettings(name=mine(name)), None)
+    assert words in str(caught.value)
+    assert mine(name) in str(caught.value)
+
+
+def test_an_engine_that_is_bound_to_a_question_first_needs_nothing_else(mine):
+    assert isinstance(build("search", LossSettings(name=mine("Bound")), None), find("search", mine("Bound")))
+
+
+PROTOCOLS = {  # a reward may be a plain function, too
+    "system": System,
+    "environment": Environment,
+    "tool": Tool,
+    "order": Order,
+    "search": SearchEngine,
+    "encoder": Encoder,
+    "reward": RewardFn,
+    "loss": LossFn,
+    "sampler": Sampler,
+    "baseline": Baseline,
+    "tracker": MetricSink,
+}
+
+
+@pytest.mark.parametrize(("kind", "protocol"), PROTOCOLS.items())
+def test_what_a_kind_needs_is_what_its_protocol_says(kind, protocol):
+    for need in KINDS[kind].needs:
+        name, is_method, _ = need.removeprefix("async ").partition("(")
+        if is_method and name != "build":
+            found = getattr(protocol, name)
+            kinds = [(one.name, one.kind.name) for one in inspect.signature(found).parameters.values()]
+            stars = next((number for number, (_, sort) in enumerate(kinds) if sort == "KEYWORD_ONLY"), None)
+            names = [one for one, _ in kinds if one != "self"]
+            names = [*names[: stars - 1], "*", *names[stars - 1 :]] if stars else names
+            start = "async " if inspect.iscoroutinefunction(found) else ""
+            assert need == f"{start}{name}({', '.join(names)})"
 
 
 def test_a_part_in_a_file_beside_the_working_directory_is_found_and_built(mine):

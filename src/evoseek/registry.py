@@ -6,6 +6,7 @@ a part of your own needs no line. Nothing is imported before it is needed.
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from collections.abc import Mapping
@@ -17,21 +18,25 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from evoseek.errors import ConfigError
+from evoseek.errors import ConfigError, EvoseekError
 from evoseek.trust import check_owner, is_import_path
+
+_BUILD, _BIND = "build(settings, context)", "for_question(question, trajectory_id)"
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of part: what it is, the built-in ones by name, and the methods that a class of this kind must have.
+    """A kind of part: what it is, the built-in ones by name, and what a part of this kind must have.
 
-    If `methods` is just `__call__`, a function is enough; for any kind, a class whose `build` makes the part is.
-    `is_heavy` means that the built-in parts import torch.
+    `needs` are methods as they are called, attributes, and (capitalised) what the class itself has. If it is just
+    `__call__`, a function is enough; for any kind, a class whose `build` makes the part is. `or_needs` stands in their
+    place for a part that is bound to a question first. `is_heavy` means that the built-in parts import torch.
     """
 
     what: str
     parts: Mapping[str, str]
-    methods: tuple[str, ...] = ("__call__",)
+    needs: tuple[str, ...]
+    or_needs: tuple[str, ...] = ()
     is_heavy: bool = False
 
 
@@ -49,10 +54,12 @@ KINDS: Mapping[str, Kind] = {
             "ssp": "evoseek.systems.ssp:SSP",
             "sft": "evoseek.systems.sft:SFT",
         },
-        ("build", "step", "Settings"),
+        (_BUILD, "async step(step)", "Settings"),
     ),
     "environment": Kind(
-        "how a solver is asked, with which tools", {"solver": "evoseek.env.solver:SolverEnv"}, ("messages",)
+        "how a solver is asked, with which tools",
+        {"solver": "evoseek.env.solver:SolverEnv"},
+        ("messages(question)", "role", "tools"),
     ),
     "tool": Kind(
         "something that a policy can call",
@@ -61,6 +68,7 @@ KINDS: Mapping[str, Kind] = {
             "web_search": "evoseek.env.web_tools:WebSearchTool",
             "browse": "evoseek.env.web_tools:BrowseTool",
         },
+        (_BIND, "async __call__(call)", "name", "schema"),
     ),
     "order": Kind(
         "which questions a step asks",
@@ -68,6 +76,7 @@ KINDS: Mapping[str, Kind] = {
             "uniform": "evoseek.training.question_order:UniformOrder",
             "difficulty": "evoseek.training.question_order:DifficultyOrder",
         },
+        ("__call__(questions, *, seed, step, size, rates)",),
     ),
     "search": Kind(
         "a search engine",
@@ -79,7 +88,8 @@ KINDS: Mapping[str, Kind] = {
             "remote": "evoseek.search.remote:Remote",
             "faiss": "evoseek.search.faiss_file:Faiss",
         },
-        ("search",),
+        ("async search(queries, k)", "is_local"),
+        or_needs=(_BIND,),
     ),
     "encoder": Kind(
         "texts to vectors, for dense search",
@@ -88,7 +98,7 @@ KINDS: Mapping[str, Kind] = {
             "minilm": "evoseek.search.encoders.sentence:MiniLM",
             "sentence-transformers": "evoseek.search.encoders.sentence:SentenceEncoder",
         },
-        ("queries", "passages"),
+        ("queries(texts)", "passages(texts)", "record"),
     ),
     "reward": Kind(
         "what a finished rollout is worth",
@@ -98,6 +108,7 @@ KINDS: Mapping[str, Kind] = {
             "fan_out": "evoseek.reward.fan_out:FanOutReward",
             "judge": "evoseek.reward.judge:Judge",
         },
+        ("__call__(trajectory)",),
     ),
     "credit": Kind(
         "from rewards to advantages",
@@ -108,6 +119,7 @@ KINDS: Mapping[str, Kind] = {
             "raw": "evoseek.credit.parts:RawCredit",
             "gae": "evoseek.credit.parts:CriticCredit",
         },
+        ("__call__(rewards, groups)",),
     ),
     "loss": Kind(
         "what the learner differentiates",
@@ -116,7 +128,7 @@ KINDS: Mapping[str, Kind] = {
             "sequence": "evoseek.loss.sequence:SequenceLoss",
             "reinforce": "evoseek.loss.reinforce:ReinforceLoss",
         },
-        ("contributes", "__call__"),
+        ("contributes(sample)", "__call__(inputs, totals)"),
         is_heavy=True,
     ),
     "sampler": Kind(
@@ -127,13 +139,13 @@ KINDS: Mapping[str, Kind] = {
             "sglang": "evoseek.policy.engines.sglang:SGLangSampler",
             "tinker": "evoseek.policy.tinker.sampler:TinkerSampler",
         },
-        ("sample", "release"),
+        ("async sample(request)", "release(trajectory_id)", "update_weights(version, weights)", "policy_version"),
         is_heavy=True,
     ),
     "learner": Kind(
         "forward, backward and the optimizer",
         {"torch": "evoseek.learner.learner:Learner", "tinker": "evoseek.learner.tinker:TinkerLearner"},
-        ("update",),
+        ("update(samples)",),
         is_heavy=True,
     ),
     "baseline": Kind(
@@ -146,7 +158,7 @@ KINDS: Mapping[str, Kind] = {
             "search-o1": "evoseek.eval.baselines.search_o1:SearchO1",
             "ragent": "evoseek.eval.baselines.ragent:RAgent",
         },
-        ("searches", "__call__"),
+        ("async __call__(attempt)", "searches"),
     ),
     "tracker": Kind(
         "takes the numbers of a step, beside metrics.jsonl",
@@ -155,7 +167,7 @@ KINDS: Mapping[str, Kind] = {
             "wandb": "evoseek.report.trackers.wandb:Wandb",
             "trackio": "evoseek.report.trackers.trackio:Trackio",
         },
-        ("write",),
+        ("write(step, metrics)",),
     ),
 }
 
@@ -175,6 +187,19 @@ def build(kind: str, settings: Any, context: object) -> Any:
     """Make a part: the result of its `build(settings, context)`; else an instance of the class, made from its settings
     if it has its own `Settings`; else the function itself. `settings.name` names it."""
     part = find(kind, settings.name)
+    if settings.name in KINDS[kind].parts:
+        return _make(part, settings, context)
+    try:
+        made = _make(part, settings, context)
+    except EvoseekError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"Making the {kind} {settings.name!r} failed ({type(error).__name__}: {error}).") from error
+    check_part(kind, settings.name, made)
+    return made
+
+
+def _make(part: Any, settings: Any, context: object) -> Any:
     if hasattr(part, "build"):
         return part.build(settings, context)
     if isinstance(part, type):
@@ -236,19 +261,50 @@ def _look_beside(package: str) -> None:
 
 def check_part(kind: str, name: str, part: Any) -> None:
     """Raises ConfigError for a class, function or object that is no part of a kind. `name` is what it is called."""
-    wanted = KINDS[kind]
-    if hasattr(part, "build") and "build" not in wanted.methods:  # which may make anything
-        return
-    missing = [method for method in wanted.methods if not hasattr(part, method)]
-    is_called = wanted.methods == ("__call__",)
-    if missing or (is_called and (not callable(part) or _is_class_without_call(part))):
-        what = f"has no {missing[0]}" if missing else "cannot be called"
+    about = KINDS[kind]
+    needs = about.or_needs if about.or_needs and hasattr(part, "for_question") else about.needs
+    wanted = needs
+    if isinstance(part, type) and hasattr(part, "build") and _BUILD not in needs:
+        wanted = (_BUILD,)  # which may make anything
+    elif isinstance(part, type) and not hasattr(part, "build"):
+        wanted = (*needs, f"{part.__name__}({'settings' if 'Settings' in vars(part) else ''})")
+    if fault := next(filter(None, (_fault(part, need) for need in wanted)), ""):
         raise ConfigError(
-            f"{name} is given as {kind}, but it {what}. A {kind} ({wanted.what}) needs {', '.join(wanted.methods)}; "
-            f"`evoseek parts {kind}` lists those that come with evoseek, to compare it with."
+            f"{name} is given as {kind}, but {fault}. A {kind} ({about.what}) needs {', '.join(needs)}; `evoseek parts "
+            f"{kind}` lists those that come with evoseek, to compare it with."
         )
 
 
-def _is_class_without_call(part: Any) -> bool:
-    """A class is callable even if its instances are not, so `__call__` is looked up in another way."""
-    return isinstance(part, type) and not any("__call__" in vars(base) for base in part.__mro__ if base is not object)
+def _fault(part: Any, need: str) -> str:
+    """What is wrong with a part that needs this, in words; "" if nothing is, or if only an instance can tell."""
+    name, is_method, arguments = need.removeprefix("async ").partition("(")
+    is_class = isinstance(part, type)
+    if is_class and name == part.__name__:
+        found = part
+    elif name == "__call__":
+        if not callable(part) or (is_class and not any(name in vars(base) for base in part.__mro__[:-1])):
+            return "it cannot be called"
+        found = part if inspect.isroutine(part) else part.__call__
+    elif hasattr(part, name):
+        found = getattr(part, name)
+    else:
+        return f"it has no {name}" if is_method or not is_class or name[0].isupper() else ""
+    if not is_method:
+        return ""
+    plain, _, keywords = arguments.rstrip(")").partition("*, ")
+    given = plain.strip(", ").split(", ") if plain else []
+    if is_class and name != "build" and inspect.isfunction(inspect.getattr_static(part, name, None)):
+        given = ["self", *given]
+    try:
+        signature = inspect.signature(found)
+    except (TypeError, ValueError):  # of C code, which has none
+        return ""
+    try:
+        signature.bind(*given, **dict.fromkeys(keywords.split(", ") if keywords else ()))
+    except TypeError as error:
+        hint = "; @classmethod is missing" if name == "build" and "self" in signature.parameters else ""
+        return f"its {name}{signature} cannot be called as {need} ({error}{hint})"
+    body = inspect.unwrap(found)
+    body = getattr(body, "__func__", body)
+    is_wrong = need.startswith("async ") and inspect.isfunction(body) and not inspect.iscoroutinefunction(body)
+    return f"its {name}{signature} is no coroutine function (async def)" if is_wrong else ""

@@ -41,6 +41,7 @@ def show_parts(kind: str | None, name: str | None, *, console: Console) -> None:
     if name is None:
         for known, sentence in parts_of(kind).items():
             say(console, f"{known}\n    {sentence}")
+        say(console, f"One of your own needs {', '.join(KINDS[kind].needs)}.")
         return
     settings = settings_of(kind, name)
     if not settings:

@@ -76,7 +76,7 @@ class Objects:
     def check(self) -> None:
         """Raises ConfigError for an object that is no part of its kind."""
         for kind in ("search", "reward", "loss", "credit"):
-            if (given := getattr(self, kind)) is not None and not isinstance(given, QuestionEngine):
+            if (given := getattr(self, kind)) is not None:
                 check_part(kind, f"the object {given!r}", given)
         for kind, own in (("tool", self.tools), ("tracker", self.trackers)):
             for given in own:
