@@ -204,7 +204,6 @@ PROTOCOLS = {  # a reward may be a plain function, too
     "order": Order,
     "search": SearchEngine,
     "encoder": Encoder,
-    "reward": RewardFn,
     "loss": LossFn,
     "sampler": Sampler,
     "baseline": Baseline,
