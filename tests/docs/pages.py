@@ -37,6 +37,12 @@ def blocks(page: str) -> list[Block]:
     return found
 
 
+def files(page: str) -> dict[str, str]:
+    """The files that a page prints whole: fenced blocks under a line with nothing but a name."""
+    found = re.findall(r"^`([\w.]+)`:\n\n```\w+\n(.*?)^```$", page, flags=re.M | re.S)
+    return dict(found)
+
+
 def commands(page: str) -> Iterator[list[str]]:
     """The words of each command in the shell blocks of a page, without comments and variables."""
     for block in blocks(page):

@@ -1,9 +1,12 @@
-"""The examples of CONTRIBUTING: one file and one recipe each, in a folder outside of the checkout."""
+"""The parts of docs/extend.md: one file and one recipe each, as printed, in a folder outside of the checkout."""
 
+import ast
 import importlib
 import json
+import re
 import shutil
 from pathlib import Path
+from runpy import run_path
 
 import pytest
 from rich.console import Console
@@ -16,9 +19,13 @@ from evoseek.run import Run
 from evoseek.search.lexical import LexicalIndex
 from evoseek.trust import VARIABLE
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "extend.md").read_text()
+PAGES = run_path(str(ROOT / "tests" / "docs" / "pages.py"))
+FILES = PAGES["files"](PAGE)
+KINDS = {"short": "reward", "first_words": "tool", "word_count": "search", "cispo": "loss", "hardest": "system"}
 SMALL = {"run.steps": 2, "questions.per_step": 3, "rollout.group_size": 4, "rollout.max_turns": 3, "run.seed": 1}
-RECIPES = {path.parent.name: path for path in sorted(EXAMPLES.glob("*/*.toml"))}
+RECIPES = {KINDS[Path(name).stem]: name for name in sorted(FILES) if name.endswith(".toml")}
 
 pytestmark = pytest.mark.slow
 
@@ -40,9 +47,9 @@ def world(tmp_path_factory):
 
 @pytest.fixture
 def folder(world, tmp_path, monkeypatch):
-    """A folder with the world, the examples' files beside it, and nothing of the checkout."""
-    for path in EXAMPLES.glob("*/*.*"):
-        shutil.copy(path, tmp_path)
+    """A folder with the world, the page's files beside it, and nothing of the checkout."""
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
     for path in ("questions.jsonl", "few.jsonl", "passages.jsonl"):
         shutil.copy(world / path, tmp_path)
     shutil.copytree(world / "index", tmp_path / "index")
@@ -82,7 +89,7 @@ def shows(kind, run: Path):
 def test_on_the_command_line(folder, processes, kind, monkeypatch):
     words = [f"{key}={value}" for key, value in settings(kind).items()]
     sets = [word for pair in words for word in ("--set", pair)]
-    command = processes.start("train", "--config", RECIPES[kind].name, "--run-dir", "run", *sets)
+    command = processes.start("train", "--config", RECIPES[kind], "--run-dir", "run", *sets)
     assert command.wait() == [0], command.said()
     shows(kind, folder / "run")
     monkeypatch.setenv(VARIABLE, str(folder))
@@ -126,11 +133,22 @@ def test_from_python(folder, kind):
         assert 0 <= run.evaluate("few.jsonl").score.mean <= 1
 
 
-def test_every_kind_of_example_is_there():
-    assert set(RECIPES) == {"loss", "reward", "search", "tool", "system"}
-    for path in RECIPES.values():
-        files = [file.name for file in path.parent.iterdir() if file.is_file()]  # without bytecode
-        assert len(files) == 2, f"{path.parent} is more than one file and one recipe"
+def test_every_kind_of_part_is_on_the_page():
+    assert RECIPES.keys() == set(KINDS.values())
+    assert {f"{name}.{end}" for name in KINDS for end in ("py", "toml")} == FILES.keys()
+
+
+def test_the_block_that_makes_a_run_of_all_the_parts_runs_as_printed(folder, monkeypatch):
+    """But that it makes two small steps on the CPU's smallest scale, and prints nothing else than it says."""
+    (text,) = (block.text for block in PAGES["blocks"](PAGE) if "run.train()" in block.text)
+    (folder / "my-index").symlink_to(folder / "index")
+    (folder / "few.jsonl").rename(folder / "held-out.jsonl")
+    small = {**SMALL, "questions.path": "questions.jsonl", "tools": []}
+    written = ast.literal_eval(re.search(r"settings=(\{.*?\})", text)[1])
+    assert written == {**written, "questions.path": "questions.jsonl", "tools": []}
+    (folder / "block.py").write_text(re.sub(r"settings=\{.*?\}", f"settings={small!r}", text))
+    run = run_path(str(folder / "block.py"))["run"]
+    assert [row["step"] for row in read_metrics(run.directory.metrics)] == [1, 2]
 
 
 def test_an_own_part_is_found_by_its_path(folder):
