@@ -82,11 +82,35 @@ def test_ask_watch_the_searches_and_open_a_citation(serving, open_page):
         assert page.told == []
 
 
+def test_the_header_counts_the_documents_and_examples_can_be_asked(serving, open_page):
+    with serving() as served:
+        page = open_page(served)
+        expect(page.locator("#documents")).to_have_text("4 passages")
+        picture(page, "empty")
+        page.get_by_role("button", name="What does Kalo say about Weather?").click()
+        expect(page.locator(".question")).to_have_text("What does Kalo say about Weather?")
+        expect(page.locator("#examples")).to_be_hidden()
+
+
+def test_an_error_is_in_sight_above_the_composer(serving, open_page):
+    with serving() as served:
+        page = open_page(served, width=390, height=500)
+        for number in range(4):
+            ask(page, WHO)
+            expect(page.locator(".answer").nth(number)).to_have_text("Meri Tolu")
+        ask(page, "break it")
+        again = page.get_by_role("button", name="Ask again")
+        expect(again).to_be_in_viewport(ratio=1)
+        assert again.bounding_box()["y"] + again.bounding_box()["height"] <= page.locator("#ask").bounding_box()["y"]
+        picture(page, "error")
+
+
 def test_untrusted_text_stays_text(serving, open_page):
     with serving(refuses=False) as served:
         page = open_page(served)
         ask(page, "say Vesu <img src=x onerror=alert(2)><script>alert(3)</script>")
         expect(page.locator(".answer")).to_contain_text("Vesu")
+        page.locator(".searches summary").first.click()
         page.get_by_role("button", name="Vesu").first.click()
         expect(page.get_by_label("Cited passage", exact=True)).to_contain_text("<img src=x onerror=alert(1)>")
         assert page.locator("img, article script").count() == 0

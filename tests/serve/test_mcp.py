@@ -114,3 +114,18 @@ def test_warnings_are_told_although_the_protocol_tells_errors_alone(monkeypatch)
     logging.getLogger("evoseek").setLevel(logging.NOTSET)
     mcp_server(None, None)
     assert logging.getLogger("evoseek.search.opening").getEffectiveLevel() == logging.WARNING
+
+
+def test_a_library_describes_itself_by_its_number_of_passages_and_places_to_ask_about(library):
+    assert Library(library).describe() == {
+        "passages": 4,
+        "examples": [f"What does Kalo say about {heading}?" for heading in ("Place", "People", "Weather")],
+    }
+    assert Library(ScriptedEngine()).describe() == {}
+
+
+class ScriptedEngine:
+    """An engine whose passages cannot be listed."""
+
+    async def search(self, queries, k):
+        return [[] for _ in queries]

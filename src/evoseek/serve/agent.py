@@ -93,8 +93,8 @@ class AgentServer:
         self._index = engine if isinstance(engine, LiveIndex) else None
         self._asking = Asking(answerer, self._worker, Places(self._limits.running, self._limits.waiting))
         self.model = Path(answerer.name).name or ALIAS
-        library = Library(engine, self._worker.run) if engine is not None else None
-        self._mcp = mcp_server(library, self._ask_alone).streamable_http_app(
+        self._library = Library(engine, self._worker.run) if engine is not None else None
+        self._mcp = mcp_server(self._library, self._ask_alone).streamable_http_app(
             stateless_http=True, json_response=True, transport_security=_CHECKED_BEFORE
         )
         app = Starlette(
@@ -218,7 +218,9 @@ class AgentServer:
 
     async def _models(self, request: Request) -> Response:
         own = {"id": self.model, "object": "model", "created": 0, "owned_by": "evoseek"}
-        return JSONResponse({"object": "list", "data": [own]})
+        known = await asyncio.to_thread(self._library.describe) if self._library is not None else {}
+        documents = {**known, "files": len(self._files)} if self._files else known
+        return JSONResponse({"object": "list", "data": [{**own, "evoseek": documents}]})
 
     async def _health(self, request: Request) -> Response:
         state = {"index_is_current": self._index.is_current} if self._index is not None else {}

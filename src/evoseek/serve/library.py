@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import quote
@@ -19,6 +20,7 @@ FILES = "v1/files"
 _SHOWN = {".pdf": "application/pdf", ".html": "text/html", ".htm": "text/html"} | dict.fromkeys(
     (".txt", ".md", ".rst", ".org", ".csv", ".tsv"), "text/plain"
 )
+_LOOKED_AT = 300  # passages
 _UNLINKED = (".jsonl", ".mbox", ".gz")  # which hold many documents, or none that a browser opens
 
 
@@ -42,6 +44,16 @@ class Library:
     def opens(self) -> bool:
         """Whether passages can be opened by their ids."""
         return self._store is not None
+
+    def describe(self) -> dict[str, object]:
+        """The number of passages, and three questions that the documents may answer, for somebody who has not seen them:
+        from the places that a few of the first passages name. Empty where passages cannot be listed."""
+        if self._store is None:
+            return {}
+        places = {(p.title, p.heading or ""): None for p in islice(self._store.passages(), _LOOKED_AT) if p.title}
+        named = [place for place in places if place[1] and place[1] != place[0]] or list(places)
+        few = named[:: max(1, len(named) // 3)][:3]
+        return {"passages": len(self._store), "examples": [_example(title, heading) for title, heading in few]}
 
     async def search(self, query: str, k: int) -> Sequence[Passage]:
         """At most k passages, best first. Raises DataError for a query that is empty or too long, ToolError."""
@@ -72,6 +84,10 @@ class Library:
         near = range(max(0, int(number) - neighbours), int(number) + neighbours + 1)
         passages = [_existing(self._store, f"{document}#{place}") for place in near]
         return [passage for passage in passages if passage and passage.document_id == own.document_id]
+
+
+def _example(title: str, heading: str) -> str:
+    return f"What does {title} say about {heading}?" if heading and heading != title else f"What is {title}?"
 
 
 def linked(passages: Iterable[Mapping[str, object]], files: Collection[str]) -> list[dict[str, object]]:

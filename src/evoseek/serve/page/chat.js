@@ -34,12 +34,26 @@ async function connect() {
       status(tries ? "Connected again." : "Connected.");
       const models = await fetch("v1/models", { headers: headers() });
       $("unlock").hidden = models.status !== 401;
+      if (models.ok) describe((await models.json()).data[0].evoseek);
       return;
     } catch {
       status("The server does not answer. Trying again ...", true);
       await new Promise((done) => setTimeout(done, LOST_PAUSE_MS));
     }
   }
+}
+
+function describe(documents) {
+  const counted = [[documents.files, "file"], [documents.passages, "passage"]].filter(([number]) => number !== undefined);
+  $("documents").textContent = counted.map(([number, name]) => `${number.toLocaleString("en")} ${name}${number === 1 ? "" : "s"}`).join(", ");
+  $("examples").replaceChildren(...(documents.examples ?? []).map((question) => {
+    const button = element("button", "", question);
+    button.type = "button";
+    button.addEventListener("click", () => { if (!running) ask(question); });
+    const item = element("li");
+    item.append(button);
+    return item;
+  }));
 }
 
 $("unlock").addEventListener("submit", (event) => {
@@ -114,7 +128,7 @@ function citations(passages) {
 function exchange(question) {
   const article = element("article");
   const searches = element("ol", "searches");
-  const answer = element("p", "answer", "...");
+  const answer = element("p", "answer", "Reading the question ...");
   answer.setAttribute("aria-busy", "true");
   article.append(element("p", "question", question), searches, answer);
   $("hint").hidden = true;
@@ -132,11 +146,18 @@ function follow(view, event) {
     const item = element("li", "", `${event.tool}: ${said(event)} ...`);
     view.waiting.push([said(event), item]);
     view.searches.append(item);
+    view.answer.textContent = "Searching ...";
   } else if (event.event === "found") {
     const index = view.waiting.findIndex(([asked]) => asked === said(event));
     const item = index < 0 ? view.searches.appendChild(element("li")) : view.waiting.splice(index, 1)[0][1];
-    item.textContent = `${event.tool}: ${said(event)} (${event.passages.length} found)`;
-    if (event.passages.length) item.append(citations(event.passages));
+    const text = `${event.tool}: ${said(event)} (${event.passages.length} found)`;
+    item.replaceChildren(text);
+    if (event.passages.length) {
+      const found = element("details");
+      found.append(element("summary", "", text), citations(event.passages));
+      item.replaceChildren(found);
+    }
+    view.answer.textContent = `Reading ${event.passages.length} passage${event.passages.length === 1 ? "" : "s"} ...`;
   } else if (event.event === "answer") {
     view.told = event;
   }
@@ -161,6 +182,7 @@ function end(view, question, content) {
     view.article.append(element("p", "note", `The model was not given ${dropped} of the earlier messages.`));
   }
   conversation.push({ role: "user", content: question }, { role: "assistant", content });
+  view.article.scrollIntoView({ block: "end" });
 }
 
 function fail(view, question, text) {
@@ -175,6 +197,7 @@ function fail(view, question, text) {
     ask(question);
   });
   view.article.append(again);
+  view.article.scrollIntoView({ block: "end" });
 }
 
 async function* chunks(response) {
