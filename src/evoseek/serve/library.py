@@ -46,8 +46,8 @@ class Library:
         return self._store is not None
 
     def describe(self) -> dict[str, object]:
-        """The number of passages, and three questions that the documents may answer, for somebody who has not seen them:
-        from the places that a few of the first passages name. Empty where passages cannot be listed."""
+        """The number of passages, and three questions that the documents may answer, from the places that some of the
+        first passages name. Empty where passages cannot be listed."""
         if self._store is None:
             return {}
         places = {(p.title, p.heading or ""): None for p in islice(self._store.passages(), _LOOKED_AT) if p.title}
