@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from evoseek.cli.main import app
 from evoseek.corpus.read_report import ReadReport
 from evoseek.errors import ConfigError, DataError, SearchIndexError
-from evoseek.jobs.index import IndexPlan, build_index
+from evoseek.jobs.index import IndexPlan, build_index, update_index
 from evoseek.search.lexical import LexicalIndex
 
 SHORT = "日本酒"
@@ -95,6 +95,18 @@ def test_a_corpus_that_cannot_be_read_is_said_before_anything_is_made(name: str,
     with pytest.raises(DataError, match=phrase):
         build(tmp_path / name, tmp_path / "index")
     assert not (tmp_path / "index").exists()
+
+
+def test_the_longest_text_is_set_and_an_update_keeps_it(tmp_path: Path) -> None:
+    corpus, told = tmp_path / "docs", Console(record=True, file=io.StringIO(), width=200)
+    corpus.mkdir()
+    (corpus / "a.txt").write_text("Kalo is a city.")
+    (corpus / "b.txt").write_text("Kalo is a city by the river Supa.")
+    found = CliRunner().invoke(app, ["index", str(corpus), str(tmp_path / "index"), "--max-text", "20"])
+    assert "b.txt: text is too long: 33 characters, more than 20: raise --max-text" in found.stdout
+    (corpus / "c.txt").write_text("The river Supa is long, too.")
+    update_index(corpus, tmp_path / "index", device=None, console=told)
+    assert "c.txt: text is too long: 28 characters, more than 20: raise --max-text" in told.export_text()
 
 
 def test_an_update_takes_no_settings(tmp_path: Path) -> None:

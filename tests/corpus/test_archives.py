@@ -157,8 +157,8 @@ def lying(data: bytes) -> bytes:
 
 
 HOSTILE = {
-    "bomb.docx": (lambda: docx(("", "x"), more={"word/more.xml": b"<" + b" " * 2**25}), "archive is too large"),
-    "hidden.docx": (lambda: docx(("", "x"), more={"word/a.png": b" " * 600 + b"<" * 2**25}), "archive is too large"),
+    "bomb.docx": (lambda: docx(("", "x"), more={"word/more.xml": b"<" + b" " * 2**27}), "archive is too large"),
+    "hidden.docx": (lambda: docx(("", "x"), more={"word/a.png": b" " * 600 + b"<" * 2**27}), "archive is too large"),
     "many.docx": (lambda: docx(("", "x"), more={f"{n}": b"" for n in range(10_001)}), "archive is too large"),
     "lying.docx": (lambda: lying(docx(("", "x" * 5_000))), "damaged archive"),
     "cut.docx": (lambda: docx(("", "x" * 5_000))[:-100], "damaged archive"),

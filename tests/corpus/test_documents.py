@@ -99,6 +99,22 @@ def test_other_encodings_are_read(tmp_path: Path, encoding: str, text: str) -> N
     assert documents["a.txt"].text == text.strip()
 
 
+def test_a_large_file_with_little_text_is_read_and_the_limits_are_told_with_the_option(tmp_path: Path) -> None:
+    pypdf = pytest.importorskip("pypdf")
+    writer = pypdf.PdfWriter(clone_from=io.BytesIO(small_pdf("Kalo is a city")))
+    writer.add_attachment("picture.png", os.urandom(20 * 2**20))
+    writer.write(tmp_path / "a.pdf")
+    page = f"<html><body><p>Kalo is a city.</p><img src='data:{'A' * 2**20}'></body></html>"
+    write(tmp_path, b__html=page, c__html=f"<html><body><p>{'Kalo is a city. ' * 100}</p></body></html>")
+    documents, report = read(tmp_path, max_text=1_000)
+    assert {name: document.text for name, document in documents.items()} == {
+        "a.pdf": "Kalo is a city",
+        "b.html": "Kalo is a city.",
+    }
+    assert reasons(report) == {"c.html": "text is too long: 1,599 characters, more than 1,000: raise --max-text"}
+    assert list(read(tmp_path, max_text=2_000)[0]) == ["a.pdf", "b.html", "c.html"]
+
+
 def test_what_cannot_be_read_is_skipped_with_its_reason(tmp_path: Path) -> None:
     write(
         tmp_path,
@@ -116,7 +132,7 @@ def test_what_cannot_be_read_is_skipped_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "loop.txt").symlink_to(tmp_path / "loop.txt")
     (tmp_path / "folder.txt").mkdir()
     (tmp_path / ".git").mkdir()
-    documents, report = read(tmp_path, max_file_bytes=100)
+    documents, report = read(tmp_path, max_text=25)
     assert list(documents) == ["good.txt"]
     found = reasons(report)
     assert found.pop("broken.pdf").startswith("cannot be parsed: ")
@@ -127,7 +143,7 @@ def test_what_cannot_be_read_is_skipped_with_its_reason(tmp_path: Path) -> None:
         "empty.txt": "empty",
         "blank.md": "empty",
         "nothing.html": "no HTML in it",
-        "large.txt": "file is too large: more than 100 bytes",
+        "large.txt": "file is too large: more than 100 bytes: divide it, or raise --max-text for a text",
         "pipe.txt": "not a regular file",
         "dangling.txt": "cannot be read: No such file or directory",
         "loop.txt": "cannot be read: Too many levels of symbolic links",
@@ -203,7 +219,7 @@ def test_bad_json_lines_are_skipped_with_line_and_reason(tmp_path: Path) -> None
     }
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"\n".join([good, *bad, b'{"id": "last", "text": "\\ud800 x"}']))
-    documents, report = read(path, max_line_bytes=200_000)
+    documents, report = read(path, max_text=50_000)
     assert {document.id: document.text for document in documents.values()} == {"1": "good", "last": "\ufffd x"}
     assert [skipped.line for skipped in report.skipped] == list(range(2, 2 + len(bad)))
     for skipped, expected in zip(report.skipped, bad.values(), strict=True):
@@ -217,12 +233,12 @@ def test_a_line_of_a_hundred_megabytes_is_never_held(tmp_path: Path) -> None:
         file.seek(100 * 2**20, os.SEEK_CUR)  # a hole: takes no room on the disk
         file.write(b'\n{"id": "2", "text": "second"}\n')
     tracemalloc.start()
-    documents, report = read(path, max_line_bytes=100_000)
+    documents, report = read(path, max_text=25_000)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert list(documents) == ["1", "2"]
     assert [(skipped.line, skipped.reason) for skipped in report.skipped] == [
-        (2, "line is too long: more than 100,000 bytes")
+        (2, "line is too long: more than 100,000 bytes: raise --max-text")
     ]
     assert peak < 2_000_000
 
@@ -298,7 +314,7 @@ def test_a_file_that_takes_too_long_is_skipped_and_the_next_one_is_read(tmp_path
     slow = f"<html><body><p {' '.join(f'a{i}=1' for i in range(150_000))}>x</p>"
     ids, report = read_in(process, write(tmp_path, a__html=slow, b__html="<html><body><p>Kalo is a city."))
     assert ids == ["b.html"]
-    assert reasons(report) == {"a.html": "reading it takes more than 1 seconds of processor time"}
+    assert reasons(report) == {"a.html": "reading it takes more than 1 seconds of processor time: raise --max-seconds"}
 
 
 def test_a_file_that_fills_the_memory_is_skipped(tmp_path: Path) -> None:
@@ -493,7 +509,7 @@ def test_compressed_pages_are_read_as_what_was_compressed(tmp_path: Path) -> Non
         wrong__txt__gz="Kalo.",
         large__txt__gz=gzip.compress(b"x" * 10_001),
     )
-    documents, report = read(tmp_path, max_file_bytes=10_000)
+    documents, report = read(tmp_path, max_text=2_500)
     assert {document.id: (document.title, document.text) for document in documents.values()} == {
         "1": ("", "One."),
         "2": ("", "Two."),

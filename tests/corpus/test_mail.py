@@ -81,9 +81,10 @@ def test_large_messages_and_other_files_are_reported(tmp_path: Path) -> None:
     (tmp_path / "a.mbox").write_bytes(
         begin + message("Big", "word\n" * 2_000) + b"\n" + begin + message("Small", "Kalo.")
     )
-    documents, skipped = read(tmp_path, max_file_bytes=5_000)
+    documents, skipped = read(tmp_path, max_text=5_000)
     assert [document.title for document in documents] == ["Small"]
-    assert skipped == {1: "message is too large: more than 5,000 bytes"}
+    assert skipped[1].startswith("text is too long: 10,")
+    assert skipped[1].endswith(" characters, more than 5,000: raise --max-text")
     (tmp_path / "b.mbox").write_bytes(b"something else\n")
     assert read(tmp_path)[1][None].startswith("no mail: it does not begin as a mailbox")
 

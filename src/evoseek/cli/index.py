@@ -50,6 +50,12 @@ MaxWords = Annotated[
 Encoding = Annotated[
     str | None, typer.Option(help="Encoding of files that are not UTF-8, such as shift_jis. Default: it is guessed.")
 ]
+MaxText = Annotated[
+    int | None, typer.Option(min=1, help="Length of the longest text that is read, in characters. Default: 16,000,000.")
+]
+MaxSeconds = Annotated[
+    int | None, typer.Option(min=1, help="Maximum processor time for reading a file, in seconds. Default: 60.")
+]
 Engine = Annotated[EngineChoice | None, typer.Option(help="Search by terms, by vectors, or by both. Default: lexical.")]
 EncoderName = Annotated[
     str | None,
@@ -70,6 +76,8 @@ def index(
     stemming: Stemming = None,
     max_words: MaxWords = None,
     encoding: Encoding = None,
+    max_text: MaxText = None,
+    max_seconds: MaxSeconds = None,
     engine: Engine = None,
     encoder: EncoderName = None,
     query_prompt: QueryPrompt = None,
@@ -87,6 +95,8 @@ def index(
         "stemming": stemming,
         "max_words": max_words,
         "encoding": encoding,
+        "max_text": max_text,
+        "max_seconds": max_seconds,
         "encoder": encoder,
         "query_prompt": query_prompt,
         "passage_prompt": passage_prompt,

@@ -23,7 +23,7 @@ from evoseek.types import Mark
 
 MAX_FILES = 10_000
 MAX_BYTES = 512 * 2**20  # unpacked, pictures too
-MAX_TEXT_BYTES = 16 * 2**20  # of the parts that are text
+MAX_TEXT_BYTES = 64 * 2**20  # of the parts that are text
 _COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # how encrypted office files, and those of old programs, begin
 _BEFORE_MARKUP = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"  # byte order marks, the zeros of UTF-16, white space
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
@@ -153,10 +153,12 @@ def checked_archive(data: bytes) -> zipfile.ZipFile:
         if any(entry.flag_bits & 1 for entry in entries):
             raise DataError("encrypted: it cannot be read without its password")
         if len(entries) > MAX_FILES or sum(entry.file_size for entry in entries) > MAX_BYTES:
-            raise DataError(f"archive is too large: more than {MAX_FILES:,} files or {MAX_BYTES:,} bytes unpacked")
+            raise DataError(
+                f"archive is too large: more than {MAX_FILES:,} files or {MAX_BYTES:,} bytes unpacked; divide it"
+            )
         texts = [entry for entry in entries if _is_markup(archive, entry)]
         if (size := sum(entry.file_size for entry in texts)) > MAX_TEXT_BYTES:
-            raise DataError(f"archive is too large: {size:,} bytes of text, more than {MAX_TEXT_BYTES:,}")
+            raise DataError(f"archive is too large: {size:,} bytes of text, more than {MAX_TEXT_BYTES:,}; divide it")
         if any(_ENTITIES.search(archive.read(entry).replace(b"\0", b"")) for entry in texts):
             raise DataError("declares XML entities: these can grow without bound")
     except (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError, zlib.error) as error:

@@ -36,7 +36,7 @@ def read_bytes(path: Path, limit: int) -> bytes:
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if len(data) > limit:
-        raise DataError(f"file is too large: more than {limit:,} bytes")
+        raise DataError(f"file is too large: more than {limit:,} bytes: divide it, or raise --max-text for a text")
     return data
 
 

@@ -6,7 +6,7 @@ import logging
 import warnings
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -25,10 +25,11 @@ from evoseek.errors import DataError, EmptyCorpusError, ToolError
 from evoseek.files import nearest
 from evoseek.types import Document
 
-MAX_LINE_BYTES = 16 * 2**20
-MAX_FILE_BYTES = 16 * 2**20
-MAX_CPU_S = 60  # for one file, or message
-MAX_MEMORY = 2 * 2**30
+MAX_TEXT = 16_000_000  # characters
+MAX_SECONDS = 60  # of processor time, for one file or message
+_MAX_MEMORY = 2 * 2**30
+_MAX_BYTES = 512 * 2**20  # of a file that is more than its text, as one with pictures is
+_TEXTS = (".txt", ".md", ".rst", ".org", ".csv", ".tsv", ".jsonl")
 _PLAIN = (".txt", ".md")
 _PARSED = TypeAdapter(Parsed)
 ALL_PARSERS = {
@@ -49,47 +50,54 @@ def read_corpus(
     *,
     report: ReadReport,
     encoding: str | None = None,
-    max_line_bytes: int = MAX_LINE_BYTES,
-    max_file_bytes: int = MAX_FILE_BYTES,
+    max_text: int = MAX_TEXT,
+    max_seconds: int = MAX_SECONDS,
 ) -> Iterator[Document]:
     """Yield the documents under `path`: files of the types in `SUFFIXES` (.pdf, .docx, .pptx and .xlsx need an extra),
     also compressed by gzip (`page.html.gz`; `NAME.gz` is plain text).
 
     The id is the path inside the folder (of a mailbox with the number of the message), or the `id` of a JSON line; of
     equal ids the first is read. Whatever cannot be read is skipped and recorded in `report`. `encoding` is that of text
-    files that are not UTF-8; if it is None, the encoding is guessed, which is recorded in `report` too. At most one
-    file (or line, or message) of the given size is held at a time, beside the ids read so far. ConfigError for an
-    unknown encoding, DataError if there is nothing at `path`; EmptyCorpusError, at the end, if nothing was read.
+    files that are not UTF-8; if it is None, the encoding is guessed, which is recorded in `report` too. `max_text` is
+    the length of the longest text in characters, `max_seconds` the processor time for one file. At most one file (or
+    line, or message) is held at a time, beside the ids read so far. ConfigError for an unknown encoding, DataError if
+    there is nothing at `path`; EmptyCorpusError, at the end, if nothing was read.
     """
-    return _read(path, find_readable(path, report, encoding), report, Reading(max_line_bytes, max_file_bytes, encoding))
+    return _read(path, find_readable(path, report, encoding), report, Reading(max_text, max_seconds, encoding))
 
 
 @cache
-def _shared_process() -> ParseProcess:
+def _shared_process(cpu_s: int) -> ParseProcess:
     """One for all corpora, since it takes a second to start."""
-    return ParseProcess("evoseek.corpus.parse_worker", cpu_s=MAX_CPU_S, wall_s=5 * MAX_CPU_S, memory_bytes=MAX_MEMORY)
+    return ParseProcess("evoseek.corpus.parse_worker", cpu_s=cpu_s, wall_s=5 * cpu_s, memory_bytes=_MAX_MEMORY)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How files are read: the most bytes of a line and of a file, the encoding of text that is not UTF-8, and the
-    process that parses all formats but plain text and Markdown, whose parsers cannot take long."""
+    """How files are read: the longest text, the most processor time for a file, the encoding of text that is not UTF-8,
+    and the process (None: a shared one) that parses all formats but plain text and Markdown, whose parsers cannot take
+    long."""
 
-    line_bytes: int = MAX_LINE_BYTES
-    file_bytes: int = MAX_FILE_BYTES
+    max_text: int = MAX_TEXT
+    max_seconds: int = MAX_SECONDS
     encoding: str | None = None
-    process: ParseProcess = field(default_factory=_shared_process)
+    process: ParseProcess | None = None
+
+    def max_bytes(self, suffix: str) -> int:
+        """The most bytes of a file or line that are read: a text has four for a character at most."""
+        return 4 * self.max_text if suffix in _TEXTS else _MAX_BYTES
 
     def parse(self, suffix: str, data: bytes) -> Parsed:
         """What a file of this type holds. Raises DataError, whose text is only the reason, if it cannot be read."""
         if suffix in _PLAIN:
             return parse_document(suffix, data, self.encoding)
         try:
-            found = dict(self.process.ask({"suffix": suffix, "encoding": self.encoding}, data))
+            process = self.process or _shared_process(self.max_seconds)
+            found = dict(process.ask({"suffix": suffix, "encoding": self.encoding}, data))
         except ToolError as error:
             raise DataError(f"cannot be parsed: {error}") from error
         if problem := found.get("problem"):
-            raise DataError(str(problem))
+            raise DataError(f"{problem}{': raise --max-seconds' if found.get('is_slow') else ''}")
         return _PARSED.validate_python(found)
 
 
@@ -138,6 +146,9 @@ def read_documents(file: CorpusFile, seen: set[str], report: ReadReport, how: Re
     for document, line in _read_file(file, report, how):
         if not document.text.strip():
             report.skip(file.path, "empty", line)
+        elif (length := len(document.text)) > how.max_text:
+            reason = f"text is too long: {length:,} characters, more than {how.max_text:,}: raise --max-text"
+            report.skip(file.path, reason, line)
         elif document.id in seen:
             report.skip(file.path, f"duplicate id: {document.id}", line)
         else:
@@ -212,11 +223,11 @@ def _read_file(file: CorpusFile, report: ReadReport, how: Reading) -> Iterator[t
     suffix = _type(file.path)
     try:
         if suffix == ".jsonl":
-            yield from read_jsonl(file.path, report, how.line_bytes)
+            yield from read_jsonl(file.path, report, how.max_bytes(suffix))
         elif suffix == ".mbox":
-            yield from read_mailbox(file.path, file.id, report, how.file_bytes, partial(how.parse, ".eml"))
+            yield from read_mailbox(file.path, file.id, report, how.max_bytes(suffix), partial(how.parse, ".eml"))
         else:
-            parsed = how.parse(suffix, read_bytes(file.path, how.file_bytes))
+            parsed = how.parse(suffix, read_bytes(file.path, how.max_bytes(suffix)))
             if parsed.guessed:
                 report.guess(file.path, parsed.guessed)
             for text in parsed.warnings:

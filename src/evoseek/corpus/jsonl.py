@@ -27,7 +27,7 @@ def read_jsonl(path: Path, report: ReadReport, max_line_bytes: int) -> Iterator[
         for number, line in bounded_lines(file, max_line_bytes):
             try:
                 if line is None:
-                    raise DataError(f"line is too long: more than {max_line_bytes:,} bytes")
+                    raise DataError(f"line is too long: more than {max_line_bytes:,} bytes: raise --max-text")
                 if line.strip():
                     yield parse_line(line), number
             except DataError as error:

@@ -17,7 +17,7 @@ from typing import IO
 from evoseek.corpus.frames import read_frame, write_frame
 from evoseek.errors import ToolError
 
-_MAX_REPLY = 2**28
+_MAX_REPLY = 2**30
 _START_S = 60.0
 _END_S = 5.0
 
@@ -38,7 +38,8 @@ class ParseProcess:
         self._end = weakref.finalize(self, _end_all, self._workers)
 
     def ask(self, header: Mapping[str, object], body: bytes) -> Mapping[str, object]:
-        """The answer; one with `problem` if the input cannot be parsed within the limits. Raises ToolError if the
+        """The answer; one with `problem` if the input cannot be parsed within the limits (and `is_slow` if that is the
+        one of time). Raises ToolError if the
         process fails for another reason, or was closed."""
         with self._lock:
             return self._tried_twice(header, body)
@@ -67,7 +68,8 @@ class ParseProcess:
                     "time: the machine is busy. Run less at once."
                 )
             if status == -signal.SIGXCPU:
-                return {"problem": f"reading it takes more than {self._cpu_s} seconds of processor time"}
+                problem = f"reading it takes more than {self._cpu_s} seconds of processor time"
+                return {"problem": problem, "is_slow": True}
         if status == -signal.SIGKILL:
             raise ToolError(
                 "The process that parses was killed twice, with one input. If the machine is short of memory, run "

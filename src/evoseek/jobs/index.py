@@ -11,6 +11,7 @@ from typing import Literal
 
 from rich.console import Console
 
+from evoseek.corpus.documents import MAX_SECONDS, MAX_TEXT
 from evoseek.corpus.read_report import ReadReport
 from evoseek.errors import ConfigError, EvoseekError, SearchIndexError
 from evoseek.report.printable import say
@@ -29,6 +30,7 @@ DEBOUNCE_MS = 1_000  # changes that come within so long of each other are one up
 @dataclass(frozen=True, slots=True)
 class IndexPlan:
     """How an index is to be built. `max_words` bounds a passage, `encoding` is that of files that are not UTF-8.
+    `max_text` is the longest text that is read, in characters, `max_seconds` the processor time for one file.
 
     The others are for dense and hybrid: the encoder's name, or a model of sentence-transformers; its prompts, pooling
     and device, if they are not its own; and the type of the stored numbers. None: the default.
@@ -38,6 +40,8 @@ class IndexPlan:
     stemming: Literal["none", "english"] = "none"
     max_words: int = 100
     encoding: str | None = None
+    max_text: int = MAX_TEXT
+    max_seconds: int = MAX_SECONDS
     encoder: str | None = None
     query_prompt: str | None = None
     passage_prompt: str | None = None
@@ -66,7 +70,14 @@ def build_index(corpus: Path, directory: Path, plan: IndexPlan, *, console: Cons
     Embedding that was interrupted is resumed. Raises EvoseekError."""
     _check_apart(corpus, directory)
     encoder, report = plan.make_encoder(), ReadReport()
-    passages = CorpusPassages(corpus, report=report, encoding=plan.encoding, max_words=plan.max_words)
+    passages = CorpusPassages(
+        corpus,
+        report=report,
+        encoding=plan.encoding,
+        max_words=plan.max_words,
+        max_text=plan.max_text,
+        max_seconds=plan.max_seconds,
+    )
     count = _build(directory, passages, plan, encoder, None, console)
     _say_report(report, console)
     say(console, f"{count:,} passages of at most {plan.max_words} words indexed in {directory}")
@@ -88,7 +99,13 @@ def update_index(
             f"max_words, {max_words}, is that of an index that is built again (without --update and --watch).",
         )
     passages = CorpusPassages(
-        corpus, report=report, encoding=sources.encoding, max_words=sources.max_words, before=before
+        corpus,
+        report=report,
+        encoding=sources.encoding,
+        max_words=sources.max_words,
+        max_text=sources.max_text,
+        max_seconds=sources.max_seconds,
+        before=before,
     )
     if passages.is_unchanged:
         _say_report(report, console)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from evoseek.corpus.decoding import check_regular
-from evoseek.corpus.documents import Reading, check_read, find_readable, read_documents
+from evoseek.corpus.documents import MAX_SECONDS, MAX_TEXT, Reading, check_read, find_readable, read_documents
 from evoseek.corpus.folder import CorpusFile
 from evoseek.corpus.passages import split_document
 from evoseek.corpus.read_report import ReadReport, Skipped
@@ -76,6 +76,8 @@ class Sources(BaseModel):
     max_words: int
     files: list[Source]
     corpus: str = ""
+    max_text: int = MAX_TEXT
+    max_seconds: int = MAX_SECONDS
 
 
 class Origin(NamedTuple):
@@ -150,12 +152,20 @@ class CorpusPassages:
         report: ReadReport,
         encoding: str | None = None,
         max_words: int = 100,
+        max_text: int = MAX_TEXT,
+        max_seconds: int = MAX_SECONDS,
         before: Recorded | None = None,
     ) -> None:
-        self._corpus, self._report, self._how = corpus, report, Reading(encoding=encoding)
+        self._corpus, self._report, self._how = corpus, report, Reading(max_text, max_seconds, encoding)
         self._files = [(file, _digest(file.path)) for file in find_readable(corpus, report, encoding)]
         self.sources = Sources(
-            reader=_reader(), encoding=encoding, max_words=max_words, files=[], corpus=str(corpus.resolve())
+            reader=_reader(),
+            encoding=encoding,
+            max_words=max_words,
+            files=[],
+            corpus=str(corpus.resolve()),
+            max_text=max_text,
+            max_seconds=max_seconds,
         )
         same_reader = before is not None and before.sources.reader == self.sources.reader
         self.is_read_anew = before is not None and not same_reader
