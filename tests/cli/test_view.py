@@ -28,7 +28,8 @@ def test_the_page_is_in_the_run(run):
 
 def test_two_runs_and_another_place(run, tmp_path):
     view(run, run, "--out", tmp_path / "pages" / "two.html")
-    assert "run (search-r1) and run (search-r1)" in (tmp_path / "pages" / "two.html").read_text()
+    name = f"{tmp_path.name} (search-r1)"  # of the project that holds the run
+    assert f"{name} and {name}" in (tmp_path / "pages" / "two.html").read_text()
 
 
 def test_the_list_in_the_terminal(run):
