@@ -236,3 +236,28 @@ def test_a_project_is_not_overwritten(init):
     done, file = init("--yes", "--model", "tiny-reader")
     assert "There is a project" in str(done.exception)
     assert 'model = "tiny"' in file.read_text()
+
+
+def test_a_wrong_folder_of_documents_is_refused_when_it_is_typed(init, monkeypatch):
+    """The prompt says why and comes again, before anything else is asked."""
+    monkeypatch.setattr("evoseek.cli.init.is_interactive", lambda: True)
+    done, file = init("mine", input="dcs\n.\ndocs/../docs\ntiny\ndr-zro\ndr-zero\n")
+    assert done.exit_code == 0
+    order = [
+        done.output.index(words)
+        for words in (
+            "nothing at dcs. Did you mean docs",
+            "lies in the documents",
+            "Model (",
+            "no system 'dr-zro'",
+            "Wrote",
+        )
+    ]
+    assert order == sorted(order)
+    assert tomllib.loads(file.read_text())["project"]["documents"].endswith("/docs")
+
+
+def test_paths_are_normalised(init, tmp_path):
+    done, file = init("mine", "--documents", "docs/../docs", "--yes")
+    assert done.exception is None
+    assert tomllib.loads(file.read_text())["project"]["documents"] == str(tmp_path / "docs")

@@ -129,3 +129,59 @@ def test_without_a_project_what_is_missing_is_named(tmp_path, monkeypatch):
         error = str(RUNNER.invoke(app, words).exception)
         assert missing in error
         assert "evoseek init" in error
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """A project with an index of one document."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "pump.txt").write_text("The pump is blue.")
+    (tmp_path / "evoseek.toml").write_text('[project]\ndocuments = "docs"\nrun = "run"\n[search]\nindex = "index"\n')
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(app, ["index"]).exit_code == 0
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "words", [["search", "pump"], ["serve", "retrieval", "--dry-run"], ["serve", "agent", "--dry-run"]]
+)
+def test_an_index_is_searched_and_served_in_a_project_and_with_project_elsewhere(small, words, monkeypatch):
+    done = CliRunner().invoke(app, words)
+    assert (done.exception, "pump" in done.stdout or str(small / "index") in done.stdout) == (None, True)
+    monkeypatch.chdir("/")
+    again = CliRunner().invoke(app, [*words, "--project", str(small)])
+    assert (again.exception, again.stdout) == (None, done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["index"], "what is to be searched for"),
+        (["blue", "pump", "now"], 'in quotes, as in "blue pump now"'),
+        (["nowhere", "pump"], "nowhere"),
+    ],
+)
+def test_words_that_are_no_query_are_refused(small, words, said):
+    assert said in str(CliRunner().invoke(app, ["search", *words]).exception)
+
+
+IN_PROJECT = (
+    *("index", "status", "view", "train", "ask x", "search x", "eval", "collect x.jsonl", "prompt"),
+    *("serve agent", "serve mcp", "serve retrieval"),
+)
+
+
+@pytest.mark.parametrize("words", IN_PROJECT)
+def test_every_command_names_the_table_that_a_misspelt_one_stands_for(tmp_path, monkeypatch, words):
+    (tmp_path / "evoseek.toml").write_text('[project]\ndocuments = "docs"\nrun = "run"\n[serch]\nindex = "index"\n')
+    monkeypatch.chdir(tmp_path)
+    said = str(CliRunner().invoke(app, words.split()).exception)
+    assert "unknown setting serch (did you mean search?)" in said
+
+
+def test_commands_that_need_an_index_or_a_run_say_how_to_name_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "Which index? " in str(CliRunner().invoke(app, ["search", "pump"]).exception)
+    (tmp_path / "evoseek.toml").write_text('[project]\ndocuments = "docs"\n')
+    assert "add the line `index = " in str(CliRunner().invoke(app, ["serve", "retrieval"]).exception)
+    assert "add the line `run = " in str(CliRunner().invoke(app, ["view"]).exception)

@@ -14,11 +14,12 @@ import typer
 from rich.console import Console
 
 from evoseek.cli.options import Json
-from evoseek.cli.shared import project, stop_if_dry
+from evoseek.cli.shared import checked_project, named_index, stop_if_dry
 from evoseek.errors import ConfigError
 from evoseek.files import expanded
 from evoseek.project import how_to_name
 from evoseek.report.printable import say
+from evoseek.search.manifest import NAME
 
 
 class StemmingChoice(StrEnum):
@@ -146,7 +147,7 @@ def _refuse_settings(given: Iterable[str]) -> None:
 def _places(corpus: Path | None, directory: Path | None) -> tuple[Path, Path, int | None]:
     """The documents and the index: those that are given, or the project's, with its longest passage in words. Raises
     ConfigError without either."""
-    own = project() if corpus is None or directory is None else None
+    own = checked_project() if corpus is None or directory is None else None
     documents, built = corpus or (own and own.documents), directory or (own and own.index)
     if documents is None:
         raise _missing("CORPUS", how_to_name(own, 'documents = "documents"'))
@@ -162,16 +163,33 @@ def _missing(argument: str, remedy: str) -> ConfigError:
 
 
 def search(
-    directory: Annotated[Path, typer.Argument(help="An index.")],
-    query: Annotated[str, typer.Argument()],
+    words: Annotated[
+        list[str],
+        typer.Argument(metavar="[INDEX] QUERY", help="An index, and what to search for. Default: the project's."),
+    ],
     k: Annotated[int, typer.Option("-k", min=1, help="Number of passages.")] = 5,
     engine: Annotated[
         EngineChoice | None, typer.Option(help="Search by terms, by vectors, or by both. Default: as it was built for.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Search an index."""
-    search_index(directory, query, k=k, console=Console(), engine=engine.value if engine else "auto", as_json=json)
+    """Search an index.
+
+    Example: evoseek search "warranty of the pump"
+    """
+    *directory, query = words
+    if len(directory) > 1:
+        raise ConfigError(f'Got {len(words)} words: put those to search for in quotes, as in "{" ".join(words)}".')
+    if not directory and (Path(query) / NAME).is_file():
+        raise ConfigError(f"{query} is an index; what is to be searched for in it? Add the words, in quotes.")
+    search_index(
+        Path(directory[0]) if directory else named_index(),
+        query,
+        k=k,
+        console=Console(),
+        engine=engine.value if engine else "auto",
+        as_json=json,
+    )
 
 
 def search_index(

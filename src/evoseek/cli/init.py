@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 from rich.console import Console
@@ -18,6 +21,7 @@ from evoseek.project import NAME
 from evoseek.registry import check_name
 from evoseek.report.printable import say
 
+_T = TypeVar("_T")
 _OF_A_MODEL = ("config.json", ADAPTER, REMOTE)  # files by which a model's folder is known
 
 
@@ -51,16 +55,17 @@ def init(
     file = directory / NAME
     if file.exists():
         raise ConfigError(f"There is a project in {directory} already: {file}. Edit that file, or give another folder.")
-    asks = not yes and sys.stdin.isatty()
-    folder = documents or Path(_asked("Folder of the documents", _documents(directory), asks))
+    asks = not yes and is_interactive()
+    default = str(documents or _documents(directory))
+    folder = _asked("Folder of the documents", default, asks and not documents, partial(_outside, directory=directory))
     if model is None and endpoint is None:
-        answer = _asked("Model (a name or a directory), or NAME@URL of an endpoint", "tiny", asks)
+        answer = _asked("Model (a name or a directory), or NAME@URL of an endpoint", "tiny", asks, str)
         model, endpoint = (None, answer) if "://" in answer else (answer, None)
     default = "search-r1" if endpoint or questions else "dr-zero"
-    system = system or (default if endpoint or questions else _asked("System", default, asks))
-    wishes = Wishes(_found(folder), model, endpoint, system, _question_file(questions) if questions else None)
+    system = system or (default if endpoint or questions else _asked("System", default, asks, _system))
+    wishes = Wishes(folder, model, endpoint, system, _question_file(questions) if questions else None)
     _check(directory, wishes)
-    text = project_text(wishes, directory.absolute())
+    text = project_text(wishes, Path(os.path.normpath(directory.absolute())))
     stop_if_dry([f"{file} would be written:", text])
     console = Console()
     try:
@@ -73,8 +78,37 @@ def init(
         say(console, note)
 
 
-def _asked(what: str, default: str, asks: bool) -> str:
-    return str(typer.prompt(what, default=default)) if asks else default
+def is_interactive() -> bool:
+    """Whether somebody can answer."""
+    return sys.stdin.isatty()
+
+
+def _asked(what: str, default: str, asks: bool, check: Callable[[str], _T]) -> _T:
+    """The answer as `check` returns it. What that refuses by ConfigError is asked for again."""
+
+    def checked(answer: str) -> _T:
+        try:
+            return check(answer)
+        except ConfigError as error:
+            raise typer.BadParameter(str(error)) from error
+
+    return typer.prompt(what, default=default, value_proc=checked) if asks else check(default)
+
+
+def _system(name: str) -> str:
+    check_name("system", name)
+    return name
+
+
+def _outside(documents: str, directory: Path) -> Path:
+    """The folder of the documents. Raises ConfigError if it is not there, or the project lies in it."""
+    found = _found(Path(documents))
+    if directory.resolve().is_relative_to(found.resolve()):
+        raise ConfigError(
+            f"The project folder {directory} lies in the documents {found}, of which its index would become "
+            "a part. Give a project folder outside of the documents."
+        )
+    return found
 
 
 def _documents(directory: Path) -> str:
@@ -89,7 +123,7 @@ def _found(path: Path) -> Path:
             f"There is nothing at {path}.{nearest(expanded(path))} Give a folder of documents with --documents (or "
             "a file of questions with --questions) that is there."
         )
-    return expanded(path).absolute()
+    return Path(os.path.normpath(expanded(path).absolute()))
 
 
 def _question_file(path: Path) -> Path:
@@ -112,11 +146,6 @@ def _check(directory: Path, wishes: Wishes) -> None:
     name, at, url = (wishes.endpoint or "name@://").partition("@")
     if not (name and at and "://" in url):
         raise ConfigError(f"--endpoint is {wishes.endpoint!r}; expected NAME@URL, as in qwen@http://localhost:8000/v1.")
-    if directory.resolve().is_relative_to(wishes.documents.resolve()):
-        raise ConfigError(
-            f"The project folder {directory} lies in the documents {wishes.documents}, of which its index would become "
-            "a part. Give a project folder outside of the documents."
-        )
     if wishes.model:
         from evoseek.cli.settings import check_model
 

@@ -83,7 +83,10 @@ for name, group in {
 }.items():
     app.add_typer(group, name=name)
 
-_IN_PROJECT = ("index", "search", "sft", "train", "propose", "collect", "eval", "ask", "prompt", "status", "doctor")
+_IN_PROJECT = (
+    *("index", "search", "sft", "train", "propose", "collect", "eval", "ask", "prompt", "status", "view", "doctor"),
+    *("serve agent", "serve mcp", "serve retrieval"),
+)
 _ONLY_READ = ("doctor", "status", "search", "compare", "prompt", "recipes", "parts")
 
 
@@ -92,12 +95,15 @@ def _add_shared_options(group: typer.Typer, prefix: str = "", *, in_project: Col
     for info in group.registered_commands:
         command = info.callback
         name = info.name or (command.__name__ if command else "")
-        names = [*(["project"] if name in in_project else []), *(["dry_run"] if name not in _ONLY_READ else [])]
+        names = [
+            *(["project"] if prefix + name in in_project else []),
+            *(["dry_run"] if name not in _ONLY_READ else []),
+        ]
         if command is not None:
             info.callback = with_shared(command, prefix + name, *names)
     for inner in group.registered_groups:
         if inner.typer_instance is not None:
-            _add_shared_options(inner.typer_instance, f"{inner.name} ")
+            _add_shared_options(inner.typer_instance, f"{inner.name} ", in_project=in_project)
 
 
 _add_shared_options(app, in_project=_IN_PROJECT)

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from evoseek.cli.index import EngineChoice
 from evoseek.cli.options import ConfigFiles, Index, Sets, checkpoint_of, new_group
-from evoseek.cli.shared import stop_if_dry, who_answers
+from evoseek.cli.shared import named_index, stop_if_dry, who_answers
 from evoseek.cli.who import Who, answering
 from evoseek.errors import ConfigError
 from evoseek.report.printable import say
@@ -33,7 +33,7 @@ Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes any fre
 
 @serve.command("retrieval")
 def serve_retrieval(
-    directory: Annotated[Path, typer.Argument(help="An index.")],
+    directory: Annotated[Path | None, typer.Argument(help="An index. Default: the project's.")] = None,
     engine: Annotated[
         EngineChoice | None, typer.Option(help="Search by terms, by vectors, or by both. Default: as it was built for.")
     ] = None,
@@ -48,6 +48,7 @@ def serve_retrieval(
         from evoseek.serve.retrieval import Limits, RetrievalServer
     from evoseek.search.opening import LiveIndex, open_built
 
+    directory = directory or named_index()
     stop_if_dry([f"Serve the index {directory} at {host}:{port}"])
     console, index = Console(), LiveIndex(directory, partial(open_built, directory, engine.value if engine else "auto"))
 
@@ -116,8 +117,9 @@ def serve_agent(
 @serve.command("mcp")
 def serve_mcp(
     who: Annotated[
-        str, typer.Argument(metavar="INDEX|RUN|MODEL|ENDPOINT", help="An index, or who answers as in `serve agent`.")
-    ],
+        str | None,
+        typer.Argument(metavar="INDEX|RUN|MODEL|ENDPOINT", help="An index, or who answers as in `serve agent`."),
+    ] = None,
     index: Index = None,
     config: ConfigFiles = None,
     set_: Sets = None,
@@ -126,7 +128,7 @@ def serve_mcp(
     with _extra():
         from evoseek.serve.library import Library
         from evoseek.serve.mcp import mcp_server
-    if (Path(who) / "manifest.json").is_file():
+    if who and (Path(who) / "manifest.json").is_file():
         stop_if_dry([f"Serve the index {who}: MCP by stdio"])
         from evoseek.search.opening import LiveIndex
 

@@ -16,11 +16,12 @@ import typer
 from rich.console import Console
 
 from evoseek.effect import changed
+from evoseek.errors import ConfigError
 from evoseek.files import expanded
-from evoseek.project import Project, find_project, open_project
+from evoseek.project import Project, find_project, how_to_name, open_project
 from evoseek.report.printable import say
 from evoseek.settings import Section, defaults_of, lookup
-from evoseek.training.given import Given
+from evoseek.training.given import Given, gather
 from evoseek.training.settings import TrainingSettings
 
 _OPTIONS: Mapping[str, object] = {
@@ -94,6 +95,33 @@ def project() -> Project | None:
     """The project of --project, or of this folder. Raises ConfigError."""
     folder = _given.get().project
     return find_project(Path.cwd()) if folder is None else open_project(expanded(folder))
+
+
+def checked_project() -> Project | None:
+    """`project`, with settings that are valid as far as that takes no torch. For commands that take but a path from it:
+    a misspelt table would look like one that is missing. Raises ConfigError."""
+    if (own := project()) is not None:
+        gather(project=own).read(light=True)
+    return own
+
+
+def named_run() -> Path:
+    """The run that the project names. Raises ConfigError if there is none."""
+    own = checked_project()
+    if own is None or own.run is None:
+        raise ConfigError(
+            "Which run? Give the directory of one, such as runs/mine, or " + how_to_name(own, 'run = "run"') + "."
+        )
+    return own.run
+
+
+def named_index() -> Path:
+    """The index that the project names. Raises ConfigError if there is none."""
+    own = checked_project()
+    if own is None or own.index is None:
+        remedy = how_to_name(own, 'index = "index"', table="search")
+        raise ConfigError(f"Which index? Give the directory of one that `evoseek index` made, or {remedy}.")
+    return own.index
 
 
 def is_dry() -> bool:

@@ -10,9 +10,7 @@ import typer
 from rich.console import Console
 
 from evoseek.cli.options import Json
-from evoseek.cli.shared import project
-from evoseek.errors import ConfigError
-from evoseek.project import how_to_name
+from evoseek.cli.shared import named_run, project
 from evoseek.report.printable import say
 from evoseek.training.given import allow_project
 
@@ -30,7 +28,7 @@ def status(
     from evoseek.report.status import status as status_of
 
     allow_project(project())
-    lines = status_of(run or _of_project())
+    lines = status_of(run or named_run())
     if json:
         found: dict[str, list[str]] = {}
         for about, words in lines:
@@ -40,14 +38,3 @@ def status(
     width = max(len(about) for about, _ in lines)
     for about, words in lines:
         say(Console(), f"{about:{width}}  {words}")
-
-
-def _of_project() -> Path:
-    own = project()
-    if own is None or own.run is None:
-        raise ConfigError(
-            "Which run? Give the directory of one, as in `evoseek status runs/mine`, or "
-            + how_to_name(own, 'run = "run"')
-            + "."
-        )
-    return own.run

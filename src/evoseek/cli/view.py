@@ -9,12 +9,15 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from evoseek.cli.shared import stop_if_dry
+from evoseek.cli.shared import named_run, stop_if_dry
 from evoseek.errors import ConfigError
 
 
 def view(
-    run: Annotated[Path, typer.Argument(help="Directory of a run, or a folder of `evoseek eval --out`.")],
+    run: Annotated[
+        Path | None,
+        typer.Argument(help="Directory of a run, or a folder of `evoseek eval --out`. Default: the project's run."),
+    ] = None,
     other: Annotated[
         str | None, typer.Argument(help="Another run to lay beside it; with --terminal, the id of a trajectory.")
     ] = None,
@@ -35,6 +38,7 @@ def view(
 
     The page loads nothing from elsewhere. With --terminal the trajectories are listed, or one is shown.
     """
+    run = run or named_run()
     filters: dict[str, object] = {
         "role": role,
         "stop_reason": stop_reason,
