@@ -19,7 +19,6 @@ from evoseek.errors import ConfigError
 from evoseek.files import expanded
 from evoseek.project import how_to_name
 from evoseek.report.printable import say
-from evoseek.search.manifest import NAME
 
 
 class StemmingChoice(StrEnum):
@@ -180,7 +179,7 @@ def search(
     *directory, query = words
     if len(directory) > 1:
         raise ConfigError(f'Got {len(words)} words: put those to search for in quotes, as in "{" ".join(words)}".')
-    if not directory and (Path(query) / NAME).is_file():
+    if not directory and (Path(query) / "manifest.json").is_file():
         raise ConfigError(f"{query} is an index; what is to be searched for in it? Add the words, in quotes.")
     search_index(
         Path(directory[0]) if directory else named_index(),
