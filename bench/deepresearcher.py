@@ -132,6 +132,7 @@ def make_config(server: WorldSite, seed: int, questions: Path, arm: Arm) -> Trai
         "run.seed": seed,
         "web.url": f"{server.url}/searxng/search",
         "browse.allow_private": [server.url.removeprefix("http://")],
+        "run.max_invalid": 0.5,  # which the arm with half of all requests failing needs
         **PATIENCE,
     }
     return load_settings(arm.recipes, options=options, sets=arm.sets)

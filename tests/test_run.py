@@ -54,7 +54,7 @@ OPTIONS = {
     "run.steps": 8,
     "run.checkpoint_every": 3,
     "run.keep_checkpoints": 4,
-    "run.max_invalid": 0.2,
+    "run.max_invalid": 0.3,
 }
 
 
@@ -105,7 +105,7 @@ def test_every_option_reaches_its_object(places, tmp_path, monkeypatch):
     assert (learner.warmup_steps, learner.max_grad_norm, learner.token_budget) == (9, 0.4, 333)
     assert (learner.bf16, learner.forward.temperature) == (True, 0.75)
 
-    assert (loop.steps, loop.checkpoint_every, loop.evaluate_every, loop.max_invalid) == (8, 3, 6, 0.2)
+    assert (loop.steps, loop.checkpoint_every, loop.evaluate_every, loop.max_invalid) == (8, 3, 6, 0.3)
     assert loop.checkpoints.keep_last == 4
     asyncio.run(loop.evaluate(0))
     [(number, options)] = asked

@@ -319,6 +319,11 @@ class TrajectoryGroup:
     outcomes: tuple[Outcome, ...]
     replaced: tuple[tuple[Trajectory, Invalid], ...] = ()
 
+    @property
+    def attempts(self) -> list[tuple[Trajectory, Outcome]]:
+        """The members, then the attempts that they replaced."""
+        return [*zip(self.trajectories, self.outcomes, strict=True), *self.replaced]
+
 
 @dataclass(frozen=True, slots=True)
 class Episode:

@@ -101,7 +101,7 @@ OPTIONS = {
     "run.steps": 8,
     "run.checkpoint_every": 3,
     "run.keep_checkpoints": 4,
-    "run.max_invalid": 0.2,
+    "run.max_invalid": 0.3,
     "run.pause_s": 3.0,
 }
 DR_ZERO = {
@@ -210,7 +210,7 @@ def check_verifier(verifier):
 
 
 def check_loop(loop, steps):
-    assert (loop.start, loop.steps, loop.checkpoint_every, loop.max_invalid, loop.pause_s) == (0, steps, 3, 0.2, 3.0)
+    assert (loop.start, loop.steps, loop.checkpoint_every, loop.max_invalid, loop.pause_s) == (0, steps, 3, 0.3, 3.0)
     assert loop.checkpoints.keep_last == 4
 
 

@@ -318,8 +318,8 @@ def test_an_outage_that_begins_while_questions_are_written_ends_the_run_with_its
 
 
 def test_a_short_outage_costs_a_writing_step_no_question(dr_zero, tmp_path):
-    """Four of six fail, which is more than half: all six are written anew, with other luck."""
-    says = itertools.chain([DOWN] * 4, itertools.repeat(("who is it ?", 1.0)))
+    """Two of six fail, which is more than a fifth: all six are written anew, with other luck."""
+    says = itertools.chain([DOWN] * 2, itertools.repeat(("who is it ?", 1.0)))
     system, _ = dr_zero(writes=lambda task: (f"who is {task.text} ?", 1.0) if (said := next(says)) != DOWN else said)
     (report,) = steps(system, [3])
     assert [key for key, _, _ in system.writing.calls] == ["step-000003", "step-000003/again-1"]
@@ -328,12 +328,12 @@ def test_a_short_outage_costs_a_writing_step_no_question(dr_zero, tmp_path):
     assert len(ids) == len(set(ids)) == 6 + 6
 
 
-def test_half_of_the_proposals_may_fail(dr_zero):
-    says = itertools.cycle([DOWN, ("who is it ?", 1.0)])
+def test_a_fifth_of_the_proposals_may_fail(dr_zero):
+    says = itertools.chain([DOWN], itertools.repeat(("who is it ?", 1.0)))
     system, _ = dr_zero(writes=lambda _: next(says))
     (report,) = steps(system, [3])
     assert len(system.writing.calls) == 1
-    assert report.failures == (DOWN,) * 3
+    assert report.failures == (DOWN,)
 
 
 def test_fewer_questions_than_a_step_asks_for_are_all_asked(dr_zero):

@@ -65,7 +65,7 @@ def test_a_label_may_score_the_groups_anew(scripted, questions):
 def test_failed_rollouts_are_reported(step):
     texts = {"q0/0": "meri", "q0/2": "kalo", "q0/3": "kalo"} | {f"q1/{n}": "meri" for n in range(4)}
     report, _, _ = step(texts, group_size=4)
-    assert len(report.failures) == 1
+    assert (len(report.failures), report.num_rollouts) == (3, 10)  # with the two attempts that it replaced
     assert report.metrics["rollout/invalid_frac"] == 1 / 8
 
 

@@ -1,9 +1,14 @@
 import math
+import random
 from dataclasses import replace
+from operator import mul
 
 import pytest
 
+from evoseek.report.signal import biased_by_failures
+from evoseek.training.loop import StepReport
 from evoseek.training.rollout_metrics import metrics_by, rollout_metrics, staleness_metrics, tool_latency_s
+from evoseek.training.settings import RunSettings
 from evoseek.types import (
     Action,
     Invalid,
@@ -51,6 +56,69 @@ GROUPS = [
     ),
     TrajectoryGroup("b", (trajectory(StopReason.MAX_TURNS, 8, (0.2,)),) * 2, (Scored(0.0), Scored(0.0))),
 ]
+
+
+class TestFailedSearchesMoveRewards:
+    """Rollouts of one to four searches, right in .1, .4, .9 and .97 of the cases: .5925 in all. Of N searches, each of
+    which fails with probability q after all its attempts, (1 - q)^N are left."""
+
+    RIGHT = 0.1, 0.4, 0.9, 0.97
+
+    def groups(self, failing, attempts=1, *, size=8, count=600, seed=0):
+        """Each member is rolled out up to three times, as in training."""
+        rng = random.Random(seed)
+
+        def attempt():
+            wanted = rng.randint(1, 4)
+            made = next((n for n in range(wanted) if rng.random() < failing**attempts), wanted)
+            if made < wanted:
+                reason = StopReason.TOOL_FAILED
+                return trajectory(reason, 1, (0.0,) * made), Invalid(reason)
+            return trajectory(StopReason.ANSWERED, 1, (0.0,) * made), Scored(float(rng.random() < self.RIGHT[made - 1]))
+
+        for number in range(count):
+            members, replaced = [], []
+            for _ in range(size):
+                tries = [attempt()]
+                while isinstance(tries[-1][1], Invalid) and len(tries) < 3:
+                    tries.append(attempt())
+                replaced += tries[:-1]
+                members.append(tries[-1])
+            yield TrajectoryGroup(str(number), *map(tuple, zip(*members, strict=True)), tuple(replaced))
+
+    def test_with_one_attempt_the_mean_reward_falls_and_the_estimate_says_how_far(self):
+        found = [rollout_metrics(list(self.groups(failing))) for failing in (0.0, 0.05, 0.2, 0.4)]
+        assert [metrics["reward"] for metrics in found] == pytest.approx([0.592, 0.572, 0.506, 0.406], abs=0.02)
+        assert "rollout/failure_bias" not in found[0]
+        for metrics in found[1:]:
+            assert metrics["reward"] - metrics["rollout/failure_bias"] == pytest.approx(0.592, abs=0.025)
+        step = StepReport.of(self.groups(0.2), {}, {})
+        assert len(step.failures) / step.num_rollouts > RunSettings().max_invalid
+        assert found[2]["rollout/invalid_frac"] < 0.1  # which does not say so: nearly all were rolled out again
+
+    def test_three_attempts_are_enough(self):
+        assert rollout_metrics(list(self.groups(0.2, 3)))["reward"] == pytest.approx(0.592, abs=0.02)
+        step = StepReport.of(self.groups(0.4, 3), {}, {})
+        assert len(step.failures) / step.num_rollouts < RunSettings().max_invalid
+
+    def test_at_the_bound_the_mean_reward_is_off_by_some_five_hundredths(self):
+        """By hand, where N and the reward go together as closely as they can: E[R K] / E[K] - E[R]."""
+        left = 0.914  # of each search: .2 of the attempts fail
+        shares = [left**n for n in range(1, 5)]
+        assert 1 - sum(shares) / 4 == pytest.approx(RunSettings().max_invalid, abs=0.005)
+        biased = sum(map(mul, shares, self.RIGHT)) / sum(shares)
+        assert sum(self.RIGHT) / 4 - biased == pytest.approx(0.036, abs=0.002)
+
+    def test_a_warning_says_when_it_is_more_than_chance(self):
+        def rows(failing, attempts=1):
+            for seed in range(5):
+                yield rollout_metrics(list(self.groups(failing, attempts, count=20, seed=seed)))
+
+        said = biased_by_failures(list(rows(0.2)))
+        assert "% of the attempts at a rollout failed, which moved the mean reward by about -0.0" in said
+        of_solver = [{f"solver/{name}": value for name, value in row.items()} for row in rows(0.2)]
+        assert biased_by_failures(of_solver) == said
+        assert biased_by_failures(list(rows(0.0))) is biased_by_failures(list(rows(0.2, 3))) is None
 
 
 def test_numbers_by_hand():

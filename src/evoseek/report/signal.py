@@ -3,6 +3,7 @@ rare, or everything is answered after one search although some questions need mo
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
@@ -112,6 +113,30 @@ def one_search(rows: Sequence[MetricRow]) -> str | None:
     )
 
 
+def biased_by_failures(rows: Sequence[MetricRow]) -> str | None:
+    """The warning that failed tool calls have moved the mean reward of the last steps by more than chance explains; or
+    None."""
+    name = "rollout/failure_bias"
+    prefix = "solver/" if any("solver/reward" in row for row in rows) else ""
+    own = [row for row in rows if row.get(f"{prefix}reward_std") is not None][-WINDOW:]
+    if len(own) < WINDOW or not any(row.get(f"{prefix}{name}") for row in own):
+        return None
+    biases, stds, nums, invalid, refilled = (
+        [row.get(f"{prefix}{key}") or 0.0 for row in own]
+        for key in (name, "reward_std", "rollout/num", "rollout/invalid_frac", "rollout/refilled")
+    )
+    chance = 2 * fmean(stds) / math.sqrt(sum(nums))
+    if abs(fmean(biases)) <= chance:
+        return None
+    share = (fmean(invalid) + fmean(refilled)) / (1 + fmean(refilled))
+    return (
+        f"In the last {WINDOW} steps {share:.0%} of the attempts at a rollout failed, which moved the mean reward by "
+        f"about {fmean(biases):+.3f}, more than the {chance:.3f} that chance explains: rollouts that search more fail "
+        "more, and from those that are left the policy learns to search less. Training continues. Repair the engine, "
+        "or raise the number of attempts at a call (search.attempts, web.attempts, browse.attempts)."
+    )
+
+
 _CALLS = re.compile(r"^(?:solver/)?tools/call_frequency/hops_(\d+)$")
 
 
@@ -129,7 +154,11 @@ def signs(rows: Sequence[MetricRow], *, relative: bool = True) -> dict[str, str]
         return {_NONE: words}
     stage = rows[-1].get("stage") if rows else None
     own = [row for row in rows if row.get("stage") == stage]
-    found = {f"few searches/{stage}": fewer_searches(own), f"one search/{stage}": one_search(own)}
+    found = {
+        f"few searches/{stage}": fewer_searches(own),
+        f"one search/{stage}": one_search(own),
+        "failures": biased_by_failures(rows),
+    }
     if relative:
         found[f"{_LITTLE}/{stage}"] = little_signal(own)
     return {about: words for about, words in found.items() if words}

@@ -54,7 +54,7 @@ class TrajectoryWriter:
         ResumableJsonl(self.path, _COMPACT).append(
             self._row(TrajectoryRecord(step, group.key, trajectory, outcome))
             for group in groups
-            for trajectory, outcome in (*zip(group.trajectories, group.outcomes, strict=True), *group.replaced)
+            for trajectory, outcome in group.attempts
         )
 
     def _row(self, record: TrajectoryRecord) -> Mapping[str, object]:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 Phase = Literal["propose", "write", "solve"]
 
-_OUTAGE = 0.5  # share of a writing step's proposals; if more failed, its questions are a biased selection
+_OUTAGE = 0.2  # share of a writing step's proposals; if more failed, its questions are a biased selection
 _WRITING_TRIES = 3
 
 
@@ -419,11 +419,6 @@ def _no_question(place: ScheduledStep, episodes: Sequence[Episode]) -> str:
 def _report(
     episodes: Sequence[Episode], metrics: Mapping[str, float], stages: Stages, rollout_s: float, train_s: float
 ) -> StepReport:
-    groups = solver_groups(episodes)
-    outcomes = [e.outcome for e in episodes] + [outcome for group in groups for outcome in group.outcomes]
-    return StepReport(
-        metrics=metrics,
-        timings={**stages.timings(), "rollout/seconds": rollout_s, "learner/seconds": train_s},
-        failures=tuple(outcome for outcome in outcomes if isinstance(outcome, Invalid)),
-        num_rollouts=len(outcomes),
-    )
+    groups = [*proposal_groups(episodes, "task"), *solver_groups(episodes)]
+    timings = {**stages.timings(), "rollout/seconds": rollout_s, "learner/seconds": train_s}
+    return StepReport.of(groups, metrics, timings)

@@ -33,7 +33,7 @@ from evoseek.training.pass_rates import PassRates
 from evoseek.training.question_order import Order, UniformOrder, chosen, ordered
 from evoseek.training.rollout_metrics import metrics_by, rollout_metrics, staleness_metrics, tool_latency_s
 from evoseek.training.settings import QuestionSettings, StageSettings, TrainingSettings
-from evoseek.types import Invalid, Question, TrajectoryGroup
+from evoseek.types import Question, TrajectoryGroup
 
 if TYPE_CHECKING:
     from evoseek.training.context import Context
@@ -146,17 +146,13 @@ class SearchR1:
         self.publish(step)
         finished = perf_counter()
         action_tokens = sum(trajectory.num_action_tokens for group in groups for trajectory in group.trajectories)
-        return StepReport(
-            metrics=metrics,
-            timings={
-                "rollout/tokens_per_s": action_tokens / seconds,
-                "rollout/seconds": rolled_out - started,
-                "learner/seconds": finished - rolled_out,
-                "tools/latency_s": tool_latency_s(groups),
-            },
-            failures=tuple(outcome for group in groups for outcome in group.outcomes if isinstance(outcome, Invalid)),
-            num_rollouts=sum(len(group.outcomes) for group in groups),
-        )
+        timings = {
+            "rollout/tokens_per_s": action_tokens / seconds,
+            "rollout/seconds": rolled_out - started,
+            "learner/seconds": finished - rolled_out,
+            "tools/latency_s": tool_latency_s(groups),
+        }
+        return StepReport.of(groups, metrics, timings)
 
     async def _rolled_out(self, step: int) -> tuple[Rollouts, float]:
         """The step's rollouts, and the seconds that they took."""

@@ -39,7 +39,7 @@ from evoseek.selfplay.settings import FilterSettings, GameSettings, ProposerSett
 from evoseek.settings import Count, Needs, Section, table
 from evoseek.training.loop import StepReport
 from evoseek.training.settings import RunSettings
-from evoseek.types import Episode, Invalid, TrajectoryGroup
+from evoseek.types import Episode, TrajectoryGroup
 from evoseek.world.oracle import Oracle
 
 if TYPE_CHECKING:
@@ -212,17 +212,12 @@ class SSP:
         metrics["selfplay/replayed"] = float(len(replayed))
         metrics |= self.update(step, {role: groups[role] for role in self.trained})
         self.publish(step)
-        outcomes = [outcome for group in played_groups for outcome in group.outcomes]
-        return StepReport(
-            metrics=metrics,
-            timings={
-                **stages.timings(),
-                "rollout/seconds": played - started,
-                "learner/seconds": perf_counter() - played,
-            },
-            failures=tuple(outcome for outcome in outcomes if isinstance(outcome, Invalid)),
-            num_rollouts=len(outcomes),
-        )
+        timings = {
+            **stages.timings(),
+            "rollout/seconds": played - started,
+            "learner/seconds": perf_counter() - played,
+        }
+        return StepReport.of(played_groups, metrics, timings)
 
     @property
     def _wanted(self) -> int:

@@ -44,6 +44,7 @@ from evoseek.rollout.roller import Roller
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import open_index
 from evoseek.search.simulated import SimulatedEngine
+from evoseek.settings import lookup
 from evoseek.training.ahead import Ahead
 from evoseek.training.loop import System, nothing
 from evoseek.training.plan import TrainingPlan
@@ -54,6 +55,8 @@ from evoseek.training.sources import read_questions
 from evoseek.training.trainer import Trainer, load_trainable, samples_apart
 from evoseek.training.update import Credit
 from evoseek.types import Question, TrajectoryGroup
+
+_ENOUGH_ATTEMPTS = 3  # where 20 % of the calls fail, 0.8 % fail so often
 
 transformers_logging.disable_progress_bar()  # progress bars for a few files of weights; downloads keep theirs
 
@@ -299,8 +302,9 @@ class Context:
             self.notify(notice)
 
     def tell_about_models(self) -> None:
-        """Report the capabilities of the policy's chat template, and warn if the judge is of the policy's family."""
-        for notice in (self.agent.template_notice(), self._judge_notice()):
+        """Report the capabilities of the policy's chat template, and warn if the judge is of the policy's family, or if
+        so few attempts are made at a failing call that failures bias what is learnt."""
+        for notice in (self.agent.template_notice(), self._judge_notice(), self._attempts_notice()):
             if notice:
                 self.notify(notice)
 
@@ -339,6 +343,17 @@ class Context:
         return (
             f"The judge {judge} is of the same family as the policy {policy}. A model may be a lenient judge of its "
             "own kind: take another one (judge.model), and see how it agrees with people (evoseek judge check)."
+        )
+
+    def _attempts_notice(self) -> str | None:
+        names = ("search.attempts",) if self.settings.searches_engine else ("web.attempts", "browse.attempts")
+        few = [name for name in names if (lookup(self.settings, name) or _ENOUGH_ATTEMPTS) < _ENOUGH_ATTEMPTS]
+        if not few:
+            return None
+        return (
+            f"{' and '.join(few)} below {_ENOUGH_ATTEMPTS}: a call that fails makes its rollout Invalid, and rollouts "
+            "with many calls fail most often, so what is left to learn from is biased towards few searches. Set "
+            f"{' and '.join(few)} to {_ENOUGH_ATTEMPTS} or more, unless nothing ever fails."
         )
 
 

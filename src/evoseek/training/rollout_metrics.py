@@ -25,6 +25,7 @@ def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
     rollout/stop/<reason>     share of rollouts with this stop reason; for an invalid one, why it is invalid
     rollout/refilled          failed attempts that were rolled out again, per rollout
     rollout/refilled/<reason> the same for one reason
+    rollout/failure_bias      estimate of how far failed tool calls have moved `reward`; left out if none failed
 
     A number that has no value (no scored rollout, no group of two, no search) is left out.
     """
@@ -59,7 +60,32 @@ def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
         metrics[f"rollout/stop/{reason}"] = ends[reason] / len(outcomes)
         if reason.is_failure:
             metrics[f"rollout/refilled/{reason}"] = refilled[reason] / len(outcomes)
+    if (bias := failure_bias(groups)) is not None:
+        metrics["rollout/failure_bias"] = bias
     return metrics
+
+
+def failure_bias(groups: Sequence[TrajectoryGroup]) -> float | None:
+    """The mean reward of the scored rollouts minus an estimate of what it were without failed tool calls; None if none
+    failed, or nothing was scored.
+
+    Where a share q of the calls fails, a rollout of N calls is left with probability (1 - q)^N, whether others are
+    rolled out in place of those that failed or not. So each scored one stands for (1 - q)^-N of the attempts of its
+    group, and all groups count the same.
+    """
+    attempts = [attempt for group in groups for attempt in group.attempts]
+    failed = sum(isinstance(outcome, Invalid) and outcome.reason is StopReason.TOOL_FAILED for _, outcome in attempts)
+    scored = [
+        (outcome.reward, len(trajectory.tool_results), len(group.attempts))
+        for group in groups
+        for trajectory, outcome in group.attempts
+        if isinstance(outcome, Scored)
+    ]
+    if not failed or not scored:
+        return None
+    left = 1.0 - failed / (failed + sum(len(trajectory.tool_results) for trajectory, _ in attempts))
+    rewards = [reward for reward, _, _ in scored]
+    return fmean(rewards) - fmean(rewards, [left**-calls / size for _, calls, size in scored])
 
 
 def metrics_by(groups: Sequence[TrajectoryGroup], key: str) -> dict[str, float]:
