@@ -238,7 +238,7 @@ def test_faults_end_no_training_and_become_no_reward(train, scripted):
     with served() as server:
         scripted(server.url)
         clean = set()
-        for share, waits in ((0.0, {}), (0.5, {"browse__timeout_s": 2.0})):
+        for share, waits in ((0.0, {}), (0.5, {"browse__timeout_s": 2.0, "run__max_invalid": 1.0})):
             server.counts.clear()
             for faults in (server.search_faults, server.page_faults):
                 faults.set(dict.fromkeys(PASSING + LASTING, share / len(PASSING + LASTING)))

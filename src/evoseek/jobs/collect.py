@@ -65,7 +65,7 @@ async def collect(
     wanted: Wanted,
     file: ResumableJsonl,
     *,
-    max_invalid: float = 0.5,
+    max_invalid: float = 0.2,
     should_stop: Callable[[], bool] = lambda: False,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Collected:
