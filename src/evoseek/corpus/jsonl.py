@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from evoseek.corpus.decoding import check_regular, opened
+from evoseek.corpus.decoding import check_regular, opened, proper
 from evoseek.corpus.read_report import ReadReport
 from evoseek.errors import DataError
 from evoseek.types import Document
@@ -72,7 +72,7 @@ def parse_line(line: bytes) -> Document:
 def _identifier(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
         raise DataError("wrong type: `id` must be a text or a whole number" if value is not None else "no `id`")
-    identifier = _proper(str(value))
+    identifier = proper(str(value))
     if len(identifier) > _MAX_ID_CHARACTERS:
         raise DataError(f"`id` is too long: more than {_MAX_ID_CHARACTERS:,} characters")
     return identifier
@@ -86,12 +86,7 @@ def _string(fields: Mapping[str, object], key: str, default: str | None = None) 
         raise DataError(f"wrong type: `{key}` must be a text, not {type(value).__name__}")
     if "\0" in value:
         raise DataError("binary: holds NUL characters")
-    return _proper(value)
-
-
-def _proper(text: str) -> str:
-    """JSON can spell half a surrogate pair, which no encoding can write: it becomes the replacement character."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return proper(value)
 
 
 def _unquoted(title: str) -> str:
