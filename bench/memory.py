@@ -29,7 +29,7 @@ MODEL = "smollm2-135m"
 AT_ONCE = 16
 REAL = ("--index", "index", "--model", MODEL)
 TRAINING = {
-    "tiny, GRPO": ("train", "--index", "index", "--questions", "questions.jsonl", "--steps", "2", "--run-dir", "tiny"),
+    "tiny, GRPO": ("train", "--index", "index", "--questions", "short.jsonl", "--steps", "2", "--run-dir", "tiny"),
     "SmolLM2, SFT of all weights": (
         *("sft", *REAL, "--demonstrations", "demonstrations.jsonl", "--run-dir", "sft"),
         *("--epochs", "1"),
@@ -50,6 +50,8 @@ def prepare(place: Path) -> None:
     asked = [f"Which page has this text? {' '.join(p.text for p in passages[n : n + 4])}" for n in range(40)]
     rows = [{"question": text, "golden_answers": ["a run"]} for text in asked]
     (place / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    short = [{**row, "question": str(row["question"])[:200]} for row in rows]  # tiny spells them
+    (place / "short.jsonl").write_text("".join(json.dumps(row) + "\n" for row in short), encoding="utf-8")
     turns = [[{"query": passage.text[:40]}, {"answer": passage.title}] for passage in passages[:40]]
     shown = [{**row, "turns": own} for row, own in zip(rows, turns, strict=True)]
     (place / "demonstrations.jsonl").write_text("".join(json.dumps(row) + "\n" for row in shown), encoding="utf-8")
@@ -120,10 +122,11 @@ def main() -> None:
         for name, words in TRAINING.items():
             if name in options.only:
                 print(f"| {name} | {estimate(place, words):.2f} | {trained(place, words):.2f} |", flush=True)
-        questions = [json.loads(line)["question"] for line in (place / "questions.jsonl").open()][: AT_ONCE + 1]
         for name, given in SERVING.items():
             if f"{name}, serving" not in options.only:
                 continue
+            rows = (place / ("short.jsonl" if name == "tiny" else "questions.jsonl")).read_text(encoding="utf-8")
+            questions = [json.loads(line)["question"] for line in rows.splitlines()][: AT_ONCE + 1]
             words = ("serve", "agent", *given, "--port", "0")
             guess = estimate(place, words)
             with served(place, words) as (url, pid):

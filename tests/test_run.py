@@ -5,22 +5,25 @@ import json
 import math
 
 import pytest
+from rich.console import Console
 
 from evoseek.corpus.questions import save_questions
-from evoseek.errors import ConfigError
+from evoseek.errors import ConfigError, EvoseekError, TrainingError
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.registry import KINDS
+from evoseek.report.status import status
 from evoseek.reward.overlong import OverlongReward
 from evoseek.reward.unanswered import UnansweredReward
 from evoseek.reward.web_format import WebFormatReward
 from evoseek.rollout.limits import Limits
-from evoseek.run import opened, seconds_left, training_loop
+from evoseek.run import opened, seconds_left, train, training_loop
 from evoseek.runs import RunDirectory, changes
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.web.record import Recording
 from evoseek.settings import lookup
 from evoseek.systems.deepresearcher import DeepResearcher
 from evoseek.systems.dspo import DSPO
+from evoseek.training.context import Objects
 from evoseek.training.given import load_settings
 from evoseek.types import Passage, Question, ToolCall
 
@@ -229,6 +232,34 @@ def test_the_tools_of_the_web_have_the_web_and_the_settings(tmp_path):
         assert context.agent.limits.final_answer == context.agent.prompts["final_answer"].text()
     with opened(web_settings(tmp_path, **{"rollout.final_answer": False})) as context:
         assert context.agent.limits.final_answer is None
+
+
+def test_a_run_that_was_shortened_says_how_to_train_on(places, tmp_path):
+    run, small = RunDirectory(tmp_path / "run"), {"questions.per_step": 1, "rollout.group_size": 2}
+    del (own := dict(places))["evaluation.path"]
+    for options, expected in (({"run.steps": 1}, True), ({"run.steps": 2, "run.max_minutes": 1e-9}, False)):
+        console = Console(record=True, width=1000)
+        with run.locked():
+            train(load_settings(options=own | small | options), run, console=console)
+        command = f"evoseek train --run-dir {run.path} --steps 120 trains on, to step 120."
+        assert (command in console.export_text()) == expected
+    assert "stopped: run.max_minutes = 1e-09; raise it" in status(run.path)[0][1]
+
+
+def test_an_error_is_recorded_as_the_reason_of_the_stop_and_a_mistake_leaves_no_trace(places, tmp_path):
+    def spoil(*_):
+        raise TrainingError("The weights are gone. Restore them.")
+
+    run = RunDirectory(tmp_path / "run")
+    settings = load_settings(options=places | {"questions.per_step": 1, "rollout.group_size": 2})
+    objects = Objects(reward=spoil)
+    with pytest.raises(EvoseekError), run.locked():
+        train(settings, RunDirectory(tmp_path / "nowhere"), console=Console(quiet=True), objects=Objects(reward=3))
+    assert not (tmp_path / "nowhere").exists()
+    with pytest.raises(Exception, match="weights are gone"), run.locked():
+        train(settings, run, console=Console(quiet=True), objects=objects)
+    assert "The weights are gone. Restore them." in run.stopped.read_text()
+    assert "The weights are gone" in status(run.path)[0][1]
 
 
 def test_the_time_limit_counts_the_steps_before_a_resume(tmp_path):

@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import math
+import shlex
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,8 +23,9 @@ from rich.console import Console
 
 from evoseek.effect import changed, check_effect
 from evoseek.env.web import Web
-from evoseek.errors import ConfigError
+from evoseek.errors import ConfigError, RunError
 from evoseek.eval.evaluate import Evaluation, Result, evaluate
+from evoseek.files import write_atomic
 from evoseek.learner.checkpoint import Checkpoint, latest_checkpoint
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.learner.launcher import is_orphaned
@@ -188,6 +190,7 @@ def train(
             return step, loop.has_turned, step >= loop.steps
 
     with (
+        _recording_stop(run, ranks) as record,
         stop_on_interrupt(lambda: say(console, STOPPING)) as interrupted,
         TrainingProgress(console, max_seconds=seconds_left(settings, run)) as progress,
     ):
@@ -196,13 +199,38 @@ def train(
             gc.collect()  # before the model is loaded anew: two of them may not fit
             step, has_turned, is_over = train_stage()
         ended = Ended(step, ranks.any(is_asked_to_stop()))
+        if ended.interrupted:
+            record("Ctrl-C, or a signal to end (SIGTERM)")
+        elif not is_over:
+            record(f"run.max_minutes = {settings.run.max_minutes:g}; raise it to train on")
     if ended.interrupted:
         say(console, f"Stopped after step {ended.step}. The same command resumes it.")
     elif not is_over:
         say(console, f"Trained {run.path} to step {ended.step}, where run.max_minutes ended it; raise it to go on.")
     else:
         say(console, f"Trained {run.path} to step {ended.step}.")
+        if (usual := defaults_of(settings).run.steps) > settings.run.steps == ended.step:
+            words = f"evoseek train --run-dir {shlex.quote(str(run.path))} --steps {usual}"
+            say(console, f"That is where run.steps = {ended.step} ends it; {words} trains on, to step {usual}.")
     return ended
+
+
+@contextmanager
+def _recording_stop(run: RunDirectory, ranks: Ranks) -> Generator[Callable[[str], None]]:
+    """Record, by the function it gives, why a run that was begun ends early; an error by itself."""
+
+    def record(reason: str) -> None:
+        if ranks.is_first and run.config.is_file():
+            with suppress(RunError):  # a full disk must not hide the reason itself
+                write_atomic(run.stopped, reason)
+
+    if ranks.is_first:
+        run.stopped.unlink(missing_ok=True)
+    try:
+        yield record
+    except BaseException as error:
+        record(str(error) or type(error).__name__)
+        raise
 
 
 def seconds_left(settings: TrainingSettings, run: RunDirectory) -> float:

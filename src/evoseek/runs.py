@@ -11,6 +11,7 @@
       questions.jsonl     the questions that self-play wrote
       checkpoints/        step-000010/, ...: complete or absent
       curves.png          the picture
+      stopped.txt         why the run ended before its last step, as far as its process could tell
       non_finite.json     the last batch of a run that ended because of non-finite losses or gradients
       lock                held by the process that writes here
 
@@ -58,6 +59,7 @@ class RunDirectory:
         self.questions = path / "questions.jsonl"
         self.curves = path / "curves.png"
         self.dump = path / "non_finite.json"
+        self.stopped = path / "stopped.txt"
         self.logs = (self.metrics, self.timings, self.trajectories, self.samples, self.questions)
 
     @contextmanager

@@ -218,3 +218,25 @@ def test_the_command_line_reports_settings_it_cannot_read_and_ends_with_status_1
     table = CliRunner().invoke(app, [*words[:-1], "--model", "./nowhere"])
     assert table.exit_code == 1
     assert "-> Correct policy.model" in table.stdout
+
+
+def test_the_projects_index_that_is_not_built_yet_is_what_to_do_next_and_no_fault(folder, monkeypatch):
+    remove_index(folder)
+    (folder / "evoseek.toml").write_text(
+        f'[search]\nindex = "index"\n[policy]\nmodel = "{folder / "model"}"\n[questions]\npath = "q.jsonl"\n'
+    )
+    monkeypatch.chdir(folder)
+    done = CliRunner().invoke(app, ["doctor", "--json"])
+    found = {finding["about"]: finding for finding in json.loads(done.stdout)}
+    assert (done.exit_code, found["search.index"]["state"]) == (0, "warning")
+    assert found["search.index"]["remedy"] == "Run `evoseek index`."
+
+
+def test_a_model_behind_an_endpoint_needs_nothing_of_what_is_for_training(found):
+    endpoint = {"asked.model": "qwen", "asked.base_url": "http://127.0.0.1:9/v1", "questions.path": ""}
+    settings = load_settings(options=endpoint)
+    abouts = {finding.about: finding.state for finding in examine(Patient(settings))}
+    assert abouts.keys() & {"questions.path", "memory", "plan", "model"} == set()
+    assert abouts["asked"] == "fault"  # nobody listens there
+    trained = load_settings(options={**endpoint, "policy.model": "tiny"})
+    assert "plan" in {finding.about for finding in examine(Patient(trained))}

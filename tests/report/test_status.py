@@ -46,7 +46,8 @@ def words(lines, about):
 
 def test_a_stopped_run(run):
     lines = status(run.path)
-    assert words(lines, "Run") == [f"{run.path}: stopped"]
+    killed = "no reason was recorded: the process was killed, or the machine ended"
+    assert words(lines, "Run") == [f"{run.path}: stopped: {killed}"]
     assert words(lines, "System") == ["dr-zero, model tiny, seed 7"]
     assert words(lines, "Step") == ["4 of 6"]
     assert words(lines, "Checkpoint") == ["step 3; 1 steps since then are made again"]
@@ -57,7 +58,7 @@ def test_a_stopped_run(run):
     assert words(lines, "Proposer") == ["reward 0.5, invalid 25% (step 2)"]
     # 100 seconds for 4 steps: 25 each, 2 are left
     assert words(lines, "Time") == [
-        "1 min 40 s of steps; about 50 s left, at the mean of the steps so far, without evaluations"
+        "1 min 40 s of steps; about 50 s more if it is resumed, at the mean of the steps so far, without evaluations"
     ]
     assert words(lines, "Next")[0] == f"evoseek train --run-dir {run.path}"
     assert len(lines) <= 24
@@ -110,6 +111,11 @@ def test_a_limit_of_time_bounds_what_is_left(run):
     settings = load_settings(system="dr-zero", options={"run.max_minutes": 2.0})
     limited = RunStatus(run, settings, read.rows, read.timings, None, (3,))
     assert limited.seconds_left == 20.0  # of 120, 100 are used
+
+
+def test_the_reason_of_the_stop_is_told(run):
+    run.stopped.write_text("Memory ran out.\nLower learner.token_budget.")
+    assert words(status(run.path), "Run") == [f"{run.path}: stopped: Memory ran out. Lower learner.token_budget."]
 
 
 def test_warnings_are_those_of_training(run):

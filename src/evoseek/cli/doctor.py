@@ -20,6 +20,7 @@ from evoseek.training.interrupt import end_on_interrupt
 
 if TYPE_CHECKING:
     from evoseek.doctor.finding import Finding
+    from evoseek.project import Project
 
 FAULTY = 1  # the exit status with a fault
 _STYLES = {"ok": "green", "warning": "yellow", "fault": "red"}
@@ -48,7 +49,7 @@ def doctor(
 
     try:
         own = project()
-        findings = _findings(own and own.run, system, run_dir, options, config, set_, processes, probe)
+        findings = _findings(own, system, run_dir, options, config, set_, processes, probe)
     except EvoseekError as error:
         findings = [refused("settings", error)]
     if json:
@@ -60,7 +61,7 @@ def doctor(
 
 
 def _findings(
-    own_run: Path | None,
+    own: Project | None,
     system: str | None,
     run_dir: Path | None,
     options: dict[str, str | None],
@@ -79,10 +80,10 @@ def _findings(
         from evoseek.training.given import gather
 
     given = gather(config or (), system=system, options=options, sets=sets or (), project=project())
-    settings, where = given.read(), run_dir or own_run
+    settings, where = given.read(), run_dir or (own.run if own else None)
     if is_here(settings.policy.model):
         settings = following(settings, console=Console(quiet=True))
-    patient = Patient(settings, RunDirectory(where) if where else None, processes)
+    patient = Patient(settings, RunDirectory(where) if where else None, processes, own.index if own else None)
     return [*examine(patient), *([probe(patient)] if probing else [])]
 
 

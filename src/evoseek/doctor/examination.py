@@ -28,11 +28,15 @@ CHECKS: tuple[Callable[[Patient], Iterator[Finding]], ...] = (
     check_run,
     check_plan,
 )
+_OF_TRAINING = (check_memory, check_disk, check_model, check_sources, check_run, check_plan)
 
 
 def examine(patient: Patient) -> Iterator[Finding]:
-    """Every finding. A check that fails in a way that it does not know is a fault, and the others go on."""
+    """Every finding; without those about training where a model of [asked] answers and none is trained. A check that
+    fails in a way that it does not know is a fault, and the others go on."""
     for check in CHECKS:
+        if check in _OF_TRAINING and not patient.is_trained:
+            continue
         try:
             yield from check(patient)
         except Exception as error:  # an unforeseen environment is what a doctor is for

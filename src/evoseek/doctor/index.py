@@ -25,6 +25,10 @@ def check_indexes(patient: Patient) -> Iterator[Finding]:
     named["evaluation.index"] = settings.evaluation.index or "-"
     for setting, directory in named.items():
         if directory != "-":
+            place, own = Path(directory).absolute(), patient.own_index
+            if own is not None and place == own.absolute() and not place.exists():
+                yield warning(setting, f"The project's index {directory} is not built yet.", "Run `evoseek index`.")
+                continue
             try:
                 check_index(directory, setting=setting, engine=settings.search.name)
                 yield _tried(Path(directory), settings.search.name, setting, settings.policy.model)

@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from huggingface_hub import try_to_load_from_cache
 
 from evoseek.files import expanded
+from evoseek.jobs.asked import is_asked
 from evoseek.policy.machine import Machine, find_machine
 from evoseek.policy.shape import ModelShape, read_config, shape_of
 from evoseek.policy.source import find_policy, is_gguf
 from evoseek.runs import RunDirectory
+from evoseek.settings import is_given
 from evoseek.training.settings import TrainingSettings
 
 
 @dataclass(frozen=True, slots=True)
 class Patient:
-    """Settings, the run that they would make or resume (None: none was named), and how many processes would train."""
+    """Settings, the run that they would make or resume (None: none was named), how many processes would train, and the
+    index of the project, which `evoseek index` builds (None: it is not one of a project)."""
 
     settings: TrainingSettings
     run: RunDirectory | None = None
     processes: int = 1
+    own_index: Path | None = None
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether there is a policy to train, and not only a model behind [asked]."""
+        return not is_asked(self.settings) or is_given(self.settings, "policy.model")
 
     @property
     def has_model(self) -> bool:

@@ -130,7 +130,12 @@ class RunStatus:
             return f"running (process {self.holder})"
         if self.is_finished:
             return "finished"
-        return "stopped" if self.checkpoints else "stopped before its first checkpoint"
+        where = "" if self.checkpoints else " before its first checkpoint"
+        try:
+            reason = self.run.stopped.read_text(encoding="utf-8", errors="replace").strip()
+        except OSError:
+            reason = "no reason was recorded: the process was killed, or the machine ended"
+        return f"stopped{where}: {' '.join(reason.split())}"
 
     def _step(self) -> str:
         if reason := self._unknown():
@@ -188,7 +193,8 @@ class RunStatus:
         used, left = f"{_time(self.seconds)} of steps", self.seconds_left
         if left is None or self.is_finished:
             return used
-        return f"{used}; about {_time(left)} left, at the mean of the steps so far, without evaluations"
+        whether = "left" if self.holder is not None else "more if it is resumed"
+        return f"{used}; about {_time(left)} {whether}, at the mean of the steps so far, without evaluations"
 
     def _next(self) -> Iterator[str]:
         where = shlex.quote(str(self.run.path))
