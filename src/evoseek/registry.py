@@ -270,8 +270,8 @@ def check_part(kind: str, name: str, part: Any) -> None:
         wanted = (*needs, f"{part.__name__}({'settings' if 'Settings' in vars(part) else ''})")
     if fault := next(filter(None, (_fault(part, need) for need in wanted)), ""):
         raise ConfigError(
-            f"{name} is given as {kind}, but {fault}. A {kind} ({about.what}) needs {', '.join(needs)}; `evoseek parts "
-            f"{kind}` lists those that come with evoseek, to compare it with."
+            f"{name} is given as {kind}, but {fault}. {'An' if kind[0] in 'aeiou' else 'A'} {kind} ({about.what}) "
+            f"needs {', '.join(needs)}; `evoseek parts {kind}` lists those that come with evoseek, to compare it with."
         )
 
 

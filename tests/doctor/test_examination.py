@@ -54,6 +54,13 @@ def found(folder):
     return examined
 
 
+def test_of_a_device_that_is_not_here_no_memory_is_told(found):
+    faults, findings = found({"policy.device": "xpu:7"})
+    assert "got the device 'xpu:7', but this machine" in faults["device"].words
+    (memory,) = (finding for finding in findings if finding.about == "memory")
+    assert (memory.state, memory.words) == ("warning", "No estimate: there is no xpu:7 on this machine.")
+
+
 def test_a_healthy_run_has_no_fault_and_what_is_trained_is_told(found):
     faults, findings = found()
     assert faults == {}
