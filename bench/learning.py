@@ -4,21 +4,31 @@ For each seed other worlds, other questions and another run. Every score is over
 world, 1 to 4 hops in equal shares; intervals are 95 %. Each training takes at most --max-minutes on this machine, so a
 slower machine makes fewer steps.
 
-    python bench/learning.py --seeds 3 --directory runs/learning
+    python bench/learning.py --seeds 3 --directory runs/learning --picture docs/learning.png
+
+The picture is the README's: each seed's curve, and the band from the lowest to the highest of them.
 """
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from rich.console import Console
 
 from evoseek.eval.evaluate import Evaluation
 from evoseek.jobs.before_after import GREEDY, Learnt
 from evoseek.jobs.demo import learn
+from evoseek.report.metrics import read_metrics
+from evoseek.report.plots import curve, smoothed
 from evoseek.report.tables import score_text
+from evoseek.runs import RunDirectory
 
 LONG = "greedy, 3 and 4 hops"
+
+PANELS = {"Reward": "reward", "Held-out exact match": "eval/reward", "Searches a rollout": "tools/call_frequency"}
 
 
 def by_hops(evaluation: Evaluation, *hops: int) -> float:
@@ -35,11 +45,35 @@ def describe(seed: int, learnt: Learnt) -> None:
     print(f"seed {seed}  {LONG}  {long[0]:.3f} -> {long[1]:.3f}", flush=True)
 
 
+def draw(directories: Sequence[Path], file: Path) -> None:
+    """The curves of these runs, over the steps that all of them made; smoothed where every step has a value."""
+    rows = [read_metrics(RunDirectory(directory / "run").metrics) for directory in directories]
+    figure = Figure(figsize=(12, 3.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    for place, (title, name) in enumerate(PANELS.items(), start=1):
+        axes = figure.add_subplot(1, len(PANELS), place)
+        curves = [curve(of_run, name) for of_run in rows]
+        steps = sorted(set.intersection(*(set(of_run) for of_run, _ in curves)))
+        known = [dict(zip(of_run, smoothed(values) or values, strict=True)) for of_run, values in curves]
+        seeds = [[of_run[step] for step in steps] for of_run in known]
+        axes.fill_between(
+            steps, [min(at) for at in zip(*seeds, strict=True)], [max(at) for at in zip(*seeds, strict=True)], alpha=0.2
+        )
+        for values in seeds:
+            axes.plot(steps, values, color="C0", linewidth=0.8, alpha=0.6)
+        axes.plot(steps, [mean(at) for at in zip(*seeds, strict=True)], color="C0", linewidth=2)
+        axes.set_title(title)
+        axes.set_xlabel("step")
+        axes.grid(alpha=0.3)
+    figure.savefig(file, dpi=100)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--directory", type=Path, default=Path("runs/learning"))
     parser.add_argument("--max-minutes", type=float, default=5.0)
+    parser.add_argument("--picture", type=Path, help="draw the curves of all seeds into this PNG")
     options = parser.parse_args()
     console = Console(force_terminal=False, width=160)
     found: list[Learnt] = []
@@ -57,6 +91,8 @@ def main() -> None:
     before = [by_hops(learnt.before[GREEDY], 3, 4) for learnt in found]
     after = [by_hops(learnt.after[GREEDY], 3, 4) for learnt in found]
     print(f"{LONG}: mean {mean(before):.3f} -> {mean(after):.3f}, lowest {min(after):.3f}, {len(found)} seeds")
+    if options.picture:
+        draw([options.directory / f"seed-{seed}" for seed in range(options.seeds)], options.picture)
 
 
 if __name__ == "__main__":
