@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evoseek.corpus.mentions import TitleFinder, names, numbers, phrases, split_dates, title_key
-from evoseek.corpus.stop_words import STOP_WORDS
+from evoseek.corpus.language import STOP_WORDS
 
 
 @pytest.mark.parametrize(

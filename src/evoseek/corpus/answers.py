@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
+from evoseek.corpus.language import STOP_WORDS
 from evoseek.corpus.mentions import TitleFinder, names, numbers, phrases, split_dates, title_key
 from evoseek.corpus.rows import read_rows
-from evoseek.corpus.stop_words import STOP_WORDS
 from evoseek.errors import DataError
 from evoseek.files import write_atomic
 from evoseek.types import Passage

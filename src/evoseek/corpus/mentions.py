@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import dropwhile
 
+from evoseek.corpus.language import STOP_WORDS
 from evoseek.corpus.passages import UNSPACED
-from evoseek.corpus.stop_words import STOP_WORDS
 
 _UPPER = "".join(chr(code) for code in range(0x10000) if chr(code).isupper())
 _HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from evoseek.corpus.stop_words import STOP_WORDS
+from evoseek.corpus.language import STOP_WORDS
 from evoseek.eval.evidence import evidence_of, missing, names
 from evoseek.reward.answer import normalise
 from evoseek.types import Passage, Question

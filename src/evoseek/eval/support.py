@@ -27,8 +27,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Literal
 
+from evoseek.corpus.language import STOP_WORDS
 from evoseek.corpus.scripts import fold, fold_places, is_unspaced
-from evoseek.corpus.stop_words import STOP_WORDS
 from evoseek.env.prompts import PromptTemplate
 from evoseek.protocols import Chat
 from evoseek.reward.verdict import parse_verdict, verdict_form

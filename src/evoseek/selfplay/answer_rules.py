@@ -5,109 +5,33 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from evoseek.corpus.language import LANGUAGES, STOP_WORDS, pattern, words_in
 from evoseek.corpus.scripts import family, fold, is_unspaced, length, script_counts
-from evoseek.corpus.stop_words import STOP_WORDS
 from evoseek.selfplay.question_rules import may_be_polar, offers_alternatives
-from evoseek.selfplay.wording import YES_NO, wordings_of, words_of
+from evoseek.selfplay.wording import ARABIC_PREFIXES, YES_NO, bare, languages_of, words_of
 
 MAX_WORDS, MAX_CHARACTERS = 12, 200
 _SENTENCE_WORDS, _RESTATED_WORDS, _RESTATED_CHARACTERS = 4, 6, 8
 _RESTATED = 0.5  # share of a long answer that its question contains already
 _FULL_STOP = re.compile(r"[^\W\d_]{4}[.!।。]$|[a-zß-öø-ÿа-яё]{2}[.!]$|\d[.।。]$")
-_FINITE = frozenset(
-    [
-        "is",
-        "was",
-        "were",
-        "are",
-        "has",
-        "had",
-        "because",
-        "since",
-        "ist",
-        "war",
-        "wurde",
-        "wurden",
-        "hat",
-        "sind",
-        "est",
-        "était",
-        "fut",
-        "sont",
-        "fue",
-        "son",
-        "era",
-        "está",
-        "è",
-        "erano",
-        "foi",
-        "был",
-        "была",
-        "было",
-        "были",
-        "является",
-        "находится",
-        "هو",
-        "هي",
-        "كان",
-        "كانت",
-        "है",
-        "हैं",
-        "था",
-        "थी",
-        "थे",
-        "हुआ",
-        "किया",
-    ]
-)
+_FINITE = words_in(*(language.finite for language in LANGUAGES.values() if not language.joined))
 _ENDS_FINITE = re.compile(
     r"(?:です|ます|ました|である|でした|った|れた|した)[。.]?$|(?:니다|이다|였다|했다|었다|았다|한다|하였다|있다)[.]?$"
 )
-_JOINED_FINITE = re.compile("เป็น|คือ|ซึ่ง|ที่เกิด|เพราะ|因为|位于|是由|是在")
+_JOINED_FINITE = pattern("|".join(one.finite.split()) for one in LANGUAGES.values() if one.joined and one.finite)
 _SPACED_DIGITS = re.compile(r"(?<!\d)\d{1,3}(?: \d{3})+(?!\d)")
 _HYPHEN = re.compile(r"(?<=\w)[-‐‑](?=\w)")
-_CHOICES = frozenset(
-    [
-        "which",
-        "welche",
-        "welcher",
-        "welches",
-        "quel",
-        "quelle",
-        "lequel",
-        "laquelle",
-        "qué",
-        "cuál",
-        "quale",
-        "qual",
-        "welk",
-        "welke",
-        "какой",
-        "какая",
-        "какое",
-        "что",
-        "أي",
-        "أيهما",
-        "أيها",
-    ]
-)
-_ENDINGS = frozenset(
-    ["s", "es", "n", "en", "e", "er", "em", "ns", "u", "iu", "a", "y", "ie", "owi", "ego", "im", "i", "ow", "ach"]
-)
-_ARABIC_PREFIXES = ("وال", "بال", "فال", "كال", "ال", "لل", "و", "ب", "ل", "ف", "ك")
+_CHOICES = words_in(*(language.choices for language in LANGUAGES.values()))
+_ENDINGS = words_in("s es n en e er em ns u iu a y ie owi ego im i ow ach")
 _KOREAN_PARTICLE = re.compile(
     "(?:은|는|이|가|을|를|의|에|에서|에게|와|과|도|로|으로|까지|부터|만|이며|이고|이다|인|입니다|이라는|인가|이었다)$"
 )
 _NUMBERS = {
     word: str(value)
-    for value, words in enumerate(
-        ("zero", "one ein eins un uno один", "two zwei deux dos два две двух",
-         "three drei trois tres три", "four vier quatre "
-         "cuatro четыре", "five fünf cinq cinco пять", "six sechs seis шесть", "seven sieben sept siete семь",
-         "eight acht huit ocho восемь", "nine neun neuf nueve девять", "ten zehn dix diez десять", "eleven", "twelve")
-    )
-    for word in fold(words).split()
-}  # fmt: skip
+    for language in LANGUAGES.values()
+    for value, words in enumerate(language.numbers.split())
+    for word in fold(words.replace("/", " ")).split()
+}
 
 
 def is_long(answer: str) -> bool:
@@ -169,7 +93,7 @@ def _is_form_of(answer: str, word: str) -> bool:
     """Whether a word is the answer with a Korean particle after it, or an Arabic one before it."""
     if word.startswith(answer) and len(answer) > 1:
         return bool(_KOREAN_PARTICLE.match(word[len(answer) :]))
-    return len(answer) > 2 and word.endswith(answer) and word[: -len(answer)] in _ARABIC_PREFIXES
+    return len(answer) > 2 and word.endswith(answer) and word[: -len(answer)] in ARABIC_PREFIXES
 
 
 def misfits(answer: str, question: str) -> bool:
@@ -186,7 +110,7 @@ def _is_choice(question: str) -> bool:
     where a question for yes or no begins."""
     if not offers_alternatives(question):
         return False
-    if any(wording.fronted for wording in wordings_of(question)):
+    if any(language.fronted for language in languages_of(question)):
         return bool(_CHOICES & set(words_of(question).split()[:4])) or may_be_polar(question)
     return True
 
@@ -206,7 +130,7 @@ def is_supported(answer: str, question: str, passages: Sequence[str]) -> bool:
     if not passages or folded in YES_NO or offers_alternatives(question):
         return True
     told = [fold(passage) for passage in passages]
-    if any(_says(passage, folded, joined) for passage in told):
+    if any(_says(passage, folded, joined or is_unspaced(passage)) for passage in told):
         return True
     return any(map(str.isdigit, folded)) and any(_says(_closed(passage), _closed(folded), joined) for passage in told)
 
@@ -240,7 +164,7 @@ def _same(word: str, other: str) -> bool:
     """Whether two words are equal, are forms of one (by their endings alone), or name one number."""
     if word == other or _NUMBERS.get(word, word) == _NUMBERS.get(other, other):
         return True
-    short, long = sorted((_bare(word), _bare(other)), key=len)
+    short, long = sorted((bare(word), bare(other)), key=len)
     if len(short) < 3 or any(character.isdigit() for character in short + long):
         return False
     if short == long:
@@ -248,12 +172,6 @@ def _same(word: str, other: str) -> bool:
     if long.startswith(short) and long[len(short) :] in _ENDINGS:
         return len(short) > 3
     return _inflects(short) and len(long) - len(short) <= 3 and _common(short, long) >= max(3, len(short) - 2)
-
-
-def _bare(word: str) -> str:
-    """An Arabic word without its first particle."""
-    prefix = next((prefix for prefix in _ARABIC_PREFIXES if word.startswith(prefix)), "")
-    return word[len(prefix) :] if len(word) - len(prefix) > 2 else word
 
 
 def _inflects(word: str) -> bool:

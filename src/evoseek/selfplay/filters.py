@@ -17,7 +17,7 @@ from evoseek.reward.answer import normalise
 from evoseek.reward.format import is_valid_search, stands_in, stated
 from evoseek.selfplay.answer_rules import is_long, is_sentence, is_supported, misfits, stands_in_question
 from evoseek.selfplay.evidence import seen_passages
-from evoseek.selfplay.question_rules import asks_twice, is_question
+from evoseek.selfplay.question_rules import asks_twice, depends_on_now, is_cut_off, is_question, is_vague
 from evoseek.selfplay.text_rules import instructs, is_noise, is_template, mixes_languages, refers_to_passage
 from evoseek.types import Passage, Question, StopReason, Trajectory
 
@@ -45,6 +45,9 @@ class Rejection(StrEnum):
     NOT_A_QUESTION = "not_a_question"  # it asks nothing
     TWO_QUESTIONS = "two_questions"  # it asks more than one thing
     SENTENCE = "answer_is_sentence"  # the answer is a statement
+    CUT_OFF = "cut_off"  # it ends before its end
+    VAGUE = "vague"  # it names nothing to look for, or only a pronoun does
+    TIME_DEPENDENT = "time_dependent"  # the answer changes with the day on which it is asked
     MISFIT = "answer_misfits"  # yes or no to more than that, or none of the alternatives
     UNSUPPORTED = "unsupported"  # no passage that the proposer saw contains the answer
 
@@ -126,6 +129,12 @@ def _reasons_of_wording(question: str, right: Sequence[str], passages: Sequence[
         yield Rejection.NOT_A_QUESTION
     if asks_twice(question):
         yield Rejection.TWO_QUESTIONS
+    if is_cut_off(question, passages):
+        yield Rejection.CUT_OFF
+    if is_vague(question):
+        yield Rejection.VAGUE
+    if depends_on_now(question):
+        yield Rejection.TIME_DEPENDENT
     if any(is_sentence(answer, question) for answer in right):
         yield Rejection.SENTENCE
     if all(misfits(answer, question) for answer in right):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from functools import partial
 
+from evoseek.corpus.language import LANGUAGES, Language, pattern
 from evoseek.corpus.scripts import family, script_counts
-from evoseek.selfplay.wording import LATIN_WORDINGS, Wording, wordings_of, words_of
+from evoseek.selfplay.wording import LATIN, bare, languages_of, words_of
 
 _MARKS = "?？؟⁇;"
 _MARK = re.compile("[?？؟⁇]+")
@@ -22,22 +25,14 @@ _CREATIVE = frozenset(
 )
 _INVERTED = re.compile(r"-(?:t-)?(?:il|elle|ils|elles|on|ce)\b", re.IGNORECASE)
 _VERB_FIRST = re.compile(r"^[A-ZÄÖÜ][a-zäöüß]+(?:t|te|ten|en|st) (?:(?:der|die|das|ein|eine|er|sie|es|man) |[A-ZÄÖÜ])")
-_ARABIC_SECOND = re.compile(
-    r"(?<!\S)و(?:متى|أين|كم|ماذا|لماذا|كيف|هل|أي|(?:في|من|إلى|على) (?:أي|ماذا)|(?:ما|من) (?:هي|هو))(?!\S)"
-)
-_TOPIC = {"ko": re.compile(r"[은는][?？]$"), "ja": re.compile(r"は[?？]$")}  # `the name of the river?`
-_COMPARED = {
-    "zh": re.compile("更|最|还是|還是"),
-    "ja": re.compile("どちら|どっち|それとも"),
-    "th": re.compile("กว่า"),
-    "ko": re.compile("중|더|아니면"),
+_PAIRS = ("()", "[]", "“”", "«»", "《》", "『』", "「」", "（）")
+_OPEN = tuple(",;:–—-(«„“，、；：")
+_NAME = 2  # letters that are left of a question whose other words are generic make a name
+_NOW = {language.code: pattern([language.now], flags=0) for language in LANGUAGES.values()}
+_FORMS = {
+    language.code: {name: pattern([getattr(language, name)]) for name in ("compared", "paired", "topic", "second")}
+    for language in LANGUAGES.values()
 }
-_PAIRED = {"zh": "和|与|還是|还是|跟", "ja": "と|か|、", "th": "กับ|หรือ|และ", "ko": "와|과|,|이나|인가"}
-_BETWEEN = re.compile(r"(?<!\S)(?:between|out of|zwischen|entre|tra|fra|между|tussen)(?!\S)")
-_WHICH_OF = re.compile(
-    r"(?<!\S)(?:which (?:one )?of|welche[rs]? von|l[ae]quel(?:le)? de|cuál de) (?:\S+ ){1,4}?(?:and|und|et|y)(?!\S)"
-)
-_OF_BOTH = re.compile(r"(?<!\S)(?:में से|में कौन|of the two|von beiden|der beiden|des deux)(?!\S)")
 
 
 def has_mark(text: str) -> bool:
@@ -48,107 +43,111 @@ def has_mark(text: str) -> bool:
 def is_question(question: str) -> bool:
     """Whether a text asks: by an interrogative, by the form of a question for yes or no, or by a request to name
     something. In a language whose words are not known, a question mark is enough."""
-    marked, wordings = has_mark(question), wordings_of(question)
-    if not wordings:
-        return marked or any(_asks(question, wording, marked) for wording in LATIN_WORDINGS)
-    if marked and any(wording.interrogative.match(words_of(question)) for wording in LATIN_WORDINGS):
+    marked, languages = has_mark(question), languages_of(question)
+    if not languages:
+        return marked or any(_asks(question, language, marked) for language in LATIN)
+    if marked and any(language.interrogative.match(words_of(question)) for language in LATIN):
         return True  # a long title may be in another language than the question around it
-    return any(_asks(question, wording, marked) for wording in wordings)
+    return any(_asks(question, language, marked) for language in languages)
 
 
-def _asks(question: str, wording: Wording, marked: bool) -> bool:
+def _asks(question: str, language: Language, marked: bool) -> bool:
     folded = words_of(question)
-    if _requests(folded, wording):
+    if _requests(folded, language):
         return True
-    if wording.joined or not wording.fronted:
-        return _asks_in_place(question, folded, wording)
+    if language.joined or not language.fronted:
+        return _asks_in_place(question, folded, language)
     if not marked:
-        return not question.rstrip().endswith(".") and opens_with_interrogative(folded, wording)
-    if "¿" in question or wording.interrogative.search(folded):
+        return not question.rstrip().endswith(".") and opens_with_interrogative(folded, language)
+    if "¿" in question or language.interrogative.search(folded):
         return True
-    return is_polar_form(question, folded, wording)
+    return is_polar_form(question, folded, language)
 
 
-def _asks_in_place(question: str, folded: str, wording: Wording) -> bool:
-    if wording.interrogative.search(folded) or (wording.polar and wording.polar_form.search(folded)):
+def _asks_in_place(question: str, folded: str, language: Language) -> bool:
+    if language.interrogative.search(folded) or (language.polar and language.polar_form.search(folded)):
         return True
-    if _ends_asking(folded, wording):
+    if _ends_asking(folded, language):
         return True
-    return wording.code in _TOPIC and bool(_TOPIC[wording.code].search(question.rstrip()))
+    return bool(_FORMS[language.code]["topic"].search(question.rstrip()))  # `the name of the river?`
 
 
-def _ends_asking(folded: str, wording: Wording) -> bool:
-    return bool(wording.endings) and folded.endswith(tuple(wording.endings.split()))
+def _ends_asking(folded: str, language: Language) -> bool:
+    return bool(language.endings) and folded.endswith(tuple(language.endings.split()))
 
 
-def _requests(folded: str, wording: Wording) -> bool:
-    if wording.joined or not wording.fronted:
-        return bool(wording.request_words.search(folded))
-    found = wording.request_words.match(folded)
+def _requests(folded: str, language: Language) -> bool:
+    if language.joined or not language.fronted:
+        return bool(language.request.search(folded))
+    found = language.request.match(folded)
     if found is None:
-        found = wording.request_words.match(folded.partition(" ")[2])  # `please name`
+        found = language.request.match(folded.partition(" ")[2])  # `please name`
     return found is not None and not _CREATIVE & set(folded.split()[:6]) and len(folded.split()) > 2
 
 
-def opens_with_interrogative(folded: str, wording: Wording) -> bool:
+def opens_with_interrogative(folded: str, language: Language) -> bool:
     """Whether one of the first words is an interrogative."""
     opening = " ".join(folded.split()[:_SHORT_OPENING])
-    return bool(wording.interrogative.search(opening))
+    return bool(language.interrogative.search(opening))
 
 
-def is_polar_form(question: str, folded: str, wording: Wording) -> bool:
+def is_polar_form(question: str, folded: str, language: Language) -> bool:
     """Whether a question begins like one that is answered by yes or no."""
-    if wording.code == "fr" and _INVERTED.search(question):
+    if language.code == "fr" and _INVERTED.search(question):
         return True
-    if wording.code == "ru":
-        return bool(wording.polar_form.search(folded))
-    if wording.code == "de" and _VERB_FIRST.match(question.strip()):
+    if language.code == "ru":
+        return bool(language.polar_form.search(folded))
+    if language.code == "de" and _VERB_FIRST.match(question.strip()):
         return True
-    return bool(wording.polar_form.match(folded))
+    return bool(language.polar_form.match(folded))
 
 
 def may_be_polar(question: str) -> bool:
     """Whether yes or no may be the answer: the question begins so, or has no interrogative."""
-    wordings, folded = wordings_of(question), words_of(question)
-    return not wordings or any(_may_be_polar(question, folded, wording) for wording in wordings)
+    languages, folded = languages_of(question), words_of(question)
+    return not languages or any(_may_be_polar(question, folded, language) for language in languages)
 
 
-def _may_be_polar(question: str, folded: str, wording: Wording) -> bool:
-    if wording.code == "hi":
-        return folded.startswith("क्या ") or not wording.interrogative.search(folded)
-    if wording.joined:
-        return not wording.interrogative.search(folded) or bool(wording.polar and wording.polar_form.search(folded))
-    if is_polar_form(question, folded, wording):
+def _may_be_polar(question: str, folded: str, language: Language) -> bool:
+    if language.code == "hi":
+        return folded.startswith("क्या ") or not language.interrogative.search(folded)
+    if language.joined:
+        return not language.interrogative.search(folded) or bool(language.polar and language.polar_form.search(folded))
+    if is_polar_form(question, folded, language):
         return True
     opening = " ".join(folded.split()[:_OPENING_WORDS])
-    return not wording.interrogative.search(opening)
+    return not language.interrogative.search(opening)
 
 
 def offers_alternatives(question: str) -> bool:
     """Whether a question names what its answer is to be chosen from: `which is older, A or B`, `is A or B older`,
     `which of A and B is older`."""
     folded = words_of(question)
-    return any(_offers(question, folded, wording) for wording in wordings_of(question))
+    return any(_offers(question, folded, language) for language in languages_of(question))
 
 
-def _offers(question: str, folded: str, wording: Wording) -> bool:
-    if wording.code in _COMPARED:
-        return bool(_COMPARED[wording.code].search(question) and re.search(_PAIRED[wording.code], question))
-    if _OF_BOTH.search(folded) or _WHICH_OF.search(folded):
+def _offers(question: str, folded: str, language: Language) -> bool:
+    forms = _FORMS[language.code]
+    if language.joined:
+        return bool(forms["compared"].search(question) and forms["paired"].search(question))
+    if language.any_of(language.of_both).search(folded):
         return True
-    if between := _BETWEEN.search(folded):
-        return wording.conjunction.search(folded, between.end()) is not None
-    if wording.alternative.search(folded) is None:
+    of = language.any_of(language.which_of).search(folded)
+    if of and language.conjunction.search(" ".join(folded[of.end() :].split()[1:5])):
+        return True
+    if between := language.any_of(language.between).search(folded):
+        return language.conjunction.search(folded, between.end()) is not None
+    if language.any_of(language.alternatives).search(folded) is None:
         return False
-    if ":" in question and wording.alternative.search(words_of(question.rpartition(":")[2])):
+    if ":" in question and language.any_of(language.alternatives).search(words_of(question.rpartition(":")[2])):
         return True
-    return "," in question or "،" in question or is_polar_form(question, folded, wording)
+    return "," in question or "،" in question or is_polar_form(question, folded, language)
 
 
 def asks_twice(question: str) -> bool:
     """Whether a text holds two questions: two of them in a row, or two interrogatives joined by `and`."""
     plain = _QUOTED.sub(" ", question)
-    return _marked_sentences(plain) > 1 or any(_joined_questions(plain, wording) for wording in wordings_of(plain))
+    return _marked_sentences(plain) > 1 or any(_joined_questions(plain, language) for language in languages_of(plain))
 
 
 def _marked_sentences(text: str) -> int:
@@ -163,23 +162,23 @@ def _marked_sentences(text: str) -> int:
     return count
 
 
-def _joined_questions(text: str, wording: Wording) -> bool:
+def _joined_questions(text: str, language: Language) -> bool:
     folded = words_of(_without_names(text))
-    if wording.code == "ar":
-        return bool(_ARABIC_SECOND.search(text))
-    if wording.fronted:
-        second = wording.second_question.search(folded)
+    if language.second:
+        return bool(_FORMS[language.code]["second"].search(text))
+    if language.fronted:
+        second = language.second_question.search(folded)
         if second is None:
             return False
         before = folded[: second.start()]
-        return bool(wording.interrogative.search(before)) and not _relative(folded, second, wording)
-    if not wording.joined:
-        places = [match.start() for match in wording.interrogative.finditer(folded)]
+        return bool(language.interrogative.search(before)) and not _relative(folded, second, language)
+    if not language.joined:
+        places = [match.start() for match in language.interrogative.finditer(folded)]
         return any(
-            places and places[0] < match.start() < places[-1] for match in wording.second_question.finditer(folded)
+            places and places[0] < match.start() < places[-1] for match in language.second_question.finditer(folded)
         )
-    found = [match.span() for match in wording.interrogative.finditer(text)]
-    return len(found) > 1 and bool(wording.second_question.search(text, found[0][1], found[-1][0] + 1))
+    found = [match.span() for match in language.interrogative.finditer(text)]
+    return len(found) > 1 and bool(language.second_question.search(text, found[0][1], found[-1][0] + 1))
 
 
 def _without_names(text: str) -> str:
@@ -188,10 +187,77 @@ def _without_names(text: str) -> str:
     return " ".join((first, *(word for word in words if not word[:1].isupper())))
 
 
-def _relative(folded: str, second: re.Match[str], wording: Wording) -> bool:
+def _relative(folded: str, second: re.Match[str], language: Language) -> bool:
     """Whether what looks like a second question is a relative clause: `a river which rises in A and which is long`."""
     pronoun, following = second.group().rsplit(" ", 1)[-1], folded[second.end() :].split()[:1]
-    if wording.code == "en":
+    if language.code == "en":
         verbs = ("is", "was", "are", "were", "has", "had", "have", "in", "later")
         return pronoun == "whose" or (pronoun in ("which", "who") and following[:1] != [] and following[0] in verbs)
     return pronoun in ("qui", "que", "che", "die", "как", "что")
+
+
+def is_cut_off(question: str, passages: Sequence[str]) -> bool:
+    """Whether a text ends before its end: within quotes or brackets, after a comma, or without a mark where it begins
+    with a capital; where letters have no case, with a word that ends no question, or within one of the passages."""
+    text = question.strip(" ¿¡")
+    if any(text.count(opening) != text.count(closing) for opening, closing in _PAIRS if "„" not in text):
+        return True
+    if has_mark(text):
+        return False
+    if text[-1:] in _OPEN or (text[:1].isupper() and (text[-1:].isdigit() or text[-1:].lower() != text[-1:].upper())):
+        return True
+    if not text[-1:].isalpha() or text[-1].islower():
+        return False
+    last, told = words_of(text).split()[-1], set(words_of(" ".join(passages)).split())
+    if any(_ends_open(text, last, language) for language in languages_of(text)):
+        return True
+    return " " in text and last not in told and any(word.startswith(last) for word in told)
+
+
+def _ends_open(text: str, last: str, language: Language) -> bool:
+    dangling = tuple(language.dangling.split())
+    return text.endswith(dangling) if language.joined and dangling else last in dangling
+
+
+def depends_on_now(question: str) -> bool:
+    """Whether the answer changes with the day on which it is asked, by words that are in no title."""
+    plain = _QUOTED.sub(" ", question).strip()
+    return any(_NOW[one.code].search(plain[:1].lower() + plain[1:]) for one in languages_of(plain) or LATIN)
+
+
+def is_vague(question: str) -> bool:
+    """Whether a question names nothing that could be looked for (`Who wrote the book?`), or begins with a pronoun of
+    something that it has not named (`Which prize did he win for Hamlet?`). A language without generic words is not
+    judged."""
+    languages = [language for language in languages_of(question) if language.generic]
+    return bool(languages) and all(map(partial(_is_vague, question), languages))
+
+
+def _is_vague(question: str, language: Language) -> bool:
+    if language.joined:
+        return _is_vague_joined(question, language)
+    frames = set(language.frames.split())
+    has_name = has_begun = False
+    for place, token in enumerate(question.split()):
+        for word in words_of(token).split():
+            is_common = word.isdigit() or len(word) == 1 or word in language.common_words
+            if not has_begun and word in language.pronouns.split() and (place == 0 or token.islower()):
+                return True
+            has_begun |= not is_common and word not in frames
+            is_capital = place > 0 and language.code != "de" and any(map(str.isupper, token))
+            has_name |= is_capital or not (is_common or language.generic_form.fullmatch(bare(word)))
+    return not has_name and not _QUOTED.search(question)
+
+
+def _is_vague_joined(question: str, language: Language) -> bool:
+    """As characters: what is left without generic words and those of asking."""
+    if _QUOTED.search(question):
+        return False
+    pronouns = language.pronouns.split()
+    left = language.generic_form.sub(lambda found: found[0] if found[0] in pronouns else " ", question)
+    for word in pronouns:
+        before, found, _ = left.partition(word)
+        if found and not any(map(str.isalpha, before)):
+            return True
+    asking = language.any_of(f"{language.interrogatives} {language.requests} {language.endings} {language.polar}")
+    return sum(map(str.isalpha, asking.sub(" ", left))) < _NAME

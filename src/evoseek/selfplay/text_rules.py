@@ -6,8 +6,9 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
+from evoseek.corpus.language import LANGUAGES, pattern
 from evoseek.corpus.scripts import family, fold, script, script_counts
-from evoseek.selfplay.wording import SURE, grammar_hits, grammar_of, words_of
+from evoseek.selfplay.wording import LATIN, SURE, grammar_hits, words_of
 
 _TAG = re.compile(
     r"</?[a-z_|!][^<>]{0,80}>|<\|[^<>|]{0,40}\|>|\[/?INST\]|<<SYS>>|</?s>|```|^\s*(?:system|assistant|user|human)\s*:|"
@@ -16,50 +17,17 @@ _TAG = re.compile(
     re.IGNORECASE,
 )
 _ADDRESS = re.compile(r"https?://|www\.\w|\bftp://|\b\w+\.(?:com|org|net|io)/", re.IGNORECASE)
-_ORDER = re.compile(
-    r"\b(?:system prompt|as an ai|language model|you are now|your (?:\w+ )?(?:instructions|guidelines|prompt|rules)|"
-    r"(?:output|reply|respond|answer|say|print) (?:only|with|just|nothing)|full marks|maximum score|"
-    r"(?:top|highest|full) (?:score|marks|rating)|rate this|execute|jailbreak)\b"
-    r"|antworte nur|volle punktzahl|systemprompt|dis seulement|répond(?:s|ez) |note maximale|responde (?:solo|s[oó]lo|"
-    r"[uú]nicamente)|máxima puntuación|puntuación máxima|di que |системный промпт|ответь |выведи|высший балл|"
-    r"满分|滿分|直接输出|输出“|没有任何限制|"
-    r"満点|出力して|とだけ答え|만점|라고만|ให้คะแนนเต็ม|ตอบว่า|अंक दो|العلامة الكاملة",
-    re.IGNORECASE,
-)
-# Of each pair one word of either kind: to pass over, and what was said before.
+_ALL = tuple(LANGUAGES.values())
+_ORDER = pattern((language.orders for language in _ALL), "(?<![a-z])")
 _OVERRIDES = tuple(
-    (re.compile(rf"(?<!\w)(?:{verbs})", re.IGNORECASE), re.compile(nouns, re.IGNORECASE))
-    for verbs, nouns in (
-        (r"(?:ignore|disregard|forget|override|bypass)\b",
-         r"instruction|prompt|guideline|rules|(?:above|previous|prior|earlier|before|everything)\b"),
-        (r"ignorier|vergiss|vergesst|vergessen sie|missachte",
-         r"anweisung|vorgabe|instruktion|bisherig|vorherig|obige"),
-        (r"ignore[zr]?\b|oublie|néglige", r"consigne|instruction|ci-dessus|précédent"),
-        (r"ignora\b|ignore\b|olvida|haz caso omiso|dimentica|esqueça",
-         r"instruc|istruzion|instruç|anterior|indicaciones|precedent"),
-        (r"игнорируй|забудь|не обращай", r"инструкц|указани|предыдущ|прежн|команд"),
-        (r"تجاهل|انس\b|اهمل", r"تعليمات|أوامر|السابق|أعلاه"),
-        (r"अनदेखा|नज़रअंदाज़|नजरअंदाज|भूल", r"निर्देश|आदेश|पिछल"),
-    )
-)  # fmt: skip
-_JOINED_OVERRIDES = (
-    (re.compile("忽略|无视|無視|忘记|忘掉|忘れ|従わない"), re.compile("指令|指示|命令|以上|之前|提示|プロンプト")),
-    (re.compile("เพิกเฉย|ไม่ต้องสนใจ|ละเว้น|ลืม|อย่าสนใจ"), re.compile("คำสั่ง|คำแนะนำ")),
-    (re.compile("무시|잊"), re.compile("지시|명령|지침|프롬프트")),
+    (pattern([language.override_verbs], "" if language.joined else r"(?<!\w)"), pattern([language.override_nouns]))
+    for language in _ALL
 )
-_LABEL = (
-    r"question|answer|frage|antwort|réponse|pregunta|respuesta|domanda|risposta|pergunta|resposta|вопрос|ответ|"
-    r"سؤال|السؤال|الجواب|الإجابة|प्रश्न|उत्तर|问题|問題|问|答案|答|质问|質問|回答|答え|คำถาม|คำตอบ|질문|답|정답|대답"
-)
-_TEMPLATE = re.compile(
-    rf"\{{[^{{}}]{{0,60}}\}}|\{{\{{|\}}\}}|\[[^\[\]\d]{{1,40}}\]|<[^<>\d]{{1,40}}>|_{{3,}}|\bX{{3,}}\b|○○|\bO{{3}}|"
-    rf"\.\.\. ?\?|"
-    rf"(?:^|[\s【\[(.。?？])(?:{_LABEL})(?: ?\d+)?[】\])]?\s*[:：】]|^(?:sure|certainly|of course|okay|ok)\b ?[!,.]|"
-    rf"\b(?:here is|here's) (?:a|the|your) question|^q\d*\s*[:.]|lorem ipsum|\btodo\b|"
-    rf"hier ist (?:die|eine|ihre) frage|voici (?:la|une|votre) question|aquí (?:está|tiene|tienes) (?:la|una|"
-    rf"tu) pregunta|"
-    rf"вот (?:ваш )?вопрос|إليك السؤال|बना प्रश्न|आपका प्रश्न|以下是|以下が質問|นี่คือคำถาม|다음은 (?:질문|문제)",
-    re.IGNORECASE,
+_LABEL = "|".join(word for language in _ALL for word in language.labels.split())
+_TEMPLATE = pattern(
+    (language.small_talk for language in _ALL),
+    r"\{[^{}]{0,60}\}|\{\{|\}\}|\[[^\[\]\d]{1,40}\]|<[^<>\d]{1,40}>|_{3,}|\bX{3,}\b|○○|\bO{3}|\.\.\. ?\?|"
+    rf"(?:^|[\s【\[(.。?？])(?:{_LABEL})(?: ?\d+)?[】\])]?\s*[:：】]|^q\d*\s*[:.]|lorem ipsum|\btodo\b|",
 )
 _NO_ANSWERS = frozenset(
     fold(text)
@@ -67,33 +35,7 @@ _NO_ANSWERS = frozenset(
                  "not given", "not specified", "i don't know", "i do not know", "unbekannt",
                  "inconnu", "desconocido", "неизвестно")
 )  # fmt: skip
-_NOT_A_TITLE = r"(?! (?:of|that|which|called|signed|by|titled|published|named)\b)"
-_REFERS = re.compile(
-    r"\b(?:according to|in|from|by|based on|per|mentioned in|described in|stated in|given in) (?:the|this|that) "
-    r"(?:above |given |provided |following |preceding )?(?:text|passage|document|paragraph|excerpt|context|snippet|"
-    rf"source text|search results?|information provided){_NOT_A_TITLE}"
-    r"|\b(?:according to|mentioned in|described in|based on) (?:the|this) (?:above |given )?article\b"
-    r"|\b(?:passage|text|document|paragraph|article) above\b|\babove (?:passage|text)\b|\bmentioned above\b|"
-    r"\babove-mentioned\b"
-    r"|\b(?:laut|gemäß) (?:dem |diesem |obigem )?(?:text|abschnitt|passage|dokument)|\btext zufolge|\b(?:im|in diesem|"
-    r"in dem) "
-    r"(?:obigen |genannten )?(?:text|abschnitt|dokument)\b|\bobige[nmrs]? |\boben (?:genannt|erwähnt)"
-    r"|(?:selon|d['’]après|dans) (?:le|ce|l['’]) ?(?:texte|passage|extrait|document|article)|ci-dessus|ci-dessous"
-    r"|(?:según|de acuerdo con|en) (?:el|este) (?:texto|pasaje|fragmento|documento|párrafo|artículo)|(?:párrafo|texto|"
-    r"fragmento|pasaje) anterior|mencionad[oa] (?:anteriormente|arriba|en el)"
-    r"|(?:secondo|nel) (?:il )?(?:testo|brano|passo|documento)|(?:de acordo com|segundo|no) o? ?(?:texto|trecho|"
-    r"documento)"
-    r"|(?:согласно|в|по) (?:\w+ )?(?:тексту|тексте|отрывке|отрывку|документе|документу|абзаце)|отрывка выше|"
-    r"указанно\w+ выше"
-    r"|(?:وفق|وفقا|وفقًا|حسب|بحسب|في) ?(?:ل|ل?هذ[اه] )?(?:لنص|النص|نص|للنص|الفقرة|المقال|المقالة|الوثيقة)|أعلاه|"
-    r"المذكور\w* في (?:هذ|النص|المقال)|ورد في (?:النص|المقال)"
-    r"|(?:पाठ|गद्यांश|अनुच्छेद|लेख|दस्तावेज़) (?:के अनुसार|में)|उपरोक्त|ऊपर (?:दिए|दिया|लिखे)"
-    r"|根据(?:上|文|本|以上|这段|该)|上述|上文|(?:这段|該段|该段|本段|这篇|此)(?:文字|文章|段落|文|话)|文中|段落中|以上(?:文|内容)"
-    r"|(?:本文|上の文章|この文章|上記|文章)(?:に|の|で|によ|中)|前述"
-    r"|(?:จาก|ตาม|ใน)(?:ข้อความ|บทความ|เนื้อหา|เอกสาร|ย่อหน้า)|ข้างต้น|ด้านบน"
-    r"|(?:본문|지문|위 글|이 글|윗글|제시문|위 문서|이 문서)(?:에|의|을|은|이)|위에서 언급|위의 (?:글|문장|내용)",
-    re.IGNORECASE,
-)
+_REFERS = pattern(language.refers for language in _ALL)
 _STRANGE_RUN = re.compile(r"[?!.,;:@#$%^&*~=+|\\/<>_‽§]{4,}")
 _REPEATED_CHARACTER = re.compile(r"(\w)\1{4,}")
 _REPEATED_PIECE = re.compile(r"(\w{2,12}?)\1{3,}")
@@ -112,7 +54,7 @@ def instructs(text: str) -> bool:
     """Whether a text addresses a model instead of asking: instructions, tags of roles or tools, addresses to open."""
     if _TAG.search(text) or _ADDRESS.search(text) or _ORDER.search(text):
         return True
-    return any(verb.search(text) and noun.search(text) for verb, noun in (*_OVERRIDES, *_JOINED_OVERRIDES))
+    return any(verb.search(text) and noun.search(text) for verb, noun in _OVERRIDES)
 
 
 def is_template(question: str, answer: str) -> bool:
@@ -186,7 +128,7 @@ def _foreign_script(question: str, own: str, evidence: str) -> bool:
 
 
 _LATIN_GRAMMAR = frozenset(
-    word for code in ("en", "de", "fr", "es") for word in grammar_of(code) if len(word) > 1
+    word for code in ("en", "de", "fr", "es") for word in LANGUAGES[code].grammar_words if len(word) > 1
 ) | {"What", "Which", "Who", "Where", "When", "How", "Why", "Does", "Did", "Is"}  # fmt: skip
 
 
@@ -213,9 +155,9 @@ def _foreign_grammar(question: str, evidence: str) -> bool:
     if sure and not any(hits[code] for code in _leading(of_evidence)):
         return True
     home = _leading(hits, of_evidence)
-    said = set(told).union(*(grammar_of(code) for code in home))
+    said = set(told).union(*(LANGUAGES[code].grammar_words for code in home))
     own = [word for word in _running_words(question) if word not in said]
-    return any(word in strong for strong in _STRONG.values() for word in own)
+    return any(word in _STRONG for word in own)
 
 
 def _leading(*hits: dict[str, int]) -> list[str]:
@@ -248,7 +190,4 @@ _WEAK = frozenset(
         "in by que son come men"
     ).split()
 )
-_STRONG = {
-    code: frozenset(word for word in grammar_of(code) if word not in _WEAK and len(word) > 1)
-    for code in ("en", "de", "fr", "es", "it", "pt", "nl")
-}
+_STRONG = frozenset(word for language in LATIN for word in language.grammar_words - _WEAK if len(word) > 1)

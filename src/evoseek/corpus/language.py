@@ -1,0 +1,157 @@
+"""The languages that are known: a table of words and patterns for each, `languages/<code>.toml`, and their one reader.
+
+A table says how a language asks and what its questions should not hold. Another language is one more file.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+_FOLDER = Path(__file__).parent / "languages"
+
+
+@dataclass(frozen=True)
+class Language:
+    """A language's table. Words are separated by spaces, with `_` for a space in one; patterns stand on lines of their
+    own.
+
+    `fronted`: its interrogatives open the question (else they stand anywhere). `joined`: its words are not set apart
+    by spaces, or carry endings, so they are looked for as characters. `grammar` are words that tell the language and
+    are rarely part of a name; `stop_words` say nothing by themselves. `requests` open a question without an
+    interrogative, or end it where `joined`. `generic` are the beginnings of words that name nothing by themselves
+    (`book`, `found`), with one of `inflections` or else any short ending; `frames` are what a question asks for before
+    it names anything (`in which year`). `dangling` words, where letters have no case, end no question. `numbers` are
+    the words from zero on.
+
+    Patterns: `orders` to a model, `override_verbs` with `override_nouns`, `small_talk` around a question or in place of
+    it, what `refers` to a text, what means `now`; `compared`, `paired`, `topic` and `second` of a question's form.
+    """
+
+    code: str
+    script: str
+    fronted: bool = True
+    joined: bool = False
+    grammar: str = ""
+    stop_words: str = ""
+    interrogatives: str = ""
+    requests: str = ""
+    polar: str = ""
+    alternatives: str = ""
+    conjunctions: str = ""
+    endings: str = ""
+    labels: str = ""
+    choices: str = ""
+    between: str = ""
+    of_both: str = ""
+    which_of: str = ""
+    finite: str = ""
+    yes_no: str = ""
+    numbers: str = ""
+    pronouns: str = ""
+    frames: str = ""
+    generic: str = ""
+    inflections: str = ""
+    dangling: str = ""
+    orders: str = ""
+    override_verbs: str = ""
+    override_nouns: str = ""
+    small_talk: str = ""
+    refers: str = ""
+    now: str = ""
+    compared: str = ""
+    paired: str = ""
+    topic: str = ""
+    second: str = ""
+
+    @cached_property
+    def grammar_words(self) -> frozenset[str]:
+        """`grammar`, the interrogatives and the words for `or`."""
+        return words_in(self.grammar, self.alternatives, "" if self.joined else self.interrogatives)
+
+    @cached_property
+    def interrogative(self) -> re.Pattern[str]:
+        """An interrogative, as a whole word unless `joined`."""
+        return self.any_of(self.interrogatives)
+
+    @cached_property
+    def conjunction(self) -> re.Pattern[str]:
+        """A word for `and`."""
+        return self.any_of(self.conjunctions)
+
+    @cached_property
+    def request(self) -> re.Pattern[str]:
+        """A request."""
+        return self.any_of(self.requests)
+
+    @cached_property
+    def polar_form(self) -> re.Pattern[str]:
+        """What opens a question that is answered by yes or no, or occurs in it if `joined`."""
+        return self.any_of(self.polar)
+
+    @cached_property
+    def second_question(self) -> re.Pattern[str]:
+        """A conjunction with an interrogative after it: at once, or after one short word (`and in which year`)."""
+        if not self.fronted or self.joined:
+            return self.conjunction
+        between = r"(?:\w{1,4} )?" if self.conjunctions else ""
+        return re.compile(rf"(?<!\S)(?:{_choice(self.conjunctions)}) {between}(?:{_choice(self.interrogatives)})(?!\S)")
+
+    @cached_property
+    def common_words(self) -> frozenset[str]:
+        """Words that name nothing, beside `generic`."""
+        asking = (self.interrogatives, self.requests, self.polar, self.conjunctions, self.pronouns)
+        return words_in(
+            *(text.replace("_", " ") for text in (self.grammar, self.alternatives, self.stop_words, *asking))
+        )
+
+    @cached_property
+    def generic_form(self) -> re.Pattern[str]:
+        """A generic word: one of `generic` with an ending, or as characters if `joined`."""
+        if self.joined:
+            return re.compile(_choice(f"{self.generic} {self.pronouns}"))
+        short, long = (
+            " ".join(word for word in self.generic.split() if (len(word) < 4) is few) for few in (True, False)
+        )
+        if self.inflections:
+            return re.compile(rf"(?:{_choice(self.generic)})(?:{_choice(self.inflections)})?")
+        return re.compile(rf"(?:{_choice(short)})\w{{0,2}}|(?:{_choice(long)})\w{{0,4}}")
+
+    def opens(self, words: str) -> bool:
+        """Whether words begin as a question of this language does."""
+        return bool(self.interrogative.match(words) or self.polar_form.match(words))
+
+    def any_of(self, words: str) -> re.Pattern[str]:
+        """Any of these words: whole ones, or characters if `joined`."""
+        return re.compile(_choice(words) if self.joined else rf"(?<!\S)(?:{_choice(words)})(?!\S)")
+
+
+def words_in(*texts: str) -> frozenset[str]:
+    """The single words of lists."""
+    return frozenset(word for text in texts for word in text.split() if "_" not in word)
+
+
+def _choice(text: str) -> str:
+    """The words as alternatives of a pattern, longest first; `_` in one stands for a space."""
+    words = sorted((unicodedata.normalize("NFC", word) for word in text.split()), key=len, reverse=True)
+    return "|".join(re.escape(word.replace("_", " ")) for word in words) or r"(?!)"
+
+
+def pattern(texts: Iterable[str], before: str = "", flags: int = re.IGNORECASE) -> re.Pattern[str]:
+    """Any of the patterns in tables, after another one."""
+    lines = "|".join(line for text in texts for line in text.strip().splitlines())
+    return re.compile(f"{before}(?:{lines or '(?!)'})", flags)
+
+
+LANGUAGES = {
+    file.stem: Language(file.stem, **tomllib.loads(file.read_text("utf-8"))) for file in sorted(_FOLDER.glob("*.toml"))
+}
+"""Every language by its code, as in ISO 639."""
+
+STOP_WORDS = words_in(*(language.stop_words for language in LANGUAGES.values()))
+"""Words that say nothing by themselves. They only tell what is worth mining; search has no stop words."""
