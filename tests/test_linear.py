@@ -40,7 +40,14 @@ from evoseek.search.web.http import CallLimits
 from evoseek.search.web.providers import make_provider
 from evoseek.selfplay.answer_rules import is_long, is_sentence, is_supported, misfits, stands_in_question
 from evoseek.selfplay.evidence import supporting_passages
-from evoseek.selfplay.question_rules import asks_twice, is_question, offers_alternatives
+from evoseek.selfplay.question_rules import (
+    asks_twice,
+    depends_on_now,
+    is_cut_off,
+    is_question,
+    is_vague,
+    offers_alternatives,
+)
 from evoseek.selfplay.text_rules import instructs, is_noise, is_template, mixes_languages, refers_to_passage
 from evoseek.types import Action, Document, Passage, Question, StopReason, ToolCall, ToolResult, Trajectory
 from evoseek.world.grammar import parse
@@ -242,6 +249,10 @@ WORST = [  # parser, what begins the text, what it repeats, what ends it
     (partial(is_template, answer="a"), "", "{a", ""),
     (partial(is_template, answer="a"), "", "... ", ""),
     (refers_to_passage, "", "according to the ", ""),
+    (is_vague, "", "the book ", ""),
+    (is_vague, "", "この", "は？"),
+    (depends_on_now, "", "now ", ""),
+    (partial(is_cut_off, passages=["ab"]), "", "في ", ""),
     (is_noise, "", "abcdefghijkl", ""),
     (is_noise, "", "aaab", ""),
     (partial(mixes_languages, passages=["it is"]), "", "a ", ""),
