@@ -27,7 +27,8 @@ class Language:
     interrogative, or end it where `joined`. `generic` are the beginnings of words that name nothing by themselves
     (`book`, `found`), with one of `inflections` or else any short ending; `frames` are what a question asks for before
     it names anything (`in which year`). `dangling` words, where letters have no case, end no question. `numbers` are
-    the words from zero on.
+    the words from zero on; `shared` words of grammar stand in names and other languages too; `creative` works are not
+    asked for.
 
     Patterns: `orders` to a model, `override_verbs` with `override_nouns`, `small_talk` around a question or in place of
     it, what `refers` to a text, what means `now`; `compared`, `paired`, `topic` and `second` of a question's form.
@@ -47,6 +48,9 @@ class Language:
     endings: str = ""
     labels: str = ""
     choices: str = ""
+    shared: str = ""
+    no_answers: str = ""
+    creative: str = ""
     between: str = ""
     of_both: str = ""
     which_of: str = ""
@@ -67,6 +71,7 @@ class Language:
     compared: str = ""
     paired: str = ""
     topic: str = ""
+    polar_shape: str = ""
     second: str = ""
 
     @cached_property

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from functools import partial
 
-from evoseek.corpus.language import LANGUAGES, Language, pattern
+from evoseek.corpus.language import LANGUAGES, Language, pattern, words_in
 from evoseek.corpus.scripts import family, script_counts
 from evoseek.selfplay.wording import LATIN, bare, languages_of, words_of
 
@@ -20,14 +20,10 @@ _QUOTED = re.compile(
 _OPENING_WORDS = 5  # of which an interrogative that opens a question is one: `in the year of which`
 _SHORT_OPENING = 3
 _SENTENCE = re.compile(r"[.!。！।](?=\s|$)|[。！।]")
-_CREATIVE = frozenset(
-    ["story", "poem", "essay", "summary", "song", "letter", "article", "explanation", "overview", "report", "paragraph"]
-)
-_INVERTED = re.compile(r"-(?:t-)?(?:il|elle|ils|elles|on|ce)\b", re.IGNORECASE)
-_VERB_FIRST = re.compile(r"^[A-ZÄÖÜ][a-zäöüß]+(?:t|te|ten|en|st) (?:(?:der|die|das|ein|eine|er|sie|es|man) |[A-ZÄÖÜ])")
 _PAIRS = ("()", "[]", "“”", "«»", "《》", "『』", "「」", "（）")
 _OPEN = tuple(",;:–—-(«„“，、；：")
 _NAME = 2  # letters that are left of a question whose other words are generic make a name
+_SHAPES = {language.code: pattern([language.polar_shape], flags=0) for language in LANGUAGES.values()}
 _NOW = {language.code: pattern([language.now], flags=0) for language in LANGUAGES.values()}
 _FORMS = {
     language.code: {name: pattern([getattr(language, name)]) for name in ("compared", "paired", "topic", "second")}
@@ -82,7 +78,7 @@ def _requests(folded: str, language: Language) -> bool:
     found = language.request.match(folded)
     if found is None:
         found = language.request.match(folded.partition(" ")[2])  # `please name`
-    return found is not None and not _CREATIVE & set(folded.split()[:6]) and len(folded.split()) > 2
+    return found is not None and not words_in(language.creative) & set(folded.split()[:6]) and len(folded.split()) > 2
 
 
 def opens_with_interrogative(folded: str, language: Language) -> bool:
@@ -93,11 +89,7 @@ def opens_with_interrogative(folded: str, language: Language) -> bool:
 
 def is_polar_form(question: str, folded: str, language: Language) -> bool:
     """Whether a question begins like one that is answered by yes or no."""
-    if language.code == "fr" and _INVERTED.search(question):
-        return True
-    if language.code == "ru":
-        return bool(language.polar_form.search(folded))
-    if language.code == "de" and _VERB_FIRST.match(question.strip()):
+    if _SHAPES[language.code].search(question.strip()):
         return True
     return bool(language.polar_form.match(folded))
 

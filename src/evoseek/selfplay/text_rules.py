@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from evoseek.corpus.language import LANGUAGES, pattern
+from evoseek.corpus.language import LANGUAGES, pattern, words_in
 from evoseek.corpus.scripts import family, fold, script, script_counts
 from evoseek.selfplay.wording import LATIN, SURE, grammar_hits, words_of
 
@@ -30,11 +30,10 @@ _TEMPLATE = pattern(
     rf"(?:^|[\s【\[(.。?？])(?:{_LABEL})(?: ?\d+)?[】\])]?\s*[:：】]|^q\d*\s*[:.]|lorem ipsum|\btodo\b|",
 )
 _NO_ANSWERS = frozenset(
-    fold(text)
-    for text in ("answer", "the answer", "question", "unknown", "n/a", "none", "not stated", "not mentioned",
-                 "not given", "not specified", "i don't know", "i do not know", "unbekannt",
-                 "inconnu", "desconocido", "неизвестно")
-)  # fmt: skip
+    fold(word.replace("_", " "))
+    for language in _ALL
+    for word in (*language.no_answers.split(), *language.labels.split()[:2])
+)
 _REFERS = pattern(language.refers for language in _ALL)
 _STRANGE_RUN = re.compile(r"[?!.,;:@#$%^&*~=+|\\/<>_‽§]{4,}")
 _REPEATED_CHARACTER = re.compile(r"(\w)\1{4,}")
@@ -181,13 +180,9 @@ def _running_words(text: str) -> list[str]:
     return kept
 
 
-_WEAK = frozenset(
-    words_of(
-        "der das dem den des die el los las il gli o os as uma um da do dos das no na em e y u un una ein eine des du "
-        "au "
-        "aux et la le les van von het een te of en im am di della dei del con per su al sur a i san de qu at on an it "
-        "its "
-        "in by que son come men"
-    ).split()
+_STRONG = frozenset(
+    word
+    for language in LATIN
+    for word in language.grammar_words - words_in(*(one.shared for one in LATIN))
+    if len(word) > 1
 )
-_STRONG = frozenset(word for language in LATIN for word in language.grammar_words - _WEAK if len(word) > 1)
