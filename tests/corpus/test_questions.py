@@ -1,3 +1,4 @@
+import csv
 import json
 
 import pytest
@@ -166,3 +167,61 @@ def test_saved_questions_come_back(tmp_path_factory, drawn):
     path = tmp_path_factory.mktemp("questions") / "q.jsonl"
     save_questions(path, questions)
     assert load_questions(path) == questions
+
+
+HOTPOT = {
+    "_id": "5a8b",
+    "question": "Who is mayor of Kalo?",
+    "answer": "Meri",
+    "supporting_facts": [["Kalo", 0], ["Meri", 1], ["Kalo", 2]],
+    "context": [["Kalo", ["Kalo is a city."]]],
+}
+OTHER = {"question": "How high is Supa?", "golden_answers": ["7 m", "7 metres"], "metadata": {"hops": 1}}
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_an_array_is_read_and_supporting_facts_are_its_evidence(tmp_path, indent):
+    (tmp_path / "q.json").write_text(json.dumps([HOTPOT, OTHER], indent=indent))
+    first, second = load_questions(tmp_path / "q.json")
+    assert (first.id, first.golden_answers, first.metadata) == ("5a8b", ("Meri",), {"evidence": ["Kalo", "Meri"]})
+    assert (second.id, second.golden_answers, second.metadata) == ("2", ("7 m", "7 metres"), {"hops": 1})
+
+
+def test_objects_of_several_lines_are_read(tmp_path):
+    (tmp_path / "q.json").write_text("".join(json.dumps(row, indent=2) + "\n" for row in (HOTPOT, OTHER)))
+    assert [question.id for question in load_questions(tmp_path / "q.json")] == ["5a8b", "2"]
+
+
+def test_supporting_facts_may_be_two_lists(tmp_path):
+    facts = {"title": ["Kalo", "Kalo"], "sent_id": [0, 1]}
+    (tmp_path / "q.jsonl").write_text(json.dumps({**HOTPOT, "supporting_facts": facts}))
+    assert load_questions(tmp_path / "q.jsonl")[0].metadata == {"evidence": ["Kalo"]}
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_a_table_is_read(tmp_path, separator):
+    rows = (
+        ("question", "golden_answers", "hops", "answerable"),
+        ("When was it built, and where?", "1969", "2", ""),
+        ("Who?", '["Meri", "Mayor Meri"]', "", "TRUE"),
+    )
+    with (tmp_path / "q.csv").open("w", newline="", encoding="utf-8-sig") as file:
+        csv.writer(file, delimiter=separator).writerows(rows)
+    first, second = load_questions(tmp_path / "q.csv")
+    assert (first.text, first.golden_answers, first.metadata) == (rows[1][0], ("1969",), {"hops": 2})
+    assert (second.golden_answers, second.metadata) == (("Meri", "Mayor Meri"), {"answerable": True})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[{"question": "a", "answer": "b"},\n{"question": }]', "begins as a JSON array.*line 2.*jq -c"),
+        ('[{"question": "a", "answer": "b"}, 3]', "number 2 of the array is no JSON object, but int"),
+        ("question,answer\nWho, and when?,Meri,x\n", ":2: The row has more cells.*in quotes"),
+        ("question,answer\nWho?,\n", ":2: .*no golden answer"),
+    ],
+)
+def test_other_formats_say_what_is_wrong_and_how_to_convert_them(tmp_path, text, said):
+    (tmp_path / "q").write_text(text)
+    with pytest.raises(DataError, match=said):
+        load_questions(tmp_path / "q")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 RunDir = Annotated[Path | None, typer.Option(help="Directory of a run: its last checkpoint is used.")]
 Index = Annotated[str | None, typer.Option(help="Directory of an index made by `evoseek index`.")]
-Questions = Annotated[str | None, typer.Option(help="JSON lines: question, golden_answers.")]
+Questions = Annotated[str | None, typer.Option(help="JSON lines, a JSON array or CSV: question, golden_answers.")]
 Model = Annotated[
     str | None,
     typer.Option(help="`tiny`, `smollm2-135m`, a directory (also of a run), a GGUF file, or a Hugging Face name."),

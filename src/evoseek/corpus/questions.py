@@ -1,4 +1,5 @@
-"""Question files: JSON lines, one question each.
+"""Question files: JSON lines, one question each; or a JSON array of the same (HotpotQA's own file, too), objects of
+several lines, or CSV with these keys as column headings.
 
     {"id": "q1", "question": "who wrote Dune?", "golden_answers": ["Frank Herbert", "Herbert"], "metadata": {"hops": 1}}
 
@@ -104,7 +105,9 @@ def parse_question(fields: Mapping[str, object], default_id: str) -> Question:
     metadata |= {key: fields[key] for key in _ABOUT if key in fields}
     if "hops" in metadata:
         _check_type("hops", metadata["hops"], int)
-    identifier = fields.get("id", default_id)
+    if "supporting_facts" in fields:
+        metadata.setdefault("evidence", _titles(fields["supporting_facts"]))
+    identifier = fields.get("id", fields.get("_id", default_id))
     _check_type("id", identifier, int | str)
     return Question(
         id=str(identifier),
@@ -112,6 +115,20 @@ def parse_question(fields: Mapping[str, object], default_id: str) -> Question:
         golden_answers=_golden_answers(fields, metadata.get("answerable", True)),
         metadata=metadata,
     )
+
+
+def _titles(facts: object) -> list[str]:
+    """The titles among HotpotQA's supporting facts: pairs of a title and the number of a sentence, or (as the data set
+    of that name has them) a list of titles and one of numbers. Raises DataError."""
+    if isinstance(facts, Mapping):
+        titles: object = cast("Mapping[str, object]", facts).get("title")
+    else:
+        pairs = cast("list[object]", facts) if isinstance(facts, list) else [None]
+        titles = [cast("list[object]", pair)[0] if isinstance(pair, list) and pair else None for pair in pairs]
+    found = cast("list[object]", titles) if isinstance(titles, list) else [None]
+    if not all(isinstance(title, str) for title in found):
+        raise DataError("The key `supporting_facts` must be a list of pairs: a title, and the number of a sentence.")
+    return list(dict.fromkeys(cast("list[str]", found)))
 
 
 def _check_keys(fields: Mapping[str, object]) -> None:
