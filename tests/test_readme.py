@@ -172,7 +172,7 @@ def check_script(script, options):
         "evoseek train --step 3",
         "evoseek train --steps many",
         "evoseek train gpro",
-        "evoseek search my-index",
+        "evoseek search",
         "evoseek train --config search-r1/30b",
         "evoseek train --set learner.learning_rat=1e-5",
         "evoseek train ssp --set dr_zero.iterations=2",
