@@ -47,7 +47,7 @@ from evoseek.rollout.trajectory_json import (
     trajectory_to_json,
 )
 from evoseek.runs import RunDirectory
-from evoseek.settings import check_settings, defaults_of, read_settings
+from evoseek.settings import check_settings, defaults_of, read_settings, with_setting
 from evoseek.training.context import Context, Objects
 from evoseek.training.given import gather
 from evoseek.training.inputs import inputs_of
@@ -209,9 +209,10 @@ def train(
         say(console, f"Trained {run.path} to step {ended.step}, where run.max_minutes ended it; raise it to go on.")
     else:
         say(console, f"Trained {run.path} to step {ended.step}.")
-        if (usual := defaults_of(settings).run.steps) > settings.run.steps == ended.step:
+        usual = with_setting(settings, "run.steps", defaults_of(settings).run.steps).planned_steps
+        if usual > settings.run.steps == ended.step:
             words = f"evoseek train --run-dir {shlex.quote(str(run.path))} --steps {usual}"
-            say(console, f"That is where run.steps = {ended.step} ends it; {words} trains on, to step {usual}.")
+            say(console, f"That is where run.steps = {ended.step} ends it. To train on: {words}")
     return ended
 
 
@@ -428,4 +429,6 @@ def _metrics(context: Context, plan: TrainingPlan) -> MetricSink:
     sink = ManyMetrics((JsonlMetrics(path), *_trackers(context)))
     relative = bool(getattr(context.trainer.credit, "is_relative", False))
     signal = SignalMetrics(sink, notify, earlier=read_metrics(path), relative=relative)
-    return AlarmedMetrics(signal, notify, earlier=read_metrics(path)) if plan.is_game else signal
+    if not plan.is_game:
+        return signal
+    return AlarmedMetrics(signal, notify, earlier=read_metrics(path), trajectories=context.run.trajectories)

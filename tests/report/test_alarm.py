@@ -2,8 +2,10 @@
 
 import pytest
 
-from evoseek.report.alarm import AlarmedMetrics, hacking_alarm
+from evoseek.report.alarm import AlarmedMetrics, hacking_alarm, proposal_alarm
 from evoseek.report.metrics import JsonlMetrics, read_metrics
+from evoseek.rollout.record import TrajectoryWriter
+from evoseek.types import Action, Question, Scored, Segment, StopReason, Trajectory, TrajectoryGroup
 
 EVERY = 10
 
@@ -134,3 +136,40 @@ def test_a_resumed_run_raises_the_alarm_that_it_would_have_raised(tmp_path, cut)
     watch(sink, said, falls[cut:], earlier=read_metrics(sink.path))
     assert len(said) == 1
     assert [row["step"] for row in read_metrics(sink.path) if row.get("selfplay/alarm")] == [60, 70]
+
+
+def proposals(step, valid, **rejected):
+    shares = {f"selfplay/rejected/{reason}": share for reason, share in rejected.items()}
+    return {"step": float(step), "selfplay/proposals": 4.0, "selfplay/valid_rate": valid, **shares}
+
+
+def rejected(number, reason, text):
+    segments = (Segment("prompt", (1,)), Segment("action", (2,), (-0.5,)))
+    question = Question(f"p{number}", "a passage", ())
+    trajectory = Trajectory(f"p{number}", question, "proposer", segments, (Action(text),), (), StopReason.MALFORMED)
+    return trajectory, Scored(0.0, {f"rejected/{reason}": 1.0})
+
+
+def test_two_steps_without_a_valid_proposal_warn_once_with_three_examples_and_their_reasons(tmp_path):
+    sink, said, record = JsonlMetrics(tmp_path / "metrics.jsonl"), [], tmp_path / "trajectories.jsonl"
+    texts = ["no idea", "What is it?", "", "a fourth"]
+    made = [rejected(n, "no_question" if n else "too_short", text) for n, text in enumerate(texts)]
+    trajectories, outcomes = zip(*made, strict=True)
+    TrajectoryWriter(record, str).write(2, [TrajectoryGroup("g", trajectories, outcomes)])
+    rows = [proposals(step, 0.0, no_question=0.75, too_short=0.25, refers=0.0) for step in (1, 2, 3)]
+    watch(sink, said, rows[:1], trajectories=record)
+    assert said == []
+    watch(sink, said, rows[1:], earlier=rows[:1], trajectories=record)
+    (words,) = said
+    assert "no_question 75%, too_short 25%" in words
+    examples = words.splitlines()[1:]
+    assert [line.split()[0] for line in examples] == ["too_short", "no_question", "no_question"]
+    assert examples[1] == "  no_question (no question was stated): What is it?"
+    assert examples[2].endswith(": nothing was written")
+
+
+def test_steps_of_the_solver_lie_between_and_one_valid_proposal_is_enough():
+    solved = {"step": 2.0, "solver/reward": 0.5}
+    assert proposal_alarm([proposals(1, 0.0), solved, proposals(3, 0.0)])
+    assert proposal_alarm([proposals(1, 0.0), proposals(2, 0.25)]) is None
+    assert proposal_alarm([proposals(1, 0.0), solved]) is None

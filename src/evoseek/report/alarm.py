@@ -1,6 +1,7 @@
-"""An alarm for self-deception in self-play: the reward of a role rises while the held-out score falls.
+"""Alarms of self-play: no proposal becomes a question, or the roles deceive themselves, and the reward of a role rises
+while the held-out score falls.
 
-If it is the solver's, the roles may agree on wrong answers. If it is the proposer's, it may have learnt to ask what
+If that is the solver's, the roles may agree on wrong answers. If it is the proposer's, it may have learnt to ask what
 nobody can answer, where that is paid: in a long run of Search Self-play the solver's reward falls then, too.
 
 Compared are the last few probes of the held-out questions with as many before them, and the role's reward over the
@@ -20,21 +21,61 @@ both kinds, as in Dr. Zero, only those without proposals count as the game.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean, stdev
 
 from evoseek.protocols import MetricSink
 from evoseek.report.metrics import MetricRow
+from evoseek.report.proposals import MEANINGS
+from evoseek.report.view.rollouts import REJECTED
+from evoseek.rollout.record import read_trajectories
+from evoseek.types import Scored
 
 _PROBE = "eval/reward"
 _PROPOSALS = "selfplay/proposals"
+_REJECTED = "selfplay/rejected/"
 _ROLES = ("solver/reward", "proposer/reward")
 _SUSPECTED = {
     _ROLES[0]: "The roles may be fooling each other",
     _ROLES[1]: "The proposer may be paid for questions that cannot be answered",
 }
+_STEPS, _EXAMPLES, _LENGTH = 2, 3, 200  # steps without a proposal, examples, and characters of each
 _ERRORS = 2.0  # so many standard errors are more than chance
+
+
+def proposal_alarm(rows: Sequence[MetricRow], trajectories: Path | None = None) -> str | None:
+    """The warning for the user if no proposal of the last two steps with proposals became a question, or None. Examples
+    are those of the last step in the run's record of rollouts."""
+    own = [row for row in rows if _value(row, "selfplay/valid_rate") is not None][-_STEPS:]
+    if len(own) < _STEPS or any(row["selfplay/valid_rate"] for row in own):
+        return None
+    shares = {name.removeprefix(_REJECTED): own[-1][name] or 0.0 for name in own[-1] if name.startswith(_REJECTED)}
+    frequent = sorted((share, name) for name, share in shares.items() if share)[::-1]
+    reasons = [f"{name} {share:.0%}" for share, name in frequent]
+    last = 0 if own[-1]["step"] is None else int(own[-1]["step"])
+    return "\n".join(
+        [
+            f"No proposal of the last {_STEPS} steps with proposals became a question, so the solver has nothing to "
+            f"learn from. Reasons in step {last}: {', '.join(reasons[:_EXAMPLES])}. Training continues. Begin with a "
+            "model that was shown how to propose (evoseek sft, with demonstrations of a proposer), or loosen the rule "
+            "(filters) or the check (verification) that rejects most.",
+            *(_examples(trajectories, last) if trajectories is not None else ()),
+        ]
+    )
+
+
+def _examples(trajectories: Path, step: int) -> Iterator[str]:
+    """Some proposals of a step, each with the reason of its rejection."""
+    found = 0
+    for record in read_trajectories(trajectories) if trajectories.is_file() else ():
+        parts = record.outcome.parts if isinstance(record.outcome, Scored) else {}
+        reason = next((part.removeprefix(REJECTED) for part in parts if part.startswith(REJECTED)), None)
+        if record.step == step and reason is not None and found < _EXAMPLES:
+            found += 1
+            text = " ".join(record.trajectory.actions[-1].text.split()) if record.trajectory.actions else ""
+            yield f"  {reason} ({MEANINGS.get(reason, 'an own rule')}): {text[:_LENGTH] or 'nothing was written'}"
 
 
 def hacking_alarm(rows: Sequence[MetricRow], *, in_game: str | None = None, window: int = 3) -> str | None:
@@ -76,7 +117,8 @@ def _alarm(rows: Sequence[MetricRow], in_game: str, window: int) -> str | None:
 
 
 class AlarmedMetrics:
-    """A MetricSink that watches the rows and passes them on to `sink`.
+    """A MetricSink that watches the rows and passes them on to `sink`. `trajectories` is the run's record of rollouts,
+    for examples.
 
     A row with a probe gets `selfplay/alarm`, 1.0 while the alarm lasts and else 0.0. `notify` is called with the
     warning when the alarm begins, and again only after it has ended. `earlier` are the rows of a resumed run
@@ -91,14 +133,22 @@ class AlarmedMetrics:
         earlier: Sequence[MetricRow] = (),
         in_game: str | None = None,
         window: int = 3,
+        trajectories: Path | None = None,
     ) -> None:
+        self._trajectories = trajectories
         self._sink, self._notify, self._in_game, self._window = sink, notify, in_game, window
         self._rows = list(earlier)
         self._is_on = hacking_alarm(self._rows, in_game=in_game, window=window) is not None
+        self._is_silent = proposal_alarm(self._rows) is not None
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         """Pass a row on."""
         self._rows.append({"step": step, **metrics})
+        if "selfplay/valid_rate" in metrics:
+            is_silent = proposal_alarm(self._rows) is not None
+            if is_silent and not self._is_silent:
+                self._notify(proposal_alarm(self._rows, self._trajectories) or "")
+            self._is_silent = is_silent
         if _PROBE in metrics:
             words = hacking_alarm(self._rows, in_game=self._in_game, window=self._window)
             if words and not self._is_on:

@@ -14,7 +14,7 @@ from evoseek.eval.evaluate import lowest_of
 from evoseek.eval.statistics import wilson_interval
 from evoseek.files import nearest
 from evoseek.registry import find
-from evoseek.report.alarm import hacking_alarm
+from evoseek.report.alarm import hacking_alarm, proposal_alarm
 from evoseek.report.metrics import MetricRow, read_metrics
 from evoseek.report.signal import signs
 from evoseek.runs import RunDirectory
@@ -117,10 +117,10 @@ class RunStatus:
     def warnings(self) -> list[str]:
         """What is wrong with it."""
         relative = bool(getattr(find("credit", self.settings.credit.name), "is_relative", True))
-        alarm = hacking_alarm(self.rows)
+        alarms = hacking_alarm(self.rows), proposal_alarm(self.rows, self.run.trajectories)
         dumped = self.run.dump.is_file()
         return [
-            *([alarm] if alarm else []),
+            *(alarm for alarm in alarms if alarm),
             *(signs(self.rows, relative=relative).values() if self.rows else []),
             *([f"{self.run.dump} holds a batch with losses or gradients that were not finite."] if dumped else []),
         ]
