@@ -406,3 +406,17 @@ def test_a_file_is_no_index(tmp_path: Path) -> None:
     (tmp_path / "corpus.jsonl").write_text("{}")
     with pytest.raises(SearchIndexError, match="is a file, not a search index"):
         LexicalIndex.open(tmp_path / "corpus.jsonl")
+
+
+def test_a_finished_index_holds_no_locks_and_one_that_was_killed_is_built_over(tmp_path):
+    """Two builds have other bytes (tantivy's names are random), and the same contents."""
+    passages = [Passage("kalo#0", "kalo", "Kalo", "Kalo lies by the sea.")]
+    whole = LexicalIndex.build(tmp_path / "whole", passages)
+    killed = tmp_path / "killed" / "data-0123"
+    killed.mkdir(parents=True)
+    (killed / ".tantivy-writer.lock").touch()
+    again = LexicalIndex.build(tmp_path / "killed", passages)
+    assert again.manifest.content == whole.manifest.content
+    for folder in ("whole", "killed"):
+        assert not list((tmp_path / folder).rglob(".tantivy-*.lock"))
+        assert len(list((tmp_path / folder).glob("data-*"))) == 1

@@ -49,6 +49,8 @@ def change(directory: Path) -> Generator[Path]:
                 shutil.rmtree(data, ignore_errors=True)
                 raise
             _remove_others(data)
+            for lock in data.glob("*.lock"):  # tantivy's; whoever opens the index has its own
+                lock.unlink()
     except OSError as error:
         raise SearchIndexError(disk_text(error, f"The search index in {directory} cannot be written")) from error
 
