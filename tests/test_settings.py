@@ -198,7 +198,7 @@ def test_the_defaults_of_the_other_systems():
             "rollout.max_malformed": 0,
             "rollout.max_turns": 12,
             "rollout.final_answer": True,
-            "rollout.deadline_s": 600.0,
+            "rollout.wait_s": 600.0,
         },
     }
     plain = flatten(SearchR1.Settings().resolved())

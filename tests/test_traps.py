@@ -1,8 +1,12 @@
 """Mistakes that published training code makes, each with a test by its name. `test_trap_...` elsewhere are such too."""
 
 import asyncio
+import itertools
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import fields
+from typing import Any
 
 import pytest
 import torch
@@ -16,15 +20,30 @@ from evoseek.credit.rloo import leave_one_out_advantages
 from evoseek.credit.whiten import whiten
 from evoseek.env.prompts import load_prompts
 from evoseek.env.solver import SolverEnv
+from evoseek.errors import ConfigError
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.base import LossFn
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.reinforce import ReinforceLoss
 from evoseek.loss.sequence import SequenceLoss
+from evoseek.policy.engines.link import Link
+from evoseek.policy.engines.sampler import EngineSampler
+from evoseek.policy.engines.scripted import ScriptedServer, ScriptedVLLM
+from evoseek.policy.engines.scripted_sglang import ScriptedSGLang
+from evoseek.policy.engines.sglang import SGLangSampler
+from evoseek.policy.engines.vllm import VLLMSampler
+from evoseek.policy.load import load_policy
+from evoseek.policy.sampler import TorchSampler
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
-from evoseek.protocols import RewardFn
+from evoseek.policy.tinker.policy import RemotePolicy
+from evoseek.policy.tinker.sampler import TinkerSampler
+from evoseek.policy.tinker.scripted import ScriptedTinker
+from evoseek.policy.tinker.sdk import NewModel, RemoteModel
+from evoseek.protocols import RewardFn, Sampler
+from evoseek.registry import KINDS, find
+from evoseek.reward.functions import AnswerReward
 from evoseek.reward.verdict import parse_verdict
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
@@ -162,6 +181,129 @@ class TestTrap8GroupsAreBoundByIdNotByPosition:
         assert sampler.finished == [f"k/{index}" for index in order]
         assert [trajectory.id for trajectory in group.trajectories] == ["k/0", "k/1", "k/2", "k/3"]
         assert group.outcomes == (Scored(0.0), Scored(1.0), Scored(2.0), Scored(3.0))
+
+
+Sampling = Callable[..., AbstractAsyncContextManager[tuple[Sampler, TagRenderer]]]
+LIMITED_S = 25.0
+QUICK = 20  # tokens; all other rollouts take longer than LIMITED_S, at a second a token
+
+
+@asynccontextmanager
+async def embedded() -> AsyncGenerator[tuple[Sampler, TagRenderer]]:
+    """Each pass takes a second."""
+    policy = load_policy("tiny")
+    sampler = TorchSampler(policy, slots=8, max_length=600, clock=itertools.count().__next__)
+    yield sampler, TagRenderer(policy.tokenizer)
+
+
+def served_by(kind: type[EngineSampler], server: type[ScriptedServer]) -> Sampling:
+    """Every other turn that the server is asked for is right, and the rest are long: with random numbers of its own, it
+    never writes the same again."""
+
+    @asynccontextmanager
+    async def served(**settings: float) -> AsyncGenerator[tuple[Sampler, TagRenderer]]:
+        policy, texts = load_policy("tiny"), itertools.cycle(("<answer> Meri </answer>", "Kalo " * 80))
+        scripted = server(ScriptedSampler(lambda _: next(texts), policy.tokenizer, logprob=-0.5))
+        scripted.token_s = 1.0
+        async with scripted.serving() as url:
+            own = kind.Settings(name="own", urls=(url,), **settings)
+            yield kind(policy, [Link(url, own)], max_length=600), TagRenderer(policy.tokenizer)
+
+    return served
+
+
+@asynccontextmanager
+async def at_a_service() -> AsyncGenerator[tuple[Sampler, TagRenderer]]:
+    remote = RemoteModel(ScriptedTinker(token_s=1.0), NewModel("tiny", 2, 0), api_key="tml-secret")
+    policy = RemotePolicy.over(remote, "tiny", "policy")
+    yield TinkerSampler(policy, max_length=600), TagRenderer(policy.tokenizer)
+
+
+SAMPLERS: dict[str, Sampling] = {
+    "torch": embedded,
+    "vllm": served_by(VLLMSampler, ScriptedVLLM),
+    "sglang": served_by(SGLangSampler, ScriptedSGLang),
+    "tinker": at_a_service,
+}
+SECONDS = {"timeout_s": True, "pause_s": False, "start_s": False}
+"""The settings of samplers that are seconds, and whether they limit a turn."""
+SEARCHES, ANSWER = ("<search> mayor </search>",) * 9, "<answer> Meri </answer>"
+LIMITS: dict[str, tuple[Sequence[str], dict[str, Any]]] = {
+    "max_turns": (SEARCHES, {"max_turns": 2}),
+    "max_tool_calls": (SEARCHES, {"max_tool_calls": 1}),
+    "max_tokens_per_turn": (["Kalo " * 80], {"max_tokens_per_turn": 9}),
+    "max_total_tokens": (["Kalo " * 999], {"max_total_tokens": 200}),
+    "deadline_s": (["Kalo " * 80], {"deadline_s": LIMITED_S}),
+    "wait_s": (["Kalo " * 80], {"wait_s": LIMITED_S}),
+    "final_answer": (SEARCHES, {"max_tool_calls": 1, "final_answer": "Answer now."}),
+    "max_malformed": (["Kalo"] * 9, {"max_malformed": 1}),
+}
+"""For each limit the turns of a policy that exceeds it."""
+
+
+def seconds_of(sampler: str) -> list[str]:
+    """The settings of a sampler that are seconds."""
+    return [name for name in find("sampler", sampler).Settings.model_fields if name.endswith("_s")]
+
+
+class TestTrap11WhatThePolicyMakesLongIsScored:
+    """If what the policy makes too long or too slow is dropped, or drawn again until it is short, the quick rollouts
+    are left: a policy that is slow where it is wrong scores 1.0 instead of .5."""
+
+    def test_every_sampler_and_every_limit_has_its_case(self) -> None:
+        assert set(SAMPLERS) == set(KINDS["sampler"].parts)
+        assert set(LIMITS) == {limit.name for limit in fields(Limits)}
+        assert set(SECONDS) == {name for sampler in SAMPLERS for name in seconds_of(sampler)}
+
+    @pytest.mark.parametrize(
+        ("sampler", "limit"),
+        [
+            (sampler, limit)
+            for sampler in SAMPLERS
+            for limit in ("deadline_s", "wait_s", *filter(SECONDS.get, seconds_of(sampler)))
+        ],
+    )
+    def test_a_limit_in_seconds_leaves_the_mean_of_a_policy_as_it_is(
+        self, sampler: str, limit: str, in_no_time: Callable[[Any], TrajectoryGroup]
+    ) -> None:
+        unlimited = in_no_time(quick_ones(SAMPLERS[sampler]()))
+        assert {outcome.reward for outcome in unlimited.outcomes if isinstance(outcome, Scored)} == {0.0, 1.0}
+        own = {limit: LIMITED_S} if limit in seconds_of(sampler) else {}
+        limited = quick_ones(SAMPLERS[sampler](**own), **({} if own else {limit: LIMITED_S}))
+        if (sampler, limit) == ("tinker", "deadline_s"):
+            with pytest.raises(ConfigError, match="cannot be told from a turn that waited"):
+                in_no_time(limited)
+            return
+        group = in_no_time(limited)
+        assert (sorted(rewards_of(group)), group.replaced) == (sorted(rewards_of(unlimited)), ())
+        late = [trajectory.stop_reason is StopReason.MAX_TIME for trajectory in group.trajectories]
+        assert any(late) is (limit == "deadline_s")
+
+    @pytest.mark.parametrize("limit", LIMITS)
+    def test_who_exceeds_a_limit_is_scored_beside_the_others(
+        self, limit: str, in_no_time: Callable[[Any], TrajectoryGroup]
+    ) -> None:
+        texts, limits = LIMITS[limit]
+        script = {f"k/{index}": texts if index % 2 else [ANSWER] for index in range(4)}
+        sampler = ScriptedSampler(script, tiny_tokenizer(), token_s=1.0)
+        env, renderer = SolverEnv([], load_prompts("tiny"), "tags"), TagRenderer(tiny_tokenizer())
+        roller = Roller(env, renderer, sampler, Limits(**{"max_total_tokens": 600, **limits}))
+        group = in_no_time(roller.group(QUESTION, size=4, reward=AnswerReward(), key="k"))
+        assert (rewards_of(group), group.replaced) == ([1.0, 0.0, 1.0, 0.0], ())
+
+
+async def quick_ones(
+    sampling: AbstractAsyncContextManager[tuple[Sampler, TagRenderer]], **limits: Any
+) -> TrajectoryGroup:
+    """A group in which quick rollouts are right."""
+
+    async def quick(trajectory: Trajectory) -> Scored:
+        return Scored(float(trajectory.num_action_tokens <= QUICK))
+
+    async with sampling as (sampler, renderer):
+        env = SolverEnv([], load_prompts("tiny"), renderer.format)
+        own = Limits(max_total_tokens=600, max_tokens_per_turn=96, **limits)
+        return await Roller(env, renderer, sampler, own).group(QUESTION, size=8, reward=quick, key="k")
 
 
 @pytest.fixture

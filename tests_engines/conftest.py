@@ -85,7 +85,11 @@ class Between(Loopback):
         url = self._server.url + request.target
         reply = await self._client.request(request.method, url, content=request.body, headers=kind)
         if turn is not None and reply.status_code == 200:
-            self.turns.append((turn, reply.json()["choices"][0]))
+            events = [json.loads(line[6:]) for line in reply.text.splitlines() if line.startswith("data: {")]
+            choices = [event["choices"][0] for event in events]
+            ids = [token for choice in choices for token in choice["token_ids"]]
+            logprobs = [logprob for choice in choices for logprob in choice["logprobs"]["token_logprobs"]]
+            self.turns.append((turn, {"token_ids": ids, "logprobs": {"token_logprobs": logprobs}}))
         said = reply.headers.get("content-type", "text/plain")
         await connection.send(Response(reply.status_code, reply.content, said))
 

@@ -242,7 +242,7 @@ def test_faults_end_no_training_and_become_no_reward(train, scripted):
             server.counts.clear()
             for faults in (server.search_faults, server.page_faults):
                 faults.set(dict.fromkeys(PASSING + LASTING, share / len(PASSING + LASTING)))
-            status, said, run = train(server.url, f"run-{share}", run__steps=2, rollout__deadline_s=10.0, **waits)
+            status, said, run = train(server.url, f"run-{share}", run__steps=2, rollout__wait_s=10.0, **waits)
             assert status == 0, said
             assert_no_failure_has_a_reward(run)
             clean = clean or texts(run)
@@ -294,7 +294,7 @@ def test_a_provider_that_comes_back_is_waited_for(train, scripted):
 @pytest.mark.parametrize("fault", ["hang", "slow"])
 def test_a_server_that_hangs_holds_no_rollout_beyond_its_deadline(train, scripted, kind, fault):
     """Within a second in one of three runs: a busy machine may hold a rollout longer, too."""
-    settings = {"web__timeout_s": 30.0, "browse__timeout_s": 30.0, "rollout__deadline_s": 0.5}
+    settings = {"web__timeout_s": 30.0, "browse__timeout_s": 30.0, "rollout__wait_s": 0.5}
     settings |= {"run__steps": 1, "questions__per_step": 1}
     longest = []
     while len(longest) < 3 and min(longest, default=9.0) >= 0.5 + 1.0:

@@ -15,7 +15,7 @@ from evoseek.rollout.clock import Clock
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
 from evoseek.rollout.run import run_trajectory
-from evoseek.types import Invalid, Question, SampleRequest, Scored, StopConditions, StopReason
+from evoseek.types import Completion, Invalid, Question, SampleRequest, Scored, StopConditions, StopReason
 
 QUESTION = Question("q", "who is the mayor of Kalo ?", ("Meri",))
 SEARCH, ANSWER, SLOW = "<search> mayor </search>", "<answer> Meri </answer>", "Kalo " * 40
@@ -68,76 +68,59 @@ def test_a_tool_that_hangs_makes_the_rollout_invalid(tags):
     assert trajectory.num_action_tokens > 0
 
 
-class Hanging(ScriptedSampler):
-    """Never gives the second turn."""
-
-    async def sample(self, request):
-        return await super().sample(request) if request.turn == 0 else await asyncio.Event().wait()
-
-
-def test_a_sampler_that_hangs_makes_it_invalid_after_both_times_at_the_latest(tags):
-    trajectory = rollout(tags, Hanging({"q/0": [SEARCH]}, tags.tokenizer), deadline_s=0.05, wait_s=0.5)
-    assert trajectory.stop_reason is StopReason.DEADLINE
-    assert [segment.kind for segment in trajectory.segments] == ["prompt", "action", "observation"]
-
-
-def test_a_sampler_that_hangs_is_bounded_by_the_waiting_limit_alone(tags):
-    async def main():
-        setting = tags.setting(Hanging({"q/0": [SEARCH]}, tags.tokenizer), wait_s=0.1)
-        return await asyncio.wait_for(run_trajectory(QUESTION, trajectory_id="q/0", **setting), timeout=60)
-
-    assert asyncio.run(main()).stop_reason is StopReason.DEADLINE
-
-
 class Queueing(ScriptedSampler):
-    """Lets a rollout wait before its turn."""
+    """Lets a rollout wait before its turn, and says for how long."""
 
     async def sample(self, request):
         await asyncio.sleep(0.3)
-        return await super().sample(request)
+        return replace(await super().sample(request), waited=0.3)
 
 
 @pytest.mark.parametrize("limits", [{"deadline_s": FOREVER, "wait_s": 0.1}, {"wait_s": 0.1}])
-def test_who_waited_too_long_for_its_last_turn_is_invalid(tags, limits):
+def test_who_waited_too_long_for_its_last_turn_is_invalid(tags, limits, in_no_time):
     """Nothing suspends the rollout after that turn."""
-    trajectory = rollout(tags, Queueing({"q/0": [ANSWER]}, tags.tokenizer), **limits)
+    setting = tags.setting(Queueing({"q/0": [ANSWER]}, tags.tokenizer), **limits)
+    trajectory = in_no_time(run_trajectory(QUESTION, trajectory_id="q/0", **setting))
     assert (trajectory.stop_reason, trajectory.answer) == (StopReason.DEADLINE, None)
 
 
-def test_a_sampler_that_claims_more_time_than_passed_buys_none_to_wait(tags):
-    """A minute for each token is claimed."""
-
+def test_a_sampler_that_claims_to_have_waited_longer_than_it_took_costs_no_more_than_that(tags):
     async def main():
-        time, clock = asyncio.get_running_loop().time, Clock(Limits(deadline_s=FOREVER, wait_s=FOREVER))
+        time, clock = asyncio.get_running_loop().time, Clock(Limits(wait_s=FOREVER))
+        sampler = tags.sampler(lambda request: Completion((5,), (0.0,), "stop", waited=FOREVER))
         async with clock.waiting:
-            before, end = time(), clock.waiting.when()
-            completion = await clock.sample(
-                tags.sampler({"q/0": [ANSWER]}, token_s=60.0),
-                SampleRequest("q/0", 0, (5,), 50, 1.0, StopConditions(), 0),
-            )
-            assert completion.seconds >= 60.0
-            assert end <= clock.waiting.when() <= end + time() - before
+            end, request = clock.waiting.when(), SampleRequest("q/0", 0, (5,), 50, 1.0, StopConditions(), 0)
+            await clock.sample(sampler, request)
+            assert end == clock.waiting.when() > time()
 
     asyncio.run(main())
 
 
 class Writing(ScriptedSampler):
-    """Writes for a while, and says for how long."""
+    """Writes for a while. `seconds` is what it says about that."""
+
+    seconds = None
 
     async def sample(self, request):
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        completion = await super().sample(request)
         await asyncio.sleep(0.3)
-        object.__setattr__(completion, "seconds", loop.time() - began)
-        return completion
+        return replace(await super().sample(request), seconds=self.seconds)
 
 
-def test_writing_is_not_waiting(tags):
-    trajectory = rollout(tags, Writing({"q/0": [SEARCH, ANSWER]}, tags.tokenizer), deadline_s=FOREVER, wait_s=0.5)
+@pytest.mark.parametrize(
+    ("seconds", "limits"),
+    [(0.3, {"deadline_s": FOREVER, "wait_s": 0.1}), (0.3, {"wait_s": 0.1}), (None, {"wait_s": 0.1})],
+)
+def test_what_is_not_known_to_be_waiting_is_not_counted_as_that(tags, seconds, limits, in_no_time):
+    """Each turn takes longer than may be waited in all."""
+    sampler = Writing({"q/0": [SEARCH, ANSWER]}, tags.tokenizer)
+    sampler.seconds = seconds
+    trajectory = in_no_time(run_trajectory(QUESTION, trajectory_id="q/0", **tags.setting(sampler, **limits)))
     assert trajectory.stop_reason is StopReason.ANSWERED
-    unlimited = rollout(tags, Writing({"q/0": [SEARCH, ANSWER]}, tags.tokenizer), wait_s=0.5)
-    assert unlimited.stop_reason is StopReason.ANSWERED
+
+
+def test_a_limit_on_the_policys_own_time_is_refused_for_a_sampler_that_does_not_report_it(tags):
+    with pytest.raises(ConfigError, match=r"does not report them \(Writing\).* Leave deadline_s out"):
+        rollout(tags, Writing({"q/0": [ANSWER]}, tags.tokenizer), deadline_s=FOREVER)
 
 
 @pytest.fixture
@@ -149,16 +132,17 @@ def tiny(tags):
 
 
 def test_a_full_queue_makes_the_rollout_invalid_and_is_never_scored(tiny):
-    """One slot, held by a trajectory that is not released."""
+    """One slot, held by another trajectory for longer than may be waited."""
     setting = tiny(1, deadline_s=0.05, wait_s=0.1)
 
     async def main():
-        await setting["sampler"].sample(SampleRequest("other", 0, (5, 9), 1, 1.0, StopConditions(), 0))
-        return await Roller(**setting).group(QUESTION, size=2, reward=AnswerReward(), key="g", refills=0)
+        sampler = setting["sampler"]
+        await sampler.sample(SampleRequest("other", 0, (5, 9), 1, 1.0, StopConditions(), 0))
+        asyncio.get_running_loop().call_later(0.2, sampler.release, "other")
+        return await Roller(**setting).group(QUESTION, size=1, reward=AnswerReward(), key="g", refills=0)
 
     group = asyncio.run(main())
-    assert group.outcomes == (Invalid(StopReason.DEADLINE, "The rollout waited for more than 0.1 s."),) * 2
-    assert all(trajectory.num_action_tokens == 0 for trajectory in group.trajectories)
+    assert group.outcomes == (Invalid(StopReason.DEADLINE, "The rollout waited for more than 0.1 s."),)
 
 
 def test_the_torch_sampler_ends_a_policy_that_is_too_slow(tiny):

@@ -43,7 +43,7 @@ class Reply:
 
 class Server:
     """Calls of one server, each made when `pool` has a place for it and retried as `retry` says, an attempt within
-    `timeout_s` seconds from connecting to the last byte.
+    `timeout_s` seconds from connecting to the last byte (of a stream of events: from one to the next).
 
     Transient failures are retried: no or a broken connection, no reply in time, the status 408, 409, 429 or 5xx, and
     whatever else the caller reports as TransientError. Retry-After is respected. Redirects are not followed, and at
@@ -100,10 +100,34 @@ class Server:
 
     async def send(self, client: httpx2.AsyncClient, method: str, url: str, **request: Any) -> Reply:
         """One request. Raises TransientError (or RateLimitError) for a transient failure, and ToolError."""
+        async with self._response(client, method, url, request) as (response, _):
+            return await self._read(response)
+
+    async def stream(
+        self, client: httpx2.AsyncClient, method: str, url: str, each: Callable[[str], T | None], **request: Any
+    ) -> T | Reply:
+        """A request whose reply is a stream of events, of which each comes within `timeout_s`. Returns what `each`
+        makes of the data of an event, for the first of which it makes anything, and closes the connection; a reply
+        without success is returned as it is. Raises as `send`; also TransientError for a stream that ends before, and
+        what `each` raises."""
+        time, headers = asyncio.get_running_loop().time, {"Accept-Encoding": "identity"}
+        async with self._response(client, method, url, {"headers": headers, **request}) as (response, timer):
+            if not response.is_success:
+                return await self._read(response)
+            async for event in httpx2.EventSource(response, MAX_BODY):
+                if (done := each(event.data)) is not None:
+                    return done
+                timer.reschedule(time() + self._timeout_s)
+        raise TransientError("its reply ended early")
+
+    @asynccontextmanager
+    async def _response(
+        self, client: httpx2.AsyncClient, method: str, url: str, request: Mapping[str, Any]
+    ) -> AsyncGenerator[tuple[httpx2.Response, asyncio.Timeout]]:
+        """A response whose body is read in the block, and the timer of `timeout_s` seconds that ends it."""
         try:
-            async with asyncio.timeout(self._timeout_s), client.stream(method, url, **request) as response:
-                coding = response.headers.get("content-encoding", "").strip().lower()
-                body = await read_body(response.aiter_raw(), coding, MAX_BODY)
+            async with asyncio.timeout(self._timeout_s) as timer, client.stream(method, url, **request) as response:
+                yield response, timer
         except BodyError as error:
             raise ToolError(f"its reply {error}. Check that {self._setting} is the right address.") from error
         except CutBodyError as error:
@@ -114,7 +138,11 @@ class Server:
             raise TransientError(f"it had not replied in {self._timeout_s:g} seconds") from error
         except httpx2.RequestError as error:
             raise TransientError(f"the connection failed: {type(error).__name__} {self.shown(error)}") from error
-        reply = Reply(response.status_code, body)
+
+    async def _read(self, response: httpx2.Response) -> Reply:
+        """A reply whole. Raises TransientError, ToolError, and the errors of `read_body`."""
+        coding = response.headers.get("content-encoding", "").strip().lower()
+        reply = Reply(response.status_code, await read_body(response.aiter_raw(), coding, MAX_BODY))
         if reply.status in _RETRIED or response.is_server_error:
             wait_s = seconds_of(response.headers.get("retry-after", ""))
             raise (RateLimitError if reply.status == 429 else TransientError)(self.refusal(reply), wait_s)

@@ -339,6 +339,13 @@ def _unsupported(settings: Section) -> Iterator[str]:
         yield f"{service}trains no critic, but credit.name is gae. Set it to group, or to another without one."
     if lookup(settings, "algorithm.entropy_coefficient"):
         yield f"{service}gives no entropies, but algorithm.entropy_coefficient is above 0. Leave it at 0."
+    if (value := lookup(settings, "rollout.deadline_s")) is not None:
+        yield (
+            f"{service}does not report how long a turn was written and how long it waited, so a slow policy cannot be "
+            f"told from a busy service, but rollout.deadline_s is {value:g}. Leave it out: "
+            "rollout.max_tokens_per_turn and rollout.max_total_tokens limit what the policy writes, and rollout.wait_s "
+            "the time of its tools."
+        )
     for key in ("rollout.temperature", "proposer.temperature"):
         if (value := lookup(settings, key)) not in (None, 1.0):
             yield f"{service}reports and trains logprobs of temperature 1, but {key} is {value}. Set it to 1."

@@ -1,8 +1,9 @@
-"""The share of a forward pass's duration that counts as the policy's own time."""
+"""The share of a duration that counts as the policy's own time: that of a forward pass, or of a served token."""
 
 from __future__ import annotations
 
 from collections import deque
+from math import inf
 from statistics import median_low
 
 # A pass counts as this many usual ones at most. Passes that read a whole prompt are longer than those of one token.
@@ -21,7 +22,12 @@ class PassTimes:
     def __init__(self) -> None:
         self._recent: deque[float] = deque(maxlen=_RECENT)
 
+    @property
+    def most(self) -> float:
+        """The seconds of a pass that are the policy's own, at most; no limit before the first pass."""
+        return MOST * median_low(self._recent) if self._recent else inf
+
     def own(self, seconds: float) -> float:
         """The seconds of a pass that are the policy's own."""
         self._recent.append(seconds)
-        return min(seconds, MOST * median_low(self._recent))
+        return min(seconds, self.most)

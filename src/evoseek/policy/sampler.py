@@ -70,6 +70,8 @@ class _Turn:
     rule: StopRule
     uniforms: list[float]  # one per token that may be sampled
     policy_version: int = 0
+    asked: float = 0.0  # when
+    waited: float = 0.0  # seconds until it began
     seconds: float = 0.0  # of the passes that took part in it, without stalls
     ids: list[int] = field(default_factory=list[int])
     logprobs: list[float] = field(default_factory=list[float])
@@ -155,6 +157,7 @@ class TorchSampler:
             loop.create_future(),
             self._rules.rule(request.stop),
             turn_uniforms(request.seed, request.trajectory_id, request.turn, request.max_tokens),
+            asked=self._clock(),
         )
         self._turns[request.trajectory_id] = turn
         self._queue.append(turn)
@@ -252,6 +255,7 @@ class TorchSampler:
                     continue
                 row = _Row(turn.request.trajectory_id, slot)
                 self._rows[row.trajectory_id] = self._slots[slot] = row
+            turn.waited = self._clock() - turn.asked
             _begin(row, turn, self._policy_version)
         self._queue = waiting
 
@@ -334,7 +338,8 @@ class TorchSampler:
         del self._turns[row.trajectory_id]
         if not turn.future.done():
             ids, logprobs = tuple(turn.ids), tuple(turn.logprobs)
-            turn.future.set_result(Completion(ids, logprobs, reason, turn.policy_version, turn.seconds))
+            done = Completion(ids, logprobs, reason, turn.policy_version, turn.seconds, turn.waited)
+            turn.future.set_result(done)
         return True
 
     def _finish_reason(self, turn: _Turn, token: int) -> Literal["stop", "length", "time"] | None:

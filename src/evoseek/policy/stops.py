@@ -56,11 +56,11 @@ class StopRules:
         text = self._decode(completion[-rule.tail :])
         return any(string in text for string in rule.strings)
 
-    def cut(self, rule: StopRule, token_ids: Sequence[int]) -> int | None:
+    def cut(self, rule: StopRule, token_ids: Sequence[int], start: int = 0) -> int | None:
         """The number of tokens up to the first place where a completion that begins with these ids ends; None if it
-        ends nowhere among them."""
-        for length, token in enumerate(token_ids, 1):
-            if token in rule.checked and self.ends(rule, token_ids[:length]):
+        ends nowhere among them. The first `start` of them are known not to end it."""
+        for length in range(start + 1, len(token_ids) + 1):
+            if token_ids[length - 1] in rule.checked and self.ends(rule, token_ids[:length]):
                 return length
         return None
 

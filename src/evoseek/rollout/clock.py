@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from math import inf, isfinite
 
+from evoseek.errors import ConfigError
 from evoseek.protocols import Sampler
 from evoseek.rollout.limits import Limits
 from evoseek.types import Completion, SampleRequest
@@ -14,10 +15,10 @@ from evoseek.types import Completion, SampleRequest
 class Clock:
     """The two times of a rollout, each with its limit; without limits no clock is used.
 
-    `waiting` is entered around the whole rollout and raises TimeoutError when it has waited for too long. The policy's
-    own time moves this deadline: the sampler reports how long it worked, and ends a turn that would take more than the
-    time left. Without `deadline_s` nothing tells a sampler that writes from one that hangs, so there a single turn may
-    take no longer than is left to wait; its own time is credited when it ends.
+    `waiting` is entered around the whole rollout and raises TimeoutError when it has waited for too long. The sampler
+    reports how long it worked on a turn and how long the turn waited before, and ends one that would take more than the
+    policy's time left. No turn is ended from here while it is sampled, since the policy may be writing: a sampler has
+    limits of its own for servers that hang.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -30,19 +31,24 @@ class Clock:
         return self._left_s <= 0
 
     async def sample(self, sampler: Sampler, request: SampleRequest) -> Completion:
-        """Sample one turn within the time that is left. If the turn took too long, `waiting` ends."""
+        """Sample one turn within the time that is left. If the turn waited for too long, `waiting` ends. Raises
+        ConfigError for a limit on the policy's own time, if the sampler does not report that."""
         request, end = replace(request, max_seconds=self._left_s), self.waiting.when()
         if end is None:
-            completion = await sampler.sample(request)
-        else:
-            time = asyncio.get_running_loop().time
-            began = time()
-            self.waiting.reschedule(end + self._left_s if isfinite(self._left_s) else end)
-            completion = await sampler.sample(request)
-            end += min(completion.seconds, time() - began)
-            is_late = end <= time()
-            self.waiting.reschedule(end)
-            if is_late:
-                await asyncio.sleep(0)  # lets the limit end the rollout: a last turn does not suspend it again
-        self._left_s = 0.0 if completion.finish_reason == "time" else self._left_s - completion.seconds
+            return await sampler.sample(request)
+        time = asyncio.get_running_loop().time
+        began = time()
+        self.waiting.reschedule(None)
+        completion = await sampler.sample(request)
+        if completion.seconds is None and isfinite(self._left_s):
+            raise ConfigError(
+                "The limit deadline_s needs the seconds that the sampler worked on a turn, but this sampler does not "
+                f"report them ({type(sampler).__name__}): a policy that writes slowly cannot be told from a turn that "
+                "waited. Leave deadline_s out; the limits in tokens bound what a policy writes."
+            )
+        self._left_s = 0.0 if completion.finish_reason == "time" else self._left_s - (completion.seconds or 0.0)
+        end += max(time() - began - completion.waited, 0.0)
+        self.waiting.reschedule(end)
+        if end <= time():
+            await asyncio.sleep(0)  # lets the limit end the rollout: a last turn does not suspend it again
         return completion

@@ -23,12 +23,11 @@ class Limits:
         max_tokens_per_turn: length of a completion.
         max_total_tokens: length of the trajectory, with prompt and observations; no more than the sampler's length.
         deadline_s: seconds that the sampler may work on the policy's own tokens; a policy that takes longer is scored.
-        wait_s: seconds that the rollout may wait in all, for a slot of the sampler, tools and engines; one that waits
-            longer is Invalid. None: as many as `deadline_s`. Without `deadline_s` no single turn may take longer
-            than is left of these seconds, written or waited for: only a turn that ended shows what was writing.
+        wait_s: seconds that the rollout may wait in all, for a slot of the embedded sampler, tools and engines; one
+            that waits longer is Invalid. None: as many as `deadline_s`. A turn that has waited for longer is ended when
+            it has been sampled; other time in the sampler is not counted, since the policy may be writing.
 
-    Without both no clock is used, so that runs are reproducible. A rollout with both has ended after their sum,
-    whatever hangs.
+    Without both no clock is used, so that runs are reproducible.
     """
 
     max_turns: int = 5

@@ -50,8 +50,8 @@ class RolloutSettings(Section):
         default=None,
         gt=0,
         le=1e6,
-        description="Seconds that a rollout may wait in all for a slot, for tools and for engines; one that waits "
-        "longer is Invalid. Default: the value of rollout.deadline_s.",
+        description="Seconds that a rollout may wait in all for a slot of the embedded sampler, for tools and for "
+        "engines; one that waits longer is Invalid. Default: the value of rollout.deadline_s.",
     )
 
 

@@ -51,7 +51,7 @@ class DeepResearcher(SearchR1):
             max_malformed=0,  # such a turn breaks the format, whose reward is -1
             max_turns=12,  # ten with calls, the one that asks for another, and the answer
             final_answer=True,
-            deadline_s=600.0,
+            wait_s=600.0,
         )
         web: WebSettings = WebSettings()
         browse: BrowseSettings = BrowseSettings()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from collections.abc import AsyncIterable
 from dataclasses import dataclass
 
 import h11
@@ -65,6 +66,16 @@ class Connection:
         head, end = response.head(), h11.EndOfMessage()
         body = h11.Data(data=b"" if self._method == b"HEAD" else response.body)
         await self._write(b"".join(self._h11.send(event) or b"" for event in (head, body, end)))
+
+    async def stream(self, pieces: AsyncIterable[bytes], content_type: str, *, whole: bool = True) -> None:
+        """Send a response whose body comes in pieces; unless it is `whole`, its end is missing."""
+        await self._write(
+            self._h11.send(h11.Response(status_code=200, headers=[("content-type", content_type)])) or b""
+        )
+        async for piece in pieces:
+            await self._write(self._h11.send(h11.Data(data=piece)) or b"")
+        if whole:
+            await self._write(self._h11.send(h11.EndOfMessage()) or b"")
 
     async def left(self) -> None:
         """Wait until the client has closed the connection."""

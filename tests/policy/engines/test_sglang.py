@@ -12,12 +12,13 @@ import pytest
 
 from evoseek.errors import ConfigError, SamplerError
 from evoseek.http.retry import TransientError
-from evoseek.policy.engines.engine import Sampled, Weights, check_sampled
+from evoseek.policy.engines.engine import Weights
 from evoseek.policy.engines.launch import Model
 from evoseek.policy.engines.link import Link
 from evoseek.policy.engines.scripted import Failure
 from evoseek.policy.engines.scripted_sglang import ScriptedSGLang
 from evoseek.policy.engines.sglang import SGLang, SGLangSampler
+from evoseek.policy.engines.turn import Sampled, check_sampled
 from evoseek.policy.load import load_policy
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.stops import StopRules
@@ -68,6 +69,7 @@ def test_a_turn_is_the_ids_and_logprobs_of_the_server():
             "no_stop_trim": True,
             "skip_special_tokens": False,
             "spaces_between_special_tokens": False,
+            "stream_interval": 16,
             "top_p": 1.0,
             "top_k": -1,
             "min_p": 0.0,
@@ -76,6 +78,7 @@ def test_a_turn_is_the_ids_and_logprobs_of_the_server():
             "repetition_penalty": 1.0,
         },
         "return_logprob": True,
+        "stream": True,
         "extra_key": "0",
     }
 
@@ -94,11 +97,11 @@ def test_a_turn_that_ends_by_a_token_is_a_stop_and_one_that_is_full_ends_by_leng
         (Failure.ERROR, "The engine is dead"),
         (Failure.DROP, "the connection failed"),
         (Failure.HANG, "had not replied"),
-        (Failure.NO_JSON, "not JSON"),
+        (Failure.NO_JSON, "Expected response with content type 'text/event-stream'"),
         (Failure.FEWER_LOGPROBS, r"token ids with \d+ logprobs"),
         (Failure.STRANGE_ID, "the token id 1000000000"),
         (Failure.NO_LOGPROB, "the logprob None"),
-        (Failure.TOO_LONG, "where 1 to 24 were expected"),
+        (Failure.TOO_LONG, "16 token ids, where 1 to 7 were expected"),
         (Failure.OTHER_PROMPT, "a prompt of 2 ids instead of the 3 that were sent"),
         (Failure.ABORTED, "the finish reason 'abort'"),
     ],
@@ -123,6 +126,7 @@ def test_what_is_no_token_id_is_none_even_if_it_is_nothing(bad):
 META = {
     "finish_reason": {"type": "stop", "matched": 4},
     "prompt_tokens": 3,
+    "completion_tokens": 2,
     "output_token_logprobs": [[-0.5, 8, None], [-0.25, 9, None]],
     "weight_version": "weights-3",
 }
@@ -130,7 +134,7 @@ META = {
 
 def read(ids=(8, 9), **changed):
     reply = {"text": "", "output_ids": list(ids), "meta_info": META | changed}
-    return SGLang().read(reply, {}, Weights(3, Path("weights-3")))
+    return SGLang().read(reply, "policy", Weights(3, Path("weights-3")), 0)
 
 
 def test_a_reply_says_which_weights_it_is_from():
@@ -140,16 +144,28 @@ def test_a_reply_says_which_weights_it_is_from():
     assert read(weight_version="default").version == "default"
 
 
+@pytest.mark.parametrize("repeats", ["all", "logprobs", "none"])
+def test_an_event_gives_its_new_tokens_whether_or_not_it_repeats_the_earlier_ones(repeats):
+    """With all of them there may be some that it does not count yet."""
+    triples = [[-0.5, 8, None], [-0.25, 9, None], [-0.75, 7, None]]
+    ids = [8, 9, 7, 5] if repeats == "all" else [7]
+    pairs = triples[2:] if repeats == "none" else triples
+    meta = META | {"completion_tokens": 3, "output_token_logprobs": pairs, "finish_reason": None}
+    reply = {"output_ids": ids, "meta_info": meta}
+    sampled = SGLang().read(reply, "policy", Weights(3, Path("weights-3")), 2)
+    assert (sampled.token_ids, sampled.logprobs, sampled.finish_reason) == ([7], [-0.75], None)
+
+
 def test_what_a_turn_leaves_in_the_cache_is_found_by_turns_of_the_same_weights_alone():
     rule = StopRules(TOKENIZER, [TOKENIZER.eos_token_id]).rule(REQUEST.stop)
     weights = (None, Weights(3, Path("a/weights-3")), Weights(4, Path("a/weights-4"), "adapter-4"))
-    bodies = [SGLang().ask(REQUEST, rule, "policy", one)[1] for one in weights]
+    bodies = [SGLang().ask(REQUEST, rule, "policy", one) for one in weights]
     assert [body["extra_key"] for body in bodies] == ["0", "weights-3", "weights-4"]
     assert [body.get("lora_path") for body in bodies] == [None, None, "adapter-4"]
 
 
 @pytest.mark.parametrize(
-    "changed", [{"ids": (8, 4)}, {"output_token_logprobs": [[-0.5], [-0.25]]}, {"finish_reason": None}]
+    "changed", [{"ids": (8, 4)}, {"output_token_logprobs": [[-0.5], [-0.25]]}, {"finish_reason": "stop"}]
 )
 def test_a_reply_that_disagrees_with_itself_is_none(changed):
     with pytest.raises(TransientError, match="its reply is not as SGLang's"):

@@ -70,6 +70,8 @@ def test_a_turn_is_the_ids_and_logprobs_of_the_server():
         "temperature": 1.0,
         "logprobs": 0,
         "return_token_ids": True,
+        "stream": True,
+        "stream_interval": 16,
         "stop": ["</search>"],
         "stop_token_ids": [eos],
         "ignore_eos": True,
@@ -109,13 +111,13 @@ def test_a_turn_may_end_by_its_length():
         (Failure.ERROR, "The engine is dead"),
         (Failure.DROP, "the connection failed"),
         (Failure.HANG, "had not replied"),
-        (Failure.NO_JSON, "not JSON"),
+        (Failure.NO_JSON, "Expected response with content type 'text/event-stream'"),
         (Failure.FEWER_LOGPROBS, r"token ids with \d+ logprobs"),
         (Failure.STRANGE_ID, "the token id 1000000000"),
         (Failure.NO_LOGPROB, "the logprob None"),
         (Failure.OLD_WEIGHTS, "a sample from the weights 'policy-old' instead of 'policy'"),
         (Failure.ECHO, "the finish reason|token ids|that are not|none of the stop strings"),
-        (Failure.TOO_LONG, "where 1 to 24 were expected"),
+        (Failure.TOO_LONG, "16 token ids, where 1 to 7 were expected"),
         (Failure.OTHER_PROMPT, "a prompt of 2 ids that are not the 3 that were sent"),
         (Failure.ABORTED, "the finish reason 'abort'"),
     ],
@@ -134,11 +136,87 @@ def test_no_wrong_reply_becomes_a_sample_and_a_second_attempt_may_be_right(failu
         assert sample(again, attempts=2, failures=9, **timeout).finish_reason == "stop"
 
 
+LONG = replace(REQUEST, token_ids=(5, 6, 7), max_tokens=60)
+
+
+@pytest.mark.parametrize("failure", [Failure.CUT, Failure.STALL])
+def test_a_turn_that_breaks_off_is_continued_after_its_tokens_and_never_drawn_again(failure, in_no_time):
+    """However often: what was drawn is kept, and an attempt that gave tokens is no failed one."""
+
+    def script(request):
+        return (*(request.token_ids[-1] + 1 + n for n in range(99)),)  # as in a count that goes on
+
+    server = scripted(script)
+    server.failures.extend([failure] * 3)
+
+    async def run():
+        async with serving(server, attempts=1, failures=1, timeout_s=5.0) as sampler:
+            return await sampler.sample(LONG)
+
+    done = in_no_time(run())
+    assert done.token_ids == tuple(range(8, 68))
+    assert done.logprobs == (-0.5,) * 60
+    given = 17 if failure is Failure.CUT else 1
+    assert [len(body["prompt"]) for body in server.turns] == [3 + given * number for number in range(4)]
+    assert [body["max_tokens"] for body in server.turns] == [60 - given * number for number in range(4)]
+
+
+def timed(server, request, in_no_time, **settings):
+    async def run():
+        async with serving(server, **settings) as sampler:
+            return [await sampler.sample(replace(request, turn=turn)) for turn in range(2)][-1]
+
+    return in_no_time(run())
+
+
+def test_a_turn_is_ended_by_its_time_and_keeps_what_was_written(in_no_time):
+    """The first token comes at once, then 16 at a time."""
+    server = scripted("mayor " * 99)
+    server.token_s = 1.0
+    done = timed(server, replace(LONG, max_seconds=20.0), in_no_time)
+    assert (done.finish_reason, len(done.token_ids), done.seconds) == ("time", 33, 32.0)
+    assert server.cancelled
+
+
+class Queued(ScriptedSampler):
+    async def sample(self, request):
+        await asyncio.sleep(100.0)
+        return await super().sample(request)
+
+
+def test_the_time_of_a_turn_begins_with_its_first_token(in_no_time):
+    """100 seconds in the server's queue are not the policy's own."""
+    server = ScriptedVLLM(Queued(lambda request: "mayor " * 99, TOKENIZER))
+    server.token_s = 1.0
+    done = timed(server, replace(LONG, max_seconds=90.0), in_no_time, timeout_s=150.0)
+    assert (done.finish_reason, done.seconds) == ("length", 59.0)
+
+
+def test_a_stall_is_not_the_policys_own_time(in_no_time):
+    """A hundred seconds a token in the second turn, of which five usual ones count."""
+
+    class Slower(ScriptedVLLM):
+        def interval_of(self, body):
+            self.token_s = 1.0 if len(self.turns) == 1 else 100.0
+            return super().interval_of(body)
+
+    server = Slower(ScriptedSampler(lambda request: "mayor " * 99, TOKENIZER))
+    done = timed(server, LONG, in_no_time, timeout_s=1e4)
+    assert done.seconds == 59 * 5.0
+
+
+def test_a_turn_takes_as_long_as_it_takes_while_tokens_come(in_no_time):
+    server = scripted("mayor " * 99)
+    server.token_s = 1.0
+    done = timed(server, LONG, in_no_time, timeout_s=20.0)
+    assert (len(done.token_ids), len(server.turns)) == (60, 2)
+
+
 def test_the_prompt_in_front_of_a_turn_is_seen_by_the_length_of_the_turn():
     server = scripted()
     server.always = Failure.ECHO
     turn = len(ids("<search> mayor </search>"))
-    with pytest.raises(SamplerError, match=f"{turn + 3} token ids, where 1 to {turn} were expected"):
+    with pytest.raises(SamplerError, match=f"{turn + 2} token ids, where 1 to {turn - 1} were expected"):
         sample(server, replace(REQUEST, max_tokens=turn))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,14 +16,14 @@ from evoseek.http.said import quoted
 from evoseek.policy.engines.launch import Command, Model
 from evoseek.policy.engines.link import Link
 from evoseek.policy.engines.settings import ServerSettings
+from evoseek.policy.engines.turn import ROUNDING, Sampled
 from evoseek.policy.stops import StopRule
 from evoseek.types import SampleRequest
 
 T = TypeVar("T")
 
-_ENDS = ("stop", "length")
-_ROUNDING = 1e-3
 _LOADED = ("already been loaded", "already exists")  # as vLLM and SGLang say it
+INTERVAL = 16
 TOP, WARM, COLD = 5, 1.0, 0.5  # what is asked for to tell raw logprobs from tempered ones
 
 
@@ -52,19 +51,6 @@ class Served:
     max_length: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Sampled:
-    """A reply, as far as the engine's own format goes. None: the reply does not say."""
-
-    token_ids: Sequence[int]
-    logprobs: Sequence[float]
-    finish_reason: str
-    prompt_ids: Sequence[int] | None = None
-    prompt_length: int | None = None
-    version: str | None = None  # of the weights, or the adapter's name
-    asked_version: str | None = None
-
-
 class Publisher(Protocol):
     """What hands the weights of a policy over."""
 
@@ -79,6 +65,11 @@ class Engine(Protocol):
     @property
     def name(self) -> str:
         """The engine's name, for errors."""
+        ...
+
+    @property
+    def path(self) -> str:
+        """The path of requests for turns."""
         ...
 
     @property
@@ -102,41 +93,15 @@ class Engine(Protocol):
         """Sample with these weights from now on, instead of those before. Raises SamplerError."""
         ...
 
-    def ask(
-        self, request: SampleRequest, rule: StopRule, model: str, weights: Weights | None
-    ) -> tuple[str, dict[str, Any]]:
-        """Path and body of the request for a turn."""
+    def ask(self, request: SampleRequest, rule: StopRule, model: str, weights: Weights | None) -> dict[str, Any]:
+        """The body of the request for a turn, whose reply is a stream of events: one with the first token at once,
+        since this is how waiting is told from writing, then one for every `INTERVAL` tokens."""
         ...
 
-    def read(self, value: Any, body: dict[str, Any], weights: Weights | None) -> Sampled:
-        """The reply to that body. Raises TransientError for a value of another shape."""
+    def read(self, value: Any, model: str, weights: Weights | None, written: int) -> Sampled:
+        """The tokens of an event, after so many earlier ones of the reply. Raises TransientError for a value of another
+        shape."""
         ...
-
-
-def check_sampled(sampled: Sampled, request: SampleRequest, vocabulary: int) -> None:
-    """Raise TransientError, saying what is wrong, for a reply that cannot be the sample that was asked for."""
-    ids, logprobs, most = sampled.token_ids, sampled.logprobs, request.max_tokens
-    wrong = ""
-    if not ids or len(ids) > most:
-        wrong = f"{len(ids)} token ids, where 1 to {most} were expected"
-    elif len(ids) != len(logprobs):
-        wrong = f"{len(ids)} token ids with {len(logprobs)} logprobs"
-    elif bad := [token for token in ids if not _is_id(token, vocabulary)]:
-        wrong = f"the token id {bad[0]!r}, but the policy knows 0 to {vocabulary - 1}"
-    elif any(not _is_logprob(value) for value in logprobs):
-        wrong = f"the logprob {next(value for value in logprobs if not _is_logprob(value))!r}"
-    elif sampled.finish_reason not in _ENDS:
-        wrong = f"the finish reason {sampled.finish_reason!r}, where stop or length was expected"
-    elif sampled.finish_reason == "length" and len(ids) < most:
-        wrong = f"{len(ids)} of {most} tokens, ended by length"
-    elif sampled.prompt_ids is not None and list(sampled.prompt_ids) != list(request.token_ids):
-        wrong = f"a prompt of {len(sampled.prompt_ids)} ids that are not the {len(request.token_ids)} that were sent"
-    elif sampled.prompt_length not in (None, len(request.token_ids)):
-        wrong = f"a prompt of {sampled.prompt_length} ids instead of the {len(request.token_ids)} that were sent"
-    elif sampled.version != sampled.asked_version:
-        wrong = f"a sample from the weights {sampled.version!r} instead of {sampled.asked_version!r}"
-    if wrong:
-        raise TransientError(f"it replied with {wrong}")
 
 
 def check_tempered(engine: Engine, url: str, warm: Sequence[float], cold: Sequence[float]) -> None:
@@ -144,9 +109,9 @@ def check_tempered(engine: Engine, url: str, warm: Sequence[float], cold: Sequen
     between them grow by the ratio of the two, unless the temperature was left out."""
     gap, reported = warm[0] - warm[-1], cold[0] - cold[-1]
     expected = gap * WARM / COLD
-    if abs(reported - expected) <= max(_ROUNDING, 0.05 * expected):
+    if abs(reported - expected) <= max(ROUNDING, 0.05 * expected):
         return
-    what = "raw" if abs(reported - gap) <= max(_ROUNDING, 0.05 * gap) else "neither raw nor tempered"
+    what = "raw" if abs(reported - gap) <= max(ROUNDING, 0.05 * gap) else "neither raw nor tempered"
     raise ConfigError(
         f"The {engine.name} server {url} reports {what} logprobs: at temperature {COLD:g} the {TOP} highest lie "
         f"{reported:.4f} apart, but {expected:.4f} was expected from the {gap:.4f} at temperature {WARM:g}. Training "
@@ -204,12 +169,3 @@ def reader(engine: str, read: Callable[[Any], T]) -> Callable[[Any], T]:
 def strange(engine: str, value: object) -> TransientError:
     """The error for a reply that is not as the engine documents it."""
     return TransientError(f"its reply is not as {engine}'s: {quoted(value, '')}")
-
-
-def _is_id(token: object, vocabulary: int) -> bool:
-    return isinstance(token, int) and not isinstance(token, bool) and 0 <= token < vocabulary
-
-
-def _is_logprob(value: object) -> bool:
-    """Whether a number is finite and at most 0, but for rounding. (-9999 is what engines say for minus infinity.)"""
-    return isinstance(value, int | float) and math.isfinite(value) and -9999 < value < _ROUNDING

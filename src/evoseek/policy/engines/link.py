@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, TypeVar
 
 import httpx2
@@ -13,7 +13,7 @@ from evoseek.http.breaker import CircuitBreaker
 from evoseek.http.pool import CallPool
 from evoseek.http.retry import Retry, TransientError
 from evoseek.http.said import json_of
-from evoseek.http.server import Server, check_url
+from evoseek.http.server import Reply, Server, check_url
 from evoseek.policy.engines.settings import ServerSettings
 
 T = TypeVar("T")
@@ -73,6 +73,20 @@ class Link:
         SamplerError, which is a RefusedError for a status of 4xx."""
         return await self._call("POST", path, body, self._as_json(read))
 
+    async def stream(self, path: str, ask: Callable[[], object], read: Callable[[Any], T | None]) -> T:
+        """What `read` makes of the JSON value of an event, for the first of which it makes anything, in the reply to
+        the body that `ask` gives. If it fails, `ask` is called again for what is missing then; a reply that broke off
+        after an event is no failed attempt, however often that happens. Raises as `post`."""
+
+        async def attempt(client: httpx2.AsyncClient) -> T:
+            while True:
+                with self._breaker.call():
+                    done = await self._events(client, path, ask(), read)
+                if done is not None:
+                    return done
+
+        return await self._named(f"POST {path}", attempt)
+
     async def tell(self, path: str, body: object = None, *, retried: Collection[int] = ()) -> None:
         """A request whose reply says nothing. One with a status among `retried` is made again. Raises as `post`."""
         await self._call("POST", path, body, lambda _: None, retried)
@@ -94,12 +108,42 @@ class Link:
                     raise _Refusal(self._server.refusal(reply), reply.status)
                 return read(reply.body)
 
+        return await self._named(f"{method} {path}", attempt)
+
+    async def _events(
+        self, client: httpx2.AsyncClient, path: str, body: object, read: Callable[[Any], T | None]
+    ) -> T | None:
+        """One attempt of `stream`; None if the reply broke off after an event that could be read."""
+        has_begun, wrong = False, None
+
+        def each(data: str) -> T | None:
+            nonlocal has_begun, wrong
+            try:
+                done = read(json_of(data.encode(), secret=self._api_key))
+            except TransientError as error:
+                wrong = error
+                raise
+            has_begun = True
+            return done
+
+        try:
+            reply = await self._server.stream(client, "POST", f"{self.url}{path}", each, json=body)
+        except TransientError:
+            if has_begun and wrong is None:
+                return None
+            raise
+        if isinstance(reply, Reply):
+            raise _Refusal(self._server.refusal(reply), reply.status)
+        return reply
+
+    async def _named(self, what: str, attempt: Callable[[httpx2.AsyncClient], Awaitable[T]]) -> T:
+        """The result of a call. Raises SamplerError, which names the server and what it was asked."""
         try:
             return await self._server.call(attempt)
         except _Refusal as error:
-            raise RefusedError(f"The server {self.url} refused {method} {path}: {error}", error.status) from error
+            raise RefusedError(f"The server {self.url} refused {what}: {error}", error.status) from error
         except ToolError as error:
-            raise SamplerError(f"The server {self.url} failed at {method} {path}: {error}") from error
+            raise SamplerError(f"The server {self.url} failed at {what}: {error}") from error
 
 
 def check_address(url: str) -> None:

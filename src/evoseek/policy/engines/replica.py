@@ -9,9 +9,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from evoseek.errors import ConfigError, SamplerError
-from evoseek.http.retry import TransientError
-from evoseek.policy.engines.engine import COLD, WARM, Engine, Served, Weights, check_sampled, check_tempered
+from evoseek.policy.engines.engine import COLD, WARM, Engine, Served, Weights, check_tempered
 from evoseek.policy.engines.link import Link
+from evoseek.policy.engines.turn import Turn
+from evoseek.policy.pass_times import PassTimes
 from evoseek.policy.stops import StopRules
 from evoseek.types import Completion, SampleRequest
 
@@ -41,6 +42,7 @@ class Replica:
         self._loaded: Weights | None = None  # that it has, as far as is known
         self._model = ""  # as found by the check; "" if it has to be checked
         self._turns = 0  # in progress
+        self._paces = PassTimes()
         self._ended: asyncio.Future[None] | None = None  # a turn, for whoever waits for it
         self._lock: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
@@ -60,18 +62,19 @@ class Replica:
 
     async def sample(self, request: SampleRequest) -> Completion:
         """Sample one completion. Raises SamplerError, and ConfigError for a server that cannot be used."""
-        (model, weights), rule = await self._prepared(), self._rules.rule(request.stop)
-        path, body = self._engine.ask(request, rule, model, weights)
+        model, weights = await self._prepared()
+        version = weights.version if weights else 0  # newer ones may be published before the turn ends
+        turn = Turn(request, self._rules, vocabulary=self._vocabulary, version=version, paces=self._paces)
 
-        def read(value: Any) -> Completion:
-            sampled = self._engine.read(value, body, weights)
-            check_sampled(sampled, request, self._vocabulary)
-            version = weights.version if weights else 0  # newer ones may have been published since
-            return self._completion(sampled.token_ids, sampled.logprobs, sampled.finish_reason, request, version)
+        def ask() -> object:
+            return self._engine.ask(turn.rest(), turn.rule, model, weights)
+
+        def read(value: Any) -> Completion | None:
+            return turn.add(self._engine.read(value, model, weights, turn.written))
 
         self._turns += 1
         try:
-            return await self.link.post(path, body, read)
+            return await self.link.stream(self._engine.path, ask, read)
         except SamplerError:
             self._forget()
             raise
@@ -79,20 +82,6 @@ class Replica:
             self._turns -= 1
             if self._ended is not None and not self._ended.done():
                 self._ended.set_result(None)
-
-    def _completion(
-        self, ids: Sequence[int], logprobs: Sequence[float], reason: str, request: SampleRequest, version: int
-    ) -> Completion:
-        """The turn up to the first place where it ends by the policy's own rule, which an engine may overrun."""
-        length = self._rules.cut(self._rules.rule(request.stop), ids)
-        if length is None and reason == "stop":
-            raise TransientError(
-                f"it stopped after {len(ids)} tokens where none of the stop strings and stop tokens that were sent "
-                "stands; see that it loads the policy's own tokenizer"
-            )
-        end = len(ids) if length is None else length
-        ended = "length" if length is None else "stop"
-        return Completion(tuple(ids[:end]), tuple(map(float, logprobs[:end])), ended, version)
 
     def _forget(self) -> None:
         self._model, self._loaded = "", None

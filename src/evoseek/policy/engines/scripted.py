@@ -43,12 +43,14 @@ class Failure(StrEnum):
     ERROR = "error"  # status 500
     HANG = "hang"  # nothing, until the client leaves
     DROP = "drop"  # the connection is reset
+    STALL = "stall"  # the first token, then nothing until the client leaves
+    CUT = "cut"  # the first tokens, then the end of the connection
     FEWER_LOGPROBS = "fewer logprobs"  # one less than ids
     STRANGE_ID = "strange id"  # beyond any vocabulary
     NO_LOGPROB = "no logprob"  # null where a logprob belongs
     OLD_WEIGHTS = "old weights"  # the sample is said to come from other weights
     ECHO = "echo"  # the ids begin with those of the prompt
-    TOO_LONG = "too long"  # the ids again and again
+    TOO_LONG = "too long"  # the ids again and again, without the last one
     OTHER_PROMPT = "other prompt"  # the prompt's ids lack the first one
     ABORTED = "aborted"  # an unknown finish reason
     NO_JSON = "no json"  # a text
@@ -56,13 +58,21 @@ class Failure(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A reply before it is put in an engine's form; `model` is what was sampled from."""
+    """A reply before it is put in an engine's form; `model` is what was sampled from, and `interval` the number of
+    tokens of an event after the first one, which has one."""
 
     prompt_ids: list[int]
     token_ids: list[int]
     logprobs: list[float | None]
     finish_reason: str
     model: str
+    interval: int = 1
+
+    @property
+    def events(self) -> list[tuple[int, int]]:
+        """Where the tokens of each event begin and end."""
+        ends = [*range(1, len(self.token_ids), self.interval), len(self.token_ids)]
+        return list(zip([0, *ends], ends, strict=False))
 
 
 class ScriptedServer(Loopback):
@@ -70,13 +80,15 @@ class ScriptedServer(Loopback):
     logprobs depend on the temperature.
 
     open_weights: makes the sampler for weights in a directory; without it they are only recorded. `model` is what it
-    serves, for sequences of `max_length` tokens, and `version` the engine's. `failures` are what
+    serves, for sequences of `max_length` tokens, and `version` the engine's. A token after the first takes `token_s`
+    seconds; before the first comes what the sampler takes, which is the server's queue. `failures` are what
     the next turns meet, the first one first; `always`, if set, is what every further turn meets. `received` has path
     and body of every request, `turns` the bodies of those for turns, `counts` how many there were by path, `cancelled`
     how many turns the client left. `loaded` are the directories in the order in which they were to be loaded.
     """
 
     newest: ClassVar[str]
+    token_s: float = 0.0
 
     def __init__(
         self,
@@ -150,8 +162,25 @@ class ScriptedServer(Loopback):
         if turn is None:
             self.cancelled += 1
             return False
-        await connection.send(turn if isinstance(turn, Response) else self.said(_spoilt(turn, failure)))
-        return True
+        if isinstance(turn, Response):
+            await connection.send(turn)
+            return True
+        events = self._events(_spoilt(turn, failure), failure)
+        sending = connection.stream(events, "text/event-stream", whole=failure is not Failure.CUT)
+        is_left = await self._unless_left(connection, _true_after(sending)) is None
+        self.cancelled += is_left
+        return not is_left and failure is not Failure.CUT
+
+    async def _events(self, turn: Turn, failure: Failure | None) -> AsyncGenerator[bytes]:
+        """The events of a reply, each after its time."""
+        for start, end in turn.events:
+            await asyncio.sleep(self.token_s * (end - start) if start else 0.0)
+            yield f"data: {json.dumps(self.said(turn, start, end))}\n\n".encode()
+            if failure is Failure.CUT and start:
+                return
+            if failure is Failure.STALL:
+                await asyncio.Event().wait()
+        yield b"data: [DONE]\n\n"
 
     async def _unless_left(self, connection: Connection, work: Awaitable[T]) -> T | None:
         """The result of the work, or None if the client leaves before."""
@@ -174,7 +203,8 @@ class ScriptedServer(Loopback):
             return Response.of_json({"error": {"message": str(error)}}, 500)
         finally:
             sampler.release(asked.trajectory_id)
-        return Turn(list(asked.token_ids), list(done.token_ids), list(done.logprobs), done.finish_reason, model)
+        ids, interval = list(done.token_ids), self.interval_of(body)
+        return Turn(list(asked.token_ids), ids, list(done.logprobs), done.finish_reason, model, interval)
 
     def load(self, directory: Path, adapter: str = "") -> None:
         """Take weights from a directory, as those of an adapter or as the model's."""
@@ -214,8 +244,12 @@ class ScriptedServer(Loopback):
         """What a request asks of the sampler."""
 
     @abstractmethod
-    def said(self, turn: Turn) -> Response:
-        """A turn in the engine's form."""
+    def interval_of(self, body: Mapping[str, Any]) -> int:
+        """The number of tokens that each event is to have."""
+
+    @abstractmethod
+    def said(self, turn: Turn, start: int, end: int) -> dict[str, Any]:
+        """The event with these tokens of a turn, in the engine's form."""
 
 
 class ScriptedVLLM(ScriptedServer):
@@ -264,17 +298,21 @@ class ScriptedVLLM(ScriptedServer):
         ids, most, temperature = tuple(body["prompt"]), int(body["max_tokens"]), float(body["temperature"])
         return SampleRequest(trajectory_id, 0, ids, most, temperature, stop, 0)
 
-    def said(self, turn: Turn) -> Response:
-        """A completion."""
+    def interval_of(self, body: Mapping[str, Any]) -> int:
+        """Asked for beside the prompt."""
+        return int(body["stream_interval"])
+
+    def said(self, turn: Turn, start: int, end: int) -> dict[str, Any]:
+        """A part of a completion."""
         choice = {
             "index": 0,
             "text": "",
-            "logprobs": {"token_logprobs": turn.logprobs},
-            "finish_reason": turn.finish_reason,
-            "token_ids": turn.token_ids,
-            "prompt_token_ids": turn.prompt_ids,
+            "logprobs": {"token_logprobs": turn.logprobs[start:end]},
+            "finish_reason": turn.finish_reason if end == len(turn.token_ids) else None,
+            "token_ids": turn.token_ids[start:end],
+            "prompt_token_ids": None if start else turn.prompt_ids,
         }
-        return Response.of_json({"object": "text_completion", "model": turn.model, "choices": [choice]})
+        return {"object": "text_completion", "model": turn.model, "choices": [choice]}
 
     def _top(self, body: Mapping[str, Any]) -> Response:
         top = {f"token_id:{token}": logprob for token, logprob in enumerate(self.top(body["temperature"]))}
@@ -294,6 +332,11 @@ def _no_such(name: str) -> Response:
     return Response.of_json({"error": {"message": f"The model `{name}` does not exist.", "code": 404}}, 404)
 
 
+async def _true_after(work: Awaitable[None]) -> bool:
+    await work
+    return True
+
+
 def _spoilt(turn: Turn, failure: Failure | None) -> Turn:
     """A turn with what is wrong with it."""
     prompt, ids, logprobs = turn.prompt_ids, turn.token_ids, turn.logprobs
@@ -309,7 +352,7 @@ def _spoilt(turn: Turn, failure: Failure | None) -> Turn:
         case Failure.ECHO:
             return replace(turn, token_ids=[*prompt, *ids], logprobs=[*([-0.5] * len(prompt)), *logprobs])
         case Failure.TOO_LONG:
-            return replace(turn, token_ids=ids * 1000, logprobs=logprobs * 1000)
+            return replace(turn, token_ids=ids[:-1] * 1000, logprobs=logprobs[:-1] * 1000)
         case Failure.OTHER_PROMPT:
             return replace(turn, prompt_ids=prompt[1:])
         case Failure.ABORTED:

@@ -59,19 +59,24 @@ class ScriptedSGLang(ScriptedServer):
         stop = StopConditions(tuple(asked["stop"]), () if asked["ignore_eos"] else tuple(asked["stop_token_ids"]))
         return SampleRequest(trajectory_id, 0, ids, most, temperature, stop, 0)
 
-    def said(self, turn: Turn) -> Response:
-        """A completion."""
+    def interval_of(self, body: Mapping[str, Any]) -> int:
+        """One of the parameters of sampling."""
+        return int(body["sampling_params"]["stream_interval"])
+
+    def said(self, turn: Turn, start: int, end: int) -> dict[str, Any]:
+        """A completion up to an end: every event repeats the earlier ones."""
+        is_last = end == len(turn.token_ids)
         meta = {
             "id": "0",
-            "finish_reason": {"type": turn.finish_reason},
+            "finish_reason": {"type": turn.finish_reason} if is_last else None,
             "prompt_tokens": len(turn.prompt_ids),
             "weight_version": self.weight_version if turn.model in self.adapters else turn.model,
-            "completion_tokens": len(turn.token_ids),
+            "completion_tokens": end,
             "output_token_logprobs": [
-                [logprob, token, None] for logprob, token in zip(turn.logprobs, turn.token_ids, strict=False)
+                [logprob, token, None] for logprob, token in zip(turn.logprobs[:end], turn.token_ids, strict=False)
             ],
         }
-        return Response.of_json({"text": "", "output_ids": turn.token_ids, "meta_info": meta})
+        return {"text": "", "output_ids": turn.token_ids[:end], "meta_info": meta}
 
     def _top(self, body: Mapping[str, Any]) -> Response:
         top = self.top(body["sampling_params"]["temperature"])

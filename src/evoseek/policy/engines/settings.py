@@ -26,13 +26,17 @@ class ServerSettings(SamplerSettings):
     )
     concurrency: Count = Field(default=64, description="Number of turns that a server works on at once, at most.")
     timeout_s: float = Field(
-        default=300.0, gt=0, le=1e6, description="Seconds that a server may take for a turn, or to load new weights."
+        default=300.0,
+        gt=0,
+        le=1e6,
+        description="Seconds that a server may take from one token of a turn to the next, or to load new weights.",
     )
     attempts: int = Field(
         default=3,
         ge=1,
         le=100,
-        description="Number of times that a failing server is asked for a turn before the rollout becomes Invalid.",
+        description="Number of times that a failing server is asked for the rest of a turn before the rollout becomes "
+        "Invalid.",
     )
     failures: int = Field(
         default=6,

@@ -22,8 +22,8 @@ from typing import Any
 
 from evoseek.errors import ConfigError
 from evoseek.policy.engines.engine import (
+    INTERVAL,
     TOP,
-    Sampled,
     Served,
     Weights,
     highest,
@@ -36,6 +36,7 @@ from evoseek.policy.engines.launch import Command, Model, command_of
 from evoseek.policy.engines.link import Link
 from evoseek.policy.engines.sampler import EngineSampler
 from evoseek.policy.engines.settings import ServerSettings
+from evoseek.policy.engines.turn import Sampled
 from evoseek.policy.stops import StopRule
 from evoseek.types import SampleRequest
 
@@ -59,7 +60,7 @@ _ADAPTERS = (
 class SGLang:
     """Speaks to SGLang's servers (see engine.Engine)."""
 
-    name = "SGLang"
+    name, path = "SGLang", _GENERATE
     remedy = "Start it without SGLANG_RETURN_ORIGINAL_LOGPROB."
 
     def command(self, settings: ServerSettings, model: Model, gpus: Sequence[int], port: int) -> Command:
@@ -110,12 +111,10 @@ class SGLang:
         finally:
             await link.tell("/continue_generation", {})
 
-    def ask(
-        self, request: SampleRequest, rule: StopRule, model: str, weights: Weights | None
-    ) -> tuple[str, dict[str, Any]]:
+    def ask(self, request: SampleRequest, rule: StopRule, model: str, weights: Weights | None) -> dict[str, Any]:
         """A completion of ids, of the model or the adapter."""
         adapter = {"lora_path": weights.adapter} if weights and weights.adapter else {}
-        return _GENERATE, {
+        return {
             "input_ids": list(request.token_ids),
             "sampling_params": {
                 "max_new_tokens": request.max_tokens,
@@ -126,30 +125,39 @@ class SGLang:
                 "no_stop_trim": True,
                 "skip_special_tokens": False,
                 "spaces_between_special_tokens": False,
+                "stream_interval": INTERVAL,
                 **_UNFILTERED,
             },
             "return_logprob": True,
+            "stream": True,
             "extra_key": weights.name if weights else "0",
             **adapter,
         }
 
-    def read(self, value: Any, body: dict[str, Any], weights: Weights | None) -> Sampled:
-        """The ids with the logprobs beside them."""
+    def read(self, value: Any, model: str, weights: Weights | None, written: int) -> Sampled:
+        """The ids with the logprobs beside them. An event repeats those of earlier ones, and may have more than it
+        counts; from a server that was started to stream them incrementally it has the new ones alone."""
         match value:
             case {
                 "output_ids": list(ids),
                 "meta_info": {
-                    "finish_reason": {"type": str(reason)},
+                    "finish_reason": None | {"type": str()} as finished,
                     "prompt_tokens": int(length),
+                    "completion_tokens": int(total),
                     "output_token_logprobs": list(pairs),
                     "weight_version": version,
                 },
-            } if _are_of(pairs, ids):
+            }:
+                repeats, new = len(ids) > total - written, slice(written, total)
+                pairs = pairs[new] if repeats or len(pairs) > total - written else pairs
+                ids = ids[new] if repeats else ids
+                if not _are_of(pairs, ids):
+                    raise strange(self.name, value)
                 own = weights is not None and not weights.adapter
                 return Sampled(
                     ids,
                     [pair[0] for pair in pairs],
-                    reason,
+                    finished and finished["type"],
                     prompt_length=length,
                     version=str(version) if own else None,
                     asked_version=weights.name if own and weights else None,

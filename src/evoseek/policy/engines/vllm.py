@@ -22,10 +22,10 @@ from pydantic import Field
 
 from evoseek.errors import ConfigError, SamplerError
 from evoseek.policy.engines.engine import (
+    INTERVAL,
     TOP,
     Engine,
     Publisher,
-    Sampled,
     Served,
     Weights,
     highest,
@@ -39,6 +39,7 @@ from evoseek.policy.engines.link import Link, RefusedError
 from evoseek.policy.engines.nccl import OLDEST_WITH_NCCL, NCCLTransfer, SentWeights, check_nccl, check_nccl_policy
 from evoseek.policy.engines.sampler import EngineSampler
 from evoseek.policy.engines.settings import ServerSettings
+from evoseek.policy.engines.turn import Sampled
 from evoseek.policy.policy import SamplerContext
 from evoseek.policy.stops import StopRule
 from evoseek.settings import Needs
@@ -80,7 +81,7 @@ class VLLMSettings(ServerSettings):
 class VLLM:
     """Speaks to vLLM's servers (see engine.Engine)."""
 
-    name = "vLLM"
+    name, path = "vLLM", _COMPLETIONS
     remedy = "Start it with --logprobs-mode processed_logprobs."
 
     def __init__(self, transfer: NCCLTransfer | None = None) -> None:
@@ -158,17 +159,17 @@ class VLLM:
             gpus = await link.get("/get_world_size", reader(self.name, lambda value: int(value["world_size"])))
             await self._transfer.send(link.url, gpus, weights)
 
-    def ask(
-        self, request: SampleRequest, rule: StopRule, model: str, weights: Weights | None
-    ) -> tuple[str, dict[str, Any]]:
+    def ask(self, request: SampleRequest, rule: StopRule, model: str, weights: Weights | None) -> dict[str, Any]:
         """A completion of ids. Where it ends is said in full: what the server would add is switched off."""
-        return _COMPLETIONS, {
-            "model": weights.adapter if weights and weights.adapter else model,
+        return {
+            "model": _name_of(model, weights),
             "prompt": list(request.token_ids),
             "max_tokens": request.max_tokens,
             "temperature": request.temperature,
             "logprobs": 0,
             "return_token_ids": True,
+            "stream": True,
+            "stream_interval": INTERVAL,
             "stop": list(rule.strings),
             "stop_token_ids": sorted(rule.token_ids),
             "ignore_eos": True,
@@ -178,23 +179,22 @@ class VLLM:
             **_UNFILTERED,
         }
 
-    def read(self, value: Any, body: dict[str, Any], weights: Weights | None) -> Sampled:
-        """The only choice."""
+    def read(self, value: Any, model: str, weights: Weights | None, written: int) -> Sampled:
+        """The only choice. The prompt comes with the first event."""
         match value:
             case {
-                "model": str(model),
+                "model": str(version),
                 "choices": [
                     {
                         "token_ids": list(ids),
                         "logprobs": {"token_logprobs": list(logprobs)},
-                        "finish_reason": reason,
-                        "prompt_token_ids": list(prompt),
+                        "finish_reason": None | str() as reason,
+                        **more,
                     }
                 ],
-            }:
-                return Sampled(
-                    ids, logprobs, str(reason), prompt_ids=prompt, version=model, asked_version=body["model"]
-                )
+            } if written or isinstance(more.get("prompt_token_ids"), list):
+                prompt, name = more.get("prompt_token_ids"), _name_of(model, weights)
+                return Sampled(ids, logprobs, reason, prompt_ids=prompt, version=version, asked_version=name)
             case _:
                 raise strange(self.name, value)
 
@@ -224,6 +224,11 @@ class VLLMSampler(EngineSampler):
         if isinstance(settings, VLLMSettings) and settings.transfer == "nccl":
             check_nccl(rank > 0, processes)
         return super().planned(settings, directory, max_length, dtype, rank, processes)
+
+
+def _name_of(model: str, weights: Weights | None) -> str:
+    """The name of a model with these weights: that of an adapter, if they are one."""
+    return weights.adapter if weights and weights.adapter else model
 
 
 def _top_logprobs(value: Any) -> list[float]:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from evoseek.errors import ConfigError, SamplerError
 from evoseek.http.retry import TransientError
-from evoseek.policy.engines.engine import Sampled, check_sampled
+from evoseek.policy.engines.turn import Turn
 from evoseek.policy.policy import SamplerContext, eos_ids
 from evoseek.policy.requests import check_request
 from evoseek.policy.settings import SamplerSettings
@@ -86,18 +86,19 @@ class TinkerSampler:
             )
         if self._client is None:
             self.update_weights(self._version)
-        version, client = self._version, self._client
+        turn = Turn(request, self._rules, vocabulary=self._vocabulary, version=self._version, paces=None)
         try:
             sampled = await self._remote.sample(
-                client,
+                self._client,
                 request.token_ids,
-                self._rules.rule(request.stop),
+                turn.rule,
                 max_tokens=request.max_tokens,
                 temperature=request.temperature,
                 seed=_seed(request),
             )
-            check_sampled(sampled, request, self._vocabulary)
-            return self._completion(sampled, request, version)
+            if (completion := turn.add(sampled)) is None:
+                raise TransientError("it replied without a finish reason")
+            return completion
         except (ServiceError, TransientError) as error:
             raise SamplerError(f"The turn {request.turn} of '{request.trajectory_id}' failed: {error}") from error
 
@@ -116,18 +117,6 @@ class TinkerSampler:
         except ServiceError as error:
             raise SamplerError(f"The weights of version {version} cannot be sampled from: {error}") from error
         self._version = version
-
-    def _completion(self, sampled: Sampled, request: SampleRequest, version: int) -> Completion:
-        """The turn up to the first place where it ends by the policy's own rule."""
-        ids, logprobs = sampled.token_ids, sampled.logprobs
-        length = self._rules.cut(self._rules.rule(request.stop), ids)
-        if length is None and sampled.finish_reason == "stop":
-            raise TransientError(
-                f"it stopped after {len(ids)} tokens where none of the stop strings and stop tokens stands; see that "
-                "policy.model has the tokenizer of learner.base_model"
-            )
-        end = len(ids) if length is None else length
-        return Completion(tuple(ids[:end]), tuple(logprobs[:end]), "length" if length is None else "stop", version)
 
 
 def _seed(request: SampleRequest) -> int:

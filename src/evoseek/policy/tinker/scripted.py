@@ -13,6 +13,7 @@ documents. A run whose `learner.name` is such a class rehearses one with the ser
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -120,6 +121,7 @@ class ScriptedTinker:
     model: a policy, named as in `load_policy`, which is the base for every name. fails: is called with the name of each
     method before it does anything, and may raise, as the SDK does once its own retries are over. gradient: how the
     server divides gradients (see `learner.gradient`). types: where the types are taken from, such as the real module.
+    token_s: how many seconds a token of a sample takes.
 
     `calls` are the names of the methods that were called, in order; `keys` the API keys that came with clients, and
     `sampled` the requests for samples. `trainings` are the training clients.
@@ -134,8 +136,9 @@ class ScriptedTinker:
         fails: Callable[[str], None] = lambda _: None,
         gradient: Literal["sum", "mean"] = "sum",
         types: Any = None,
+        token_s: float = 0.0,
     ) -> None:
-        self.model, self.fails, self.gradient = model, fails, gradient
+        self.model, self.fails, self.gradient, self.token_s = model, fails, gradient, token_s
         self.calls: list[str] = []
         self.keys: list[str] = []
         self.sampled: list[SamplingParams] = []
@@ -313,6 +316,7 @@ class ScriptedSampling:
             completion = await self._sampler.sample(request)
         finally:
             self._sampler.release(name)
+        await asyncio.sleep(self._tinker.token_s * len(completion.token_ids))
         reason = "stop" if completion.finish_reason == "stop" else "length"
         return Answer(sequences=[Answer(tokens=completion.token_ids, logprobs=completion.logprobs, stop_reason=reason)])
 

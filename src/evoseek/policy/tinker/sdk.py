@@ -16,7 +16,7 @@ from importlib.metadata import version
 from typing import Any, Literal, TypeVar
 
 from evoseek.errors import ConfigError, EvoseekError
-from evoseek.policy.engines.engine import Sampled
+from evoseek.policy.engines.turn import Sampled
 from evoseek.policy.stops import StopRule
 
 T = TypeVar("T")
