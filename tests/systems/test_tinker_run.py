@@ -207,7 +207,13 @@ def test_several_processes_are_refused_before_anything_is_sent(service, places, 
 
 
 def test_what_is_refused_is_refused_before_anything_is_sent(service, places, tmp_path):
-    for options in ({"credit.name": "gae"}, {"lora.rank": 0}, {"rollout.temperature": 0.8}, {"learner.bf16": True}):
+    for options in (
+        {"credit.name": "gae"},
+        {"lora.rank": 0},
+        {"rollout.temperature": 0.8},
+        {"learner.bf16": True},
+        {"rollout.deadline_s": 60},
+    ):
         with pytest.raises(ConfigError):
             run_of("search-r1", places, tmp_path / "run", **options).train()
     assert service.calls == service.keys == []
