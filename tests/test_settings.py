@@ -7,7 +7,7 @@ from typing import Annotated
 import pytest
 from pydantic import Field, SerializeAsAny
 
-from evoseek.credit.settings import CreditPart
+from evoseek.credit.parts import CreditPart
 from evoseek.errors import ConfigError
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.sequence import SequenceLoss

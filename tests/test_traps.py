@@ -12,12 +12,15 @@ import pytest
 import torch
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
+from evoseek.credit.advantages import (
+    gae,
+    group_advantages,
+    leave_one_out_advantages,
+    raw_advantages,
+    whiten,
+    whitened_advantages,
+)
 from evoseek.credit.filters import Signal, group_signal
-from evoseek.credit.gae import gae
-from evoseek.credit.group import group_advantages
-from evoseek.credit.reinforce import raw_advantages, whitened_advantages
-from evoseek.credit.rloo import leave_one_out_advantages
-from evoseek.credit.whiten import whiten
 from evoseek.env.prompts import load_prompts
 from evoseek.env.solver import SolverEnv
 from evoseek.errors import ConfigError

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evoseek.credit.advantages import group_advantages
 from evoseek.credit.filters import GroupSelection, Signal, group_signal
-from evoseek.credit.group import group_advantages
 
 MIXED, RIGHT, WRONG, FAILED = [1, 0, 1], [1, 1, 1], [0, 0, 0], [1, None, None]
 rewards = st.lists(st.sampled_from([None, 0.0, 1.0]), max_size=6)

@@ -15,7 +15,7 @@ from runpy import run_path
 import pytest
 import torch
 
-from evoseek.credit.group import group_advantages
+from evoseek.credit.advantages import group_advantages
 from evoseek.env.prompts import load_prompts
 from evoseek.env.solver import SolverEnv
 from evoseek.env.tools import SearchTool

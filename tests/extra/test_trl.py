@@ -26,7 +26,7 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from evoseek.credit.group import group_advantages
+from evoseek.credit.advantages import group_advantages
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.aggregate import FixedLength

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from evoseek.credit.group import group_advantages
-from evoseek.credit.reinforce import raw_advantages
+from evoseek.credit.advantages import group_advantages, raw_advantages
 from evoseek.errors import DataError
 from evoseek.reward.proposer import ProposerReward
 from evoseek.rollout.trajectory_json import outcome_to_json, trajectory_to_json

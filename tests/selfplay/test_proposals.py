@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.credit.group import group_advantages
+from evoseek.credit.advantages import group_advantages
 from evoseek.selfplay.proposals import TaskSource, check_groups, proposal_groups, solver_groups
 from evoseek.training.update import GroupUpdate
 from evoseek.types import Episode, Invalid, Outcome, Question, Scored, Segment, StopReason, Trajectory, TrajectoryGroup

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.credit.group import group_advantages
+from evoseek.credit.advantages import group_advantages
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.reinforce import ReinforceLoss
 from evoseek.training.distillation import SelfDistillation

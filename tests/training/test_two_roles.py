@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from evoseek.credit.group import group_advantages
-from evoseek.credit.reinforce import raw_advantages
+from evoseek.credit.advantages import group_advantages, raw_advantages
 from evoseek.learner.learner import Learner
 from evoseek.loss.base import LossInputs
 from evoseek.loss.clipped import ClippedLoss

@@ -9,15 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializeAsAny
 
-from evoseek.credit.gae import gae
-from evoseek.credit.group import group_advantages
-from evoseek.credit.reinforce import raw_advantages, whitened_advantages
-from evoseek.credit.rloo import leave_one_out_advantages
-from evoseek.credit.settings import CreditSettings
+from evoseek.credit.advantages import (
+    gae,
+    group_advantages,
+    leave_one_out_advantages,
+    raw_advantages,
+    whitened_advantages,
+)
+from evoseek.settings import Chosen, PartSettings
+
+
+class CreditSettings(PartSettings):
+    """From rewards to advantages."""
+
+    staged: ClassVar[tuple[str, ...]] = ("*",)
+    name: str = Field(default="group", description="Name of the credit, or package.module:Name of one of your own.")
+
+
+CreditPart = Annotated[SerializeAsAny[CreditSettings], Chosen("credit", CreditSettings)]
+
 
 Rewards = Sequence[float | None]
 Groups = Sequence[Hashable]
@@ -25,7 +39,7 @@ Groups = Sequence[Hashable]
 
 @dataclass(frozen=True, slots=True)
 class GroupCredit:
-    """GRPO, Dr. GRPO and HRPO: relative to the group mean; see `credit.group`."""
+    """GRPO, Dr. GRPO and HRPO: relative to the group mean; see `group_advantages`."""
 
     scale: Literal["std", "none"] = "std"
     singleton: Literal["raw", "zero", "drop"] = "zero"
@@ -54,7 +68,7 @@ class GroupCredit:
 
 
 class LeaveOneOutCredit:
-    """RLOO: relative to the mean of the group's other members; see `credit.rloo`."""
+    """RLOO: relative to the mean of the group's other members."""
 
     is_relative = True
 
@@ -64,7 +78,7 @@ class LeaveOneOutCredit:
 
 
 class WhitenedCredit:
-    """REINFORCE++: whitened over the batch; see `credit.reinforce`."""
+    """REINFORCE++: whitened over the batch."""
 
     def __call__(self, rewards: Rewards, groups: Groups) -> list[float | None]:
         """Advantages."""
@@ -81,7 +95,7 @@ class RawCredit:
 
 @dataclass(frozen=True, slots=True)
 class CriticCredit:
-    """PPO: generalised advantage estimation with a critic; see `credit.gae`."""
+    """PPO: generalised advantage estimation with a critic."""
 
     gamma: float = 1.0
     lam: float = 1.0
