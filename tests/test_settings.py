@@ -278,7 +278,8 @@ def test_what_is_no_part_and_no_table_is_refused(given, words):
 
 def test_settings_of_the_wrong_kind_are_refused(tmp_path, monkeypatch):
     (tmp_path / "wrong_settings_part.py").write_text(
-        "class Wrong:\n    class Settings: pass\n    def __call__(self): pass\n    def build(self): pass\n"
+        "class Wrong:\n    class Settings: pass\n    def contributes(self, sample): pass\n"
+        "    def __call__(self, inputs, totals): pass\n    @classmethod\n    def build(cls, settings, context): pass\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigError, match=r"settings of the wrong kind: .* derived from evoseek\.loss\.settings"):

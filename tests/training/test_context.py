@@ -86,7 +86,8 @@ def test_an_engine_without_passages_is_no_missing_engine():
     assert context.held_out_engine is engine
 
 
-def test_an_index_is_searched_by_the_engine_that_it_was_built_for(tmp_path):
+def test_an_index_is_searched_by_the_engine_that_it_was_built_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("EVOSEEK_TRUST", str(tmp_path))  # the encoder is no part of evoseek
     passages = [Passage(name, "", text, name) for name, text in (("a", "one two"), ("b", "three"))]
     LexicalIndex.build(tmp_path / "terms", passages)
     DenseIndex.build(tmp_path / "vectors", passages, LetterEncoder())
