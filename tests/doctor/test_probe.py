@@ -9,6 +9,7 @@ from evoseek.doctor.probe import probe
 from evoseek.errors import SamplerError
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.search.failing import FailingEngine
+from evoseek.search.lexical import LexicalIndex
 from evoseek.training.given import load_settings
 from evoseek.types import Passage
 
@@ -25,6 +26,14 @@ class Scripted:
             return "<answer> meri </answer>" if request.turn else "<search> mayor of kalo </search>"
 
         return ScriptedSampler(turn, context.policy.tokenizer)
+
+
+class Idle:
+    """A sampler that neither searches nor answers."""
+
+    @classmethod
+    def build(cls, settings, context):
+        return ScriptedSampler(lambda request: "hm", context.policy.tokenizer)
 
 
 class Broken:
@@ -65,7 +74,7 @@ def probed(tmp_path, monkeypatch):
     def examined(sampler=Scripted, engine=Engine, **options):
         parts = {"sampler.name": f"{__name__}:{sampler.__name__}", "search.name": f"{__name__}:{engine.__name__}"}
         settings = load_settings(options={**parts, "policy.model": "tiny", **options})
-        finding = probe(Patient(settings))
+        (finding,) = probe(Patient(settings))
         assert list(tmp_path.iterdir()) == []  # nothing is written
         return finding
 
@@ -76,7 +85,7 @@ def test_four_rollouts_are_scaled_to_a_step_and_to_the_run(probed):
     finding = probed(**{"questions.per_step": 5, "rollout.group_size": 2, "run.steps": 60})
     assert finding.state == "ok"
     assert sorted(Scripted.asked) == sorted([f"probe-{number}" for number in range(4)] * 2)  # two turns each
-    assert finding.words.startswith("4 rollouts took ")
+    assert finding.words.startswith("4 of 4 rollouts used the tool, 4 gave an answer, in ")
     assert "10 in a step and 40% more to train" in finding.words
 
 
@@ -91,3 +100,18 @@ def test_an_engine_that_fails_is_a_fault_and_not_a_fast_rollout(probed):
 def test_a_sampler_that_cannot_be_built_is_a_fault_with_its_remedy(probed):
     finding = probed(Broken)
     assert (finding.state, finding.words, finding.remedy) == ("fault", "The server is not there.", "Start it.")
+
+
+def test_a_model_that_never_uses_the_tool_is_not_fine(probed):
+    finding = probed(Idle)
+    assert finding.state == "warning"
+    assert finding.words.startswith("0 of 4 rollouts used the tool, 0 gave an answer")
+    assert "evoseek sft" in finding.remedy
+
+
+def test_a_model_that_writes_no_valid_proposal_is_not_fine(tmp_path):
+    index = LexicalIndex.build(tmp_path / "index", [Passage("a#0", "a", "kalo", "the mayor of kalo is meri .")])
+    options = {"sampler.name": f"{__name__}:Idle", "search.index": str(index.directory), "policy.model": "tiny"}
+    _, finding = probe(Patient(load_settings(system="dr-zero", options=options)))
+    assert (finding.about, finding.state) == ("proposals", "warning")
+    assert finding.words == "0 of 4 proposals became a question; rejected: unfinished (4)."

@@ -33,7 +33,14 @@ def doctor(
     questions: Questions = None,
     model: Model = None,
     processes: Annotated[int, typer.Option(min=1, help="Number of processes that would train together.")] = 1,
-    probe: Annotated[bool, typer.Option("--probe", help="Load the model and time a few rollouts as well.")] = False,
+    probe: Annotated[
+        bool | None,
+        typer.Option(
+            "--probe/--no-probe",
+            help="Load the model and try a few rollouts and proposals, if nothing is wrong. Default: where that calls "
+            "and starts no service.",
+        ),
+    ] = None,
     json: Json = False,
     config: ConfigFiles = None,
     set_: Sets = None,
@@ -41,7 +48,7 @@ def doctor(
     """Check what a command would need, with the options of `evoseek train`: environment, device, memory, disk, model,
     chat template, prompt, index, questions, judge, providers and servers, and what would be trained.
 
-    Prints a finding a line with one remedy each; status 1 if there is a fault. Writes nothing and starts nothing.
+    Prints a finding a line with one remedy each; status 1 if there is a fault. Writes nothing.
     """
     options = {"search.index": index, "questions.path": questions, "policy.model": model}
     with end_on_interrupt():
@@ -68,7 +75,7 @@ def _findings(
     config: Sequence[Path] | None,
     sets: Sequence[str] | None,
     processes: int,
-    probing: bool,
+    probing: bool | None,
 ) -> list[Finding]:
     """All findings. Raises ConfigError for settings that cannot be read, without which nothing can be examined."""
     with end_on_interrupt():
@@ -84,7 +91,13 @@ def _findings(
     if is_here(settings.policy.model):
         settings = following(settings, console=Console(quiet=True))
     patient = Patient(settings, RunDirectory(where) if where else None, processes, own.index if own else None)
-    return [*examine(patient), *([probe(patient)] if probing else [])]
+    findings = list(examine(patient))
+    if probing is None:
+        probing = settings.examines_index and settings.sampler.name == "torch"
+    is_ready = patient.is_trained and patient.has_model and not any(found.state == "fault" for found in findings)
+    if own is not None and own.index is not None and not own.index.exists():
+        is_ready = False
+    return [*findings, *(probe(patient) if probing and is_ready else ())]
 
 
 def _show(findings: Sequence[Finding]) -> None:

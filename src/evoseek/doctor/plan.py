@@ -58,7 +58,7 @@ def _time(patient: Patient) -> Finding:
     seconds = [row["step/seconds"] or 0.0 for row in rows if row.get("step/seconds") is not None]
     if not seconds:
         words = "Unknown before the first step."
-        return warning("time", words, "Train a step (`evoseek train --steps 1`) and ask again, or add --probe.")
+        return warning("time", words, "The probe estimates it; steps measure it.")
     left = max(0, patient.settings.planned_steps - len(seconds))
     each = sum(seconds) / len(seconds)
     return fine(
