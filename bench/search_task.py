@@ -19,7 +19,7 @@ from evoseek.env.tools import SearchTool
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.muon import MuonAdamW
-from evoseek.loss.cross_entropy import CrossEntropyLoss
+from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.load import Policy, save_policy
 from evoseek.policy.tool_calls import ToolCallRenderer
 from evoseek.search.lexical import LexicalIndex

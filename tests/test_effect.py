@@ -30,12 +30,7 @@ def check(settings):
             ["critic.clip=0.9"],
             "credit.name to be gae, and that is .group.. Leave critic.clip out",
         ),
-        ("search-r1", ["algorithm.kl_estimator=k1"], "algorithm.kl_coefficient to be set, and that is 0.0"),
-        (
-            "search-r1",
-            ["algorithm.kl_coefficient=0.1", "algorithm.kl_in=reward", "algorithm.kl_estimator=k1"],
-            "algorithm.kl_in to be loss",
-        ),
+        ("search-r1", ["algorithm.kl_in=reward"], "algorithm.kl_coefficient to be set, and that is 0.0"),
         ("search-r1", ["algorithm.importance_cap=3.0"], "algorithm.importance to be truncate or mask"),
         ("search-r1", ["lora.alpha=64.0"], "lora.rank to be set, and that is 0"),
         ("search-r1", ["evaluation.every=5"], "evaluation.path to be set"),
@@ -106,7 +101,7 @@ def test_what_belongs_to_another_system_or_part_is_no_setting(system, given, wor
         ("search-r1", ["credit.name=gae", "credit.lam=0.9", "critic.clip=0.9"]),
         ("search-r1", ["lora.rank=8", "lora.alpha=64.0"]),
         ("search-r1", ["evaluation.path=q", "evaluation.every=5"]),
-        ("search-r1", ["algorithm.kl_coefficient=0.1", "algorithm.kl_estimator=k1"]),
+        ("search-r1", ["algorithm.kl_coefficient=0.1", "algorithm.kl_in=reward"]),
         ("search-r1", ["asked.model=x"]),  # for `evoseek ask --run-dir`
         ("search-r1", ["loss=reinforce", "tools=[]"]),
         ("dspo", ["loss.name=reinforce", "algorithm.mini_batches=1"]),  # clip_low is dspo's, and nobody set it

@@ -28,7 +28,7 @@ from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.base import LossFn
 from evoseek.loss.clipped import ClippedLoss
-from evoseek.loss.reinforce import ReinforceLoss
+from evoseek.loss.likelihood import ReinforceLoss
 from evoseek.loss.sequence import SequenceLoss
 from evoseek.policy.engines.link import Link
 from evoseek.policy.engines.sampler import EngineSampler

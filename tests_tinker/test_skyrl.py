@@ -14,9 +14,9 @@ from evoseek.learner.reference import score, with_ref_logprobs
 from evoseek.learner.tinker import RemoteForward, TinkerLearner, TinkerSettings
 from evoseek.loss.base import Totals
 from evoseek.loss.clipped import ClippedLoss
-from evoseek.loss.kl import WithKL
-from evoseek.loss.reinforce import ReinforceLoss
+from evoseek.loss.likelihood import ReinforceLoss
 from evoseek.loss.sequence import SequenceLoss
+from evoseek.loss.terms import WithKL
 from evoseek.policy.load import load_policy
 from evoseek.policy.lora import add_adapter
 from evoseek.policy.policy import base_of

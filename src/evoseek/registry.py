@@ -126,7 +126,7 @@ KINDS: Mapping[str, Kind] = {
         {
             "clipped": "evoseek.loss.clipped:ClippedLoss",
             "sequence": "evoseek.loss.sequence:SequenceLoss",
-            "reinforce": "evoseek.loss.reinforce:ReinforceLoss",
+            "reinforce": "evoseek.loss.likelihood:ReinforceLoss",
         },
         ("contributes(sample)", "__call__(inputs, totals)"),
         is_heavy=True,

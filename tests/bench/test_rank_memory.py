@@ -9,7 +9,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from evoseek.errors import TrainingError
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
-from evoseek.loss.reinforce import ReinforceLoss
+from evoseek.loss.likelihood import ReinforceLoss
 from evoseek.types import TrainingSample
 
 SIZES = {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 32}

@@ -22,7 +22,7 @@ from evoseek.jobs.propose import Writing, propose
 from evoseek.learner.checkpoint import Checkpoint, Part, latest_checkpoint, save_checkpoint
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
-from evoseek.loss.cross_entropy import CrossEntropyLoss
+from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.load import Policy, load_policy, save_policy
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.reward.answer import usable_question

@@ -17,7 +17,7 @@ from evoseek.eval.statistics import bootstrap_mean_interval
 from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
-from evoseek.loss.wrapped import wrapped
+from evoseek.loss.terms import wrapped
 from evoseek.policy.load import load_policy
 from evoseek.registry import build
 from evoseek.reward.answer import normalise

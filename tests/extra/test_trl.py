@@ -29,11 +29,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from evoseek.credit.advantages import group_advantages
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
-from evoseek.loss.aggregate import FixedLength
-from evoseek.loss.base import Totals
+from evoseek.loss.base import FixedLength, Totals
 from evoseek.loss.clipped import ClippedLoss
-from evoseek.loss.kl import WithKL
 from evoseek.loss.sequence import SequenceLoss
+from evoseek.loss.terms import WithKL
 from evoseek.policy.load import Policy, load_policy, save_policy
 from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import TrainingSample

@@ -42,7 +42,7 @@ from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.sharding import copy_weights, full_state_dict, full_tensors, read_weights, shard_module
 from evoseek.loss.base import Totals
 from evoseek.loss.clipped import ClippedLoss
-from evoseek.loss.reinforce import ReinforceLoss
+from evoseek.loss.likelihood import ReinforceLoss
 from evoseek.policy.load import load_policy
 from evoseek.policy.unread import load_unread
 from evoseek.types import TrainingSample

@@ -14,11 +14,9 @@ from evoseek.learner.batch import MicroBatch, make_batch, split_by_tokens
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.reference import score
-from evoseek.loss.aggregate import FixedLength
-from evoseek.loss.base import Loss, LossInputs, Totals
+from evoseek.loss.base import FixedLength, Loss, LossInputs, Totals
 from evoseek.loss.clipped import ClippedLoss
-from evoseek.loss.cross_entropy import CrossEntropyLoss
-from evoseek.loss.reinforce import ReinforceLoss
+from evoseek.loss.likelihood import CrossEntropyLoss, ReinforceLoss
 from evoseek.loss.sequence import SequenceLoss
 from evoseek.types import TrainingSample
 

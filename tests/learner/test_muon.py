@@ -6,7 +6,7 @@ from transformers import LlamaForCausalLM
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.muon import MuonAdamW
-from evoseek.loss.cross_entropy import CrossEntropyLoss
+from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.tiny.model import tiny_config, tiny_model
 from evoseek.types import TrainingSample
 

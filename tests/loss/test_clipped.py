@@ -8,9 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.loss.aggregate import FixedLength, count_totals
-from evoseek.loss.base import LossInputs
-from evoseek.loss.clipped import ClippedLoss, clipped_loss
+from evoseek.loss.base import FixedLength, LossInputs, count_totals
+from evoseek.loss.clipped import ClippedLoss, clipped_loss, token_ratio
 from evoseek.types import TrainingSample
 
 CASES = json.loads((Path(__file__).parents[1] / "fixtures" / "policy_losses.json").read_text())["cases"]
@@ -123,3 +122,13 @@ def test_only_samples_with_an_advantage_and_a_weight_contribute() -> None:
     assert ClippedLoss().contributes(sample(-1.0, 1.0))
     assert not ClippedLoss().contributes(sample(0.0, 1.0))
     assert not ClippedLoss().contributes(sample(1.0, 0.0))
+
+
+def test_ratio_is_one_off_the_mask_and_its_gradient_survives_infinities_there() -> None:
+    logprobs = torch.tensor([[0.0, -1.0, math.inf, math.nan]], requires_grad=True)
+    ratio = token_ratio(
+        logprobs, torch.tensor([[0.0, -1.0 - math.log(2), 0.0, 0.0]]), torch.tensor([[1, 1, 0, 0]]).bool()
+    )
+    torch.testing.assert_close(ratio, torch.tensor([[1.0, 2.0, 1.0, 1.0]]))
+    ratio.sum().backward()
+    torch.testing.assert_close(logprobs.grad, torch.tensor([[1.0, 2.0, 0.0, 0.0]]))

@@ -7,15 +7,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evoseek.loss.aggregate import FixedLength, count_totals
-from evoseek.loss.base import LossFn, LossInputs, ValueInputs
+from evoseek.loss.base import FixedLength, LossFn, LossInputs, ValueInputs, count_totals
 from evoseek.loss.clipped import ClippedLoss
-from evoseek.loss.cross_entropy import CrossEntropyLoss
-from evoseek.loss.entropy import WithEntropy
-from evoseek.loss.importance import WithImportance
-from evoseek.loss.kl import WithKL
-from evoseek.loss.reinforce import ReinforceLoss
+from evoseek.loss.likelihood import CrossEntropyLoss, ReinforceLoss
 from evoseek.loss.sequence import SequenceLoss
+from evoseek.loss.terms import WithEntropy, WithImportance, WithKL
 from evoseek.loss.value import ValueLoss
 
 B, T = 5, 8
@@ -25,8 +21,8 @@ LOSSES: dict[str, LossFn] = {
     **{f"{kind.__name__} {mode}": kind(0.2, mode) for kind in (ValueLoss,) for mode in AGGREGATES},
     "CrossEntropyLoss": CrossEntropyLoss(),
     "SequenceLoss": SequenceLoss(0.2, 0.3),
-    "WithKL k3": WithKL(ClippedLoss(), 0.1),
-    "WithKL k1 sequence-sum": WithKL(SequenceLoss(), 0.1, "k1", "sequence-sum"),
+    "WithKL": WithKL(ClippedLoss(), 0.1),
+    "WithKL sequence-sum": WithKL(SequenceLoss(), 0.1, "sequence-sum"),
     "WithEntropy": WithEntropy(ClippedLoss(), 0.1),
     "WithImportance token": WithImportance(ClippedLoss(), low=0.7, high=1.3),
     "WithImportance sequence": WithImportance(SequenceLoss(), "sequence", "mask", 0.5, 2.0),

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from evoseek.loss.base import LossInputs, Totals
-from evoseek.loss.sequence import SequenceLoss, sequence_loss
+from evoseek.loss.sequence import SequenceLoss, sequence_loss, sequence_ratio
 from evoseek.types import TrainingSample
 
 CASES = json.loads((Path(__file__).parents[1] / "fixtures" / "policy_losses.json").read_text())["cases"]
@@ -100,3 +100,20 @@ def test_only_samples_with_an_advantage_and_a_weight_contribute() -> None:
     assert SequenceLoss().contributes(sample(-1.0, 1.0))
     assert not SequenceLoss().contributes(sample(0.0, 1.0))
     assert not SequenceLoss().contributes(sample(1.0, 0.0))
+
+
+def test_sequence_ratio_is_the_geometric_mean_of_the_masked_tokens() -> None:
+    ratios = torch.tensor([[2.0, 8.0, 5.0], [3.0, 1.0, 1.0]], dtype=torch.float64)
+    mask = torch.tensor([[True, True, False], [False, False, False]])
+    logprobs = ratios.log().requires_grad_()
+    ratio = sequence_ratio(logprobs, torch.zeros_like(ratios), mask)
+    assert ratio.tolist() == pytest.approx([4.0, 1.0])
+    ratio.sum().backward()
+    torch.testing.assert_close(logprobs.grad, torch.tensor([[2.0, 2.0, 0.0], [0.0, 0.0, 0.0]], dtype=torch.float64))
+
+
+def test_a_long_sequence_does_not_overflow() -> None:
+    """20 000 tokens, each twice as likely as before: the product of the ratios is 2^20000, their mean is 2."""
+    logprobs = torch.full((1, 20_000), math.log(2.0))
+    mask = torch.ones(1, 20_000, dtype=torch.bool)
+    assert sequence_ratio(logprobs, torch.zeros_like(logprobs), mask).item() == pytest.approx(2.0, rel=1e-4)

@@ -4,8 +4,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from evoseek.loss.aggregate import count_totals
-from evoseek.loss.base import ValueInputs
+from evoseek.loss.base import ValueInputs, count_totals
 from evoseek.loss.value import ValueLoss, value_loss
 from evoseek.types import TrainingSample
 

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
 from evoseek.errors import PolicyError
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
-from evoseek.loss.cross_entropy import CrossEntropyLoss
+from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.adapter_files import load_adapter
 from evoseek.policy.load import export_policy, load_policy, merged, save_policy
 from evoseek.policy.lora import add_adapter

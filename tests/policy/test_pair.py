@@ -9,7 +9,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from evoseek.errors import PolicyError
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
-from evoseek.loss.cross_entropy import CrossEntropyLoss
+from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.load import load_policy, save_policy
 from evoseek.policy.pair import NewAdapter, load_pair
 from evoseek.policy.policy import Policy

@@ -14,8 +14,8 @@ from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv
 from evoseek.errors import ConfigError, DataError, SearchIndexError
 from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.loss.clipped import ClippedLoss
-from evoseek.loss.importance import WithImportance
-from evoseek.loss.reinforce import ReinforceLoss
+from evoseek.loss.likelihood import ReinforceLoss
+from evoseek.loss.terms import WithImportance
 from evoseek.policy.encoding import plain
 from evoseek.reward.evidence import EvidenceReward
 from evoseek.rollout.limits import Limits

@@ -12,7 +12,7 @@ from evoseek.env.simulator import SimulatorPrompts
 from evoseek.errors import ConfigError, DataError
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
-from evoseek.loss.cross_entropy import CrossEntropyLoss
+from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.load import load_policy
 from evoseek.policy.tags import TagRenderer
 from evoseek.search.simulated import parse_documents

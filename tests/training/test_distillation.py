@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evoseek.credit.advantages import group_advantages
 from evoseek.loss.clipped import ClippedLoss
-from evoseek.loss.reinforce import ReinforceLoss
+from evoseek.loss.likelihood import ReinforceLoss
 from evoseek.training.distillation import SelfDistillation
 from evoseek.training.update import GroupUpdate
 from evoseek.types import TrainingSample

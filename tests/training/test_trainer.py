@@ -8,7 +8,7 @@ from evoseek.credit.parts import CriticCredit, LeaveOneOutCredit
 from evoseek.errors import ConfigError
 from evoseek.learner.distributed import Ranks
 from evoseek.learner.reference import score, with_old_logprobs, with_ref_logprobs
-from evoseek.loss.importance import WithImportance
+from evoseek.loss.terms import WithImportance
 from evoseek.loss.value import ValueLoss
 from evoseek.policy.load import load_policy, save_policy
 from evoseek.policy.lora import add_adapter

@@ -11,7 +11,7 @@ from evoseek.credit.advantages import group_advantages, raw_advantages
 from evoseek.learner.learner import Learner
 from evoseek.loss.base import LossInputs
 from evoseek.loss.clipped import ClippedLoss
-from evoseek.loss.reinforce import ReinforceLoss
+from evoseek.loss.likelihood import ReinforceLoss
 from evoseek.training.two_roles import RoleUpdate, TwoRoleUpdate
 from evoseek.training.update import GroupUpdate
 from evoseek.types import Invalid, Question, Scored, Segment, StopReason, Trajectory, TrajectoryGroup

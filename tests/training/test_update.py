@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from evoseek.credit.advantages import group_advantages
-from evoseek.loss.reinforce import ReinforceLoss
+from evoseek.loss.likelihood import ReinforceLoss
 from evoseek.training.update import GroupUpdate, KLPenalty, group_samples, mean_metrics, split_groups
 from evoseek.types import Invalid, Question, Scored, Segment, StopReason, Trajectory, TrajectoryGroup
 

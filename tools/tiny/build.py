@@ -28,7 +28,7 @@ from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.muon import MuonAdamW
 from evoseek.learner.optim import adamw
 from evoseek.loss.base import LossInputs
-from evoseek.loss.cross_entropy import CrossEntropyLoss
+from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.load import load_policy, save_policy
 from evoseek.policy.more_tags import add_tags
 from evoseek.policy.policy import Policy

@@ -15,10 +15,17 @@ from dataclasses import dataclass
 import torch
 from pydantic import Field
 
-from evoseek.loss.aggregate import Aggregate, aggregate_of, aggregate_tokens
-from evoseek.loss.base import Loss, LossInputs, PolicyLoss, Totals
-from evoseek.loss.ratio import token_ratio
+from evoseek.loss.base import Aggregate, Loss, LossInputs, PolicyLoss, Totals, aggregate_of, aggregate_tokens
 from evoseek.loss.settings import AggregateSetting, LossSettings
+
+
+def token_ratio(logprobs: torch.Tensor, rollout_logprobs: torch.Tensor, loss_mask: torch.Tensor) -> torch.Tensor:
+    """exp(logprobs - rollout_logprobs) on the mask, exactly 1 (without gradient) off it: [B, T] -> [B, T].
+
+    The difference is masked before the exponential, so that arbitrary values off the mask can neither overflow nor
+    send a NaN back through the gradient.
+    """
+    return (logprobs - rollout_logprobs).masked_fill(~loss_mask, 0.0).exp()
 
 
 def clipped_loss(
@@ -89,7 +96,7 @@ class ClippedLoss(PolicyLoss):
         return clipped_loss(
             inputs.logprobs,
             inputs.old_logprobs,
-            inputs.advantages * inputs.weights.unsqueeze(-1),
+            inputs.weighted_advantages,
             inputs.loss_mask,
             clip_low=self.clip_low,
             clip_high=self.clip_high,

@@ -16,12 +16,20 @@ from dataclasses import dataclass
 import torch
 from pydantic import Field
 
-from evoseek.loss.aggregate import count_totals
-from evoseek.loss.base import Loss, LossInputs, PolicyLoss, Totals
-from evoseek.loss.ratio import sequence_ratio
+from evoseek.loss.base import Loss, LossInputs, PolicyLoss, Totals, count_totals
 from evoseek.loss.settings import LossSettings
 
 _EPS = 1e-8  # in every mean over tokens of the reference implementation (verl); kept, to give its numbers to 1e-9
+
+
+def sequence_ratio(logprobs: torch.Tensor, rollout_logprobs: torch.Tensor, loss_mask: torch.Tensor) -> torch.Tensor:
+    """exp(mean over the masked tokens of logprobs - rollout_logprobs), the geometric mean of the tokens' ratios.
+
+    [B, T] -> [B] (GSPO, arXiv 2507.18071, eq. 7). Being a mean, it stays in range however long the sequence is. A
+    sequence without any masked token has the ratio 1, without gradient.
+    """
+    difference = (logprobs - rollout_logprobs).masked_fill(~loss_mask, 0.0)
+    return (difference.sum(dim=-1) / loss_mask.sum(dim=-1).clamp(min=1)).exp()
 
 
 def sequence_loss(
@@ -86,7 +94,7 @@ class SequenceLoss(PolicyLoss):
         return sequence_loss(
             inputs.logprobs,
             inputs.old_logprobs,
-            inputs.advantages * inputs.weights.unsqueeze(-1),
+            inputs.weighted_advantages,
             inputs.loss_mask,
             clip_low=self.clip_low,
             clip_high=self.clip_high,

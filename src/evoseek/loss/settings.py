@@ -32,11 +32,9 @@ class AlgorithmSettings(Section):
         le=100,
         description="Coefficient of the KL divergence to the initial policy.",
     )
-    kl_estimator: Literal["k1", "k3"] = Field(
-        default="k3", description="Estimator of the KL in the loss; the KL in the reward always uses k1."
-    )
     kl_in: Literal["loss", "reward"] = Field(
-        default="loss", description="Whether the KL is added to the loss or subtracted from the reward."
+        default="loss",
+        description="Whether the KL is added to the loss (estimator k3) or subtracted from the reward (k1).",
     )
     entropy_coefficient: float = Field(default=0.0, ge=0, le=100, description="Coefficient of the entropy bonus.")
     importance: Literal["none", "truncate", "mask"] = Field(
@@ -58,8 +56,7 @@ class AlgorithmSettings(Section):
     def effects(cls) -> tuple[Needs, ...]:
         """Settings that need another setting to have an effect."""
         return (
-            Needs("kl_estimator kl_in", "kl_coefficient"),
-            Needs("kl_estimator", "kl_in", ("loss",)),
+            Needs("kl_in", "kl_coefficient"),
             Needs("importance_cap", "importance", ("truncate", "mask")),
         )
 

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 import torch
 
-from evoseek.loss.aggregate import Aggregate, aggregate_tokens
-from evoseek.loss.base import Loss, Totals, ValueInputs
+from evoseek.loss.base import Aggregate, Loss, Totals, ValueInputs, aggregate_tokens
 from evoseek.types import TrainingSample
 
 

@@ -14,7 +14,7 @@ from evoseek.learner.base import LearnerBase
 from evoseek.learner.checkpoint import Checkpoint, Part
 from evoseek.learner.learner import LearnerContext
 from evoseek.loss.base import LossFn, LossInputs
-from evoseek.loss.wrapped import corrected
+from evoseek.loss.terms import corrected
 from evoseek.policy.pair import PROPOSER, SOLVER, NewAdapter, load_pair
 from evoseek.policy.policy import Policy
 from evoseek.registry import build

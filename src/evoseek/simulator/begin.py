@@ -18,7 +18,7 @@ from evoseek.learner.checkpoint import Checkpoint
 from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.base import LossInputs
-from evoseek.loss.cross_entropy import CrossEntropyLoss
+from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.policy import Policy, prompts_of
 from evoseek.registry import build
 from evoseek.report.printable import say

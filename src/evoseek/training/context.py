@@ -21,7 +21,7 @@ from evoseek.errors import ConfigError
 from evoseek.learner.checkpoint import Checkpoint
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.loss.base import LossFn, LossInputs
-from evoseek.loss.cross_entropy import CrossEntropyLoss
+from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.policy import Policy, SamplerHome
 from evoseek.policy.vocabulary import vocabulary_notice
 from evoseek.protocols import (

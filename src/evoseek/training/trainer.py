@@ -21,8 +21,8 @@ from evoseek.learner.reference import Scoring, with_ref_logprobs, with_values
 from evoseek.learner.sharding import copy_weights, full_state_dict
 from evoseek.learner.values import ValueModel
 from evoseek.loss.base import LossFn, LossInputs, ValueInputs
+from evoseek.loss.terms import wrapped
 from evoseek.loss.value import ValueLoss
-from evoseek.loss.wrapped import wrapped
 from evoseek.policy.critic import load_critic, save_critic
 from evoseek.policy.engines.settings import ServerSettings
 from evoseek.policy.load import load_policy, prepare_process, save_policy

@@ -1,8 +1,7 @@
 import pytest
 import torch
 
-from evoseek.loss.aggregate import Aggregate, FixedLength, aggregate_tokens, count_totals
-from evoseek.loss.base import Totals
+from evoseek.loss.base import Aggregate, FixedLength, Totals, aggregate_tokens, count_totals
 
 VALUES = torch.tensor([[1.0, 2.0, 9.0], [4.0, 9.0, 9.0], [9.0, 9.0, 9.0]])
 MASK = torch.tensor([[True, True, False], [True, False, False], [False, False, False]])

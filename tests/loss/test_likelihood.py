@@ -5,7 +5,7 @@ import torch
 
 from evoseek.loss.base import LossInputs, Totals
 from evoseek.loss.clipped import clipped_loss
-from evoseek.loss.reinforce import ReinforceLoss, reinforce_loss
+from evoseek.loss.likelihood import CrossEntropyLoss, ReinforceLoss, reinforce_loss
 from evoseek.types import TrainingSample
 
 LOGPROBS = torch.tensor([[-1.0, -2.0, -9.0], [-4.0, -0.5, -0.25]], dtype=torch.float64)
@@ -49,3 +49,16 @@ def test_as_a_loss_function(make_inputs: Callable[..., LossInputs]) -> None:
     assert ReinforceLoss()(inputs, Totals(tokens=8, sequences=4)).loss.item() == pytest.approx(-(-3.0 + 4.25) / 4)
     assert ReinforceLoss().contributes(TrainingSample((1, 2), (False, True), (0.0, -1.0), (0.0, 1.0)))
     assert not ReinforceLoss().contributes(TrainingSample((1, 2), (False, True), (0.0, -1.0), (0.0, 0.0)))
+
+
+def test_weighted_mean_of_minus_logprob_over_masked_tokens(make_inputs: Callable[..., LossInputs]) -> None:
+    logprobs = torch.tensor([[-1.0, -2.0], [-4.0, -9.0]])
+    mask = torch.tensor([[True, True], [True, False]])
+    inputs = make_inputs(logprobs, mask, weights=torch.tensor([1.0, 0.5]))
+    loss = CrossEntropyLoss()(inputs, Totals(tokens=3, sequences=2)).loss
+    assert loss.item() == pytest.approx((1 + 2 + 0.5 * 4) / 3)
+
+
+def test_samples_without_advantages_contribute() -> None:
+    sample = TrainingSample((1, 2), (False, True), (0.0, 0.0), (0.0, 0.0))
+    assert CrossEntropyLoss().contributes(sample)
