@@ -15,8 +15,8 @@ from evoseek.jobs import collect as job
 from evoseek.jobs.collect import KINDS, Wanted, collect, collect_demonstrations
 from evoseek.policy.scripted import ScriptedChat
 from evoseek.reward.functions import AnswerReward
-from evoseek.rollout.conversation import converse
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.run import converse
 from evoseek.run import opened
 from evoseek.training.given import load_settings
 from evoseek.types import Passage, Question

@@ -9,9 +9,9 @@ from evoseek.env.prompts import load_prompts
 from evoseek.env.solver import SolverEnv
 from evoseek.policy.encoding import plain
 from evoseek.policy.scripted import ScriptedChat
-from evoseek.rollout.conversation import converse
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
+from evoseek.rollout.run import converse
 from evoseek.types import Action, Message, Question, ToolResult
 
 QUESTION = Question("q", "who is the mayor of Kalo ?", ())

@@ -14,8 +14,8 @@ from evoseek.jobs.asked import AskedModel, asked_model, is_asked
 from evoseek.policy.source import origin
 from evoseek.protocols import QuestionEngine, SearchEngine
 from evoseek.report.answers import answer_json, answer_text
+from evoseek.rollout.calls import Watch, unwatched
 from evoseek.rollout.roller import Roller
-from evoseek.rollout.watch import Watch, unwatched
 from evoseek.run import asked_engine
 from evoseek.training.context import Context
 from evoseek.types import Message, Question, Trajectory

@@ -12,9 +12,9 @@ from evoseek.errors import ConfigError
 from evoseek.protocols import Chat, Environment, QuestionEngine, SearchEngine
 from evoseek.registry import build
 from evoseek.rollout.agent import limits_of
-from evoseek.rollout.conversation import converse
+from evoseek.rollout.calls import Watch, unwatched
 from evoseek.rollout.limits import Limits
-from evoseek.rollout.watch import Watch, unwatched
+from evoseek.rollout.run import converse
 from evoseek.training.context import Context
 from evoseek.training.settings import TrainingSettings
 from evoseek.types import Message, Question, Trajectory

@@ -20,7 +20,7 @@ from transformers import PreTrainedTokenizerBase
 from evoseek.corpus.scripts import fold
 from evoseek.errors import PolicyError
 from evoseek.policy.chat_template import Schema, encode_messages, encode_reply, end_ids, tool_name
-from evoseek.policy.encoding import Encoder
+from evoseek.policy.encoding import Encoder, trusted
 from evoseek.policy.template_check import check_template
 from evoseek.types import Action, Message, StopConditions, ToolCall
 
@@ -149,6 +149,40 @@ class TagRenderer:
         if after and after[-1] in self._stop.token_ids and self._end_of_turn is not None:
             return encode_reply(self._tokenizer, self._encoder, text, after, self._end_of_turn)
         return (*self._opening, *self._encoder.marked(text), *self._closing)
+
+
+# A reasoning model's block; if its template has opened it already, the reply contains only the end. It ends before
+# another one is opened: otherwise a block that is never closed would extend into what the model invents after its call.
+_THOUGHT = re.compile(r"\A\s*+(?:<think>)?+(?:(?!<think>).)*?</think>", re.DOTALL)
+
+
+class TagMessages:
+    """The counterpart of `TagRenderer` for messages, in which only the format's own tags are template text."""
+
+    def __init__(self, calls: Mapping[str, TagCall] = SEARCH) -> None:
+        self._calls = calls
+        self._stop = re.compile("|".join(map(re.escape, stop_strings(calls))))
+        self._tag = re.compile(rf"(</?(?:{'|'.join(map(re.escape, ('think', *calls, 'answer')))})>)")
+
+    def parse(self, reply: str) -> Action:
+        """The action after the block of thought, in which tags are only thought of. Its text is the reply as far as a
+        rollout's completion would go: what follows the first call or answer is dropped."""
+        thought = _THOUGHT.match(reply)
+        start = thought.end() if thought else 0
+        stop = self._stop.search(reply, start)
+        end = stop.end() if stop else len(reply)
+        action = read_action(reply[start:end], self._calls)
+        return Action(reply[:end], action.tool_calls, action.answer, action.question, action.problem)
+
+    def said(self, action: Action) -> Message:
+        """The model's own turn. It may repeat the text of a page, so none of its control strings becomes a token."""
+        pieces = self._tag.split(action.text)
+        return Message("assistant", "".join(trusted(piece) if i % 2 else piece for i, piece in enumerate(pieces)))
+
+    def observation(self, texts: Sequence[str]) -> Message:
+        """The results of a turn's calls."""
+        opening, closing = OBSERVATION
+        return Message("user", trusted(opening.lstrip()) + "\n\n".join(texts) + trusted(closing.rstrip()))
 
 
 def check_read_back(written: str, ending: ToolCall | str, question: str, action: Action) -> None:

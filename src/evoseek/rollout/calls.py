@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from evoseek.errors import ConfigError
 from evoseek.policy.encoding import trusted
 from evoseek.protocols import Environment, ReasonedTool, Tool
 from evoseek.rollout.limits import Limits
-from evoseek.rollout.watch import Watch, unwatched
 from evoseek.types import Action, Question, ToolCall, ToolResult
 
 NO_TOOL = 'There is no tool "'
 """How the result of a call begins whose tool does not exist."""
+
+
+Watch = Callable[[Action | ToolResult], None]
+"""Is given every record of a rollout as soon as it exists: each turn's Action, and each ToolResult as it arrives (of
+concurrent calls the quickest first). It sees what the trajectory will hold, changes none of it, and must not raise."""
+
+
+def unwatched(record: Action | ToolResult) -> None:
+    """A Watch that does nothing."""
 
 
 class ToolFailedError(Exception):

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from evoseek.env.history import HistoryEnv
 from evoseek.errors import ToolError
 from evoseek.protocols import Environment, Renderer, RewardFn, Sampler
+from evoseek.rollout.calls import Watch, unwatched
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.run import run_trajectory
-from evoseek.rollout.watch import Watch, unwatched
 from evoseek.types import Invalid, Message, Outcome, Question, StopReason, Trajectory, TrajectoryGroup
 
 REFILLS = 2

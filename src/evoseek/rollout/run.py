@@ -1,57 +1,22 @@
-"""The rollout loop: one coroutine that awaits the sampler and the tools until the policy answers or a limit is met.
+"""The turn loop of every rollout: an actor writes, the tools answer, until there is an answer or a limit is met.
 
-Token ids go in and come out. The sampler's ids are kept unchanged, and only ids are appended to them.
+An actor is a policy, for which token ids go in and come out (the sampler's ids are kept unchanged, and only ids are
+appended to them), or a chat model, which is called with messages and leaves nothing to train on.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
-from evoseek.errors import ConfigError, SamplerError
-from evoseek.protocols import Environment, Renderer, Sampler
-from evoseek.rollout.calls import ToolCalls, ToolFailedError
+from evoseek.errors import ConfigError, CutReplyError, SamplerError, ToolError
+from evoseek.policy.tags import TagMessages, tag_calls
+from evoseek.protocols import Chat, Environment, Renderer, Sampler
+from evoseek.rollout.calls import ToolCalls, ToolFailedError, Watch, unwatched
 from evoseek.rollout.clock import Clock
 from evoseek.rollout.limits import Limits
-from evoseek.rollout.watch import Watch, unwatched
-from evoseek.types import (
-    Action,
-    Completion,
-    Question,
-    SampleRequest,
-    Segment,
-    StopReason,
-    Trajectory,
-)
-
-
-@dataclass
-class _Log:
-    """The log of a rollout. It outlives whatever ends the rollout, so nothing that was sampled is lost."""
-
-    watch: Watch
-    segments: list[Segment] = field(default_factory=list[Segment])
-    actions: list[Action] = field(default_factory=list[Action])
-    token_ids: tuple[int, ...] = ()
-    policy_version: int | None = None
-    """That of the first completion, which is the oldest."""
-
-    def append(self, segment: Segment) -> None:
-        self.segments.append(segment)
-        self.token_ids += segment.token_ids
-
-    def act(self, completion: Completion, action: Action) -> Action:
-        if len(completion.logprobs) != len(completion.token_ids):
-            raise SamplerError(
-                f"The sampler gave {len(completion.token_ids)} token ids with {len(completion.logprobs)} logprobs; it "
-                "has to give one for each id."
-            )
-        if self.policy_version is None:
-            self.policy_version = completion.policy_version
-        newer = None if completion.policy_version == self.policy_version else completion.policy_version
-        self.append(Segment("action", completion.token_ids, completion.logprobs, newer))
-        self.actions.append(action)
-        self.watch(action)
-        return action
+from evoseek.types import Action, Message, Question, SampleRequest, Segment, StopReason, Trajectory
 
 
 async def run_trajectory(
@@ -73,19 +38,86 @@ async def run_trajectory(
     Errors in rendering the prompt, and other errors of the sampler than SamplerError, are raised; so is ConfigError for
     a prompt that leaves no room for a single token: a policy that could not write is not to be scored.
     """
-    log, calls, failure = _Log(watch), ToolCalls(env, question, trajectory_id, limits, watch), None
-    log.append(Segment("prompt", renderer.render_prompt(env.messages(question))))
-    if len(log.token_ids) >= limits.max_total_tokens:
+    prompt = renderer.render_prompt(env.messages(question))
+    if len(prompt) >= limits.max_total_tokens:
         raise ConfigError(
-            f"The prompt of the question {question.id!r} has {len(log.token_ids)} tokens, but a rollout may have "
+            f"The prompt of the question {question.id!r} has {len(prompt)} tokens, but a rollout may have "
             f"{limits.max_total_tokens} in all (max_total_tokens), so the policy could not write anything. Raise "
             "max_total_tokens well above that, use a shorter prompt, or leave the question out."
         )
-    request = SampleRequest(trajectory_id, 0, log.token_ids, 1, temperature, renderer.stop, seed)
     clock = Clock(limits)
+    request = SampleRequest(trajectory_id, 0, prompt, 1, temperature, renderer.stop, seed)
+    actor = _Policy(renderer, sampler, limits, clock, request)
+    try:
+        return await _roll_out(question, env, actor, limits, clock, trajectory_id, watch)
+    finally:
+        sampler.release(trajectory_id)
+
+
+async def converse(
+    question: Question,
+    *,
+    env: Environment,
+    chat: Chat,
+    limits: Limits,
+    trajectory_id: str,
+    watch: Watch = unwatched,
+) -> Trajectory:
+    """Roll out a chat model in the tag format. The trajectory has no segments, since its tokens are unknown.
+
+    It ends as `run_trajectory` does, and a failed chat counts as a failed sampler. The limit in tokens is that of the
+    chat: a reply that was cut at it ends the rollout, scored. All time is waiting, since the model's own time is
+    unknown. Errors of the chat other than ToolError are raised.
+    """
+    tags = TagMessages(tag_calls([tool.schema for tool in env.tools.values()]))
+    actor = _ChatModel(chat, tags, trajectory_id, env.messages(question))
+    return await _roll_out(question, env, actor, limits, Clock(limits), trajectory_id, watch)
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """What an actor wrote. `ending` ends the rollout whatever the action is; `without_action` is the reason if the turn
+    is the last and holds neither a call nor an answer."""
+
+    action: Action
+    ending: StopReason | None = None
+    without_action: StopReason = StopReason.MALFORMED
+
+
+class _Actor(Protocol):
+    """What writes the turns of one rollout and holds its context."""
+
+    segments: list[Segment]
+    policy_version: int  # that of the first turn, which is the oldest
+
+    async def write(self, turn: int) -> _Turn:
+        """The next turn; the first is 0. Raises SamplerError."""
+        ...
+
+    def observe(self, texts: Sequence[str]) -> bool:
+        """Append the results of the last turn's calls; False if nothing could be written after them."""
+        ...
+
+    def notice(self, text: str) -> bool:
+        """Append a notice; False if nothing could be written after it."""
+        ...
+
+
+async def _roll_out(
+    question: Question,
+    env: Environment,
+    actor: _Actor,
+    limits: Limits,
+    clock: Clock,
+    trajectory_id: str,
+    watch: Watch,
+) -> Trajectory:
+    """The trajectory. What was written outlives whatever ends the rollout."""
+    actions: list[Action] = []
+    calls, failure = ToolCalls(env, question, trajectory_id, limits, watch), None
     try:
         async with clock.waiting:
-            reason = await _take_turns(log, request, calls, renderer, sampler, limits, clock)
+            reason = await _take_turns(actor, actions, calls, limits, watch)
     except ToolFailedError as error:
         reason, failure = StopReason.TOOL_FAILED, str(error)
     except SamplerError as error:
@@ -94,59 +126,122 @@ async def run_trajectory(
         if not clock.waiting.expired():
             raise
         reason, failure = StopReason.DEADLINE, f"The rollout waited for more than {limits.waiting_s} s."
-    finally:
-        sampler.release(trajectory_id)
     return Trajectory(
         id=trajectory_id,
         question=question,
         role=env.role,
-        segments=tuple(log.segments),
-        actions=tuple(log.actions),
+        segments=tuple(actor.segments),
+        actions=tuple(actions),
         tool_results=tuple(calls.results),
         stop_reason=reason,
-        answer=log.actions[-1].answer if reason is StopReason.ANSWERED else None,
+        answer=actions[-1].answer if reason is StopReason.ANSWERED else None,
         failure=failure,
-        policy_version=log.policy_version or 0,
+        policy_version=actor.policy_version,
     )
 
 
 async def _take_turns(
-    log: _Log,
-    request: SampleRequest,
-    calls: ToolCalls,
-    renderer: Renderer,
-    sampler: Sampler,
-    limits: Limits,
-    clock: Clock,
+    actor: _Actor, actions: list[Action], calls: ToolCalls, limits: Limits, watch: Watch
 ) -> StopReason:
-    """The loop: sample, parse, call, observe."""
-    for turn in range(1, limits.max_turns + 1):
-        room = min(limits.max_tokens_per_turn, limits.max_total_tokens - len(log.token_ids))
-        asked = replace(request, turn=turn - 1, token_ids=log.token_ids, max_tokens=room)
-        completion = await clock.sample(sampler, asked)
-        action = log.act(completion, renderer.parse(completion.token_ids))
-        if action.answer is None and clock.is_over:
-            return StopReason.MAX_TIME
+    """The loop: write, parse, call, observe."""
+    for turn in range(limits.max_turns):
+        written = await actor.write(turn)
+        action, is_last = written.action, turn + 1 == limits.max_turns
+        actions.append(action)
+        watch(action)
+        if written.ending is not None:
+            return written.ending
         if action.tool_calls:
-            if turn == limits.max_turns:
-                return StopReason.MAX_TURNS
-            texts = await calls.texts(log.actions)
+            if is_last:
+                break
+            texts = await calls.texts(actions)
             if texts is None:
                 return StopReason.MAX_TOOL_CALLS
-            observation = renderer.render_observation(texts, completion.token_ids)
+            has_room = actor.observe(texts)
+        elif action.answer is not None:
+            return StopReason.ANSWERED
         else:
-            told = calls.notice(action.problem or "") if action.answer is None and turn < limits.max_turns else None
-            if told is None:
-                return _ending(action, completion)
-            observation = renderer.render_notice(told, completion.token_ids)
-        if len(log.token_ids) + len(observation) >= limits.max_total_tokens:
-            return StopReason.MAX_TOKENS  # not appended: nothing could be sampled after it
-        log.append(Segment("observation", observation))
+            notice = None if is_last else calls.notice(action.problem or "")
+            if notice is None:
+                return written.without_action
+            has_room = actor.notice(notice)
+        if not has_room:
+            return StopReason.MAX_TOKENS
     return StopReason.MAX_TURNS
 
 
-def _ending(action: Action, completion: Completion) -> StopReason:
-    """Why a turn without a call is the last one."""
-    if action.answer is not None:
-        return StopReason.ANSWERED
-    return StopReason.MAX_TOKENS if completion.finish_reason == "length" else StopReason.MALFORMED
+class _Policy:
+    """A policy behind a sampler, in token ids."""
+
+    def __init__(
+        self, renderer: Renderer, sampler: Sampler, limits: Limits, clock: Clock, request: SampleRequest
+    ) -> None:
+        self._renderer, self._sampler, self._limits, self._clock = renderer, sampler, limits, clock
+        self._request = request  # of which token_ids is the whole context so far
+        self._written: tuple[int, ...] = ()
+        self.segments = [Segment("prompt", tuple(request.token_ids))]
+        self.policy_version = 0
+
+    async def write(self, turn: int) -> _Turn:
+        room = min(self._limits.max_tokens_per_turn, self._limits.max_total_tokens - len(self._request.token_ids))
+        completion = await self._clock.sample(self._sampler, replace(self._request, turn=turn, max_tokens=room))
+        action = self._renderer.parse(completion.token_ids)
+        if len(completion.logprobs) != len(completion.token_ids):
+            raise SamplerError(
+                f"The sampler gave {len(completion.token_ids)} token ids with {len(completion.logprobs)} logprobs; it "
+                "has to give one for each id."
+            )
+        if turn == 0:
+            self.policy_version = completion.policy_version
+        newer = None if completion.policy_version == self.policy_version else completion.policy_version
+        self._append(Segment("action", completion.token_ids, completion.logprobs, newer))
+        self._written = completion.token_ids
+        ending = StopReason.MAX_TIME if action.answer is None and self._clock.is_over else None
+        is_cut = completion.finish_reason == "length"
+        return _Turn(action, ending, StopReason.MAX_TOKENS if is_cut else StopReason.MALFORMED)
+
+    def observe(self, texts: Sequence[str]) -> bool:
+        return self._observed(self._renderer.render_observation(texts, self._written))
+
+    def notice(self, text: str) -> bool:
+        return self._observed(self._renderer.render_notice(text, self._written))
+
+    def _observed(self, token_ids: tuple[int, ...]) -> bool:
+        has_room = len(self._request.token_ids) + len(token_ids) < self._limits.max_total_tokens
+        if has_room:
+            self._append(Segment("observation", token_ids))
+        return has_room
+
+    def _append(self, segment: Segment) -> None:
+        self.segments.append(segment)
+        self._request = replace(self._request, token_ids=(*self._request.token_ids, *segment.token_ids))
+
+
+class _ChatModel:
+    """A chat model, in messages."""
+
+    policy_version = 0
+
+    def __init__(self, chat: Chat, tags: TagMessages, trajectory_id: str, messages: Sequence[Message]) -> None:
+        self._chat, self._tags, self._id = chat, tags, trajectory_id
+        self._messages = list(messages)
+        self.segments: list[Segment] = []
+
+    async def write(self, turn: int) -> _Turn:
+        try:
+            reply = await self._chat.chat([*self._messages], key=f"{self._id}/turn-{turn}")
+        except CutReplyError:  # what is too long is the model's own doing, as a policy's is
+            return _Turn(Action("", problem="it was cut at its limit of tokens"), StopReason.MAX_TOKENS)
+        except ToolError as error:
+            raise SamplerError(str(error)) from error
+        action = self._tags.parse(reply)
+        self._messages.append(self._tags.said(action))
+        return _Turn(action)
+
+    def observe(self, texts: Sequence[str]) -> bool:
+        self._messages.append(self._tags.observation(texts))
+        return True
+
+    def notice(self, text: str) -> bool:
+        self._messages.append(Message("user", text))
+        return True

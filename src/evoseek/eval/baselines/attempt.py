@@ -19,9 +19,9 @@ from evoseek.errors import ConfigError
 from evoseek.protocols import Chat, Environment, QuestionEngine, Renderer, Sampler, SearchEngine, Tool
 from evoseek.rollout.agent import Agent
 from evoseek.rollout.calls import ToolCalls, ToolFailedError
-from evoseek.rollout.conversation import converse
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
+from evoseek.rollout.run import converse
 from evoseek.search.retrying import retried
 from evoseek.search.settings import SearchSettings
 from evoseek.types import (
