@@ -28,8 +28,9 @@ from evoseek.report.metrics import JsonlMetrics, read_metrics
 from evoseek.rollout.record import TrajectoryWriter, read_trajectories
 from evoseek.runs import Input, RunDirectory
 from evoseek.search.lexical import LexicalIndex
-from evoseek.search.web.cache import CachedEngine
-from evoseek.search.web.record import Recording, RecordingEngine, Replay, ReplayEngine
+from evoseek.search.web.cache import Cache
+from evoseek.search.web.record import Recording, Replay
+from evoseek.search.web.store import StoredWeb
 from evoseek.training.run_state import cut_logs, log_positions
 from evoseek.types import Action, Passage, Question, Scored, Segment, StopReason, Trajectory, TrajectoryGroup
 
@@ -87,30 +88,30 @@ def ask(engine):
 
 
 def make_cache(folder):
-    engine = CachedEngine(Engine("old", failed=True), folder / "cache", provider="made")
-    ask(engine)
-    engine.close()
+    cache = Cache(folder / "cache", provider="made")
+    ask(StoredWeb(cache, Engine("old", failed=True)))
+    cache.close()
 
 
 def read_cache(folder):
     """Per query: what was kept, or what the engine finds now."""
-    engine = CachedEngine(Engine("old", failed=True), folder / "cache", provider="made")
+    cache = Cache(folder / "cache", provider="made")
     try:
-        return ask(engine)
+        return ask(StoredWeb(cache, Engine("old", failed=True)))
     finally:
-        engine.close()
+        cache.close()
 
 
 def make_record(folder):
     recording = Recording(folder / "record", {"web.provider": "made"})
-    ask(RecordingEngine(Engine("old"), recording))
+    ask(StoredWeb(recording, Engine("old")))
     recording.close()
 
 
 def read_record(folder):
     replay = Replay(folder / "record")
     try:
-        answers = ask(ReplayEngine(replay))
+        answers = ask(StoredWeb(replay))
     finally:
         replay.close()
     if "refused" in answers:

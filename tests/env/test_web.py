@@ -18,14 +18,7 @@ from evoseek.search.browse.reading import ReadingAgent
 from evoseek.search.browse.settings import BrowseSettings
 from evoseek.search.web.http import CallLimits
 from evoseek.search.web.providers import WebEngine
-from evoseek.search.web.record import (
-    RecordingEngine,
-    RecordingFetcher,
-    RecordingReader,
-    ReplayEngine,
-    ReplayFetcher,
-    ReplayReader,
-)
+from evoseek.search.web.record import Recording, Replay
 from evoseek.search.web.settings import WebSettings
 from evoseek.settings import check_settings
 from evoseek.training.given import load_settings
@@ -93,10 +86,10 @@ def test_every_setting_reaches_its_object_and_all_is_closed(tmp_path, monkeypatc
     monkeypatch.setenv("MY_KEY", "secret")
     config = config_of(options(web=WEB, browse=BROWSE, reader=READER) | ENDPOINT | {"web.cache": tmp_path / "cache"})
     with open_web(config) as web:
-        cached = web.engine
+        cached = web.engine.answers
         assert (cached._period_s, cached._store.path) == (2 * 86_400, tmp_path / "cache")
-        assert cached._key == ("serper", {"url": WEB["url"], "options": {"gl": "fr"}, "api": {}})
-        engine = cached._engine
+        assert cached._of == ("serper", {"url": WEB["url"], "options": {"gl": "fr"}, "api": {}})
+        engine = web.engine.engine
         assert (engine._api.url, engine._options, engine._headers) == (
             WEB["url"],
             {"gl": "fr"},
@@ -141,16 +134,14 @@ def test_without_a_reader_pages_are_shown_from_the_beginning():
 def test_a_run_is_taken_down_or_repeated(tmp_path):
     path = tmp_path / "record"
     with open_web(config_of(SEARXNG | {"web.record": path})) as web:
-        assert isinstance(web.engine, RecordingEngine)
+        assert web.engine is web.fetcher is web.reader
+        assert isinstance(web.engine.answers, Recording)
         assert isinstance(web.engine.engine, WebEngine)
-        assert isinstance(web.fetcher, RecordingFetcher)
-        assert isinstance(web.fetcher.fetcher, SafeFetcher)
-        assert isinstance(web.reader, RecordingReader)
-        assert web.engine.recording is web.fetcher.recording is web.reader.recording
+        assert isinstance(web.engine.fetcher, SafeFetcher)
+        assert isinstance(web.engine.reader, PageBeginning)
     with open_web(config_of({"web.replay": path, "reader.model": "nothing that could be loaded"})) as web:
-        assert isinstance(web.engine, ReplayEngine)
-        assert isinstance(web.fetcher, ReplayFetcher)
-        assert isinstance(web.reader, ReplayReader)
+        assert web.engine is web.fetcher is web.reader
+        assert isinstance(web.engine.answers, Replay)
 
 
 DESCRIBED = {"web.provider": "json", "web.api": {"results": "r"}}
@@ -225,7 +216,7 @@ def test_described_providers_do_not_share_what_a_cache_keeps(tmp_path):
     for api in ({"url": "http://127.0.0.1:9/a"}, {"url": "http://127.0.0.1:9/b"}, {"snippet": "text"}, {"most": 3}):
         given = {"web.provider": "json", "web.url": "http://127.0.0.1:9/find", "web.api": {"results": "r", **api}}
         with open_web(config_of(given | {"web.cache": tmp_path / "cache"})) as web:
-            keys.append(json.dumps(web.engine._key))
+            keys.append(json.dumps(web.engine.answers._of))
     assert len(set(keys)) == len(keys)
 
 

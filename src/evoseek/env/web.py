@@ -17,17 +17,9 @@ from evoseek.search.browse.beginning import PageBeginning
 from evoseek.search.browse.reading import ReadingAgent
 from evoseek.search.browse.settings import BrowseSettings
 from evoseek.search.web.calls import web_calls
-from evoseek.search.web.record import (
-    Recording,
-    RecordingEngine,
-    RecordingFetcher,
-    RecordingReader,
-    Replay,
-    ReplayEngine,
-    ReplayFetcher,
-    ReplayReader,
-)
+from evoseek.search.web.record import Recording, Replay
 from evoseek.search.web.settings import WebSettings
+from evoseek.search.web.store import StoredWeb
 from evoseek.types import Message
 
 
@@ -69,14 +61,14 @@ def open_web(settings: OnTheWeb) -> Generator[Web]:
         if settings.web.replay:
             replay = Replay(Path(settings.web.replay))
             closing.callback(replay.close)
-            yield Web(ReplayEngine(replay), ReplayFetcher(replay), ReplayReader(replay))
+            stored = StoredWeb(replay)
+            yield Web(stored, stored, stored)
             return
         (engine, fetcher), reader = web_calls(settings.web, settings.browse, closing.callback), _reader(settings)
         if settings.web.record:
             recording = Recording(Path(settings.web.record), _deciding(settings))
             closing.callback(recording.close)
-            engine, fetcher = RecordingEngine(engine, recording), RecordingFetcher(fetcher, recording)
-            reader = RecordingReader(reader, recording)
+            engine = fetcher = reader = StoredWeb(recording, engine, fetcher, reader)
         yield Web(engine, fetcher, reader)
 
 

@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from evoseek.errors import ConfigError, ToolError
-from evoseek.search.web.cache import LEASE_S, WEEK_S, CachedEngine
+from evoseek.search.web.cache import WEEK_S, Cache
+from evoseek.search.web.store import StoredWeb
 from evoseek.types import Passage
 
 
@@ -47,7 +48,7 @@ def cached(tmp_path):
     """Makes engines over one file."""
 
     def make(engine, **settings):
-        return CachedEngine(engine, tmp_path / "cache.sqlite", **{"provider": "serper"} | settings)
+        return StoredWeb(Cache(tmp_path / "cache.sqlite", **{"provider": "serper"} | settings), engine)
 
     return make
 
@@ -62,8 +63,8 @@ def test_what_was_found_is_kept_also_for_those_who_come_after(cached):
     assert search(cache, "a", "b") == [found("a"), found("b")]
     assert search(cache, "b", "c", "a") == [found("b"), found("c"), found("a")]
     assert [query for query, _ in engine.calls] == ["a", "b", "c"]
-    assert cache.counts == {"hits": 2, "misses": 3}
-    cache.close()
+    assert cache.answers.counts == {"hits": 2, "misses": 3}
+    cache.answers.close()
     assert search(cached(other := Engine()), "a", "it's \ud800") == [found("a"), found("it's \ud800")]
     assert len(other.calls) == 1
 
@@ -87,7 +88,7 @@ def test_results_are_kept_for_a_period(cached):
         assert len(engine.calls) == calls
     clock.now += WEEK_S
     cached(engine, clock=clock)
-    assert cache._store.rows("SELECT count(*) FROM results") == [(0,)]  # what is too old goes
+    assert cache.answers._store.rows("SELECT count(*) FROM results") == [(0,)]  # what is too old goes
 
 
 def test_finding_nothing_is_kept_and_errors_are_not(cached):
@@ -149,110 +150,18 @@ def test_a_call_goes_on_for_those_who_still_wait_and_ends_with_the_last(cached):
         with pytest.raises(asyncio.CancelledError):
             await third
         engine.goes_on.set()
-        return await asyncio.wait_for(cache.search(["b"], 2), 5)  # the lease is given back
+        return await asyncio.wait_for(cache.search(["b"], 2), 5)  # it is unlocked
 
     assert asyncio.run(run()) == [found("b")]
     assert [query for query, _ in engine.calls] == ["a", "b", "b"]
 
 
-def test_another_one_waits_for_who_asks_and_asks_itself_when_that_failed(cached):
-    engine = Engine(ToolError("down"))
-    first, second = cached(engine), cached(engine)
-
-    async def run():
-        engine.goes_on = asyncio.Event()
-        calls = [asyncio.create_task(cache.search(["a"], 2)) for cache in (first, second)]
-        await asyncio.sleep(0.1)
-        assert len(engine.calls) == 1
-        engine.goes_on.set()
-        return await asyncio.gather(*calls, return_exceptions=True)
-
-    failed, result = asyncio.run(run())
-    assert (str(failed), result) == ("down", [found("a")])
-    assert len(engine.calls) == 2
-
-
-def test_who_was_killed_while_it_asked_is_waited_for_no_longer_than_its_lease(cached):
-    killed, engine, clock = Engine(), Engine(), Clock()
-
-    async def run():
-        killed.goes_on = asyncio.Event()  # never
-        asyncio.create_task(cached(killed, clock=clock).search(["a"], 2))  # noqa: RUF006
-        await asyncio.sleep(0.01)
-        call = asyncio.create_task(cached(engine, clock=clock).search(["a"], 2))
-        clock.now += LEASE_S - 1
-        await asyncio.sleep(0.1)
-        assert not engine.calls
-        clock.now += 1
-        return await asyncio.wait_for(call, 5)
-
-    assert asyncio.run(run()) == [found("a")]
-
-
-def test_who_still_waits_for_the_answer_keeps_the_lease(cached, monkeypatch):
-    monkeypatch.setattr("evoseek.search.web.cache._RENEW_S", 0.001)
-    slow, engine, clock = Engine(), Engine(), Clock()
-
-    async def is_renewed(cache):
-        while cache._store.rows("SELECT until FROM results") != [(clock.now + LEASE_S,)]:
-            await asyncio.sleep(0.001)
-
-    async def run():
-        slow.goes_on = asyncio.Event()
-        first, second = (cached(one, clock=clock) for one in (slow, engine))
-        calls = [asyncio.create_task(first.search(["a"], 2))]
-        for _ in range(3):
-            clock.now += LEASE_S - 1
-            await asyncio.wait_for(is_renewed(first), 10)
-        calls.append(asyncio.create_task(second.search(["a"], 2)))
-        await asyncio.sleep(0.1)
-        slow.goes_on.set()
-        return await asyncio.gather(*calls)
-
-    assert asyncio.run(run()) == [[found("a")]] * 2
-    assert (len(slow.calls), len(engine.calls)) == (1, 0)
-
-
-@pytest.mark.parametrize("ahead", [LEASE_S + 1, 3600.0, 10 * WEEK_S])
-def test_a_lease_from_before_the_clock_was_set_back_does_not_count(cached, ahead):
-    killed, engine, clock = Engine(), Engine(), Clock()
-
-    async def run():
-        killed.goes_on = asyncio.Event()  # never
-        clock.now += ahead
-        asyncio.create_task(cached(killed, clock=clock).search(["a"], 2))  # noqa: RUF006
-        await asyncio.sleep(0.01)
-        clock.now -= ahead
-        return await asyncio.wait_for(cached(engine, clock=clock).search(["a"], 2), 5)
-
-    assert asyncio.run(run()) == [found("a")]
-
-
-def test_who_still_asks_when_the_clock_is_set_back_takes_nothing_from_who_asks_then(cached):
-    first, second, clock = Engine(ToolError("down")), Engine(), Clock()
-
-    async def run():
-        first.goes_on, second.goes_on = asyncio.Event(), asyncio.Event()
-        slow = asyncio.create_task(cached(first, clock=clock).search(["a"], 2))
-        await asyncio.sleep(0.01)
-        clock.now -= 3600
-        other = asyncio.create_task(cached(second, clock=clock).search(["a"], 2))
-        await asyncio.sleep(0.01)
-        first.goes_on.set()  # it fails, and gives back its own lease alone
-        with pytest.raises(ToolError, match="down"):
-            await slow
-        third = asyncio.create_task(cached(other_engine := Engine(), clock=clock).search(["a"], 2))
-        await asyncio.sleep(0.1)
-        second.goes_on.set()
-        return await other, await third, len(other_engine.calls)
-
-    assert asyncio.run(run()) == ([found("a")], [found("a")], 0)
-
-
 PROCESS = """
-import asyncio, sys, time
+import asyncio, sys
 from pathlib import Path
-from evoseek.search.web.cache import CachedEngine
+from evoseek.errors import ToolError
+from evoseek.search.web.cache import Cache
+from evoseek.search.web.store import StoredWeb
 from evoseek.types import Passage
 
 class Engine:
@@ -261,21 +170,63 @@ class Engine:
     async def search(self, queries, k):
         with open(sys.argv[2], "a") as log:
             log.write("called\\n")
-        await asyncio.sleep(0.5)
+        print("called", flush=True)
+        await asyncio.sleep(float(sys.argv[3]))
+        if sys.argv[4:]:
+            raise ToolError("down")
         return [[Passage("u", "u", "t", queries[0])]]
 
-cache = CachedEngine(Engine(), Path(sys.argv[1]), provider="p")
+engine = StoredWeb(Cache(Path(sys.argv[1]), provider="p"), Engine())
 async def run():
-    return await asyncio.gather(*(cache.search(["a"], 1) for _ in range(20)))
+    return await asyncio.gather(*(engine.search(["a"], 1) for _ in range(20)))
 assert asyncio.run(run()) == [[[Passage("u", "u", "t", "a")]]] * 20
 """
 
 
-def test_several_processes_ask_once(tmp_path):
-    command = [sys.executable, "-c", PROCESS, str(tmp_path / "cache"), str(tmp_path / "log")]
-    processes = [subprocess.Popen(command) for _ in range(3)]
-    assert [process.wait() for process in processes] == [0, 0, 0]
+@pytest.fixture
+def process(tmp_path):
+    """Begins processes that search through one cache, each with the seconds of its call, and whether it fails."""
+    begun = []
+
+    def begin(*arguments):
+        command = [sys.executable, "-c", PROCESS, str(tmp_path / "cache"), str(tmp_path / "log"), *arguments]
+        begun.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))
+        return begun[-1]
+
+    yield begin
+    for one in begun:
+        one.kill()
+        one.communicate()
+
+
+def test_several_processes_make_a_single_call(tmp_path, process):
+    processes = [process("0.5") for _ in range(3)]
+    assert [one.wait() for one in processes] == [0, 0, 0]
     assert (tmp_path / "log").read_text() == "called\n"
+
+
+@pytest.mark.parametrize("ends", ["fails", "is killed"])
+def test_a_process_waits_for_the_call_of_another_one_and_makes_its_own_when_that_has_none(tmp_path, process, ends):
+    first = process("1.5", "fails") if ends == "fails" else process("60")
+    assert first.stdout.readline() == "called\n"
+    second = process("0")
+    if ends == "is killed":
+        with pytest.raises(subprocess.TimeoutExpired):
+            second.wait(1)
+        first.kill()
+    assert second.wait(30) == 0
+    assert first.wait() != 0
+    assert (tmp_path / "log").read_text() == "called\n" * 2
+
+
+def test_a_damaged_answer_is_called_for_again(cached):
+    engine = Engine()
+    cache = cached(engine)
+    search(cache, "a")
+    cache.answers._store.change("UPDATE results SET found = replace(found, 'text', 'lies')")
+    assert search(cache, "a") == [found("a")]
+    assert search(cache, "a") == [found("a")]
+    assert len(engine.calls) == 2
 
 
 def test_it_is_as_local_as_its_engine_and_keeps_for_some_time(cached):

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from evoseek.search.browse.fetch import SafeFetcher
 from evoseek.search.browse.settings import BrowseSettings
 from evoseek.search.web import calls
-from evoseek.search.web.cache import CachedEngine
+from evoseek.search.web.cache import Cache
 from evoseek.search.web.calls import web_calls, web_worker
 from evoseek.search.web.http import CallLimits
 from evoseek.search.web.providers import WebEngine
@@ -55,7 +55,7 @@ def test_a_provider_is_asked_from_here_through_a_cache_if_there_is_one(tmp_path,
         assert (type(engine), type(fetcher)) == (WebEngine, SafeFetcher)
         settings = WebSettings(**WEB, cache=str(tmp_path / "cache"))
         cached, _ = web_calls(settings, BrowseSettings(**BROWSE), closing.callback)
-        assert isinstance(cached, CachedEngine)
+        assert isinstance(cached.answers, Cache)
 
 
 def test_workers_of_ray_are_made_from_plain_values_and_share_what_may_be_asked(monkeypatch):

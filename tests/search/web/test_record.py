@@ -9,16 +9,8 @@ from hypothesis import strategies as st
 
 from evoseek.errors import ConfigError, PageError, ToolError
 from evoseek.protocols import SearchEngine
-from evoseek.search.web.record import (
-    Recording,
-    RecordingEngine,
-    RecordingFetcher,
-    RecordingReader,
-    Replay,
-    ReplayEngine,
-    ReplayFetcher,
-    ReplayReader,
-)
+from evoseek.search.web.record import Recording, Replay
+from evoseek.search.web.store import StoredWeb
 from evoseek.types import Page, Passage
 
 
@@ -61,25 +53,25 @@ def said(call):
 
 def record(path, web, asks):
     recording = Recording(path)
-    engine, fetcher = RecordingEngine(web, recording), RecordingFetcher(web, recording)
-    results = [said(ask(engine, fetcher)) for ask in asks]
+    stored = StoredWeb(recording, engine=web, fetcher=web)
+    results = [said(ask(stored)) for ask in asks]
     recording.close()
     return results
 
 
 def replay(path, asks):
     replay = Replay(path)
-    results = [said(ask(ReplayEngine(replay), ReplayFetcher(replay))) for ask in asks]
+    results = [said(ask(StoredWeb(replay))) for ask in asks]
     replay.close()
     return results
 
 
 def searches(*queries, k=2):
-    return lambda engine, fetcher: engine.search(queries, k)
+    return lambda web: web.search(queries, k)
 
 
 def opens(url):
-    return lambda engine, fetcher: fetcher.fetch(url)
+    return lambda web: web.fetch(url)
 
 
 def test_a_replay_says_what_the_run_was_told_failures_at_their_times_included(tmp_path):
@@ -122,7 +114,7 @@ def test_a_record_that_does_not_say_what_it_was_made_with_is_replayed_and_not_go
 
 def test_of_calls_at_once_all_are_told_the_first_answer(tmp_path):
     recording = Recording(tmp_path / "run")
-    engine = RecordingEngine(Web(kalo=[KALO, [], []]), recording)
+    engine = StoredWeb(recording, engine=Web(kalo=[KALO, [], []]))
     assert asyncio.run(engine.search(["kalo"] * 3, 2)) == [KALO] * 3
     recording.close()
     assert replay(tmp_path / "run", [searches("kalo")] * 4) == [[KALO]] * 4
@@ -147,10 +139,10 @@ def test_who_asked_first_fails_first_also_if_another_one_failed_sooner(tmp_path)
         return [isinstance(page, ToolError) for page in pages]
 
     recording = Recording(tmp_path / "run")
-    told = asyncio.run(three(RecordingFetcher(Crossed(), recording)))
+    told = asyncio.run(three(StoredWeb(recording, fetcher=Crossed())))
     recording.close()
     assert told == [False, True, False]
-    assert asyncio.run(three(ReplayFetcher(Replay(tmp_path / "run")))) == told
+    assert asyncio.run(three(StoredWeb(Replay(tmp_path / "run")))) == told
 
 
 def test_what_a_reader_took_from_a_page_is_told_again_by_page_task_and_key(tmp_path):
@@ -166,13 +158,13 @@ def test_what_a_reader_took_from_a_page_is_told_again_by_page_task_and_key(tmp_p
         return [await reader.read(PAGE, task=task, key=key) for task, key in asked]
 
     recording = Recording(tmp_path / "run")
-    told = asyncio.run(read(RecordingReader(Reader(), recording)))
+    told = asyncio.run(read(StoredWeb(recording, reader=Reader())))
     recording.close()
     assert told == ["1 who? a Kalo", "2 who? b Kalo", "3 when? a Kalo", "1 who? a Kalo"]
     replay = Replay(tmp_path / "run")
-    assert asyncio.run(read(ReplayReader(replay))) == told
+    assert asyncio.run(read(StoredWeb(replay))) == told
     with pytest.raises(ToolError, match="has no answer to reading"):
-        asyncio.run(ReplayReader(replay).read(PAGE, task="where?", key="a"))
+        asyncio.run(StoredWeb(replay).read(PAGE, task="where?", key="a"))
 
 
 def test_what_was_not_asked_in_the_run_is_an_error_that_names_it(tmp_path):
@@ -188,14 +180,13 @@ def test_a_replay_is_local_and_waits_for_nothing(tmp_path):
     web = Web(kalo=[KALO], page=[PAGE])
     record(tmp_path / "run", web, [searches("kalo"), opens("page")])
     replay = Replay(tmp_path / "run")
-    assert isinstance(ReplayEngine(replay), SearchEngine)
-    assert ReplayEngine(replay).is_local
-    assert ReplayFetcher(replay).is_local
+    assert isinstance(StoredWeb(replay), SearchEngine)
+    assert StoredWeb(replay).is_local
     with pytest.raises(StopIteration):  # it ends without ever being suspended
-        ReplayFetcher(replay).fetch("page").send(None)
+        StoredWeb(replay).fetch("page").send(None)
     recording = Recording(tmp_path / "other")
-    assert not RecordingEngine(web, recording).is_local
-    assert not RecordingFetcher(web, recording).is_local
+    assert not StoredWeb(recording, engine=web).is_local
+    assert not StoredWeb(recording, fetcher=web).is_local
 
 
 def test_a_cancelled_call_leaves_no_trace(tmp_path):
@@ -207,7 +198,7 @@ def test_a_cancelled_call_leaves_no_trace(tmp_path):
 
     recording = Recording(tmp_path / "run")
     with pytest.raises(TimeoutError):
-        asyncio.run(asyncio.wait_for(RecordingFetcher(Hangs(), recording).fetch("page"), 0.01))
+        asyncio.run(asyncio.wait_for(StoredWeb(recording, fetcher=Hangs()).fetch("page"), 0.01))
     assert recording._store.rows("SELECT * FROM answers") == []
 
 

@@ -1,5 +1,6 @@
 """The file under the cache and the records: whole whatever happens, shared, and not mistaken for another."""
 
+import asyncio
 import os
 import signal
 import sqlite3
@@ -9,8 +10,8 @@ import sys
 import pytest
 
 from evoseek.errors import ConfigError, RunError
-from evoseek.search.web.store import Store, from_text, seal, to_text, unseal
-from evoseek.types import Passage
+from evoseek.search.web.store import Store, StoredWeb, seal, unseal
+from evoseek.types import Page, Passage
 
 SCHEMA = "CREATE TABLE IF NOT EXISTS things (number INTEGER PRIMARY KEY, text TEXT)"
 WRITER = f"""
@@ -87,7 +88,44 @@ def test_a_file_of_something_else_is_refused_and_left_as_it_is(tmp_path):
     assert (tmp_path / "text").read_text().startswith("a text")
 
 
-def test_passages_come_back_as_they_were():
+def test_a_transaction_that_fails_changes_nothing(tmp_path):
+    store = Store(tmp_path / "file", "test", SCHEMA)
+
+    def write_twice():
+        with store.transaction():
+            for _ in range(2):
+                store.change("INSERT INTO things VALUES (1, 'x')")
+
+    with pytest.raises(RunError, match="UNIQUE"):
+        write_twice()
+    with store.transaction():
+        store.change("INSERT INTO things VALUES (2, 'x')")
+    assert store.rows("SELECT number FROM things") == [(2,)]
+
+
+def test_passages_pages_and_notes_come_back_as_they_were():
     passages = [Passage("u", "u", "Kalo \ud800", "it's\x00", 1, 5, 0.5), Passage("v", "v", "", "")]
-    assert from_text(to_text(passages)) == passages
-    to_text(passages).encode()
+    page = Page("u", "Kalo \ud800", "it's\x00")
+
+    class Web:
+        is_local = True
+
+        async def search(self, queries, k):
+            return [passages[:k] for _ in queries]
+
+        async def fetch(self, url):
+            return page
+
+        async def read(self, page, *, task, key):
+            return "\ud800"
+
+    class Kept:
+        async def answer(self, key, call):
+            (answer := await call()).encode("utf-8", "surrogatepass")
+            return answer
+
+    async def calls(web):
+        return await web.search(["a", "b"], 1), await web.fetch("u"), await web.read(page, task="t", key="k")
+
+    web = Web()
+    assert asyncio.run(calls(StoredWeb(Kept(), web, web, web))) == ([passages[:1]] * 2, page, "\ud800")

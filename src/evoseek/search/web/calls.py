@@ -17,11 +17,12 @@ from evoseek.search.browse.address import AddressRules
 from evoseek.search.browse.extract import Extractor
 from evoseek.search.browse.fetch import SafeFetcher
 from evoseek.search.browse.settings import BrowseSettings
-from evoseek.search.web.cache import CachedEngine
+from evoseek.search.web.cache import Cache
 from evoseek.search.web.http import CallLimits
 from evoseek.search.web.providers import PROVIDERS, JsonApi, make_provider
 from evoseek.search.web.ray_pool import RayPool
 from evoseek.search.web.settings import WebSettings
+from evoseek.search.web.store import StoredWeb
 from evoseek.types import Page, Passage
 
 DAY_S = 24 * 3600.0
@@ -104,11 +105,9 @@ def _provider(web: WebSettings, closing: Closing) -> SearchEngine:
     if not web.cache:
         return engine
     options = {"url": web.url, "options": web.options, "api": web.api}
-    cached = CachedEngine(
-        engine, Path(web.cache), provider=web.provider, period_s=web.cache_days * DAY_S, options=options
-    )
-    closing(cached.close)
-    return cached
+    cache = Cache(Path(web.cache), provider=web.provider, period_s=web.cache_days * DAY_S, options=options)
+    closing(cache.close)
+    return StoredWeb(cache, engine)
 
 
 def _key(named: str, usual: str) -> str:
