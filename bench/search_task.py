@@ -13,8 +13,8 @@ from pathlib import Path
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
+from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
-from evoseek.env.solver import SolverEnv
 from evoseek.env.tools import SearchTool
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel

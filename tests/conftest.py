@@ -18,8 +18,8 @@ import pytest
 import torch
 from hypothesis import settings
 
+from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
-from evoseek.env.solver import SolverEnv
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward

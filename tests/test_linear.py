@@ -25,10 +25,9 @@ from evoseek.policy.encoding import Encoder, harmless
 from evoseek.policy.tags import SEARCH, TagMessages, read_action
 from evoseek.policy.tool_calls import ToolCallRenderer
 from evoseek.reward.answer import f1, guarded_substring_match, normalise
-from evoseek.reward.format import stands_in
+from evoseek.reward.format import WebFormatReward, stands_in
 from evoseek.reward.judge import on_one_line, same_family
 from evoseek.reward.verdict import parse_label, parse_verdict
-from evoseek.reward.web_format import WebFormatReward
 from evoseek.search.analyser import Analyser
 from evoseek.search.browse.address import AddressRules, check_url
 from evoseek.search.browse.blocked import blocked_reason

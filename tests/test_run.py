@@ -12,9 +12,8 @@ from evoseek.errors import ConfigError, EvoseekError, TrainingError
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.registry import KINDS
 from evoseek.report.status import status
-from evoseek.reward.overlong import OverlongReward
-from evoseek.reward.unanswered import UnansweredReward
-from evoseek.reward.web_format import WebFormatReward
+from evoseek.reward.format import WebFormatReward
+from evoseek.reward.shaping import OverlongReward, UnansweredReward
 from evoseek.rollout.limits import Limits
 from evoseek.run import opened, seconds_left, train, training_loop
 from evoseek.runs import RunDirectory, changes

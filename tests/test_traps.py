@@ -21,8 +21,8 @@ from evoseek.credit.advantages import (
     whitened_advantages,
 )
 from evoseek.credit.filters import Signal, group_signal
+from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
-from evoseek.env.solver import SolverEnv
 from evoseek.errors import ConfigError
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel

@@ -58,7 +58,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "environment": Kind(
         "how a solver is asked, with which tools",
-        {"solver": "evoseek.env.solver:SolverEnv"},
+        {"solver": "evoseek.env.environments:SolverEnv"},
         ("messages(question)", "role", "tools"),
     ),
     "tool": Kind(
@@ -104,8 +104,8 @@ KINDS: Mapping[str, Kind] = {
         "what a finished rollout is worth",
         {
             **dict.fromkeys(("exact_match", "substring_match", "guarded_substring_match", "f1", "set_f1"), _ANSWER),
-            "format_f1": "evoseek.reward.web_format:WebFormatReward",
-            "fan_out": "evoseek.reward.fan_out:FanOutReward",
+            "format_f1": "evoseek.reward.format:WebFormatReward",
+            "fan_out": "evoseek.reward.functions:FanOutReward",
             "judge": "evoseek.reward.judge:Judge",
         },
         ("__call__(trajectory)",),

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from evoseek.data.contamination import ClosedBook, ContaminationCheck, Overlap
+from evoseek.env.environments import ReaderEnv
 from evoseek.env.prompts import load_prompts
-from evoseek.env.reader import ReaderEnv
 from evoseek.errors import ConfigError, SamplerError, ToolError
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer

@@ -16,8 +16,8 @@ import pytest
 import torch
 
 from evoseek.credit.advantages import group_advantages
+from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
-from evoseek.env.solver import SolverEnv
 from evoseek.env.tools import SearchTool
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel

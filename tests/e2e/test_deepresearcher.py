@@ -17,7 +17,7 @@ from evoseek.policy.load import load_policy, save_policy
 from evoseek.policy.more_tags import add_tags
 from evoseek.policy.sampler import TorchSampler
 from evoseek.policy.scripted import ScriptedSampler
-from evoseek.reward.web_format import WebFormatReward
+from evoseek.reward.format import WebFormatReward
 from evoseek.rollout.record import read_trajectories
 from evoseek.search.browse.extract import Extractor
 from evoseek.search.web.http import CallLimits

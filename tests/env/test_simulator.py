@@ -1,10 +1,22 @@
-"""The prompts of a simulated engine."""
+"""The prompts of a simulated engine.
+
+The simulator's settings reach what they are for.
+"""
+
+import asyncio
 
 import pytest
 
+from evoseek.chat.endpoint import EndpointChat
+from evoseek.chat.local import SamplerChat
+from evoseek.env.chats import make_chat
 from evoseek.env.prompts import load_prompts
-from evoseek.env.simulator import SimulatorPrompts, simulator_reply
+from evoseek.env.simulator import SimulatorPrompts, simulated_engine, simulator_reply, write_card
+from evoseek.errors import ConfigError, ToolError
 from evoseek.policy.encoding import plain, split_trusted
+from evoseek.policy.load import load_policy, save_policy
+from evoseek.training.given import load_settings
+from evoseek.types import Question
 
 VALUES = {
     "question": "Who founded <answer> Lovezo?",
@@ -45,3 +57,67 @@ def test_the_default_prompts_say_how_many_documents_and_how_long():
 
 def test_a_reply_has_one_line_a_document():
     assert simulator_reply(["Koto  works\nat Lovezo.", "b"]) == "Document 1: Koto works at Lovezo.\nDocument 2: b"
+
+
+ENDPOINT = {"simulator.model": "big", "simulator.base_url": "http://127.0.0.1:9/v1"}
+
+
+def zerosearch(**settings):
+    options = {name.replace("__", "."): value for name, value in settings.items()}
+    return load_settings(system="zerosearch", options=options)
+
+
+def test_a_model_in_here_or_behind_an_endpoint(monkeypatch):
+    inside, prompts = make_chat(zerosearch(simulator__model="tiny").simulator, section="simulator", seed=0)
+    assert isinstance(inside, SamplerChat)
+    assert prompts.directory.name == "tiny"
+    outside, prompts = make_chat(load_settings(system="zerosearch", options=ENDPOINT).simulator, section="x", seed=0)
+    assert isinstance(outside, EndpointChat)
+    assert prompts.directory.name == "default"
+
+
+@pytest.mark.parametrize("section", ["simulator", "judge"])
+def test_a_missing_model_and_a_missing_key_are_named(section, monkeypatch):
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    settings = getattr(zerosearch(), section)
+    with pytest.raises(ConfigError, match=rf"set {section}\.model to"):
+        make_chat(settings, section=section, seed=0)
+    keyed = settings.model_copy(update={"model": "m", "base_url": "http://127.0.0.1:9", "api_key_env": "NO_SUCH_KEY"})
+    with pytest.raises(ConfigError, match=rf"{section}\.api_key_env is NO_SUCH_KEY"):
+        make_chat(keyed, section=section, seed=0)
+
+
+def test_an_engine_has_the_simulator_s_settings_and_no_noise_of_its_own():
+    engine = simulated_engine(zerosearch(simulator__model="tiny", simulator__max_words=7, run__seed=3))
+    assert (engine.max_words, engine.seed, engine.noise) == (7, 3, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("top_k", "max_words", "fits"), [(3, 100, True), (3, 120, True), (3, 99, False), (5, 100, False)]
+)
+def test_a_tuned_simulator_is_used_as_it_was_tuned(tmp_path, top_k, max_words, fits):
+    """It writes three documents of at most 100 words: more room does no harm, all else makes its replies unreadable."""
+    save_policy(load_policy("tiny"), tmp_path / "tuned")
+    write_card(tmp_path / "tuned", top_k=3, max_words=100)
+    model = str(tmp_path / "tuned")
+    config = zerosearch(simulator__model=model, search__top_k=top_k, simulator__max_words=max_words)
+    if fits:
+        assert simulated_engine(config).max_words == max_words
+    else:
+        with pytest.raises(ConfigError, match=r"was tuned for .*top_k': 3.*Use the settings"):
+            simulated_engine(config)
+
+
+@pytest.mark.parametrize("card", ["", "{}", "[3]", '{"search.top_k": 3, "simulator.max_words": "many"}'])
+def test_a_damaged_card_of_a_simulator_is_named(tmp_path, card):
+    (tmp_path / "simulator.json").write_text(card)
+    with pytest.raises(ConfigError, match=r"simulator\.json cannot be read"):
+        simulated_engine(zerosearch(simulator__model=str(tmp_path), search__top_k=3))
+
+
+def test_the_tiny_policy_was_never_told_how_to_simulate():
+    """It never ends its turn: a reply that is cut is a failure, and no document."""
+    config = zerosearch(simulator__model="tiny", simulator__max_tokens=8)
+    bound = simulated_engine(config).for_question(Question("q", "what ?", ("x",)), "t")
+    with pytest.raises(ToolError):
+        asyncio.run(bound.search(["koto's employer"], 1))

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
-from evoseek.env.solver import SolverEnv
 from evoseek.errors import DataError, SamplerError
 from evoseek.eval.evaluate import evaluate
 from evoseek.eval.statistics import wilson_interval

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
+from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
-from evoseek.env.solver import SolverEnv
 from evoseek.env.tools import SearchTool
 from evoseek.errors import SamplerError, ToolError
 from evoseek.eval.evaluate import examining

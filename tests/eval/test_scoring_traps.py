@@ -12,8 +12,8 @@ from collections.abc import Callable
 import pytest
 from transformers import PreTrainedTokenizerBase
 
+from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
-from evoseek.env.solver import SolverEnv
 from evoseek.eval.results import Results
 from evoseek.eval.sample import Sample, draw
 from evoseek.policy.scripted import ScriptedSampler

@@ -7,8 +7,8 @@ import pytest
 
 from evoseek.corpus.demonstrations import load_demonstrations
 from evoseek.corpus.resumable_jsonl import open_growing_file
+from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
-from evoseek.env.solver import SolverEnv
 from evoseek.env.tools import SearchTool
 from evoseek.errors import ConfigError, EvoseekError, ToolError
 from evoseek.jobs import collect as job

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from evoseek.errors import ConfigError, TrainingError
-from evoseek.reward.functions import AnswerReward, NamedReward
+from evoseek.reward.functions import AnswerReward, FanOutReward, NamedReward, fan_out
 from evoseek.types import Action, Invalid, Outcome, Question, Scored, Segment, StopReason, Trajectory
 
 
@@ -73,3 +73,31 @@ def test_a_reward_of_ones_own_is_a_part_by_its_name(reward: object, expected: Ou
 def test_what_is_no_finite_number_is_an_error_with_the_rollout_and_never_a_reward(value: object) -> None:
     with pytest.raises(TrainingError, match=r"own gave .* for the rollout q1/0"):
         named(lambda given: value)
+
+
+REFERENCE = ["Kalo", "Vesu", "1200", "yes"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "value"),
+    [
+        ("Kalo has 1,200 people.", 0.5),
+        ("kalo: 1200, the Vesu: yes", 1.0),
+        ("Kalos, 12000, Vesuvius, yesterday", 0.0),
+        ("", 0.0),
+    ],
+)
+def test_the_share_of_strings_by_hand(answer, value):
+    assert fan_out(answer, REFERENCE) == value
+
+
+def test_trap_a_string_that_normalises_to_nothing_is_not_in_everything():
+    assert fan_out("Kalo", ["Kalo", "!"]) == 0.5
+    assert fan_out("Kalo!", ["Kalo", "!"]) == 1.0
+
+
+@pytest.mark.parametrize(("answer", "value"), [("Kalo", 0.25), (None, 0.0)])
+def test_the_reward_reads_the_reference_and_nothing_but_the_answer(answer, value):
+    question = Question("q", "how large?", ("Kalo: 1200, Vesu: yes",), {"reference": REFERENCE})
+    trajectory = Trajectory("t", question, "solver", (), (), (), StopReason.ANSWERED, answer)
+    assert asyncio.run(FanOutReward()(trajectory)) == Scored(value, {"fan_out": value})

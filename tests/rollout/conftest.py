@@ -7,8 +7,8 @@ from runpy import run_path
 
 import pytest
 
+from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
-from evoseek.env.solver import SolverEnv
 from evoseek.errors import ToolError
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer

@@ -42,8 +42,6 @@ def test_without_tools_the_prompt_is_that_of_a_closed_book_and_with_them_it_stat
     assert asked[()].startswith("Answer the question from what you know.")
     assert "search" not in asked[()]
     assert "at most 3 times" in asked[(tool,)]
-    named = agent_of("tiny", **calls, **{"environment.closed_book": "solver"}).solver([]).env.messages(question)
-    assert "<search>" in plain(named[0].content)
     alone, searching = (agent_of("tiny").solver(tools).env.messages(question) for tools in ([], [tool]))
     assert plain(alone[0].content) == plain(searching[0].content) == "solve : who ?"
 

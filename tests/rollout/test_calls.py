@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
-from evoseek.env.solver import SolverEnv
 from evoseek.rollout.calls import ToolCalls, ToolFailedError
 from evoseek.rollout.limits import Limits
 from evoseek.types import Action, Question, ToolCall, ToolResult

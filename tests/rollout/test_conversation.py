@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from evoseek.chat.local import SamplerChat
+from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
-from evoseek.env.solver import SolverEnv
 from evoseek.errors import CutReplyError, PolicyError, ReplyError, ToolError
 from evoseek.policy.encoding import split_trusted
 from evoseek.policy.scripted import ScriptedChat, ScriptedSampler

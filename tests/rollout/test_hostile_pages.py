@@ -12,8 +12,8 @@ from collections import Counter
 
 import pytest
 
+from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
-from evoseek.env.solver import SolverEnv
 from evoseek.env.web import ReadingPrompts
 from evoseek.env.web_tools import BrowseTool, WebRollouts, WebSearchTool
 from evoseek.policy.encoding import Encoder, split_trusted

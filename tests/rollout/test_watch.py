@@ -4,9 +4,8 @@ import asyncio
 
 import pytest
 
-from evoseek.env.history import HistoryEnv
+from evoseek.env.environments import HistoryEnv, SolverEnv
 from evoseek.env.prompts import load_prompts
-from evoseek.env.solver import SolverEnv
 from evoseek.policy.encoding import plain
 from evoseek.policy.scripted import ScriptedChat
 from evoseek.rollout.limits import Limits

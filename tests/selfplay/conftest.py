@@ -7,10 +7,9 @@ from typing import ClassVar
 
 import pytest
 
+from evoseek.env.environments import ReaderEnv, SolverEnv
 from evoseek.env.prompts import load_prompts
 from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv
-from evoseek.env.reader import ReaderEnv
-from evoseek.env.solver import SolverEnv
 from evoseek.errors import SamplerError, ToolError
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer

@@ -1,7 +1,7 @@
 import pytest
 
+from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
-from evoseek.env.solver import SolverEnv
 from evoseek.policy.encoding import plain, split_trusted
 from evoseek.selfplay.distilled import TeacherEnv
 from evoseek.types import Passage, Question

@@ -17,7 +17,7 @@ from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.likelihood import ReinforceLoss
 from evoseek.loss.terms import WithImportance
 from evoseek.policy.encoding import plain
-from evoseek.reward.evidence import EvidenceReward
+from evoseek.reward.shaping import EvidenceReward
 from evoseek.rollout.limits import Limits
 from evoseek.run import opened, training_loop
 from evoseek.runs import RunDirectory

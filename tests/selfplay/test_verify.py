@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evoseek.env.environments import ReaderEnv
 from evoseek.env.prompts import load_prompts
-from evoseek.env.reader import ReaderEnv
 from evoseek.errors import SamplerError, ToolError
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer

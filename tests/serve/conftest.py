@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
-from evoseek.env.solver import SolverEnv
 from evoseek.env.tools import SearchTool
 from evoseek.eval.support import by_words
 from evoseek.jobs.answering import Answerer

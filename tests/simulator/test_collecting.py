@@ -5,8 +5,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from evoseek.corpus.resumable_jsonl import open_growing_file
+from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
-from evoseek.env.solver import SolverEnv
 from evoseek.env.tools import SearchTool
 from evoseek.errors import ToolError
 from evoseek.policy.scripted import ScriptedSampler

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from evoseek.reward.overlong import OverlongReward
+from evoseek.reward.shaping import OverlongReward
 from evoseek.systems.dspo import DSPO
 from evoseek.training.pass_rates import PassRates
 from evoseek.training.question_order import BalancedOrder, UniformOrder

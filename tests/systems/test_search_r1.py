@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
-from evoseek.env.solver import SolverEnv
 from evoseek.env.tools import SearchTool
 from evoseek.errors import ConfigError, TrainingError
 from evoseek.learner.distributed import Ranks

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
-from evoseek.env.solver import SolverEnv
 from evoseek.env.tools import SearchTool
 from evoseek.policy.load import Policy
 from evoseek.policy.sampler import TorchSampler

@@ -14,7 +14,7 @@ from evoseek.corpus.questions import load_questions, save_questions
 from evoseek.corpus.resumable_jsonl import open_growing_file
 from evoseek.data.contamination import ClosedBook, ContaminationCheck, Overlap
 from evoseek.data.question_filter import KINDS, Check, Finding, JudgeCheck, check_questions, load_findings
-from evoseek.env.reader import ReaderEnv
+from evoseek.env.environments import ReaderEnv
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.files import check_new_file
 from evoseek.report.failures import say_left_out

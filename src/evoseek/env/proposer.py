@@ -7,9 +7,10 @@ is and whether the proposer is `shown` it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
+from evoseek.env.environments import PromptEnv
 from evoseek.env.prompts import PromptSet
 from evoseek.errors import DataError
 from evoseek.protocols import Tool
@@ -32,55 +33,38 @@ def answer_task(id: str, answer: str, searches: int) -> Question:
     return Question(id, answer, (answer,), {"requested": searches})
 
 
-class _Proposer:
-    """What the two proposers share: the tools, a prompt and its examples."""
+class _Proposer(PromptEnv):
+    """A proposer's environment: a prompt with its examples."""
 
-    def __init__(self, tools: Sequence[Tool], prompts: PromptSet, name: str, format: Literal["tags", "tools"]) -> None:
-        self._tools = {tool.name: tool for tool in tools}
-        self._template, self._examples, self._format = prompts[name], prompts.examples(name), format
-        self._prompts = prompts
+    role = "proposer"
 
-    @property
-    def role(self) -> str:
-        """`proposer`."""
-        return "proposer"
-
-    @property
-    def tools(self) -> Mapping[str, Tool]:
-        """Tools by name."""
-        return self._tools
-
-    def malformed(self, problem: str) -> str:
-        """The notice after a malformed turn."""
-        return self._prompts.malformed(problem, role=self.role, tools=self._tools, format=self._format)
-
-    def _ask(self, **values: object) -> list[Message]:
-        return [Message("user", self._template.marked(**values, examples=self._examples, format=self._format))]
+    def __init__(self, tools: Sequence[Tool], prompts: PromptSet, format: Literal["tags", "tools"], name: str) -> None:
+        super().__init__(tools, prompts, format, name, {"examples": prompts.examples(name)})
 
 
 class PassageProposerEnv(_Proposer):
     """An `Environment` for tasks made by `passage_task`: Dr. Zero's proposer (arXiv 2601.07055, section 3)."""
 
     def __init__(self, tools: Sequence[Tool], prompts: PromptSet, format: Literal["tags", "tools"] = "tags") -> None:
-        super().__init__(tools, prompts, "proposer_passage", format)
+        super().__init__(tools, prompts, format, "proposer_passage")
 
     def messages(self, question: Question) -> list[Message]:
         """The prompt. Raises DataError for a task of another kind."""
         hops, task = _requested(question, least=0), question.metadata
         title, text = (str(task.get(key, "")) if task.get("shown", True) else "" for key in ("title", "text"))
         number = {"hops": hops, "searches": hops - 1} if hops else {}  # a template that needs them is refused then
-        return self._ask(**number, title=title, text=text)
+        return self._message(**number, title=title, text=text)
 
 
 class AnswerProposerEnv(_Proposer):
     """An `Environment` for tasks made by `answer_task`: the proposer of Search Self-play (arXiv 2510.18821)."""
 
     def __init__(self, tools: Sequence[Tool], prompts: PromptSet, format: Literal["tags", "tools"] = "tags") -> None:
-        super().__init__(tools, prompts, "proposer_answer", format)
+        super().__init__(tools, prompts, format, "proposer_answer")
 
     def messages(self, question: Question) -> list[Message]:
         """The prompt. Raises DataError for a task of another kind."""
-        return self._ask(answer=question.text, searches=_requested(question, least=1))
+        return self._message(answer=question.text, searches=_requested(question, least=1))
 
 
 def _requested(task: Question, *, least: int) -> int:

@@ -9,9 +9,8 @@ from copy import copy
 
 from pydantic import Field
 
-from evoseek.env.context import ToolContext
+from evoseek.env.base import ToolContext, ToolSettings
 from evoseek.env.prompts import PromptTemplate
-from evoseek.env.settings import ToolSettings
 from evoseek.errors import ConfigError, ToolError
 from evoseek.policy.encoding import well_formed
 from evoseek.protocols import QuestionEngine, SearchEngine

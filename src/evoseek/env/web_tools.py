@@ -14,9 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from evoseek.env.context import ToolContext
+from evoseek.env.base import ToolContext, ToolSettings
 from evoseek.env.prompts import PromptTemplate
-from evoseek.env.settings import ToolSettings
 from evoseek.errors import PageError, ToolError
 from evoseek.policy.encoding import well_formed
 from evoseek.protocols import Fetcher, PageReader, SearchEngine

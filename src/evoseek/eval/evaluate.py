@@ -10,7 +10,7 @@ from evoseek.errors import DataError
 from evoseek.eval.statistics import Interval, score_interval, wilson_interval
 from evoseek.eval.support import Check, is_refusal
 from evoseek.protocols import RewardFn
-from evoseek.reward.web_format import BROKEN
+from evoseek.reward.format import BROKEN
 from evoseek.rollout.roller import Roller
 from evoseek.types import Invalid, Outcome, Question, Scored, Trajectory
 

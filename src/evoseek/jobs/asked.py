@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from evoseek.env.context import EnvironmentContext
-from evoseek.env.history import HistoryEnv
+from evoseek.env.base import EnvironmentContext
+from evoseek.env.environments import HistoryEnv
 from evoseek.env.prompts import PromptSet
 from evoseek.errors import ConfigError
 from evoseek.protocols import Chat, Environment, QuestionEngine, SearchEngine

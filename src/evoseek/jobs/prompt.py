@@ -9,10 +9,10 @@ from typing import Any, Literal, cast
 
 from rich.console import Console
 
-from evoseek.env.context import EnvironmentContext, ToolContext
+from evoseek.env.base import EnvironmentContext, ToolContext
+from evoseek.env.environments import ReaderEnv
 from evoseek.env.prompts import PromptSet, load_prompts
 from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv, answer_task, passage_task
-from evoseek.env.reader import ReaderEnv
 from evoseek.errors import ConfigError
 from evoseek.policy.load import load_tokenizer
 from evoseek.policy.renderer import make_renderer
@@ -114,8 +114,8 @@ def _asked(
     env = cast(
         "Environment", build("environment", settings.environment, EnvironmentContext(tools, prompts, format, calls))
     )
-    template = getattr(settings.environment, "prompt" if role == "solver" else "closed_book", "")
-    return env, str(template), question
+    template = str(getattr(settings.environment, "prompt", ""))
+    return env, "closed_book" if template and role != "solver" else template, question
 
 
 def _tools(settings: TrainingSettings, prompts: PromptSet) -> list[Tool]:

@@ -1,17 +1,4 @@
-"""Dr. Zero's format reward (arXiv 2601.07055, appendix A): the quality of a proposal before anybody answers it.
-
-    f = (1 + think + tool + answer) / 4, or 0 if the gate fails.        The paper's r_f is f / 2, in [0, 0.5].
-
-    gate      there are a question and an answer, and the question does not contain the answer
-    think     share of the proposer's turns that open with reasoning
-    tool      for n = 1 requested hops 1; for n > 1 min((1 + calls) / n, 1) if there was a call and all were valid,
-              else 0; if none is requested, 1 if all calls were valid, else 0 (ours)
-    answer    0 if it is neither yes or no nor stands in the source passage (if that was shown) or in one that was
-              found by a proposal whose calls were all valid; else 1 for up to 5 words of its normal form, 1/2 for up
-              to 10, 0 beyond
-
-As published, more calls than the n - 1 asked for cost nothing.
-"""
+"""Rewards of a rollout's format: Dr. Zero's of a proposal, DeepResearcher's of an answer."""
 
 from __future__ import annotations
 
@@ -19,8 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from evoseek.reward.answer import normalise
-from evoseek.types import ToolCall, Trajectory
+from evoseek.reward.answer import normalise, set_f1, word_set
+from evoseek.types import Outcome, Scored, ToolCall, Trajectory
 
 _SHORT = 3  # characters
 _FEW_WORDS, _MANY_WORDS = 5, 10
@@ -43,7 +30,21 @@ class FormatScore:
 
 
 def format_score(proposal: Trajectory) -> FormatScore:
-    """Score a proposer's trajectory of a passage task. Raises ValueError if its task requests no number of hops."""
+    """Dr. Zero's format reward (arXiv 2601.07055, appendix A): the quality of a proposal before anybody answers it.
+
+        f = (1 + think + tool + answer) / 4, or 0 if the gate fails.     The paper's r_f is f / 2, in [0, 0.5].
+
+        gate      there are a question and an answer, and the question does not contain the answer
+        think     share of the proposer's turns that open with reasoning
+        tool      for n = 1 requested hops 1; for n > 1 min((1 + calls) / n, 1) if there was a call and all were valid,
+                  else 0; if none is requested, 1 if all calls were valid, else 0 (ours)
+        answer    0 if it is neither yes or no nor stands in the source passage (if that was shown) or in one that was
+                  found by a proposal whose calls were all valid; else 1 for up to 5 words of its normal form, 1/2 for
+                  up to 10, 0 beyond
+
+    As published, more calls than the n - 1 asked for cost nothing. Raises ValueError if the task requests no number of
+    hops.
+    """
     question, answer = stated(proposal)
     return FormatScore(
         gate=bool(question and normalise(answer)) and not stands_in(answer, question),
@@ -135,3 +136,44 @@ def _texts(proposal: Trajectory) -> Iterator[str]:
     for result in proposal.tool_results if _calls_are_valid(proposal) else ():
         for passage in result.passages:
             yield passage.contents
+
+
+BROKEN = -1.0
+"""The reward of a broken format: the lowest possible score."""
+
+_WEB_TAG = re.compile(r"<(/?)(think|search|browse|information|tool_call|tool_response|answer)>")
+
+
+class WebFormatReward:
+    """DeepResearcher's reward (arXiv 2504.03160, section 3.4), a RewardFn: -1 if the format is broken, else `set_f1`.
+    Its parts are `format`, 1 if the format is correct, and `set_f1`, 0 if it is not.
+
+    The format is correct if the rollout ended with an answer of at least one word, in the only <answer> of its last
+    turn, every turn could be parsed, and in every turn each tag is closed before another one is opened. A call that
+    cannot be parsed makes the reward -1, even if the rollout continues after it (rollout.max_malformed), and so does
+    reaching a limit.
+    """
+
+    async def __call__(self, trajectory: Trajectory) -> Outcome:
+        """Score one trajectory."""
+        if not keeps_format(trajectory):
+            return Scored(BROKEN, {"format": 0.0, "set_f1": 0.0})
+        value = set_f1(trajectory.answer or "", trajectory.question.golden_answers)
+        return Scored(value, {"format": 1.0, "set_f1": value})
+
+
+def keeps_format(trajectory: Trajectory) -> bool:
+    """Whether a trajectory answers, with all tags in their places."""
+    turns = [action.text for action in trajectory.actions]
+    answers = bool(turns and word_set(trajectory.answer or "")) and turns[-1].count("<answer>") == 1
+    readable = all(action.problem is None for action in trajectory.actions)
+    return answers and readable and all(map(_is_balanced, turns))
+
+
+def _is_balanced(text: str) -> bool:
+    """Whether tags open and close in turns. The first may be </think>: some chat templates open the reasoning."""
+    tags = [(bool(tag[1]), str(tag[2])) for tag in _WEB_TAG.finditer(text)]
+    if tags[:1] == [(True, "think")]:
+        tags = tags[1:]
+    pairs = zip(tags[::2], tags[1::2], strict=False)
+    return len(tags) % 2 == 0 and all(pair == ((False, pair[0][1]), (True, pair[0][1])) for pair in pairs)

@@ -1,16 +1,59 @@
-"""Reward functions made of answer metrics."""
+"""Reward functions made of answer metrics or of a user's function, and the settings that every reward has."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from inspect import isawaitable
-from typing import Any
+from typing import Annotated, Any, ClassVar, cast
+
+from pydantic import Field, SerializeAsAny
 
 from evoseek.errors import ConfigError, EvoseekError, TrainingError
-from evoseek.reward.answer import METRICS
-from evoseek.reward.settings import RewardSettings
-from evoseek.types import Invalid, Outcome, Scored, Trajectory
+from evoseek.reward.answer import METRICS, normalise
+from evoseek.settings import Chosen, Count, PartSettings
+from evoseek.types import Invalid, Outcome, Question, Scored, Trajectory
+
+
+class RewardSettings(PartSettings):
+    """The reward of an answer."""
+
+    training_only: ClassVar[tuple[str, ...]] = ("overlong_max", "overlong_cache", "unanswered_penalty")
+    name: str = Field(
+        default="exact_match", description="Name of the reward, or package.module:Name of one of your own."
+    )
+    overlong_max: Count | None = Field(
+        default=None,
+        description="Number of a rollout's own tokens at which DAPO's overlong penalty, added to the reward in "
+        "training, reaches -1. Default: no penalty.",
+    )
+    overlong_cache: Count | None = Field(
+        default=None, description="Number of tokens below reward.overlong_max over which that penalty grows from 0."
+    )
+    unanswered_penalty: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="What a rollout that ends without an answer loses in training. Above 0, a wrong answer is better "
+        "than none.",
+    )
+
+    def problems(self) -> Iterator[str]:
+        """The penalty has two numbers."""
+        longest, cache = self.overlong_max, self.overlong_cache
+        if (longest is None) != (cache is None):
+            yield (
+                f"reward.overlong_max is {longest or 'not set'} and reward.overlong_cache {cache or 'not set'}, but "
+                "the penalty for overlong rollouts needs both. Set both, or leave both out."
+            )
+        if longest is not None and cache is not None and cache > longest:
+            yield (
+                f"reward.overlong_cache is {cache}, more than reward.overlong_max, {longest}: every rollout would be "
+                "overlong. Set reward.overlong_cache to a part of it, such as a fifth."
+            )
+
+
+RewardPart = Annotated[SerializeAsAny[RewardSettings], Chosen("reward", RewardSettings)]
 
 
 class AnswerReward:
@@ -68,3 +111,33 @@ class NamedReward:
             )
         parts = outcome.parts if isinstance(outcome, Scored) else {}
         return Scored(float(value), {self._name: float(value), **parts})
+
+
+class FanOutReward:
+    """A RewardFn, the loose accuracy of FanOutQA (arXiv 2402.14116): `fan_out` of the answer against the question's
+    metadata `reference`, or else against its golden answers, all of which are needed. A trajectory without an answer
+    scores 0."""
+
+    @classmethod
+    def build(cls, settings: RewardSettings, context: object) -> FanOutReward:
+        """It has no settings of its own."""
+        return cls()
+
+    async def __call__(self, trajectory: Trajectory) -> Outcome:
+        """Score one trajectory."""
+        answer, wanted = trajectory.answer, _reference(trajectory.question)
+        value = 0.0 if answer is None else fan_out(answer, wanted)
+        return Scored(value, {"fan_out": value})
+
+
+def fan_out(answer: str, reference: Sequence[str]) -> float:
+    """The share of the reference's strings that the answer contains as whole words, both in SQuAD's normal form. Of a
+    string of which nothing is left in it, the letters are looked for."""
+    words = f" {normalise(answer)} "
+    found = (f" {plain} " in words if (plain := normalise(text)) else text in answer for text in reference)
+    return sum(found) / len(reference)
+
+
+def _reference(question: Question) -> Sequence[str]:
+    given = question.metadata.get("reference")
+    return cast("list[str]", given) if isinstance(given, list) and given else question.golden_answers

@@ -15,7 +15,7 @@ from evoseek.env.prompts import PromptSet
 from evoseek.errors import ToolError
 from evoseek.policy.encoding import harmless, well_formed
 from evoseek.protocols import Chat
-from evoseek.reward.settings import RewardSettings
+from evoseek.reward.functions import RewardSettings
 from evoseek.reward.verdict import parse_verdict, verdict_form
 from evoseek.types import Invalid, Message, Outcome, Question, Scored, StopReason, Trajectory
 

@@ -1,8 +1,13 @@
-"""Penalties that are added to a reward in training, and the reward before them."""
+"""What is added to another reward: penalties in training, and in self-play a share for the evidence that was found."""
 
 from __future__ import annotations
 
-from evoseek.types import Scored
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import cast
+
+from evoseek.protocols import RewardFn
+from evoseek.types import Invalid, Outcome, Scored, Trajectory
 
 UNSHAPED = "unshaped"
 
@@ -15,3 +20,79 @@ def shaped(outcome: Scored, name: str, penalty: float) -> Scored:
 def unshaped(outcome: Scored) -> float:
     """The reward before all penalties: filters judge a group's rollouts by it."""
     return outcome.parts.get(UNSHAPED, outcome.reward)
+
+
+def overlong_penalty(length: int, *, longest: int, cache: int) -> float:
+    """DAPO's soft overlong punishment (arXiv 2503.14476, eq. 13), from 0 at `longest - cache` tokens down to -1.
+
+    |y| <= L_max - L_cache      0
+    up to L_max                 ((L_max - L_cache) - |y|) / L_cache
+    beyond                      -1
+    """
+    return -min(1.0, max(0, length - (longest - cache)) / cache)
+
+
+@dataclass(frozen=True, slots=True)
+class OverlongReward:
+    """Another RewardFn plus `overlong_penalty` of the tokens that the policy wrote in all turns; it is the part
+    `overlong`.
+
+    The policy learns that a rollout approaches the limit before it is cut off there, and sound but truncated rollouts
+    are distinguished from wrong ones. It fails if longer rollouts are better and the limit is low.
+    """
+
+    reward: RewardFn
+    longest: int
+    cache: int
+
+    async def __call__(self, trajectory: Trajectory) -> Outcome:
+        """Score one trajectory. What the other reward cannot score stays Invalid."""
+        outcome = await self.reward(trajectory)
+        if not isinstance(outcome, Scored):
+            return outcome
+        penalty = overlong_penalty(trajectory.num_action_tokens, longest=self.longest, cache=self.cache)
+        return shaped(outcome, "overlong", penalty)
+
+
+@dataclass(frozen=True, slots=True)
+class UnansweredReward:
+    """Another RewardFn less `penalty` for a trajectory without an answer; it is the part `unanswered`.
+
+    Where the reward of a wrong answer is 0, a rollout that searches until it is cut off earns as much as one that
+    answers wrongly, and a policy that learns to search more may forget to answer. (Search-R1's authors found a reward
+    of the format of the same use, arXiv 2505.15117, section 3.1.)
+    """
+
+    reward: RewardFn
+    penalty: float
+
+    async def __call__(self, trajectory: Trajectory) -> Outcome:
+        """Score one trajectory. What the other reward cannot score stays Invalid."""
+        outcome = await self.reward(trajectory)
+        if not isinstance(outcome, Scored):
+            return outcome
+        return shaped(outcome, "unanswered", -self.penalty if trajectory.answer is None else 0.0)
+
+
+class EvidenceReward:
+    """A RewardFn around another: adds `weight` times the part `evidence`, the share in [0, 1] that any of the
+    trajectory's searches found of the passages whose ids are in the question's metadata as `evidence`.
+
+    In self-play the proposer's path is known at no cost. A reward for following it shows which search of a failed
+    rollout was right, while the answer alone shows only that something was wrong. It fails if the evidence does not fit
+    the question: it then rewards searching for it instead of answering. Questions without evidence, and Invalid
+    outcomes, stay as they are.
+    """
+
+    def __init__(self, base: RewardFn, weight: float) -> None:
+        self._base, self._weight = base, weight
+
+    async def __call__(self, trajectory: Trajectory) -> Outcome:
+        """Score one trajectory."""
+        outcome = await self._base(trajectory)
+        wanted = set(cast("Collection[str]", trajectory.question.metadata.get("evidence", ())))
+        if isinstance(outcome, Invalid) or not wanted:
+            return outcome
+        found = {passage.id for result in trajectory.tool_results for passage in result.passages}
+        share = len(wanted & found) / len(wanted)
+        return Scored(outcome.reward + self._weight * share, {**outcome.parts, "evidence": share})

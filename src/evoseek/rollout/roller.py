@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from evoseek.env.history import HistoryEnv
+from evoseek.env.environments import HistoryEnv
 from evoseek.errors import ToolError
 from evoseek.protocols import Environment, Renderer, RewardFn, Sampler
 from evoseek.rollout.calls import Watch, unwatched

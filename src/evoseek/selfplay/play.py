@@ -7,13 +7,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+from evoseek.env.environments import ReaderEnv
 from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv
-from evoseek.env.reader import ReaderEnv
 from evoseek.policy.policy import Policy, prompts_of
 from evoseek.protocols import RewardFn
 from evoseek.reward.answer import GRADED
-from evoseek.reward.evidence import EvidenceReward
 from evoseek.reward.proposer import ProposerReward
+from evoseek.reward.shaping import EvidenceReward
 from evoseek.rollout.agent import Agent
 from evoseek.rollout.roller import Roller
 from evoseek.selfplay.episode import SelfPlay

@@ -11,8 +11,7 @@ from typing import cast
 from rich.console import Console
 
 from evoseek.env.prompts import load_prompts
-from evoseek.env.simulated import write_card
-from evoseek.env.simulator import SimulatorPrompts
+from evoseek.env.simulator import SimulatorPrompts, write_card
 from evoseek.files import check_new
 from evoseek.learner.checkpoint import Checkpoint
 from evoseek.learner.learner import Learner, LearnerContext

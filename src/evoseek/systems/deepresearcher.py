@@ -17,8 +17,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from evoseek.chat.settings import ReaderSettings
-from evoseek.env.settings import EnvironmentPart, ToolPart
-from evoseek.reward.settings import RewardPart
+from evoseek.env.base import EnvironmentPart, ToolPart
+from evoseek.reward.functions import RewardPart
 from evoseek.rollout.settings import QuestionRolloutSettings
 from evoseek.search.browse.settings import BrowseSettings
 from evoseek.search.settings import SearchPart

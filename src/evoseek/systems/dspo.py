@@ -25,7 +25,7 @@ from pydantic import Field
 
 from evoseek.credit.filters import GroupSelection
 from evoseek.loss.settings import AlgorithmSettings, LossPart
-from evoseek.reward.settings import RewardPart
+from evoseek.reward.functions import RewardPart
 from evoseek.reward.shaping import unshaped
 from evoseek.settings import Section, part
 from evoseek.systems.search_r1 import Rollouts, SearchR1

@@ -24,7 +24,7 @@ from pydantic import Field
 from evoseek.chat.settings import SimulatorSettings
 from evoseek.credit.parts import CreditPart
 from evoseek.loss.settings import LossPart
-from evoseek.reward.settings import RewardPart
+from evoseek.reward.functions import RewardPart
 from evoseek.search.settings import SearchPart
 from evoseek.selfplay.curriculum import noise_probability
 from evoseek.settings import Section, part

@@ -12,10 +12,10 @@ from typing import Any
 from transformers.utils import logging as transformers_logging
 
 from evoseek.chat.settings import ChatSettings
+from evoseek.env.base import ToolContext
 from evoseek.env.chats import make_chat
-from evoseek.env.context import ToolContext
 from evoseek.env.prompts import PromptSet
-from evoseek.env.simulated import simulated_engine
+from evoseek.env.simulator import simulated_engine
 from evoseek.env.web import Web, open_web
 from evoseek.errors import ConfigError
 from evoseek.learner.checkpoint import Checkpoint
@@ -36,8 +36,7 @@ from evoseek.protocols import (
 from evoseek.registry import build, check_part
 from evoseek.reward.functions import NamedReward
 from evoseek.reward.judge import same_family
-from evoseek.reward.overlong import OverlongReward
-from evoseek.reward.unanswered import UnansweredReward
+from evoseek.reward.shaping import OverlongReward, UnansweredReward
 from evoseek.rollout.agent import Agent
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.roller import Roller

@@ -9,11 +9,11 @@ from pydantic import ConfigDict, Field, SerializeAsAny, model_validator
 
 from evoseek.chat.settings import AskedSettings, JudgeSettings, SupportSettings
 from evoseek.credit.parts import CreditPart
-from evoseek.env.settings import EnvironmentPart, ToolPart
+from evoseek.env.base import EnvironmentPart, ToolPart
 from evoseek.learner.settings import CriticSettings, LearnerPart
 from evoseek.loss.settings import AlgorithmSettings, LossPart
 from evoseek.policy.settings import LoraSettings, PolicySettings, SamplerPart
-from evoseek.reward.settings import RewardPart
+from evoseek.reward.functions import RewardPart
 from evoseek.rollout.settings import RolloutSettings
 from evoseek.search.settings import INDEX_ENGINES, SearchPart
 from evoseek.settings import (

@@ -11,8 +11,8 @@ from tools.tiny.demonstrations import Demonstration
 from tools.tiny.skills import WEB_LIMITS, measure_browsing
 from tools.tiny.web_demonstrations import WebDemonstrator, WebMixture, web_tools
 
+from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
-from evoseek.env.solver import SolverEnv
 from evoseek.policy.load import load_policy
 from evoseek.policy.more_tags import add_tags
 from evoseek.policy.scripted import ScriptedSampler

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Protocol
 
+from evoseek.env.environments import PromptEnv
 from evoseek.env.prompts import PromptSet
 from evoseek.env.tools import SearchTool
 from evoseek.errors import ConfigError
@@ -27,7 +28,6 @@ from evoseek.search.settings import SearchSettings
 from evoseek.types import (
     Action,
     Completion,
-    Message,
     Passage,
     Question,
     SampleRequest,
@@ -127,31 +127,6 @@ class _Releasing:
 
     def update_weights(self, version: int, weights: Mapping[str, Any] | None = None) -> None:
         self.sampler.update_weights(version, weights)
-
-
-class PromptEnv:
-    """An `Environment` that asks by one template, which is also given `values`."""
-
-    role = "solver"
-
-    def __init__(
-        self,
-        tools: Sequence[Tool],
-        prompts: PromptSet,
-        format: Literal["tags", "tools"],
-        template: str,
-        values: Mapping[str, object],
-    ) -> None:
-        self.tools: Mapping[str, Tool] = {tool.name: tool for tool in tools}
-        self._prompts, self._format, self._template, self._values = prompts, format, prompts[template], values
-
-    def messages(self, question: Question) -> list[Message]:
-        """One user message."""
-        return [Message("user", self._template.marked(question=question.text, format=self._format, **self._values))]
-
-    def malformed(self, problem: str) -> str:
-        """The notice after a malformed turn."""
-        return self._prompts.malformed(problem, role=self.role, tools=self.tools, format=self._format)
 
 
 @dataclass(frozen=True, slots=True)

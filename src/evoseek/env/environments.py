@@ -1,0 +1,108 @@
+"""Environments that ask by one prompt: the solver's, the reader's, and one with an earlier conversation before it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from evoseek.env.base import EnvironmentContext, EnvironmentSettings
+from evoseek.env.prompts import PromptSet
+from evoseek.protocols import Environment, Tool
+from evoseek.types import Message, Passage, Question
+
+
+class PromptEnv:
+    """An `Environment` whose prompt is one user message, worded by a template of the prompt set. The template has the
+    question, the renderer's format and `values`."""
+
+    role = "solver"
+
+    def __init__(
+        self,
+        tools: Sequence[Tool],
+        prompts: PromptSet,
+        format: Literal["tags", "tools"],
+        template: str,
+        values: Mapping[str, object],
+    ) -> None:
+        self.tools: Mapping[str, Tool] = {tool.name: tool for tool in tools}
+        self._prompts, self._format, self._template, self._values = prompts, format, prompts[template], values
+
+    def messages(self, question: Question) -> list[Message]:
+        """The prompt."""
+        return self._message(question=question.text)
+
+    def malformed(self, problem: str) -> str:
+        """The notice after a malformed turn."""
+        return self._prompts.malformed(problem, role=self.role, tools=self.tools, format=self._format)
+
+    def _message(self, **values: object) -> list[Message]:
+        return [Message("user", self._template.marked(format=self._format, **values, **self._values))]
+
+
+class SolverEnv(PromptEnv):
+    """The solver's task: answer a question by searching.
+
+    `prompt` names the template: `solver`, `solver_web` for the tools of the web, or `closed_book` without tools, which
+    does not speak of searching. `max_calls` is the number of calls that a rollout has.
+    """
+
+    class Settings(EnvironmentSettings):
+        """Settings of the solver's environment."""
+
+        prompt: str = Field(
+            default="solver",
+            description="Name of the prompt template; solver_web is for the tools of the web. Without tools, as in "
+            "evoseek eval --no-search, it is closed_book.",
+        )
+
+    @classmethod
+    def build(cls, settings: Settings, context: EnvironmentContext) -> SolverEnv:
+        """From settings."""
+        prompt = settings.prompt if context.tools else "closed_book"
+        return cls(context.tools, context.prompts, context.format, prompt=prompt, max_calls=context.max_calls)
+
+    def __init__(
+        self,
+        tools: Sequence[Tool],
+        prompts: PromptSet,
+        format: Literal["tags", "tools"] = "tags",
+        *,
+        prompt: str = "solver",
+        max_calls: int | None = None,
+    ) -> None:
+        super().__init__(tools, prompts, format, prompt, {"max_calls": max_calls})
+
+
+class ReaderEnv(PromptEnv):
+    """The reader's task, without tools: answer a question from these passages (none: a closed-book task).
+
+    Its answers verify a proposed question: from the proposer's passages and some unrelated ones it must be found
+    (Search Self-play, arXiv 2510.18821), without any it should not.
+    """
+
+    role = "reader"
+
+    def __init__(
+        self, passages: Sequence[Passage], prompts: PromptSet, format: Literal["tags", "tools"] = "tags"
+    ) -> None:
+        super().__init__((), prompts, format, "reader", {"passages": tuple(passages)})
+
+
+class HistoryEnv:
+    """An `Environment` like another one, whose prompt begins with the messages of an earlier conversation. They are
+    outside text: nothing in them becomes a control token or a tag."""
+
+    def __init__(self, env: Environment, history: Sequence[Message]) -> None:
+        self._env, self._history = env, tuple(history)
+        self.role, self.tools = env.role, env.tools
+
+    def messages(self, question: Question) -> list[Message]:
+        """The history, then the prompt."""
+        return [*self._history, *self._env.messages(question)]
+
+    def malformed(self, problem: str) -> str:
+        """The other environment's notice."""
+        return self._env.malformed(problem)

@@ -1,0 +1,133 @@
+import asyncio
+
+import pytest
+
+from evoseek.protocols import RewardFn
+from evoseek.reward.functions import AnswerReward
+from evoseek.reward.shaping import EvidenceReward, OverlongReward, UnansweredReward, overlong_penalty, unshaped
+from evoseek.types import (
+    Invalid,
+    Outcome,
+    Passage,
+    Question,
+    Scored,
+    Segment,
+    StopReason,
+    ToolCall,
+    ToolResult,
+    Trajectory,
+)
+
+
+@pytest.mark.parametrize(
+    ("length", "penalty"),
+    [(0, 0.0), (16, 0.0), (17, -0.25), (18, -0.5), (19, -0.75), (20, -1.0), (21, -1.0), (1000, -1.0)],
+)
+def test_the_overlong_penalty_by_hand(length: int, penalty: float) -> None:
+    """L_max = 20 and L_cache = 4: (16 - length) / 4 between 16 and 20."""
+    assert overlong_penalty(length, longest=20, cache=4) == penalty
+
+
+def test_the_papers_own_lengths() -> None:
+    """L_max = 20,480 and L_cache = 4,096 (section 4.1): half of it is reached 2,048 tokens before the end."""
+    assert [overlong_penalty(n, longest=20480, cache=4096) for n in (16384, 18432, 20480)] == [0.0, -0.5, -1.0]
+
+
+def rollout(answer: str | None, *written: int) -> Trajectory:
+    segments = [Segment("prompt", (1,) * 50)]
+    for number in written:
+        segments += [Segment("action", (2,) * number, (-0.5,) * number), Segment("observation", (3,) * 30)]
+    reason = StopReason.MAX_TOKENS if answer is None else StopReason.ANSWERED
+    return Trajectory("q/0", Question("q", "?", ("Meri",)), "solver", tuple(segments), (), (), reason, answer)
+
+
+def test_it_counts_what_the_policy_wrote_in_all_turns_and_nothing_else() -> None:
+    reward = OverlongReward(AnswerReward(), longest=20, cache=4)
+    right = asyncio.run(reward(rollout("Meri", 10, 8)))
+    assert right == Scored(0.5, {"exact_match": 1.0, "unshaped": 1.0, "overlong": -0.5})
+    assert unshaped(right) == 1.0
+    cut_off = asyncio.run(reward(rollout(None, 10, 10)))
+    assert (cut_off.reward, unshaped(cut_off)) == (-1.0, 0.0)
+    assert unshaped(Scored(0.75)) == 0.75
+
+
+def test_a_reward_that_cannot_be_had_stays_invalid() -> None:
+    failed = Invalid(StopReason.REWARD_FAILED, "The judge is down.")
+
+    async def judge(trajectory: Trajectory) -> Invalid:
+        return failed
+
+    assert asyncio.run(OverlongReward(judge, longest=20, cache=4)(rollout("Meri", 30))) == failed
+
+
+def unanswered_rollout(answer: str | None, tokens: int = 4) -> Trajectory:
+    segments = (Segment("prompt", (1,)), Segment("action", (2,) * tokens, (-0.5,) * tokens))
+    reason = StopReason.MAX_TURNS if answer is None else StopReason.ANSWERED
+    return Trajectory("q/0", Question("q", "?", ("Meri",)), "solver", segments, (), (), reason, answer)
+
+
+def test_a_wrong_answer_is_better_than_none_and_a_right_one_best() -> None:
+    reward = UnansweredReward(AnswerReward(), 0.5)
+    found = [asyncio.run(reward(unanswered_rollout(answer))) for answer in ("Meri", "Oslo", "", None)]
+    assert [outcome.reward for outcome in found] == [1.0, 0.0, 0.0, -0.5]
+    assert found[-1] == Scored(-0.5, {"exact_match": 0.0, "unshaped": 0.0, "unanswered": -0.5})
+
+
+def test_with_the_penalty_for_overlong_rollouts_both_are_added_to_the_same_reward() -> None:
+    reward = OverlongReward(UnansweredReward(AnswerReward(), 0.5), longest=8, cache=4)
+    cut_off = asyncio.run(reward(unanswered_rollout(None, 6)))
+    assert cut_off == Scored(-1.0, {"exact_match": 0.0, "unshaped": 0.0, "unanswered": -0.5, "overlong": -0.5})
+    assert unshaped(cut_off) == 0.0
+
+
+def test_a_missing_reward_stays_invalid_without_an_answer_too() -> None:
+    failed = Invalid(StopReason.REWARD_FAILED, "The judge is down.")
+
+    async def judge(trajectory: Trajectory) -> Invalid:
+        return failed
+
+    assert asyncio.run(UnansweredReward(judge, 0.5)(unanswered_rollout(None))) == failed
+
+
+def solved(answer: str | None, *searches: list[str], evidence: list[str] | None) -> Trajectory:
+    """A solver's rollout whose searches found passages with these ids."""
+    results = tuple(
+        ToolResult(ToolCall("search", {}), "", tuple(Passage(found, "d", "t", "x") for found in ids))
+        for ids in searches
+    )
+    metadata = {} if evidence is None else {"evidence": evidence}
+    reason = StopReason.MALFORMED if answer is None else StopReason.ANSWERED
+    return Trajectory("q/0", Question("q", "who ?", ("Meri",), metadata), "solver", (), (), results, reason, answer)
+
+
+def score(trajectory: Trajectory, weight: float, base: RewardFn | None = None) -> Outcome:
+    return asyncio.run(EvidenceReward(base or AnswerReward(), weight)(trajectory))
+
+
+@pytest.mark.parametrize(
+    ("answer", "searches", "reward", "share"),
+    [
+        ("Meri", [["a", "b"], ["c"]], 1.0 + 0.5 * 1, 1.0),
+        ("Meri", [["b", "x"], ["b"]], 1.0 + 0.5 / 3, 1 / 3),  # found twice counts once
+        ("Jonas", [["x", "a"], ["c"]], 0.5 * 2 / 3, 2 / 3),
+        (None, [["c"]], 0.5 / 3, 1 / 3),
+        ("Meri", [], 1.0, 0.0),
+    ],
+)
+def test_the_share_of_the_evidence_that_was_found_is_added(answer, searches, reward, share) -> None:
+    outcome = score(solved(answer, *searches, evidence=["a", "b", "c"]), 0.5)
+    assert outcome == Scored(pytest.approx(reward), {"exact_match": float(answer == "Meri"), "evidence": share})
+
+
+@pytest.mark.parametrize("evidence", [None, []])
+def test_a_question_without_evidence_keeps_its_reward(evidence) -> None:
+    assert score(solved("Meri", ["a"], evidence=evidence), 0.5) == Scored(1.0, {"exact_match": 1.0})
+
+
+def test_a_failed_reward_is_not_made_a_reward() -> None:
+    down = Invalid(StopReason.REWARD_FAILED, "the judge is down")
+
+    async def judge(_: Trajectory) -> Outcome:
+        return down
+
+    assert score(solved("Meri", ["a"], evidence=["a"]), 0.5, judge) == down
