@@ -21,9 +21,9 @@ from rich.console import Console
 from evoseek.eval.evaluate import Evaluation
 from evoseek.jobs.before_after import GREEDY, Learnt
 from evoseek.jobs.demo import learn
+from evoseek.report.evaluation import score_text
 from evoseek.report.metrics import read_metrics
 from evoseek.report.plots import curve, smoothed
-from evoseek.report.tables import score_text
 from evoseek.runs import RunDirectory
 
 LONG = "greedy, 3 and 4 hops"

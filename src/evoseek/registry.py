@@ -163,9 +163,9 @@ KINDS: Mapping[str, Kind] = {
     "tracker": Kind(
         "takes the numbers of a step, beside metrics.jsonl",
         {
-            "tensorboard": "evoseek.report.trackers.tensorboard:TensorBoard",
-            "wandb": "evoseek.report.trackers.wandb:Wandb",
-            "trackio": "evoseek.report.trackers.trackio:Trackio",
+            "tensorboard": "evoseek.report.trackers:TensorBoard",
+            "wandb": "evoseek.report.trackers:Wandb",
+            "trackio": "evoseek.report.trackers:Trackio",
         },
         ("write(step, metrics)",),
     ),

@@ -34,11 +34,10 @@ from evoseek.policy.machine import find_machine
 from evoseek.protocols import MetricSink, QuestionEngine, SearchEngine, Tool
 from evoseek.registry import build, find
 from evoseek.report.alarm import AlarmedMetrics
-from evoseek.report.metrics import JsonlMetrics, ManyMetrics, NoMetrics, read_metrics
+from evoseek.report.metrics import JsonlMetrics, ManyMetrics, NoMetrics, TrackedMetrics, read_metrics
 from evoseek.report.printable import say
 from evoseek.report.progress import STOPPING, TrainingProgress
 from evoseek.report.signal import SignalMetrics
-from evoseek.report.tracked import TrackedMetrics
 from evoseek.rollout.roller import Roller
 from evoseek.rollout.trajectory_json import (
     outcome_from_json,

@@ -1,9 +1,12 @@
+"""Trackers: one that fails never stops a run, and a resumed run continues its record."""
+
 import json
+from pathlib import Path
 
 import pytest
 
 from evoseek.errors import DataError, RunError
-from evoseek.report.metrics import JsonlMetrics, ManyMetrics, read_metrics
+from evoseek.report.metrics import JsonlMetrics, ManyMetrics, TrackedMetrics, read_metrics
 
 
 def test_rows_are_appended_and_come_back(tmp_path):
@@ -42,3 +45,44 @@ def test_every_sink_gets_every_row_as_it_was_given(tmp_path):
     expected = [{"step": 1, "reward": 0.5}, {"step": 2, "reward": 0.75, "loss": -1.0}]
     assert [read_metrics(sink.path) for sink in sinks] == [expected] * 2
     ManyMetrics([]).write(1, {"reward": 0.5})
+
+
+class Tracker:
+    """Fails at some steps."""
+
+    def __init__(self, *failing: int) -> None:
+        self.rows: dict[int, dict[str, float]] = {}
+        self._failing = failing
+
+    def write(self, step, metrics):
+        if step in self._failing:
+            raise OSError("the server is gone")
+        assert step not in self.rows
+        self.rows[step] = dict(metrics)
+
+    def close(self):
+        raise ValueError("also")
+
+
+def test_a_failure_is_told_once_and_later_steps_are_still_handed_on(tmp_path: Path) -> None:
+    tracker, told = Tracker(2, 3), []
+    tracked = TrackedMetrics(tracker, "mine", last=tmp_path / "trackers" / "mine", notify=told.append)
+    for step in range(1, 5):
+        tracked.write(step, {"reward": float(step)})
+    tracked.close()
+    assert sorted(tracker.rows) == [1, 4]
+    assert told == [
+        "The tracker mine failed (OSError: the server is gone). Training continues; all metrics are in metrics.jsonl. "
+        "Further failures are not reported."
+    ]
+
+
+def test_steps_that_are_made_again_are_not_written_twice(tmp_path: Path) -> None:
+    tracker, last = Tracker(), tmp_path / "mine"
+    first = TrackedMetrics(tracker, "mine", last=last, notify=print)
+    for step in (0, 1, 2):
+        first.write(step, {})
+    resumed = TrackedMetrics(tracker, "mine", last=last, notify=print)
+    for step in (2, 3):
+        resumed.write(step, {})
+    assert sorted(tracker.rows) == [0, 1, 2, 3]

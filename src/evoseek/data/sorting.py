@@ -17,8 +17,7 @@ from evoseek.data.question_filter import KINDS, Check, Finding, JudgeCheck, chec
 from evoseek.env.environments import ReaderEnv
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.files import check_new_file
-from evoseek.report.failures import say_left_out
-from evoseek.report.printable import say
+from evoseek.report.printable import say, say_left_out
 from evoseek.report.progress import STOPPING_AFTER_BATCH, CountProgress
 from evoseek.reward.functions import AnswerReward
 from evoseek.runs import with_digests

@@ -12,8 +12,8 @@ from rich.console import Console
 from evoseek.eval.evaluate import Evaluation, Result, evaluate
 from evoseek.eval.statistics import paired_test
 from evoseek.report.answers import trajectory_text
+from evoseek.report.evaluation import comparison_table, evaluation_table
 from evoseek.report.printable import say
-from evoseek.report.tables import comparison_table, evaluation_table
 from evoseek.training.context import Context
 from evoseek.training.settings import TrainingSettings
 from evoseek.types import Question

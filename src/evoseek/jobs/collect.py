@@ -15,8 +15,7 @@ from evoseek.corpus.resumable_jsonl import ResumableJsonl, open_growing_file
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.jobs.asked import asked_model, is_asked
 from evoseek.protocols import RewardFn
-from evoseek.report.failures import for_example, say_left_out
-from evoseek.report.printable import say
+from evoseek.report.printable import for_example, say, say_left_out
 from evoseek.report.progress import STOPPING_AFTER_BATCH, CountProgress
 from evoseek.rollout.demonstrated import demonstration_of
 from evoseek.rollout.roller import score

@@ -1,10 +1,13 @@
-"""Metrics as JSON lines: one row a step, so that a killed run loses no finished row."""
+"""Metrics as JSON lines, one row a step, so that a killed run loses no finished row; and trackers beside them, of which
+one that fails never stops a run.
+"""
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
@@ -31,13 +34,13 @@ class JsonlMetrics:
 
 
 class ManyMetrics:
-    """A MetricSink that hands every row to several others."""
+    """A MetricSink that passes every row to several others."""
 
     def __init__(self, sinks: Sequence[MetricSink]) -> None:
         self._sinks = sinks
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Hand a row on."""
+        """Pass a row on."""
         for sink in self._sinks:
             sink.write(step, metrics)
 
@@ -66,3 +69,48 @@ def _row(value: object) -> dict[str, float | None]:
 
 def _finite(number: float | None) -> float | None:
     return number if number is not None and abs(number) <= sys.float_info.max else None
+
+
+class TrackedMetrics:
+    """Passes the metrics of each step to a tracker. If it fails, one notice says so, and it gets the next step.
+
+    `last` is a file for the last step that the tracker took: steps that a resumed run makes again are the same as
+    before, and are left out.
+    """
+
+    def __init__(self, tracker: MetricSink, name: str, *, last: Path, notify: Callable[[str], None]) -> None:
+        self._tracker, self._name, self._file, self._notify = tracker, name, last, notify
+        self._last, self._has_notified = _step_in(last), False
+
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Pass a step on, unless the tracker has it."""
+        if step <= self._last:
+            return
+        try:
+            self._tracker.write(step, metrics)
+            self._last = step
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            self._file.write_text(f"{step}\n", encoding="utf-8")
+        except Exception as error:  # other people's programs, often with a network behind them
+            self._report(error)
+
+    def close(self) -> None:
+        """Let the tracker save what is left, if it has a method `close`."""
+        try:
+            getattr(self._tracker, "close", lambda: None)()
+        except Exception as error:
+            self._report(error)
+
+    def _report(self, error: Exception) -> None:
+        if not self._has_notified:
+            self._has_notified = True
+            self._notify(
+                f"The tracker {self._name} failed ({type(error).__name__}: {error}). Training continues; all metrics "
+                "are in metrics.jsonl. Further failures are not reported."
+            )
+
+
+def _step_in(path: Path) -> int:
+    with suppress(OSError, ValueError):
+        return int(path.read_text(encoding="utf-8"))
+    return -1

@@ -16,8 +16,7 @@ from evoseek.corpus.resumable_jsonl import ResumableJsonl, open_growing_file
 from evoseek.errors import EvoseekError
 from evoseek.policy.encoding import well_formed
 from evoseek.protocols import SearchEngine
-from evoseek.report.failures import say_left_out
-from evoseek.report.printable import say
+from evoseek.report.printable import say, say_left_out
 from evoseek.report.progress import STOPPING_AFTER_BATCH, CountProgress
 from evoseek.rollout.roller import Roller
 from evoseek.search.paging import PagingEngine

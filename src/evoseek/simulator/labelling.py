@@ -19,8 +19,7 @@ from evoseek.corpus.resumable_jsonl import ResumableJsonl, open_growing_file
 from evoseek.env.prompts import PromptSet
 from evoseek.errors import DataError, EvoseekError, ToolError
 from evoseek.protocols import Chat
-from evoseek.report.failures import for_example, say_left_out
-from evoseek.report.printable import say
+from evoseek.report.printable import for_example, say, say_left_out
 from evoseek.report.progress import STOPPING_AFTER_BATCH, CountProgress
 from evoseek.reward.verdict import parse_verdict, verdict_form
 from evoseek.runs import with_digests

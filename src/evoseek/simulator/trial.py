@@ -16,10 +16,9 @@ from rich.table import Table
 from evoseek.errors import EvoseekError
 from evoseek.eval.evaluate import Evaluation, Score, evaluate
 from evoseek.files import write_atomic
-from evoseek.report.failures import for_example, say_left_out
-from evoseek.report.printable import say
+from evoseek.report.evaluation import evaluation_table, score_text
+from evoseek.report.printable import for_example, say, say_left_out
 from evoseek.report.progress import CountProgress
-from evoseek.report.tables import evaluation_table, score_text
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.agent import Agent
 from evoseek.rollout.roller import Roller

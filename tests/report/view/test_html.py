@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 import pytest
 
 from evoseek.errors import ConfigError, RunError
-from evoseek.report.view.encoding import source_hash
 from evoseek.report.view.html import data_folder, make_page
 from evoseek.report.view.source import Source
+from evoseek.report.view.table import source_hash
 
 NOW = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 HOSTILE = (

@@ -22,9 +22,8 @@ from typing import Any
 from evoseek.errors import ConfigError, RunError, disk_text
 from evoseek.files import remove_directory, replace_directory, write_atomic
 from evoseek.report.proposals import MEANINGS
-from evoseek.report.view.encoding import packed, script_json, source_hash
 from evoseek.report.view.source import Source
-from evoseek.report.view.table import CHUNK, RolloutTable
+from evoseek.report.view.table import CHUNK, RolloutTable, packed, script_json, source_hash
 from evoseek.runs import flatten
 
 MARK = "<!doctype html>\n<!-- Written by evoseek view. -->"

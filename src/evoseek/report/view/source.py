@@ -1,16 +1,17 @@
 """A run directory, or the folder of an evaluation, as the viewer reads it: whatever is there of it, also while it is
-being written."""
+being written. What is damaged is counted and reported, and the rest is shown.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from evoseek.errors import ConfigError, PolicyError, RunError
 from evoseek.eval.evaluate import Score
@@ -20,14 +21,51 @@ from evoseek.files import nearest
 from evoseek.policy.source import find_policy
 from evoseek.registry import find
 from evoseek.report.alarm import AlarmedMetrics
-from evoseek.report.evaluation import metric_name
+from evoseek.report.evaluation import metric_name, score_text
 from evoseek.report.metrics import MetricRow, NoMetrics
 from evoseek.report.signal import SignalMetrics
-from evoseek.report.tables import score_text
-from evoseek.report.view.lines import readable_lines
 from evoseek.report.view.rollouts import Credit, Rollout, credit_of, rollout_of
 from evoseek.runs import RunDirectory
 from evoseek.trust import check_code
+
+T = TypeVar("T")
+
+
+def readable_lines(path: Path, make: Callable[[Any], T], notes: list[str]) -> Iterator[T]:
+    """What `make` makes of each line, in order; nothing without a file.
+
+    Lines that are no JSON, or that `make` refuses by a ValueError, LookupError, TypeError, AttributeError or
+    OverflowError, are left out; so is a last line without its end, which is still being written. One note says how many
+    and which is the first.
+    Raises RunError if the file cannot be read.
+    """
+    damaged, first, unfinished = 0, "", False
+    try:
+        if not path.exists():
+            return
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if not line.endswith(b"\n"):
+                    unfinished = True
+                    break
+                try:
+                    made = make(json.loads(line))
+                except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+                    damaged += 1
+                    first = first or f"line {number} ({type(error).__name__}: {error})"
+                    continue
+                yield made
+    except OSError as error:
+        raise RunError(
+            f"{path} cannot be read ({error.strerror or error}). Give this user access to it, or copy the run to a "
+            "place that can be read."
+        ) from error
+    if damaged:
+        what = "1 damaged line is" if damaged == 1 else f"{damaged} damaged lines are"
+        notes.append(f"{path.name}: {what} left out; the first is {first[:300]}.")
+    if unfinished:
+        notes.append(f"{path.name}: the last line is not finished, because the run is still writing it or was killed.")
+
 
 _REPLAYED = 2000  # rows over which warnings are looked for, the last ones: each looks at all rows before it
 

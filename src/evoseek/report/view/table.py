@@ -1,15 +1,89 @@
-"""A run as columns for the page's list, and the details of its rollouts in packed chunks."""
+"""A run as columns for the page's list, and the details of its rollouts in packed chunks.
+
+On a page, data is JSON that cannot end the script it stands in: all that is not ASCII is escaped, and so are `<`, `>`
+and `&`. A packed part is JSON, compressed by gzip and written in base64, so it holds nothing but letters, digits, `+`,
+`/` and `=`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+import base64
+import gzip
+import hashlib
+import json
+import math
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
-from evoseek.report.view.encoding import packed
-from evoseek.report.view.pieces import TokenTexts
+from tokenizers import Tokenizer
+
 from evoseek.report.view.rollouts import Credit, Rollout, detail_of
 from evoseek.report.view.source import Source
+
+
+class TokenTexts:
+    """The texts of the token ids that it was asked for, by a tokenizer's file; none without one.
+
+    A token that is a part of a character has the replacement character as its text.
+    """
+
+    def __init__(self, path: Path | None, notes: list[str]) -> None:
+        self.texts: dict[int, str] = {}
+        self._tokenizer: Tokenizer | None = None
+        if path is None:
+            notes.append("The run holds no tokenizer, so tokens are shown by their ids.")
+            return
+        try:
+            self._tokenizer = Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises Exception itself
+            notes.append(f"{path} cannot be read as a tokenizer ({error}), so tokens are shown by their ids.")
+            return
+        anchor = self._tokenizer.encode("a", add_special_tokens=False).ids[-1:] or [0]
+        self._before = anchor
+        self._start = self._tokenizer.decode(anchor, skip_special_tokens=False)
+
+    def add(self, ids: list[int]) -> None:
+        """Find the texts of these ids. Raises TypeError or OverflowError if one is no id."""
+        if self._tokenizer is None:
+            return
+        for token in {*ids} - self.texts.keys():
+            text = self._tokenizer.decode([*self._before, token], skip_special_tokens=False)
+            self.texts[token] = text.removeprefix(self._start)
+
+
+_ESCAPED = {ord(char): f"\\u{ord(char):04x}" for char in "<>&"}
+
+
+def script_json(value: object) -> str:
+    """A value as JSON for a script element. Numbers that are not finite become null."""
+    try:
+        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
+    return text.translate(_ESCAPED)
+
+
+def packed(value: object) -> str:
+    """A value as compressed JSON in base64; equal values give equal texts."""
+    return base64.b64encode(gzip.compress(script_json(value).encode("ascii"), 6, mtime=0)).decode("ascii")
+
+
+def source_hash(text: str) -> str:
+    """A script or style as a Content-Security-Policy names it."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}'"
+
+
+def _finite(value: object) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(one) for key, one in cast("Mapping[str, object]", value).items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_finite(one) for one in cast("Sequence[object]", value)]
+    return value
+
 
 CHUNK = 128
 """Rollouts in a chunk."""

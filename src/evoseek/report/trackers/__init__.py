@@ -1,1 +1,0 @@
-"""Trackers that come with evoseek: the metrics of a run in the formats of other programs."""
