@@ -1,16 +1,15 @@
 """Thousands of searches at once, over HTTP on loopback, of which one in a hundred meets a slow server: all end, with
 bounded memory and few open files.
 
-    python bench/web_load.py            in one process
-    python bench/web_load.py --ray      by 4 Ray workers, one of which is killed when half of the searches have ended
+    python bench/web_load.py
 
 They go the way of a training run's: what `[web]` makes of a provider (search/web/calls.py), with its line, rate,
 budget, repetitions and circuit breaker; without a cache. The rate and the budget are chosen so as to hold nothing up.
 
 The server is a process of its own in the shape of SearXNG: it answers in 5 to 20 ms, to the share `--slow` of the
 queries after `--slow-s` seconds, however often they are asked; above `web.timeout_s` that is a server that hangs.
-Printed are how the searches ended, the times that callers saw (who comes first waits least: all come at once), and for
-each process of the client how much its memory (RSS) grew, and its peak of open files.
+Printed are how the searches ended, the times that callers saw (the first wait least: all come at once), how much the
+memory (RSS) of this process grew, and its peak of open files.
 """
 
 from __future__ import annotations
@@ -18,10 +17,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import random
 import re
-import signal
 import subprocess
 import sys
 from collections import Counter
@@ -36,7 +33,7 @@ from evoseek.search.browse.settings import BrowseSettings
 from evoseek.search.web.calls import web_calls
 from evoseek.search.web.settings import WebSettings
 
-WORKERS, RESULTS = 4, 10
+RESULTS = 10
 RATE_PER_S = 10_000.0
 
 
@@ -66,12 +63,10 @@ async def serve(slow: float, slow_s: float) -> None:
 
 
 class Watch:
-    """Memory and open files of this process and of its Ray workers, looked at every 50 ms."""
+    """Memory and open files of this process, looked at every 50 ms."""
 
     def __init__(self) -> None:
-        self.first: dict[int, int] = {}
-        self.most: dict[int, int] = {}
-        self.files: dict[int, int] = {}
+        self.first = self.most = self.files = 0
 
     @asynccontextmanager
     async def watching(self) -> AsyncGenerator[None]:
@@ -89,50 +84,19 @@ class Watch:
             self.look()
 
     def look(self) -> None:
-        for pid in (os.getpid(), *ray_workers()):
-            try:
-                place = Path("/proc", str(pid))
-                memory = int((place / "status").read_text().split("VmRSS:")[1].split()[0]) // 1024
-                files = len(list((place / "fd").iterdir()))
-            except (OSError, IndexError):  # it has ended
-                continue
-            self.first.setdefault(pid, memory)
-            self.most[pid] = max(self.most.get(pid, 0), memory)
-            self.files[pid] = max(self.files.get(pid, 0), files)
+        memory = int(Path("/proc/self/status").read_text().split("VmRSS:")[1].split()[0]) // 1024
+        self.first, self.most = self.first or memory, max(self.most, memory)
+        self.files = max(self.files, len(list(Path("/proc/self/fd").iterdir())))
 
     def tell(self) -> None:
-        for pid, first in self.first.items():
-            name = "this process" if pid == os.getpid() else f"worker {pid}"
-            grown = f"{self.most[pid]} MB (+{self.most[pid] - first} in the load)"
-            print(f"{name}: at most {grown}, {self.files[pid]} open files")
+        print(f"at most {self.most} MB (+{self.most - self.first} in the load), {self.files} open files")
 
 
-def ray_workers() -> list[int]:
-    """The processes of the pool's workers, of this process's own Ray."""
-    parents, workers = dict[int, int](), list[int]()
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            parents[int(place.name)] = int((place / "stat").read_text().rpartition(")")[2].split()[1])
-            if (place / "cmdline").read_bytes().startswith(b"ray::_Worker"):
-                workers.append(int(place.name))
-        except OSError:  # it has ended
-            continue
-    return sorted(worker for worker in workers if is_below(worker, parents))
-
-
-def is_below(pid: int, parents: dict[int, int]) -> bool:
-    while pid in parents and pid != os.getpid():
-        pid = parents[pid]
-    return pid == os.getpid()
-
-
-async def load(engine: SearchEngine, count: int, *, kill: bool) -> None:
-    """All searches at once; with `kill` a worker is killed when half of them have ended."""
+async def load(engine: SearchEngine, count: int) -> None:
+    """All searches at once."""
     watch, ended, took = Watch(), Counter[str](), list[float]()
-    killed = 0
 
     async def search(number: int) -> None:
-        nonlocal killed
         begun = monotonic()
         try:
             (found,) = await engine.search([f"query {number}"], RESULTS)
@@ -141,8 +105,6 @@ async def load(engine: SearchEngine, count: int, *, kill: bool) -> None:
         except Exception as error:
             ended[f"{type(error).__name__}: {re.sub('[0-9.]+', 'N', str(error))}"] += 1
         took.append(monotonic() - begun)
-        if kill and not killed and len(took) >= count / 2:
-            os.kill(killed := ray_workers()[0], signal.SIGKILL)
 
     begun, worked = monotonic(), process_time()
     async with watch.watching():
@@ -155,8 +117,6 @@ async def load(engine: SearchEngine, count: int, *, kill: bool) -> None:
     print(
         f"seconds of a caller: p50 {quantile(took, 0.5):.2f}, p99 {quantile(took, 0.99):.2f}, longest {max(took):.2f}"
     )
-    if killed:
-        print(f"killed: worker {killed}")
     watch.tell()
 
 
@@ -167,10 +127,9 @@ def quantile(values: Sequence[float], share: float) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--requests", type=int, default=4096)
-    parser.add_argument("--concurrency", type=int, default=64, help="web.concurrency: of each process")
+    parser.add_argument("--concurrency", type=int, default=64, help="web.concurrency")
     parser.add_argument("--slow", type=float, default=0.01)
     parser.add_argument("--slow-s", type=float, default=2.0)
-    parser.add_argument("--ray", action="store_true")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.serve:
@@ -184,19 +143,17 @@ def main() -> None:
 
 
 def run(url: str, given: argparse.Namespace) -> None:
-    workers = WORKERS if given.ray else 0
     usual = WebSettings()
     web = WebSettings(
         provider="searxng",
         url=url,
         rate_per_s=RATE_PER_S,
         concurrency=given.concurrency,
-        budget=given.requests * usual.attempts * max(workers, 1),  # each worker has a share of it
-        ray_workers=workers,
+        budget=given.requests * usual.attempts,
     )
     with ExitStack() as closing:
         engine, _ = web_calls(web, BrowseSettings(), closing.callback)
-        asyncio.run(load(engine, given.requests, kill=given.ray))
+        asyncio.run(load(engine, given.requests))
 
 
 if __name__ == "__main__":

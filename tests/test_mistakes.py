@@ -52,11 +52,11 @@ MISTAKES = {
     "sft --run-dir run --demonstrations d.jsonl --set loss.name=reinforce": "loss.name is set, but it has no effect "
     "here. Demonstrations are learnt by the cross-entropy of their tokens, without rewards.",
     "eval --index my-index": "No questions were given: set evaluation.path (--questions)",
-    "propose my-index out.jsonl --set asked.model=x": "asked.model was given with --set, but "
+    "propose my-index out.jsonl --set answerer.model=x": "answerer.model was given with --set, but "
     "`evoseek propose` does not use it. Leave it out; it is for `evoseek ask`, `evoseek serve agent`, `evoseek eval`, "
     "`evoseek collect`.",
-    "eval --index my-index --questions questions.jsonl --model tiny --set asked.model=x": "--model names the policy "
-    "tiny, and [asked] the model x: who is to be asked?",
+    "eval --index my-index --questions questions.jsonl --model tiny --set answerer.model=x": "--model names the policy "
+    "tiny, and [answerer] the model x, but only one can answer.",
     "eval --run-dir docs": "docs holds no checkpoint to use.",
     "ask why?": "No index was given: set --index",
     "ask |": "The question is empty.",

@@ -192,8 +192,8 @@ def test_a_resumed_run_may_reach_the_web_in_another_way_but_shows_as_much_of_it(
 
 @pytest.mark.parametrize("system", KINDS["system"].parts)
 def test_who_is_asked_may_change_and_is_no_matter_for_a_run_from_before_there_was_a_choice(system):
-    settings = load_settings(system=system, sets=["asked.base_url=http://x/v1"])
-    before = {name: table for name, table in settings.resolved().items() if name not in ("asked", "trackers")}
+    settings = load_settings(system=system, sets=["answerer.base_url=http://x/v1"])
+    before = {name: table for name, table in settings.resolved().items() if name not in ("answerer", "trackers")}
     assert changes(before, settings.resolved(), settings.may_differ()) == ""
 
 

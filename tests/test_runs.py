@@ -91,9 +91,9 @@ def test_checkpoints_without_a_config_are_not_resumed(begun):
 
 
 def test_what_may_differ_is_named_or_a_pattern():
-    before, now = {"run": {"steps": 1, "seed": 0}}, {"run": {"steps": 2, "seed": 0}, "asked": {"model": "m"}}
-    assert changes(before, now, {"run.steps", "asked.*"}) == ""
-    assert changes(before, now, {"asked*"}) == "run.steps was 1, now 2"
+    before, now = {"run": {"steps": 1, "seed": 0}}, {"run": {"steps": 2, "seed": 0}, "answerer": {"model": "m"}}
+    assert changes(before, now, {"run.steps", "answerer.*"}) == ""
+    assert changes(before, now, {"answerer*"}) == "run.steps was 1, now 2"
 
 
 def test_a_setting_that_a_later_version_brought_had_its_default(tmp_path):

@@ -182,7 +182,6 @@ def test_a_runs_config_imports_no_part_that_its_user_did_not_name(key, part, ran
     [
         ("sampler.program", ["sh", "-c", "touch ran"]),
         ("sampler.arguments", ["--trust-remote-code"]),
-        ("web.ray_address", "ray://theirs:10001"),
     ],
 )
 def test_a_runs_config_starts_no_command_that_its_user_did_not_name(key, value, tmp_path):

@@ -32,7 +32,7 @@ _PATHS = (
     *("search.index", "evaluation.index", "evaluation.path", "questions.path", "ssp.answers", "selfplay.world"),
     *("demonstrations.path", "demonstrations.held_out_path", "demonstrations.from_run"),
 )
-_MAYBE_PATHS = ("policy.model", "policy.prompts", "judge.model", "reader.model", "simulator.model", "asked.model")
+_MAYBE_PATHS = ("policy.model", "policy.prompts", "judge.model", "reader.model", "simulator.model", "answerer.model")
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,7 @@ def test_outside_text_opens_no_thought(made, name):
 
 def test_the_beginning_of_a_reply_is_none(made):
     sampler = ScriptedSampler(lambda request: "the mayor of Kalo is Meri", made("qwen"))
-    with pytest.raises(ReplyError, match=r"'q1/0/judge': after 2 tokens .*Raise max_tokens \(2\)"):
+    with pytest.raises(ReplyError, match=r"'q1/0/judge': after 2 tokens .*Raise max_tokens \(2; "):
         ask(chat_of(sampler, made("qwen"), max_tokens=2))
     assert sampler.released == ["q1/0/judge"]
 

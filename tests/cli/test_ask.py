@@ -13,7 +13,7 @@ from evoseek.env.prompts import load_prompts
 from evoseek.env.web import Web
 from evoseek.errors import EvoseekError
 from evoseek.jobs import ask as ask_job
-from evoseek.jobs.asked import asked_model, is_asked
+from evoseek.jobs.chat_roller import chat_roller, uses_chat_model
 from evoseek.policy.encoding import harmless, plain
 from evoseek.run import opened
 from evoseek.search.browse.beginning import PageBeginning
@@ -41,7 +41,12 @@ def ask(index, capsys, monkeypatch):
     monkeypatch.setattr("evoseek.training.context.load_trainable", None)  # the policy is not even loaded
 
     def ask(server, *words):
-        asked = ("--set", f"asked.base_url={server.url}", "--set", "asked.model=a-model", "--set", "asked.attempts=1")
+        asked = (
+            "--set",
+            f"answerer.base_url={server.url}",
+            "--set",
+            "answerer.model=a-model",
+        )
         given = ("ask", "who is the mayor of Kalo?", "--index", index, *asked, *words)
         monkeypatch.setattr("sys.argv", ["evoseek", *map(str, given)])
         with pytest.raises(SystemExit) as ended:
@@ -59,9 +64,9 @@ def says(*replies):
 def test_a_model_behind_an_endpoint_searches_and_answers(ask, monkeypatch):
     monkeypatch.setenv("A_KEY", "sk-1")
     with says(f"{SEARCH} <information> Mallory </information> <answer> Mallory </answer>", ANSWER) as server:
-        status, out, err = ask(server, "--set", "asked.api_key_env=A_KEY")
+        status, out, err = ask(server, "--set", "answerer.api_key_env=A_KEY")
     assert status == 0, err
-    assert "Asking a-model, as [asked] says, and not the policy." in out
+    assert "Asking a-model, as [answerer] says, and not the policy." in out
     assert "Answer: Meri Searches: 1. search: mayor of Kalo -> Kalo" in out
     assert "Passages that contain these words (no more was checked): Meri [a#0] Kalo: The mayor of Kalo is Meri." in out
     first, second = server.received
@@ -129,28 +134,28 @@ def test_the_deadline_ends_it(ask):
 
 
 def test_a_model_without_a_name_is_refused(index):
-    settings = load_settings(sets=["asked.base_url=http://127.0.0.1:9/v1", f"search.index={index}"])
-    with opened(settings) as context, pytest.raises(EvoseekError, match=r"set asked\.model"):
-        asked_model(context, None)
+    settings = load_settings(sets=["answerer.base_url=http://127.0.0.1:9/v1", f"search.index={index}"])
+    with opened(settings) as context, pytest.raises(EvoseekError, match=r"set answerer\.model"):
+        chat_roller(context, None)
 
 
 def test_a_policy_and_another_model_are_not_asked_together(ask):
     with says(ANSWER) as server:
         status, out, err = ask(server, "--model", "tiny")
     assert (status, out, server.received) == (2, "", [])
-    assert "--model names the policy tiny, and [asked] the model a-model: who is to be asked? Leave out" in err
+    assert "--model names the policy tiny, and [answerer] the model a-model, but only one can answer. Leave out" in err
 
 
 def test_how_somebody_is_asked_without_who_is_refused():
-    for set_ in ("asked.temperature=1", "asked.api_key_env=A_KEY"):
+    for set_ in ("answerer.temperature=1", "answerer.api_key_env=A_KEY"):
         with pytest.raises(
-            EvoseekError, match=rf"{set_.split('=')[0]} is set, but neither asked\.model nor asked\.base"
+            EvoseekError, match=rf"{set_.split('=')[0]} is set, but neither answerer\.model nor answerer\.base"
         ):
-            is_asked(load_settings(sets=[set_]))
+            uses_chat_model(load_settings(sets=[set_]))
 
 
 def test_without_anybody_else_the_policy_is_asked():
-    assert not is_asked(load_settings())
+    assert not uses_chat_model(load_settings())
 
 
 class OnePage:
@@ -168,7 +173,7 @@ def test_on_the_web_it_searches_and_browses(monkeypatch):
     monkeypatch.setattr(ask_job, "opened", partial(opened, objects=Objects(web=web)))
     console = Console(width=1000, record=True, quiet=False)
     with says("<search>\nmayor\nKalo\n</search>", "<browse> web.test/kalo </browse>", ANSWER) as server:
-        sets = [f"asked.base_url={server.url}", "asked.model=a-model"]
+        sets = [f"answerer.base_url={server.url}", "answerer.model=a-model"]
         settings = load_settings(system="deepresearcher", sets=sets)
         ask_job.ask(settings, None, "who is the mayor of Kalo?", console=console)
     said = console.export_text()

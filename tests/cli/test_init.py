@@ -168,7 +168,7 @@ def test_passages_are_as_long_as_the_project_says(init, tmp_path):
 def test_an_endpoint_is_asked_and_not_trained(init):
     done, file = init("--endpoint", "qwen@http://localhost:8000/v1", "--yes")
     tree = tomllib.loads(file.read_text())
-    assert tree["asked"] == {"model": "qwen", "base_url": "http://localhost:8000/v1"}
+    assert tree["answerer"] == {"model": "qwen", "base_url": "http://localhost:8000/v1"}
     assert "evoseek train" not in done.stdout
     error = str(CliRunner().invoke(app, ["train"]).exception)
     assert "asks qwen, a model behind an endpoint, which is not trained here" in error

@@ -79,7 +79,7 @@ def test_help_names_the_settings_of_the_judge(shown):
 
 
 def test_help_names_the_setting_of_the_model_that_is_asked(shown):
-    assert "[asked]" in shown("ask")
+    assert "[answerer]" in shown("ask")
 
 
 def test_help_of_propose_says_what_is_verified(shown):
@@ -112,7 +112,7 @@ ALL = list(commands(typer.main.get_command(app)))
 
 @pytest.mark.parametrize(("words", "command"), ALL, ids=[" ".join(words) or "evoseek" for words, _ in ALL])
 def test_help_shows_every_text_as_it_was_written(shown, words, command):
-    """Square brackets, as of [asked], were taken for a style and swallowed."""
+    """Square brackets, as of [answerer], were taken for a style and swallowed."""
     texts = [command.help, *(getattr(parameter, "help", None) for parameter in command.params)]
     text = "".join(shown(*words).split())  # lines are also broken at hyphens
     for expected in filter(None, texts):
@@ -120,4 +120,4 @@ def test_help_shows_every_text_as_it_was_written(shown, words, command):
 
 
 def test_one_of_them_has_brackets(shown):
-    assert "the model of [asked]: prints the answer" in shown("ask")
+    assert "the model of [answerer]: prints the answer" in shown("ask")

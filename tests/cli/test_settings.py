@@ -18,7 +18,7 @@ def given_to(command, sets, files=(), **options):
 @pytest.mark.parametrize(
     ("command", "given", "words"),
     [
-        ("propose", ["asked.model=x"], r"`evoseek propose` does not use it\. .* `evoseek ask`"),
+        ("propose", ["answerer.model=x"], r"`evoseek propose` does not use it\. .* `evoseek ask`"),
         ("eval", ["learner.learning_rate=1.0"], "`evoseek simulator tune`"),
         ("ask", ["evaluation.limit=3"], "`evoseek ask` does not use it"),
         ("ask", ["web.provider=searxng"], "it is for deepresearcher"),
@@ -37,7 +37,7 @@ def test_what_a_command_does_not_use_is_refused(command, given, words):
     ("command", "given"),
     [
         ("eval", ["evaluation.limit=3", "evaluation.temperature=0.0"]),  # on the questions of questions.path
-        ("ask", ["asked.base_url=http://x", "asked.timeout_s=3", "asked.model=x"]),
+        ("ask", ["answerer.base_url=http://x", "answerer.timeout_s=3", "answerer.model=x"]),
         ("data filter", ["judge.model=x"]),
         ("simulator check", ["simulator.model=x"]),
     ],

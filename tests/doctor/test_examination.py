@@ -240,10 +240,10 @@ def test_the_projects_index_that_is_not_built_yet_is_what_to_do_next_and_no_faul
 
 
 def test_a_model_behind_an_endpoint_needs_nothing_of_what_is_for_training(found):
-    endpoint = {"asked.model": "qwen", "asked.base_url": "http://127.0.0.1:9/v1", "questions.path": ""}
+    endpoint = {"answerer.model": "qwen", "answerer.base_url": "http://127.0.0.1:9/v1", "questions.path": ""}
     settings = load_settings(options=endpoint)
     abouts = {finding.about: finding.state for finding in examine(Patient(settings))}
     assert abouts.keys() & {"questions.path", "memory", "plan", "model"} == set()
-    assert abouts["asked"] == "fault"  # nobody listens there
+    assert abouts["answerer"] == "fault"  # nobody listens there
     trained = load_settings(options={**endpoint, "policy.model": "tiny"})
     assert "plan" in {finding.about for finding in examine(Patient(trained))}

@@ -49,38 +49,38 @@ def asked(monkeypatch):
     def examined(options, system="search-r1"):
         findings = list(check_services(Patient(load_settings(system=system, options=options))))
         assert SECRET not in str(findings)
-        (finding,) = [finding for finding in findings if finding.about in ("asked", "search.url", "web.provider")]
+        (finding,) = [finding for finding in findings if finding.about in ("answerer", "search.url", "web.provider")]
         return finding
 
     return examined
 
 
 def test_an_endpoint_that_answers_and_has_the_model(asked, url):
-    finding = asked({"asked.base_url": url, "asked.model": "qwen", "asked.api_key_env": "EVOSEEK_TEST_KEY"})
+    finding = asked({"answerer.base_url": url, "answerer.model": "qwen", "answerer.api_key_env": "EVOSEEK_TEST_KEY"})
     assert (finding.state, finding.words) == ("ok", f"{url} answers and has qwen")
 
 
 def test_an_endpoint_that_has_another_model(asked, url):
-    finding = asked({"asked.base_url": url, "asked.model": "qwem", "asked.api_key_env": "EVOSEEK_TEST_KEY"})
+    finding = asked({"answerer.base_url": url, "answerer.model": "qwem", "answerer.api_key_env": "EVOSEEK_TEST_KEY"})
     assert finding.state == "fault"
     assert "has no model qwem, but qwen" in finding.words
-    assert finding.remedy == "Set asked.model to one of them."
+    assert finding.remedy == "Set answerer.model to one of them."
 
 
 def test_an_endpoint_that_wants_a_key(asked, url):
-    finding = asked({"asked.base_url": url, "asked.model": "qwen"})
+    finding = asked({"answerer.base_url": url, "answerer.model": "qwen"})
     assert finding.state == "fault"
     assert "refuses a request without a key (status 401)" in finding.words
-    assert "asked.api_key_env" in finding.remedy
+    assert "answerer.api_key_env" in finding.remedy
 
 
 def test_a_key_that_is_not_set(asked, url):
-    finding = asked({"asked.base_url": url, "asked.model": "qwen", "asked.api_key_env": "EVOSEEK_NO_KEY"})
+    finding = asked({"answerer.base_url": url, "answerer.model": "qwen", "answerer.api_key_env": "EVOSEEK_NO_KEY"})
     assert (finding.state, finding.remedy) == ("fault", "export EVOSEEK_NO_KEY=...")
 
 
 def test_nobody_at_the_address(asked):
-    finding = asked({"asked.base_url": "http://127.0.0.1:1/v1", "asked.model": "qwen"})
+    finding = asked({"answerer.base_url": "http://127.0.0.1:1/v1", "answerer.model": "qwen"})
     assert finding.state == "fault"
     assert "does not answer" in finding.words
     finding = asked({"search.name": "remote", "search.url": "http://127.0.0.1:1/retrieve"})

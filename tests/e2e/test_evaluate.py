@@ -150,36 +150,16 @@ def test_a_model_behind_an_endpoint_is_evaluated(evaluate, setting, tmp_path):
     with http.ChatServer(*(http.replies(http.choice(turn)) for turn in turns * 2)) as server:
         asked = (
             "--set",
-            f"asked.base_url={server.url}",
+            f"answerer.base_url={server.url}",
             "--set",
-            "asked.model=a-model",
+            "answerer.model=a-model",
             "--set",
-            "asked.concurrency=1",
+            "answerer.concurrency=1",
         )
         words = ("--index", setting.index, *asked, "--limit", 1, "--out", tmp_path / "out")
         found, _ = evaluate(*words, "--set", "reward.name=exact_match")
     assert (found["model"], found["n"], found["mean"]) == ("a-model", 1, 1.0)
     assert (found["cost"]["searches"]["mean"], "written" in found["cost"]) == (1.0, False)
-
-
-def test_money_of_an_endpoint_is_in_the_results_with_its_prices(evaluate, setting, tmp_path):
-    """Two replies to a question, each of 1,000 tokens read at 2 and 100 written at 10 a million: .006."""
-    turns = ("<search> north </search>", "<answer> north </answer>")
-    used = {"usage": {"prompt_tokens": 1_000, "completion_tokens": 100}}
-    bodies = [json.dumps(json.loads(http.choice(turn)) | used).encode() for turn in turns]
-    with http.ChatServer(*map(http.replies, bodies)) as server:
-        model = {"base_url": server.url, "model": "a-model", "price_input": 2, "price_output": 10}
-        sets = [word for name, value in model.items() for word in ("--set", f"asked.{name}={value}")]
-        found, _ = evaluate("--index", setting.index, *sets, "--limit", 1, "--out", tmp_path / "out")
-    assert found["prices"] == {"asked.price_input": 2.0, "asked.price_output": 10.0}
-    assert found["money"] == {"asked": {"mean": pytest.approx(0.006), "total": pytest.approx(0.006), "n": 1}}
-    assert "| asked | 0.006000 | 0.0060 | 1 |" in (tmp_path / "out" / "results.md").read_text()
-
-
-def test_half_of_the_prices_is_refused(evaluate, setting):
-    sets = ("asked.base_url=http://127.0.0.1:9/v1", "asked.model=m", "asked.price_output=1")
-    _, said = evaluate("--index", setting.index, *(word for one in sets for word in ("--set", one)), status=2)
-    assert "Only some prices of asked are known" in said
 
 
 @pytest.mark.parametrize("name", ["direct", "rag", "ircot", "search-o1", "ragent"])
@@ -225,7 +205,14 @@ def test_a_baseline_of_ones_own_that_was_changed_is_refused(evaluate, tmp_path, 
 
 def test_a_model_behind_an_endpoint_answers_by_a_baseline(evaluate, setting, tmp_path):
     with http.ChatServer(*(http.replies(http.choice(turn)) for turn in ("north is.", "<answer> north </answer>"))) as s:
-        asked = ("--set", f"asked.base_url={s.url}", "--set", "asked.model=a-model", "--set", "asked.concurrency=1")
+        asked = (
+            "--set",
+            f"answerer.base_url={s.url}",
+            "--set",
+            "answerer.model=a-model",
+            "--set",
+            "answerer.concurrency=1",
+        )
         words = ("--index", setting.index, *asked, "--limit", 1, "--baseline", "ircot", "--samples", 1)
         found, _ = evaluate(*words, "--set", "reward.name=exact_match")
     assert (found["model"], found["mean"], found["cost"]["searches"]["mean"]) == ("a-model", 1.0, 2.0)

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from evoseek.chat.endpoint import EndpointChat
 from evoseek.corpus.questions import save_questions
 from evoseek.env.prompts import load_prompts
 from evoseek.env.simulator import SimulatorPrompts, simulator_reply
@@ -86,9 +87,12 @@ def test_without_a_simulator_it_is_said_which_setting_is_missing(places, cli, tm
     assert not (tmp_path / "run" / "config.json").exists()
 
 
-def test_an_endpoint_that_is_not_there_ends_the_run_with_its_name_and_trains_on_nothing(places, cli, tmp_path):
+def test_an_endpoint_that_is_not_there_ends_the_run_with_its_name_and_trains_on_nothing(
+    places, cli, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(EndpointChat.__init__.__kwdefaults__, "attempts", 1)
     endpoint = ("--set", "simulator.model=x", "--set", "simulator.base_url=http://127.0.0.1:9/v1")
-    status, out, err = cli(*words_of(places, tmp_path / "run", *endpoint, "--set", "simulator.attempts=1"))
+    status, out, err = cli(*words_of(places, tmp_path / "run", *endpoint))
     assert status == 2
     assert "127.0.0.1:9" in err
     assert "tool_failed" in err

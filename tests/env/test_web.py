@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evoseek.chat.settings import ChatSettings, ReaderSettings
+from evoseek.chat.settings import EndpointSettings, ReaderSettings
 from evoseek.effect import changed
 from evoseek.env.prompts import load_prompts
 from evoseek.env.web import ReadingPrompts, open_web
@@ -32,7 +32,6 @@ WEB = {
     "rate_per_s": 7.0,
     "concurrency": 5,
     "budget": 90,
-    "price": 0.25,
     "attempts": 2,
     "timeout_s": 3.0,
     "waiting": 11,
@@ -73,10 +72,10 @@ def config_of(given):
 
 
 def test_every_setting_is_in_a_test_here_and_differs_from_its_default():
-    elsewhere = {"api", "cache", "record", "replay", "ray_workers", "ray_address"}
+    elsewhere = {"api", "cache", "record", "replay"}
     assert WEB.keys() | elsewhere == WebSettings.model_fields.keys()
     assert BROWSE.keys() == BrowseSettings.model_fields.keys()
-    assert READER.keys() == ReaderSettings.model_fields.keys() - ChatSettings.model_fields.keys()
+    assert READER.keys() == ReaderSettings.model_fields.keys() - EndpointSettings.model_fields.keys()
     config = config_of(options(web=WEB, browse=BROWSE, reader=READER))
     given = options(web=WEB, browse=BROWSE, reader=READER)
     assert set(changed(config, config_of({}))) == given.keys()
@@ -101,7 +100,6 @@ def test_every_setting_reaches_its_object_and_all_is_closed(tmp_path, monkeypatc
             waiting=11,
             deadline_s=33.0,
             budget=90,
-            price=0.25,
             attempts=2,
             timeout_s=3.0,
             total_s=33.0,
@@ -231,7 +229,7 @@ def test_an_extractor_is_not_started_before_a_page_is_read():
     [
         ({"web.record": "a", "web.replay": "b"}, r"web\.record is a and web\.replay is b"),
         (SEARXNG | {"web.timeout_s": 200.0}, "web.timeout_s is 200, .* web.deadline_s is 120, .* Lower web.timeout_s"),
-        (SEARXNG | {"web.timeout_s": 9.0, "web.deadline_s": 3.0, "web.ray_workers": 2}, "or raise web.deadline_s"),
+        (SEARXNG | {"web.timeout_s": 9.0, "web.deadline_s": 3.0}, "or raise web.deadline_s"),
     ],
 )
 def test_what_does_not_go_together_is_refused(given, words):

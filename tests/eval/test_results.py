@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.eval.results import Cost, Results, pass_at_k
+from evoseek.eval.results import Results, pass_at_k
 from evoseek.eval.sample import Sample
 from evoseek.eval.statistics import score_interval, wilson_interval
 
@@ -127,11 +127,3 @@ def test_answers_and_refusals_of_answerable_and_unanswerable_questions():
 def test_answers_whose_support_nobody_checked_have_no_share_of_it():
     assert set(results(sample("a", 0, 1.0), n=1, k=1).answers()) == {"answerable"}
     assert "supported" not in results(sample("a", 0, 1.0), n=1, k=1).answers()["answerable"]
-
-
-def test_money_by_part_where_it_is_known():
-    """The judge was paid 1 and 2, not at all, and in one sample nobody knows how much; web only once."""
-    moneys = ({"judge": 1.0, "web": 6.0}, {"judge": 2.0}, {}, {"judge": None})
-    found = results(*(sample("ab"[n % 2], n // 2, 1.0, money=money) for n, money in enumerate(moneys)))
-    assert found.money() == {"judge": Cost(1.0, 3.0, 3), "web": Cost(1.5, 6.0, 4)}
-    assert results(sample("a", 0, 1.0), k=1).money() == {}

@@ -12,7 +12,6 @@ from evoseek.errors import SamplerError, ToolError
 from evoseek.eval.evaluate import examining
 from evoseek.eval.sample import Sample, content_digest, draw, merged, sample_from_row
 from evoseek.eval.support import by_words
-from evoseek.http.spending import spend
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
@@ -122,28 +121,3 @@ def test_a_row_of_another_kind_is_refused():
     with pytest.raises(TypeError, match="unknown keys"):
         sample_from_row({"queries": [], "documents": [], "colour": 1})
     assert content_digest(QUESTION) != content_digest(Question("q", QUESTION.text, ("vesu",)))
-
-
-def test_a_rollout_that_is_repeated_is_paid_as_often():
-    """Two failures and a success at .5 each."""
-    asked = []
-
-    def script(request):
-        asked.append(request)
-        spend("asked", 0.5)
-        if len(asked) < 3:
-            raise SamplerError("down")
-        return "<answer> meri </answer>"
-
-    sample, _ = drawn(script)
-    assert sample.money == {"asked": 1.5}
-    assert sample_from_row(json.loads(json.dumps(sample.row()))) == sample
-
-
-def test_a_sample_that_is_drawn_again_is_paid_twice():
-    def sample(invalid, **money):
-        return Sample("q", 0, "", {}, "answered", invalid=invalid, money=money)
-
-    rows = [sample("x", web=1.0, judge=0.5), sample("x", web=2.0, reader=None), sample(None, web=4.0)]
-    assert [one.money for one in merged(rows).values()] == [{"judge": 0.5, "reader": None, "web": 7.0}]
-    assert [one.money for one in merged([rows[2], rows[0]]).values()] == [{"web": 4.0}]

@@ -95,11 +95,11 @@ def test_a_batch_in_which_most_failed_is_asked_again_when_the_file_is_resumed(tm
 
 
 def test_several_attempts_of_an_endpoint_that_always_says_the_same_are_refused(tmp_path):
-    sets = ["asked.base_url=http://127.0.0.1:9/v1", "asked.model=m"]
+    sets = ["answerer.base_url=http://127.0.0.1:9/v1", "answerer.model=m"]
     (tmp_path / "q.jsonl").write_text('{"question": "who ?", "golden_answers": ["meri"]}\n')
     settings = load_settings(options={"evaluation.path": str(tmp_path / "q.jsonl")}, sets=sets)
     with (
         opened(settings) as context,
-        pytest.raises(ConfigError, match=r"asked.temperature is 0, at which they are all"),
+        pytest.raises(ConfigError, match=r"answerer.temperature is 0, at which they are all"),
     ):
         collect_demonstrations(context, Path("d.jsonl"), Wanted(2), limit=None, console=None)

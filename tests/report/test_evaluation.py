@@ -94,17 +94,6 @@ def test_markdown_and_latex_hold_every_number():
     assert tex.count(r"\begin{tabular}{ll}") + tex.count(r"\begin{tabular}{lll}") == tex.count(r"\end{tabular}")
 
 
-def test_money_is_in_every_form_if_a_price_is_known():
-    """.25 for each of four samples."""
-    results = made()
-    paid = replace(results, samples=tuple(replace(one, money={"asked": 0.25}) for one in results.samples))
-    assert results_json(paid, {})["money"] == {"asked": {"mean": 0.25, "total": 1.0, "n": 4}}
-    assert "| asked | 0.250000 | 1.0000 | 4 |" in markdown(grids(paid, "t"), None)
-    assert r"asked & 0.250000 & 1.0000 & 4 \\" in latex(grids(paid, "t"), None)
-    assert "money" not in results_json(results, {})
-    assert "Money" not in markdown(grids(results, "t"), None)
-
-
 def shown(thing):
     console = Console(file=StringIO(), width=200)
     console.print(thing)

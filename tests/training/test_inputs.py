@@ -31,9 +31,8 @@ def settings(tmp_path):
         save_questions(at / name, [Question(name, "who ?", ("Kalo",))])
     (at / "answers.jsonl").write_text('{"answer": "Kalo"}\n')
     (at / "world.json").write_text('{"seed": 0}')
-    for name in ("prompts", "judge-prompts"):
-        (at / name).mkdir()
-        (at / name / "solver.jinja").write_text("{{ question }}")
+    (at / "prompts").mkdir()
+    (at / "prompts" / "solver.jinja").write_text("{{ question }}")
     for name in ("model", "judge", "simulator", "reader"):
         (at / name).mkdir()
         (at / name / "config.json").write_text("{}")
@@ -48,7 +47,6 @@ def settings(tmp_path):
         "policy.model": "model",
         "policy.prompts": "prompts",
         "judge.model": "judge",
-        "judge.prompts": "judge-prompts",
         "simulator.model": "simulator",
         "reader.model": "reader",
     }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import re
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 
 import httpx2
@@ -10,13 +12,20 @@ import httpx2
 from evoseek.errors import CutReplyError, EmptyReplyError, PolicyError, ToolError
 from evoseek.http.pool import CallPool
 from evoseek.http.retry import Retry
-from evoseek.http.said import json_of, quoted
-from evoseek.http.server import Server, check_url
-from evoseek.http.spending import Prices, spend
+from evoseek.http.said import error_message, json_of, quoted
+from evoseek.http.server import Reply, Server, check_url
 from evoseek.policy.encoding import harmless, split_trusted, well_formed
 from evoseek.types import Message
 
 _BAD_REQUEST = frozenset({400, 422})
+
+_NO = r"unsupported|not support|unrecogni[sz]ed|unknown|unexpected|not permitted|not allowed|forbidden|invalid param"
+_REFUSALS = {
+    "max_tokens": r"max_completion_tokens",
+    "response_format": r"response_format|json_schema",
+    **{name: rf"(?s)(?=.*\b{name}\b).*({_NO})" for name in ("temperature", "seed")},
+}
+"""What an error message contains that refuses a parameter."""
 
 
 class EndpointChat:
@@ -25,9 +34,10 @@ class EndpointChat:
     Calls are made and retried as `Server` says; a reply that is not JSON counts as transient. Every other failure is
     final: another status, a refusal, a filtered, cut or empty reply.
 
-    What is sent: the messages, `max_tokens` (by the name `max_tokens_name`), `temperature`, a seed that follows from
-    `seed` and the key, and, if `structured`, a call's form; without those of temperature and seed that `omit` names.
-    With `prices`, every reply is counted as money of `part` (`spending`), also one that is then refused here.
+    What is sent: the messages, `max_tokens`, `temperature`, a seed that follows from `seed` and the key, and a call's
+    form; without those that `omit` names. A server that refuses one of the last three, or asks for
+    `max_completion_tokens` instead of `max_tokens`, is called again at once as it wants it, with a warning, and from
+    then on always so.
     The server may read control strings in a message's text, so in outside text they are broken (`encoding.harmless`).
 
     Raises ConfigError for a base_url that is no URL or holds a query or a password, for an api_key that no header can
@@ -45,14 +55,10 @@ class EndpointChat:
         max_tokens: int,
         temperature: float,
         timeout_s: float,
-        attempts: int,
         concurrency: int,
         seed: int,
-        structured: bool = True,
-        max_tokens_name: str = "max_tokens",
+        attempts: int = 4,
         omit: Collection[str] = (),
-        prices: Prices | None = None,
-        part: str = "",
         wait_s: float = 1.0,
         max_wait_s: float = 60.0,
     ) -> None:
@@ -60,9 +66,8 @@ class EndpointChat:
         self.name = model
         self._url = f"{base_url.rstrip('/')}/chat/completions"
         self._api_key = api_key
-        self._limit, self._temperature, self._seed = {max_tokens_name: max_tokens}, temperature, seed
-        self._structured, self._omit = structured, frozenset(omit)
-        self._prices, self._part = prices, part
+        self._max_tokens, self._temperature, self._seed = max_tokens, temperature, seed
+        self._omit = frozenset(omit)
         self._server = Server(
             setting="base_url",
             api_key=api_key,
@@ -88,30 +93,52 @@ class EndpointChat:
         payload: dict[str, object] = {
             "model": self.name,
             "messages": [{"role": message.role, "content": _sent(message.content)} for message in messages],
-            **self._limit,
+            "max_tokens": self._max_tokens,
             "temperature": self._temperature,
             "seed": random.Random(f"{self._seed}/chat/{key}").getrandbits(31),
         }
-        if form is not None and self._structured:
+        if form is not None:
             schema = {"name": "reply", "schema": dict(form), "strict": True}
             payload["response_format"] = {"type": "json_schema", "json_schema": schema}
-        return {name: value for name, value in payload.items() if name not in self._omit}
+        return payload
 
     async def _attempt(self, client: httpx2.AsyncClient, payload: Mapping[str, object]) -> str:
-        reply = await self._server.send(client, "POST", self._url, json=payload)
-        if reply.is_success:
-            if self._prices is not None:
-                spend(self._part, self._prices.of(json_of(reply.body, secret=self._api_key)))
-            return text_of(reply.body, secret=self._api_key)
-        what = f"{self._server.refusal(reply)}. It is not asked again: correct base_url, the model's name, the key or "
-        what += "the prompt."
-        if reply.status in _BAD_REQUEST:
-            what += (
-                " If it names a parameter that it does not take: structured=false sends no response_format, "
-                'omit=["temperature", "seed"] neither of the two, and max_tokens_name=max_completion_tokens the limit '
-                "by that name."
+        omit = self._omit
+        while True:
+            sent = _without(payload, omit)
+            reply = await self._server.send(client, "POST", self._url, json=sent)
+            if reply.is_success:
+                break
+            refused = _refused(reply) & sent.keys()
+            if not refused:
+                raise ToolError(
+                    f"{self._server.refusal(reply)}. It is not called again: correct base_url, the model's name, the "
+                    "key or the prompt."
+                )
+            omit |= refused
+        if new := omit - self._omit:
+            self._omit |= omit
+            warnings.warn(
+                f"The model {self.name!r} at {self._url} does not take {', '.join(sorted(new))}, so from now on it is "
+                "called without (max_completion_tokens replaces max_tokens).",
+                stacklevel=2,
             )
-        raise ToolError(what)
+        return text_of(reply.body, secret=self._api_key)
+
+
+def _without(payload: Mapping[str, object], omit: Collection[str]) -> dict[str, object]:
+    """A payload without these parameters; the limit of tokens has two names."""
+    sent = {name: value for name, value in payload.items() if name not in omit}
+    return sent if "max_tokens" in sent else {**sent, "max_completion_tokens": payload["max_tokens"]}
+
+
+def _refused(reply: Reply) -> frozenset[str]:
+    """The parameters that a server's error message says it does not take."""
+    if reply.status not in _BAD_REQUEST:
+        return frozenset()
+    found = error_message(reply.body)
+    words = found.decode(errors="replace") if isinstance(found, bytes) else str(found)
+    return frozenset(name for name, pattern in _REFUSALS.items() if re.search(pattern, words, re.IGNORECASE))
 
 
 def _sent(content: str) -> str:

@@ -58,7 +58,7 @@ class SamplerChat:
             raise self._failed(
                 key,
                 f"its prompt has {len(ids)} tokens, but prompt and reply may have {self._max_total_tokens} together. "
-                "Raise max_total_tokens (if the model allows), or shorten the prompt.",
+                "Shorten the prompt, or put the model behind an endpoint (base_url), which has its own limit.",
             )
         if key in self._under_way:
             raise self._failed(key, "a reply for this key is being sampled already. Give each call a key of its own.")
@@ -77,8 +77,8 @@ class SamplerChat:
                 CutReplyError,
                 key,
                 f"after {room} tokens it had not come to its end, and the beginning of a reply is none. Raise "
-                f"max_tokens ({self._max_tokens}) and max_total_tokens ({self._max_total_tokens}, of which the prompt "
-                f"took {len(ids)}), or ask for less in the prompt.",
+                f"max_tokens ({self._max_tokens}; prompt and reply may have {self._max_total_tokens} together, and "
+                f"the prompt took {len(ids)}), or ask for less in the prompt.",
             )
         text = self._text(completion.token_ids)
         if not text.strip():

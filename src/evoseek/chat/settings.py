@@ -1,4 +1,4 @@
-"""Settings of chat models: judges, simulators, readers, and a model that answers instead of the policy."""
+"""Settings of models that are called: answerer, judge, support, simulator and reader."""
 
 from __future__ import annotations
 
@@ -7,40 +7,24 @@ from typing import Literal
 from pydantic import Field
 
 from evoseek.errors import ConfigError
-from evoseek.http.spending import Prices
-from evoseek.policy.settings import Dtype
 from evoseek.settings import MANY, AnyTemperature, Needs, Section
 
-_ENDPOINT = "api_key_env timeout_s attempts structured max_tokens_name omit price_input price_output price_cached"
-_IN_PROCESS = "device dtype max_total_tokens"
 
-
-class ChatSettings(Section):
-    """A model that replies to messages, either in-process or behind an endpoint."""
+class EndpointSettings(Section):
+    """A model that replies to messages, behind an endpoint or in-process (then on policy.device, in policy.dtype). Its
+    prompts are those of policy.prompts."""
 
     model: str = Field(
         default="", description="Model as in policy.model, or its name at the endpoint. Default: no model."
     )
     base_url: str = Field(default="", description="URL of an OpenAI-compatible endpoint. Default: an in-process model.")
     api_key_env: str = Field(default="", description="Environment variable that holds the endpoint's key.")
-    device: str = Field(default="", description="Device of an in-process model. Default: that of the policy.")
-    dtype: Dtype = Field(default="float32", description="Data type of an in-process model's weights.")
-    prompts: str = Field(default="auto", description="Prompt set, as in policy.prompts.")
     temperature: AnyTemperature = Field(default=0.0, description="Sampling temperature of replies; 0 is greedy.")
     max_tokens: int = Field(
         default=512, ge=1, le=MANY, description="Maximum number of tokens of a reply; a longer one is a failure."
     )
-    max_total_tokens: int = Field(
-        default=4096,
-        ge=2,
-        le=MANY,
-        description="Maximum number of tokens of prompt and reply together, for an in-process model.",
-    )
     timeout_s: float = Field(
         default=60.0, gt=0, le=86_400, description="Seconds that one call of the endpoint may take."
-    )
-    attempts: int = Field(
-        default=4, ge=1, le=100, description="Number of times a failing endpoint is called before it counts as failed."
     )
     concurrency: int = Field(
         default=32,
@@ -48,41 +32,9 @@ class ChatSettings(Section):
         le=10_000,
         description="Maximum number of concurrent calls, or of replies sampled at once by an in-process model.",
     )
-    structured: bool = Field(
-        default=True, description="Whether a JSON schema of the expected reply is sent to the endpoint."
-    )
-    max_tokens_name: Literal["max_tokens", "max_completion_tokens"] = Field(
-        default="max_tokens", description="Name of the endpoint's parameter for the maximum number of tokens."
-    )
-    omit: tuple[Literal["temperature", "seed"], ...] = Field(
-        default=(), description="Parameters that are not sent, because the endpoint does not accept them."
-    )
-    price_input: float | None = Field(
-        default=None, ge=0, description="Price of a million tokens that the endpoint reads. Default: not known."
-    )
-    price_output: float | None = Field(
-        default=None, ge=0, description="Price of a million tokens that the endpoint writes. Default: not known."
-    )
-    price_cached: float | None = Field(
-        default=None,
-        ge=0,
-        description="Price of a million tokens that the endpoint reads from its cache. Default: that of other input.",
-    )
-
-    @property
-    def prices(self) -> Prices | None:
-        """The prices of the endpoint, if they are known."""
-        if self.price_input is None or self.price_output is None:
-            return None
-        return Prices(self.price_input, self.price_output, self.price_cached)
 
     def check(self, section: str) -> None:
-        """Raises ConfigError if no model is named, or a part of the prices. `section` names the settings."""
-        if self.prices is None and {self.price_input, self.price_output, self.price_cached} != {None}:
-            raise ConfigError(
-                f"Only some prices of {section} are known. Set {section}.price_input and {section}.price_output (0 for "
-                "what is free), or neither: then no money is counted."
-            )
+        """Raises ConfigError if no model is named. `section` names the settings."""
         if not self.model:
             raise ConfigError(
                 f"No model was given to play this part: set {section}.model to a model's name or directory, or, with "
@@ -91,12 +43,12 @@ class ChatSettings(Section):
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        """Which settings apply to an endpoint, and which to an in-process model."""
-        return Needs(_ENDPOINT, "base_url"), Needs(_IN_PROCESS, "base_url", (False,))
+        """Which settings apply to an endpoint only."""
+        return (Needs("api_key_env timeout_s", "base_url"),)
 
 
-class AskedSettings(ChatSettings):
-    """The model that answers `evoseek ask` instead of the policy, if asked.model or asked.base_url is set."""
+class AnswererSettings(EndpointSettings):
+    """The model that answers instead of the policy, if answerer.model or answerer.base_url is set."""
 
     model: str = Field(
         default="",
@@ -112,7 +64,7 @@ class AskedSettings(ChatSettings):
     )
 
 
-class SupportSettings(ChatSettings):
+class SupportSettings(EndpointSettings):
     """How an answer is checked against the passages found for it, by `evoseek ask`, `serve agent` and `eval`."""
 
     model: str = Field(
@@ -129,14 +81,14 @@ class SupportSettings(ChatSettings):
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
         """Settings of a judge need one."""
-        return *super().effects(), Needs("base_url prompts temperature max_tokens concurrency", "model")
+        return *super().effects(), Needs("base_url temperature max_tokens concurrency", "model")
 
 
-class JudgeSettings(ChatSettings):
+class JudgeSettings(EndpointSettings):
     """The model that says whether an answer is right (reward.name = "judge")."""
 
 
-class SimulatorSettings(ChatSettings):
+class SimulatorSettings(EndpointSettings):
     """The model that plays the search engine (ZeroSearch, arXiv 2505.04588)."""
 
     temperature: AnyTemperature = Field(default=1.0, description="Sampling temperature of replies; 0 is greedy.")
@@ -145,7 +97,7 @@ class SimulatorSettings(ChatSettings):
     )
 
 
-class ReaderSettings(ChatSettings):
+class ReaderSettings(EndpointSettings):
     """The model that reads pages for the policy. Without reader.model, the policy sees the beginning of a page."""
 
     segment_words: int = Field(

@@ -23,7 +23,7 @@ def ask(
     config: ConfigFiles = None,
     set_: Sets = None,
 ) -> None:
-    """Ask a policy, or the model of [asked]: prints the answer, the searches made and the passages it rests on.
+    """Ask a policy, or the model of [answerer]: prints the answer, the searches made and the passages it rests on.
 
     If there is no answer, prints the model's output and ends with status 1.
     """
@@ -37,10 +37,10 @@ def ask(
     with end_on_interrupt():
         from evoseek.cli.following import following
         from evoseek.jobs.ask import ask as ask_model
-        from evoseek.jobs.asked import is_asked
+        from evoseek.jobs.chat_roller import uses_chat_model
 
     settings = given.read()
-    if not is_asked(settings):
+    if not uses_chat_model(settings):
         settings = following(settings, console=Console(stderr=True))
     if not ask_model(settings, checkpoint_of(run_dir), question, console=Console(stderr=json), as_json=json):
         raise typer.Exit(NO_ANSWER)

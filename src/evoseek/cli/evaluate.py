@@ -14,7 +14,7 @@ from rich.console import Console
 
 from evoseek.cli.options import ConfigFiles, Index, Json, Model, Questions, RunDir, Seed, Sets, checkpoint_of
 from evoseek.cli.shared import stop_if_dry, who_answers
-from evoseek.cli.who import Who, answering
+from evoseek.cli.who import Who, resolve_answerer
 from evoseek.errors import ConfigError
 from evoseek.registry import KINDS, find
 from evoseek.report.printable import say
@@ -69,7 +69,7 @@ def evaluate(
     config: ConfigFiles = None,
     set_: Sets = None,
 ) -> None:
-    """Score a policy, or the model of [asked], on questions: every metric with 95 % intervals, and what it cost.
+    """Score a policy, or the model of [answerer], on questions: every metric with 95 % intervals, and what it cost.
 
     In a project without labelled questions: on those that self-play wrote and was not trained on. With --out the same
     command resumes.
@@ -77,17 +77,17 @@ def evaluate(
     Example: evoseek eval runs/mine --questions held-out.jsonl --out results/mine
     """
     searches = _searches(baseline, no_search)
-    run_dir, model, asked_options = answering(who, run_dir, model)
+    run_dir, model, endpoint_options = resolve_answerer(who, run_dir, model)
     engine = _engine(with_, index)
     from evoseek.cli.settings import given_settings, run_of_project
 
-    run_dir = run_of_project(run_dir, model, config, asked_options)
+    run_dir = run_of_project(run_dir, model, config, endpoint_options)
     with end_on_interrupt():
         suite = _suite(on, data, questions)
     options = {
         "evaluation.path": questions,
         "evaluation.index": index or (suite.index if suite else None),
-        **asked_options,
+        **endpoint_options,
         **engine,
         "reward.name": (suite.declared.metric or None) if suite else None,
         "evaluation.temperature": temperature,
@@ -141,11 +141,11 @@ def _followed(given: Given) -> TrainingSettings:
     """The settings, with those that were not given chosen for who answers."""
     with end_on_interrupt():
         from evoseek.cli.following import following
-        from evoseek.jobs.asked import is_asked
+        from evoseek.jobs.chat_roller import uses_chat_model
         from evoseek.training.model_defaults import follow_endpoint
 
     settings = given.read()
-    return follow_endpoint(settings) if is_asked(settings) else following(settings, console=Console(stderr=True))
+    return follow_endpoint(settings) if uses_chat_model(settings) else following(settings, console=Console(stderr=True))
 
 
 def _written(settings: TrainingSettings, run_dir: Path) -> list[Question] | None:

@@ -86,7 +86,12 @@ def project_text(wishes: Wishes, folder: Path) -> str:
     lines += ["", "[search]", 'index = "index"            # what `evoseek index` writes']
     if wishes.endpoint:
         name, _, url = wishes.endpoint.partition("@")
-        lines += ["", "[asked]                    # who answers", f"model = {_text(name)}", f"base_url = {_text(url)}"]
+        lines += [
+            "",
+            "[answerer]                    # who answers",
+            f"model = {_text(name)}",
+            f"base_url = {_text(url)}",
+        ]
         lines.append('# api_key_env = "MY_KEY"     # environment variable with the key')
         return "\n".join(lines) + "\n"
     lines += ["", "[run]", f"system = {_text(wishes.system)}"]

@@ -14,7 +14,7 @@ from rich.console import Console
 from evoseek.cli.index import EngineChoice
 from evoseek.cli.options import ConfigFiles, Index, Sets, checkpoint_of, new_group
 from evoseek.cli.shared import named_index, stop_if_dry, who_answers
-from evoseek.cli.who import Who, answering
+from evoseek.cli.who import Who, resolve_answerer
 from evoseek.errors import ConfigError
 from evoseek.report.printable import say
 from evoseek.settings import lookup, with_setting
@@ -150,23 +150,23 @@ def _settings(
 ) -> tuple[TrainingSettings, Checkpoint | None]:
     """The settings of who answers so many questions at once, and the checkpoint of a run. Prints the memory that the
     policy needs for them."""
-    run_dir, model, asked_options = answering(who, None, None)
+    run_dir, model, endpoint_options = resolve_answerer(who, None, None)
     from evoseek.cli.settings import check_asking, given_settings, run_of_project
 
-    run_dir = run_of_project(run_dir, model, config, asked_options)
-    options = {"search.index": index, "policy.model": model, **asked_options}
+    run_dir = run_of_project(run_dir, model, config, endpoint_options)
+    options = {"search.index": index, "policy.model": model, **endpoint_options}
     given = given_settings("serve agent", run_dir, config or (), options=options, sets=set_ or ())
     check_asking(given.read(light=True), "-", model=model)
     with end_on_interrupt():
         from evoseek.cli.following import following
-        from evoseek.jobs.asked import is_asked
+        from evoseek.jobs.chat_roller import uses_chat_model
         from evoseek.policy.machine import find_machine
         from evoseek.policy.shape import read_config, shape_of
         from evoseek.training.memory_needs import memory_needs, told
         from evoseek.training.model_defaults import follow_endpoint
 
     settings, plan = given.read(), f"Serve {who_answers(given, run_dir)}: {place}"
-    if is_asked(settings):
+    if uses_chat_model(settings):
         stop_if_dry([plan], settings)
         return follow_endpoint(settings), None
     console = Console(stderr=True)

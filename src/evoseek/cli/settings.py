@@ -117,7 +117,7 @@ def run_of_project(run_dir: Path | None, *others: object) -> Path | None:
     if run_dir is not None or any(others):
         return run_dir
     own = project()
-    if own is None or own.run is None or own.lookup("asked.model") or own.lookup("asked.base_url"):
+    if own is None or own.run is None or own.lookup("answerer.model") or own.lookup("answerer.base_url"):
         return None
     if not RunDirectory(own.run).is_begun:
         _note(f"The project's run {own.run} has no checkpoint yet: this is the model before training.")
@@ -164,11 +164,11 @@ def _note(text: str) -> None:
 
 def _check_trainable(own: Project, options: Mapping[str, object]) -> None:
     """Raises ConfigError for a project whose model is behind an endpoint."""
-    asked = own.lookup("asked.model") or own.lookup("asked.base_url")
-    if asked and not own.lookup("policy.model") and not options.get("policy.model"):
+    answerer = own.lookup("answerer.model") or own.lookup("answerer.base_url")
+    if answerer and not own.lookup("policy.model") and not options.get("policy.model"):
         raise ConfigError(
-            f"The project {own.file} asks {asked}, a model behind an endpoint, which is not trained here. Name a model "
-            "to train with --model, or as policy.model in that file."
+            f"The project {own.file} asks {answerer}, a model behind an endpoint, which is not trained here. Name a "
+            "model to train with --model, or as policy.model in that file."
         )
 
 
@@ -207,10 +207,10 @@ def check_asking(settings: TrainingSettings, question: str, *, model: str | None
 
 
 def _check_one_model(settings: TrainingSettings, model: str | None) -> None:
-    if model is not None and (other := settings.asked.model or settings.asked.base_url):
+    if model is not None and (other := settings.answerer.model or settings.answerer.base_url):
         raise ConfigError(
-            f"--model names the policy {model}, and [asked] the model {other}: who is to be asked? Leave out --model, "
-            "or asked.model and asked.base_url."
+            f"--model names the policy {model}, and [answerer] the model {other}, but only one can answer. Leave out "
+            "--model, or answerer.model and answerer.base_url."
         )
 
 

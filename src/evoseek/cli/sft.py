@@ -84,10 +84,10 @@ def collect(
     config: ConfigFiles = None,
     set_: Sets = None,
 ) -> None:
-    """Let a policy, or the model of [asked], answer questions, and keep what was right as demonstrations for `evoseek
-    sft`.
+    """Let a policy, or the model of [answerer], answer questions, and keep what was right as demonstrations for
+    `evoseek sft`.
 
-    With --set asked.base_url=URL and --set asked.model=NAME a model behind an OpenAI-compatible endpoint answers.
+    With --set answerer.base_url=URL and --set answerer.model=NAME a model behind an OpenAI-compatible endpoint answers.
     """
     from evoseek.cli.settings import check_evaluation, given_settings, run_of_project
 
@@ -97,13 +97,13 @@ def collect(
     check_evaluation(given.read(light=True), search=True)
     with end_on_interrupt():
         from evoseek.cli.following import following
-        from evoseek.jobs.asked import is_asked
+        from evoseek.jobs.chat_roller import uses_chat_model
         from evoseek.jobs.collect import Wanted, collect_demonstrations
         from evoseek.run import opened
         from evoseek.training.model_defaults import follow_endpoint
 
     settings, console = given.read(), Console()
-    settings = follow_endpoint(settings) if is_asked(settings) else following(settings, console=console)
+    settings = follow_endpoint(settings) if uses_chat_model(settings) else following(settings, console=console)
     stop_if_dry([f"Let {who_answers(given, run_dir)} answer each question {attempts} times; write {out}"], settings)
     wanted = Wanted(attempts, min_reward, per_question)
     with opened(settings, checkpoint=checkpoint_of(run_dir)) as context:

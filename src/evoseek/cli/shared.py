@@ -35,16 +35,16 @@ _DEFAULTS: Mapping[str, object] = {"project": None, "dry_run": False}
 _ROLLOUTS = (
     "policy.* lora.* sampler.* search.* environment.* tools rollout.* web.* browse.* reader.* run.seed run.system"
 )
-_PLAIN_JUDGE = "judge.* policy.device run.seed run.max_invalid"
+_PLAIN_JUDGE = "judge.* policy.prompts policy.device policy.dtype run.seed run.max_invalid"
 
 # The settings that a command other than `train` accepts with --set; a file may be shared with other commands.
 READ_BY = {
-    "ask": f"{_ROLLOUTS} asked.* support.*",
-    "serve agent": f"{_ROLLOUTS} asked.* support.*",
-    "eval": f"{_ROLLOUTS} asked.* support.* questions.path reward.* judge.* evaluation.path evaluation.index "
+    "ask": f"{_ROLLOUTS} answerer.* support.*",
+    "serve agent": f"{_ROLLOUTS} answerer.* support.*",
+    "eval": f"{_ROLLOUTS} answerer.* support.* questions.path reward.* judge.* evaluation.path evaluation.index "
     "evaluation.limit evaluation.temperature",
     "prompt": f"{_ROLLOUTS} ssp.* selfplay.* proposer.*",
-    "collect": f"{_ROLLOUTS} asked.* reward.* judge.* evaluation.path run.max_invalid",
+    "collect": f"{_ROLLOUTS} answerer.* reward.* judge.* evaluation.path run.max_invalid",
     "propose": "policy.* lora.* sampler.* search.* environment.* tools rollout.* reward.* judge.* proposer.* filters.* "
     "verification.* selfplay.* ssp.answers run.*",
     "simulator collect": "policy.* lora.* sampler.* search.* questions.path rollout.* run.seed run.system",
@@ -154,8 +154,8 @@ def stop_if_dry(
 def who_answers(given: Given, run_dir: Path | None) -> str:
     """Who answers with these settings, in words."""
     settings = given.read(light=True)
-    if asked := settings.asked.model or settings.asked.base_url:
-        return f"the model {asked}" + (f" at {settings.asked.base_url}" if settings.asked.base_url else "")
+    if model := settings.answerer.model or settings.answerer.base_url:
+        return f"the model {model}" + (f" at {settings.answerer.base_url}" if settings.answerer.base_url else "")
     return f"the policy of the run {run_dir}" if run_dir else f"the policy {settings.policy.model}"
 
 

@@ -20,7 +20,7 @@ Who = Annotated[
 ]
 
 
-def answering(
+def resolve_answerer(
     who: str | None, run_dir: Path | None, model: str | None
 ) -> tuple[Path | None, str | None, dict[str, object]]:
     """The run, the model and the settings of an endpoint that WHO names. Raises ConfigError if another one is named,
@@ -33,7 +33,7 @@ def answering(
     if "://" in who:
         if not at or "://" in name or not name:
             raise ConfigError(f"{who} names no model at the endpoint. Expected NAME@URL, as in qwen@{url or who}.")
-        return None, None, {"asked.model": name, "asked.base_url": url}
+        return None, None, {"answerer.model": name, "answerer.base_url": url}
     if (expanded(who) / "config.json").is_file() and (expanded(who) / "checkpoints").is_dir():
         return expanded(who), None, {}
     return None, who, {}

@@ -34,8 +34,8 @@ def filter_questions(context: Context, source: Path, out: Path, *, console: Cons
     Returns False if Ctrl-C ended it. Raises EvoseekError, also if not one is good.
     """
     settings = context.settings
-    deciding = {"model", "base_url", "prompts", "temperature", "max_tokens", "max_total_tokens"}
-    judge = with_digests({"judge": settings.judge.model_dump(include=deciding)}, inputs_of(settings))
+    deciding = {"judge": {"model", "base_url", "temperature", "max_tokens"}, "policy": {"prompts"}}
+    judge = with_digests(settings.model_dump(include=deciding), inputs_of(settings))
     identity = {**judge, "seed": settings.run.seed}
 
     def make_check() -> Check:

@@ -32,7 +32,7 @@ _OF_TRAINING = (check_memory, check_disk, check_model, check_sources, check_run,
 
 
 def examine(patient: Patient) -> Iterator[Finding]:
-    """Every finding; without those about training where a model of [asked] answers and none is trained. A check that
+    """Every finding; without those about training where a model of [answerer] answers and none is trained. A check that
     fails in a way that it does not know is a fault, and the others go on."""
     for check in CHECKS:
         if check in _OF_TRAINING and not patient.is_trained:

@@ -8,7 +8,7 @@ from pathlib import Path
 from huggingface_hub import try_to_load_from_cache
 
 from evoseek.files import expanded
-from evoseek.jobs.asked import is_asked
+from evoseek.jobs.chat_roller import uses_chat_model
 from evoseek.policy.machine import Machine, find_machine
 from evoseek.policy.shape import ModelShape, read_config, shape_of
 from evoseek.policy.source import find_policy, is_gguf
@@ -29,8 +29,8 @@ class Patient:
 
     @property
     def is_trained(self) -> bool:
-        """Whether there is a policy to train, and not only a model behind [asked]."""
-        return not is_asked(self.settings) or is_given(self.settings, "policy.model")
+        """Whether there is a policy to train, and not only a model behind [answerer]."""
+        return not uses_chat_model(self.settings) or is_given(self.settings, "policy.model")
 
     @property
     def has_model(self) -> bool:

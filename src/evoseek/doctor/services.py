@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
-from evoseek.chat.settings import ChatSettings
+from evoseek.chat.settings import EndpointSettings
 from evoseek.doctor.finding import Finding, fault, fine, warning
 from evoseek.doctor.patient import Patient, is_here
 from evoseek.errors import EvoseekError
@@ -44,7 +44,7 @@ def check_services(patient: Patient) -> Iterator[Finding]:
     """Every server that is named, the provider's key, and in-process chat models."""
     yield from _provider(patient)
     for setting, chat in tables(patient.settings):
-        if isinstance(chat, ChatSettings) and chat.model and not chat.base_url and not is_here(chat.model):
+        if isinstance(chat, EndpointSettings) and chat.model and not chat.base_url and not is_here(chat.model):
             words = f"{chat.model} is not on this machine."
             yield warning(f"{setting}.model", words, f"Correct {setting}.model, or download the model first.")
     if patient.settings.reward.name == "judge" and not patient.settings.judge.model:
@@ -56,7 +56,7 @@ def check_services(patient: Patient) -> Iterator[Finding]:
 def _services(patient: Patient) -> Iterator[_Service]:
     settings = patient.settings
     for setting, chat in tables(settings):
-        if isinstance(chat, ChatSettings) and chat.base_url:
+        if isinstance(chat, EndpointSettings) and chat.base_url:
             yield _Service(setting, chat.base_url, chat.api_key_env, chat.model)
     if settings.search.name == "remote" and (url := lookup(settings, "search.url")):
         yield _Service("search.url", url, lookup(settings, "search.api_key_env") or "")

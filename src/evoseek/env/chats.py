@@ -6,42 +6,46 @@ import os
 
 from evoseek.chat.endpoint import EndpointChat
 from evoseek.chat.local import SamplerChat
-from evoseek.chat.settings import ChatSettings
+from evoseek.chat.settings import EndpointSettings
 from evoseek.env.prompts import PromptSet, load_prompts
 from evoseek.errors import ConfigError
 from evoseek.policy.load import load_policy, prepare_process
 from evoseek.policy.policy import prompts_of
 from evoseek.policy.sampler import TorchSampler
+from evoseek.policy.settings import PolicySettings
 from evoseek.protocols import Chat
 
+LONGEST = 4096
+"""Maximum number of tokens of prompt and reply together, for an in-process model."""
 
-def make_chat(settings: ChatSettings, *, section: str, seed: int, device: str = "cpu") -> tuple[Chat, PromptSet]:
-    """The chat model of the settings, with its prompt set. `section` names them in errors; `device` is the policy's.
+
+def make_chat(settings: EndpointSettings, *, section: str, seed: int, policy: PolicySettings) -> tuple[Chat, PromptSet]:
+    """The chat model of the settings, with its prompt set. `section` names them in errors; device, data type and
+    prompts are those of `policy`.
 
     Raises ConfigError, or PolicyError for a model that cannot be loaded.
     """
     settings.check(section)
     if settings.base_url:
-        return _endpoint(settings, section, seed), load_prompts(
-            "default" if settings.prompts == "auto" else settings.prompts
-        )
-    policy = load_policy(settings.model, device=settings.device or device, dtype=settings.dtype)
-    prepare_process(policy)
-    longest = getattr(policy.model.config.get_text_config(), "max_position_embeddings", settings.max_total_tokens)
-    sampler = TorchSampler(policy, slots=settings.concurrency, max_length=min(longest, settings.max_total_tokens))
+        prompts = load_prompts("default" if policy.prompts == "auto" else policy.prompts)
+        return _endpoint(settings, section, seed), prompts
+    model = load_policy(settings.model, device=policy.device, dtype=policy.dtype)
+    prepare_process(model)
+    longest = getattr(model.model.config.get_text_config(), "max_position_embeddings", LONGEST)
+    sampler = TorchSampler(model, slots=settings.concurrency, max_length=min(longest, LONGEST))
     chat = SamplerChat(
         sampler,
-        policy.tokenizer,
+        model.tokenizer,
         settings.model,
         max_tokens=settings.max_tokens,
         max_total_tokens=sampler.max_length,
         temperature=settings.temperature,
         seed=seed,
     )
-    return chat, load_prompts(prompts_of(policy, settings.prompts))
+    return chat, load_prompts(prompts_of(model, policy.prompts))
 
 
-def _endpoint(settings: ChatSettings, section: str, seed: int) -> EndpointChat:
+def _endpoint(settings: EndpointSettings, section: str, seed: int) -> EndpointChat:
     key = os.environ.get(settings.api_key_env, "") if settings.api_key_env else ""
     if settings.api_key_env and not key:
         raise ConfigError(
@@ -55,12 +59,6 @@ def _endpoint(settings: ChatSettings, section: str, seed: int) -> EndpointChat:
         max_tokens=settings.max_tokens,
         temperature=settings.temperature,
         timeout_s=settings.timeout_s,
-        attempts=settings.attempts,
         concurrency=settings.concurrency,
         seed=seed,
-        structured=settings.structured,
-        max_tokens_name=settings.max_tokens_name,
-        omit=settings.omit,
-        prices=settings.prices,
-        part=section,
     )

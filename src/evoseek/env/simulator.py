@@ -73,7 +73,7 @@ def simulated_engine(config: Simulating) -> SimulatedEngine:
     """
     if not config.simulator.base_url:
         _check_card(config)
-    chat, prompts = make_chat(config.simulator, section="simulator", seed=config.run.seed, device=config.policy.device)
+    chat, prompts = make_chat(config.simulator, section="simulator", seed=config.run.seed, policy=config.policy)
     return SimulatedEngine(chat, SimulatorPrompts(prompts), config.simulator.max_words, config.run.seed)
 
 

@@ -79,8 +79,9 @@ def _deciding(config: OnTheWeb) -> Mapping[str, object]:
     }
     sections["reader"] = {"model": config.reader.model}  # before what is of no matter to the other way of reading
     if config.reader.model:
-        how = {"prompts", "temperature", "segment_words", "memory_words", "max_segments", "skip_after"}
+        how = {"temperature", "segment_words", "memory_words", "max_segments", "skip_after"}
         sections["reader"] |= config.reader.model_dump(mode="json", include=how)
+        sections["policy"] = {"prompts": config.policy.prompts}
     else:
         sections["browse"] = {"page_words": config.browse.page_words}
     return {f"{section}.{key}": value for section, keys in sections.items() for key, value in keys.items()}
@@ -90,7 +91,7 @@ def _reader(config: OnTheWeb) -> PageReader:
     reader = config.reader
     if not reader.model:
         return PageBeginning(config.browse.page_words)
-    chat, prompts = make_chat(reader, section="reader", seed=config.run.seed, device=config.policy.device)
+    chat, prompts = make_chat(reader, section="reader", seed=config.run.seed, policy=config.policy)
     return ReadingAgent(
         chat,
         ReadingPrompts(prompts),

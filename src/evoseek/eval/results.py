@@ -122,16 +122,6 @@ class Results:
         """Means and sums of the numbers of `COSTS` that are known."""
         return _costs(self.samples, COSTS)
 
-    def money(self) -> dict[str, Cost]:
-        """What each part whose price is set cost a sample. Those that did not ask it cost nothing; those of which it is
-        not known are left out, so `n` is then less."""
-        found: dict[str, Cost] = {}
-        for part in sorted({part for sample in self.samples for part in sample.money}):
-            spent = [sample.money.get(part, 0.0) for sample in self.samples]
-            if known := [money for money in spent if money is not None]:
-                found[part] = Cost(fmean(known), sum(known), len(known))
-        return found
-
     def seconds(self) -> dict[str, Cost]:
         """The same of the seconds."""
         return _costs(self.samples, ("seconds",))

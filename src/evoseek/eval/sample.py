@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -13,7 +13,6 @@ from pydantic import TypeAdapter, ValidationError
 from evoseek.corpus.questions import question_row
 from evoseek.eval.evidence import evidence_of, recall
 from evoseek.files import json_digest
-from evoseek.http.spending import spending, total
 from evoseek.protocols import RewardFn
 from evoseek.reward.answer import METRICS
 from evoseek.rollout.findings import searches
@@ -33,8 +32,7 @@ class Sample:
 
     `content` is a digest of the question and its golden answers. `documents` are the ids of what was found, in order,
     each once; `recall` is the share of the question's evidence among it (None: its evidence is unknown). `written` and
-    `read` are numbers of tokens, None for a model whose tokens are not known. `money` is what each part whose price is
-    set cost, failed rollouts included (None: a reply did not say what it used). `seconds` is the time from the first
+    `read` are numbers of tokens, None for a model whose tokens are not known. `seconds` is the time from the first
     turn to the end, waiting included; of everything here it alone differs between two runs of the same work.
     `answerable` is False for a question that is marked so. `supported` says whether the passages that were found
     support the answer (None: it was not checked).
@@ -54,7 +52,6 @@ class Sample:
     searches: int = 0
     written: int | None = None
     read: int | None = None
-    money: Mapping[str, float | None] = field(default_factory=dict[str, float | None])
     seconds: float = 0.0
     hops: int | None = None
     source: str | None = None
@@ -105,15 +102,14 @@ async def draw(
     """
     identifier, begun = f"evaluation/{question.id}/{number}", time.monotonic()
     failures = 0
-    with spending() as money:
-        while True:
-            trajectory = await answer(question, identifier)
-            outcome = await score(trajectory, reward)
-            failures += isinstance(outcome, Invalid)
-            if not isinstance(outcome, Invalid) or failures > REFILLS:
-                break
+    while True:
+        trajectory = await answer(question, identifier)
+        outcome = await score(trajectory, reward)
+        failures += isinstance(outcome, Invalid)
+        if not isinstance(outcome, Invalid) or failures > REFILLS:
+            break
     sample = _sample(question, number, trajectory, _scores(trajectory, outcome, metric), outcome, begun)
-    return replace(sample, money=money), trajectory, outcome
+    return sample, trajectory, outcome
 
 
 def _scores(trajectory: Trajectory, outcome: Outcome, metric: str) -> dict[str, float]:
@@ -181,15 +177,10 @@ def _integer(value: object) -> int | None:
 
 
 def merged(samples: Iterable[Sample]) -> dict[Key, Sample]:
-    """One sample a key, in order of the keys: the first valid one, or else the last that failed, with the money of all
-    up to it."""
+    """One sample a key, in order of the keys: the first valid one, or else the last that failed."""
     found: dict[Key, Sample] = {}
     for sample in samples:
         held = found.get(sample.key)
-        if held is None:
+        if held is None or held.invalid is not None:
             found[sample.key] = sample
-        elif held.invalid is not None:
-            parts = held.money.keys() | sample.money.keys()
-            money = {part: total(held.money.get(part, 0.0), sample.money.get(part, 0.0)) for part in sorted(parts)}
-            found[sample.key] = replace(sample, money=money)
     return dict(sorted(found.items()))

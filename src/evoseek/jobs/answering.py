@@ -1,4 +1,4 @@
-"""Answers to a user's questions: by the policy or the model of [asked], checked against the passages found."""
+"""Answers to a user's questions: by the policy or the model of [answerer], checked against the passages found."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from evoseek.errors import DataError
 from evoseek.eval.support import Check, Support, SupportJudge, by_words
-from evoseek.jobs.asked import AskedModel, asked_model, is_asked
+from evoseek.jobs.chat_roller import ChatRoller, chat_roller, uses_chat_model
 from evoseek.policy.source import origin
 from evoseek.protocols import QuestionEngine, SearchEngine
 from evoseek.report.answers import answer_json, answer_text
@@ -54,7 +54,7 @@ class Answerer:
     chat template."""
 
     name: str
-    solver: Roller | AskedModel
+    solver: Roller | ChatRoller
     check: Check
     refuses: bool
     reads_history: bool
@@ -64,8 +64,8 @@ class Answerer:
         """As the settings say. Raises EvoseekError."""
         settings, check = context.settings, check_of(context)
         refuses = settings.support.unsupported == "refuse"
-        if is_asked(settings):
-            model = asked_model(context, asked_engine(context))
+        if uses_chat_model(settings):
+            model = chat_roller(context, asked_engine(context))
             return cls(model.chat.name, model, check, refuses, True)
         roller = context.solver(asked_engine(context)).at(0.0)
         model = settings.policy.model
@@ -92,7 +92,7 @@ class Answerer:
 
     def _fitting(self, question: Question, history: Sequence[Message]) -> Sequence[Message]:
         solver = self.solver
-        if isinstance(solver, AskedModel):
+        if isinstance(solver, ChatRoller):
             return history
         while history and not solver.after(history).has_room(question):
             rest = [number for number, message in enumerate(history) if number and message.role == "user"]

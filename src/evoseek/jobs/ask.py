@@ -9,7 +9,7 @@ from rich.console import Console
 
 from evoseek.errors import EvoseekError
 from evoseek.jobs.answering import Answerer
-from evoseek.jobs.asked import is_asked
+from evoseek.jobs.chat_roller import uses_chat_model
 from evoseek.learner.checkpoint import Checkpoint
 from evoseek.policy.vocabulary import vocabulary_notice
 from evoseek.report.printable import say
@@ -28,14 +28,14 @@ def ask(
     console: Console,
     as_json: bool = False,
 ) -> bool:
-    """Ask the model of [asked], or else the policy, and print the answer with the passages that support it, or the
+    """Ask the model of [answerer], or else the policy, and print the answer with the passages that support it, or the
     model's output if there is no answer.
 
     Returns whether there is an answer (one that is refused is none). Raises EvoseekError if the rollout failed for
     reasons outside the model.
     """
-    settings = follow_endpoint(settings) if is_asked(settings) else settings
-    with opened(settings, checkpoint=None if is_asked(settings) else checkpoint) as context:
+    settings = follow_endpoint(settings) if uses_chat_model(settings) else settings
+    with opened(settings, checkpoint=None if uses_chat_model(settings) else checkpoint) as context:
         answerer = Answerer.of(context)
         introduce(context, answerer, console, question)
         answered = asyncio.run(answerer.answer(question, "ask"))
@@ -50,8 +50,8 @@ def ask(
 
 def introduce(context: Context, answerer: Answerer, console: Console, question: str = "") -> None:
     """Print who answers, or what the policy's chat template can do; warn of a question that the policy cannot read."""
-    if is_asked(context.settings):
-        say(console, f"Asking {answerer.name}, as [asked] says, and not the policy.")
+    if uses_chat_model(context.settings):
+        say(console, f"Asking {answerer.name}, as [answerer] says, and not the policy.")
         return
     tell_about_template(context.agent, console)
     if question and (notice := vocabulary_notice(context.agent.policy, [question], what="the question")):

@@ -13,7 +13,7 @@ from rich.console import Console
 from evoseek.corpus.demonstrations import Demonstration, demonstration_row
 from evoseek.corpus.resumable_jsonl import ResumableJsonl, open_growing_file
 from evoseek.errors import ConfigError, EvoseekError
-from evoseek.jobs.asked import asked_model, is_asked
+from evoseek.jobs.chat_roller import chat_roller, uses_chat_model
 from evoseek.protocols import RewardFn
 from evoseek.report.printable import for_example, say, say_left_out
 from evoseek.report.progress import STOPPING_AFTER_BATCH, CountProgress
@@ -110,8 +110,8 @@ async def collect(
 
 
 def collect_demonstrations(context: Context, out: Path, wanted: Wanted, *, limit: int | None, console: Console) -> bool:
-    """Let the model of [asked], or else the policy, answer the questions of the settings, and keep what was right, or
-    resume that.
+    """Let the model of [answerer], or else the policy, answer the questions of the settings, and keep what was right,
+    or resume that.
 
     Returns False if Ctrl-C ended it. Raises ConfigError if `out` is another file or cannot be made; EvoseekError if
     nothing was right or too much failed.
@@ -155,16 +155,16 @@ def collect_demonstrations(context: Context, out: Path, wanted: Wanted, *, limit
 
 def _model(context: Context, wanted: Wanted) -> tuple[str, Roll]:
     """The name of the model that answers, and how it does."""
-    asked = context.settings.asked
-    if not is_asked(context.settings):
+    answerer = context.settings.answerer
+    if not uses_chat_model(context.settings):
         context.tell_about_models()
         return context.agent.policy.name, context.solver(asked_engine(context)).one
-    if wanted.attempts > 1 and asked.temperature == 0:
+    if wanted.attempts > 1 and answerer.temperature == 0:
         raise ConfigError(
-            f"{wanted.attempts} attempts were asked for, but asked.temperature is 0, at which they are all alike. Set "
-            "asked.temperature above 0 (--set asked.temperature=0.7), or --attempts to 1."
+            f"{wanted.attempts} attempts were asked for, but answerer.temperature is 0, at which they are all alike. "
+            "Set answerer.temperature above 0 (--set answerer.temperature=0.7), or --attempts to 1."
         )
-    model = asked_model(context, asked_engine(context))
+    model = chat_roller(context, asked_engine(context))
     return model.chat.name, model.one
 
 

@@ -1,4 +1,4 @@
-"""Evaluating a policy, or the model of [asked], on questions: resumable, with several samples and all metrics."""
+"""Evaluating a policy, or the model of [answerer], on questions: resumable, with several samples and all metrics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from evoseek.eval.suite import Suite
 from evoseek.files import json_digest, write_atomic
 from evoseek.jobs.answering import check_of
 from evoseek.jobs.ask import tell_about_template
-from evoseek.jobs.asked import asked_model, is_asked
+from evoseek.jobs.chat_roller import chat_roller, uses_chat_model
 from evoseek.registry import build
 from evoseek.report.evaluation import cost_grid, grids, latex, markdown, note, results_json, terminal
 from evoseek.report.printable import say
@@ -44,7 +44,7 @@ from evoseek.types import Outcome, Question, Trajectory, TrajectoryGroup
 
 _DECIDING = (  # tables of settings that decide how a question is answered and scored
     *("policy", "lora", "search", "simulator", "rollout", "environment", "tools", "web", "browse", "reader"),
-    *("reward", "judge", "asked", "support"),
+    *("reward", "judge", "answerer", "support"),
 )
 _ENOUGH = 10  # searches without any result that tell a broken engine from queries that match nothing
 
@@ -108,9 +108,9 @@ def evaluate(context: Context, wanted: Wanted, out: Path | None, *, console: Con
 def _examinee(context: Context, wanted: Wanted, console: Console) -> _Examinee:
     if wanted.baseline is not None:
         return _baseline(context, wanted.baseline, wanted.search, console)
-    if is_asked(context.settings):
-        model = asked_model(context, context.held_out_engine if context.settings.has_engine else None, wanted.search)
-        return _Examinee(model.chat.name, model.one, context.settings.asked.temperature)
+    if uses_chat_model(context.settings):
+        model = chat_roller(context, context.held_out_engine if context.settings.has_engine else None, wanted.search)
+        return _Examinee(model.chat.name, model.one, context.settings.answerer.temperature)
     agent, temperature = context.agent, context.settings.held_out_temperature
     tell_about_template(agent, console)
     roller = (examined_by(context) if wanted.search else agent.solver([])).at(temperature)
@@ -118,13 +118,13 @@ def _examinee(context: Context, wanted: Wanted, console: Console) -> _Examinee:
 
 
 def _baseline(context: Context, name: str, search: bool, console: Console) -> _Examinee:
-    """The policy, or the model of [asked], that answers by a baseline."""
+    """The policy, or the model of [answerer], that answers by a baseline."""
     settings, engine = context.settings, None
     if search:
         engine = context.held_out_engine if settings.has_engine else context.web.engine
-    if is_asked(settings):
-        chat, prompts = context.chat("asked")
-        model, called, temperature = ChatModel(chat), chat.name, settings.asked.temperature
+    if uses_chat_model(settings):
+        chat, prompts = context.chat("answerer")
+        model, called, temperature = ChatModel(chat), chat.name, settings.answerer.temperature
     else:
         agent, temperature = context.agent, settings.held_out_temperature
         tell_about_template(agent, console)
@@ -147,7 +147,6 @@ def _about(context: Context, wanted: Wanted, examinee: _Examinee) -> dict[str, o
         "questions": json_digest(contents),
         **({"suite": wanted.suite.about()} if wanted.suite else {}),
         **({"baseline": wanted.baseline} if wanted.baseline else {}),
-        **({"prices": prices} if (prices := _prices(context.settings)) else {}),
     }
 
 
@@ -156,16 +155,6 @@ def _engine(settings: TrainingSettings, search: bool) -> dict[str, str]:
     if not (search and settings.examines_index and (index := settings.evaluation.index or settings.search.index)):
         return {}
     return {"engine": Manifest.read(Path(index)).engine_for(settings.search.name)}
-
-
-def _prices(settings: TrainingSettings) -> dict[str, float]:
-    """The prices that are set."""
-    return {
-        f"{at}.{name}": price
-        for at, table in tables(settings)
-        for name in ("price", "price_input", "price_output", "price_cached")
-        if (price := getattr(table, name, None)) is not None
-    }
 
 
 def _held(
@@ -200,7 +189,7 @@ def _draw(
     if done:
         say(console, f"{len(done)} of {len(keys)} samples are there; {len(keys) - len(done)} are drawn now.")
 
-    decode = str if is_asked(context.settings) else context.agent.decode  # without a policy there are no token ids
+    decode = str if uses_chat_model(context.settings) else context.agent.decode
     record = TrajectoryWriter(folder.trajectories if folder else None, decode)
 
     def keep(sample: Sample, trajectory: Trajectory, outcome: Outcome) -> None:

@@ -71,7 +71,6 @@ def results_json(results: Results, about: Mapping[str, object]) -> dict[str, Any
             if one is not None
         },
         "cost": {name: asdict(cost) for name, cost in results.costs().items()},
-        **({"money": {part: asdict(cost) for part, cost in money.items()}} if (money := results.money()) else {}),
         "invalid": [
             {"question": one.question, "sample": one.number, "reason": one.invalid, "detail": one.detail}
             for one in results.invalid
@@ -109,7 +108,6 @@ def grids(results: Results, title: str) -> list[Grid]:
         answers_grid(results.answers()),
         *groups,
         cost_grid(results.costs()),
-        money_grid(results.money()),
     ]
     return [grid for grid in made if grid.rows]
 
@@ -128,12 +126,6 @@ def cost_grid(costs: Mapping[str, Cost]) -> Grid:
     """What samples took."""
     rows = ((name, f"{cost.mean:,.1f}", f"{cost.total:,.0f}") for name, cost in costs.items())
     return Grid("Cost of a sample", ("", "mean", "sum"), tuple(rows))
-
-
-def money_grid(money: Mapping[str, Cost]) -> Grid:
-    """What samples cost, by the part that was paid."""
-    rows = ((part, f"{cost.mean:.6f}", f"{cost.total:.4f}", f"{cost.n:,}") for part, cost in money.items())
-    return Grid("Money for a sample", ("", "mean", "sum", "samples"), tuple(rows))
 
 
 def note(results: Results) -> str | None:

@@ -10,6 +10,7 @@ from typing import cast
 
 from rich.console import Console
 
+from evoseek.env.chats import LONGEST
 from evoseek.env.prompts import load_prompts
 from evoseek.env.simulator import SimulatorPrompts, write_card
 from evoseek.files import check_new
@@ -72,12 +73,10 @@ def tuning_data(settings: ZeroSearch.Settings, policy: Policy, records: Sequence
 
     Raises ConfigError or DataError.
     """
-    longest = getattr(
-        policy.model.config.get_text_config(), "max_position_embeddings", settings.simulator.max_total_tokens
-    )
+    longest = getattr(policy.model.config.get_text_config(), "max_position_embeddings", LONGEST)
     maker = ExampleMaker(
         policy.tokenizer,
-        SimulatorPrompts(load_prompts(prompts_of(policy, settings.simulator.prompts))),
+        SimulatorPrompts(load_prompts(prompts_of(policy, settings.policy.prompts))),
         documents=settings.search.top_k,
         max_words=settings.simulator.max_words,
         max_length=int(longest),

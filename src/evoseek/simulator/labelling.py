@@ -136,8 +136,8 @@ def _make_label(
         label.check(records)
         return label, {"world": world.read_text(encoding="utf-8")}
     settings = context.settings
-    deciding = {"model", "base_url", "prompts", "temperature", "max_tokens", "max_total_tokens"}
-    judge = with_digests({"judge": settings.judge.model_dump(include=deciding)}, inputs_of(settings))
+    deciding = {"judge": {"model", "base_url", "temperature", "max_tokens"}, "policy": {"prompts"}}
+    judge = with_digests(settings.model_dump(include=deciding), inputs_of(settings))
     return JudgeLabel(*context.chat("judge")), {**judge, "seed": settings.run.seed}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from transformers.utils import logging as transformers_logging
 
-from evoseek.chat.settings import ChatSettings
+from evoseek.chat.settings import EndpointSettings
 from evoseek.env.base import ToolContext
 from evoseek.env.chats import make_chat
 from evoseek.env.prompts import PromptSet
@@ -215,9 +215,8 @@ class Context:
         """The chat model of a table such as [judge], with its prompts."""
 
         def make() -> tuple[Chat, PromptSet]:
-            settings: ChatSettings = getattr(self.settings, section)
-            seed, device = self.settings.run.seed, self.settings.policy.device
-            return make_chat(settings, section=section, seed=seed, device=device)
+            settings: EndpointSettings = getattr(self.settings, section)
+            return make_chat(settings, section=section, seed=self.settings.run.seed, policy=self.settings.policy)
 
         return self.shared(f"chat {section}", make)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from evoseek.chat.settings import ChatSettings
+from evoseek.chat.settings import EndpointSettings
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError
 from evoseek.files import expanded, file_digest, json_digest, model_digest
@@ -33,13 +33,13 @@ def inputs_of(settings: TrainingSettings) -> dict[str, Input]:
     only the name can be compared, and the web. Raises ConfigError for what cannot be read, SearchIndexError for a
     damaged index.
     """
-    models, prompts = {"policy.model": settings.policy.model}, {"policy.prompts": settings.policy.prompts}
+    models = {"policy.model": settings.policy.model}
     for name, chat in tables(settings):
-        if isinstance(chat, ChatSettings) and name not in ("asked", "support"):
-            prompts[f"{name}.prompts"] = chat.prompts if chat.model else "auto"
+        if isinstance(chat, EndpointSettings) and name not in ("answerer", "support"):
             models[f"{name}.model"] = "" if chat.base_url else chat.model
     named = {key: expanded(find_policy(name)) for key, name in models.items() if name}
-    sets = {key: load_prompts(name).directory for key, name in prompts.items() if name != "auto"}
+    prompts = settings.policy.prompts
+    sets = {} if prompts == "auto" else {"policy.prompts": load_prompts(prompts).directory}
     return {
         **_digested(_paths(settings, _FILES), file_digest),
         **_digested(_paths(settings, ("demonstrations.from_run",)), _rollouts),

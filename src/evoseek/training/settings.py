@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, SerializeAsAny, model_validator
 
-from evoseek.chat.settings import AskedSettings, JudgeSettings, SupportSettings
+from evoseek.chat.settings import AnswererSettings, JudgeSettings, SupportSettings
 from evoseek.credit.parts import CreditPart
 from evoseek.env.base import EnvironmentPart, ToolPart
 from evoseek.learner.settings import CriticSettings, LearnerPart
@@ -197,7 +197,7 @@ class TrainingSettings(Section):
     critic: CriticSettings = CriticSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     judge: JudgeSettings = JudgeSettings()
-    asked: AskedSettings = AskedSettings()
+    answerer: AnswererSettings = AnswererSettings()
     support: SupportSettings = SupportSettings()
     trackers: tuple[TrackerPart, ...] = ()
 
@@ -291,4 +291,4 @@ class TrainingSettings(Section):
         service = ("base_url", "api_key_env", "timeout_s", "keep_days")
         names = (*(f"run.{key}" for key in run), *(f"sampler.{key}" for key in servers))
         names += tuple(f"learner.{key}" for key in service)
-        return frozenset({*names, "asked.*", "support.*", "trackers*"})
+        return frozenset({*names, "answerer.*", "support.*", "trackers*"})

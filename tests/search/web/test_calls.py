@@ -1,14 +1,11 @@
-"""Who calls the web, in this process or in those of a Ray pool."""
+"""The engine and the fetcher for the web, from their settings."""
 
-import json
 from contextlib import ExitStack
 
 from evoseek.search.browse.fetch import SafeFetcher
 from evoseek.search.browse.settings import BrowseSettings
-from evoseek.search.web import calls
 from evoseek.search.web.cache import Cache
-from evoseek.search.web.calls import web_calls, web_worker
-from evoseek.search.web.http import CallLimits
+from evoseek.search.web.calls import web_calls
 from evoseek.search.web.providers import WebEngine
 from evoseek.search.web.settings import WebSettings
 
@@ -56,38 +53,3 @@ def test_a_provider_is_asked_from_here_through_a_cache_if_there_is_one(tmp_path,
         settings = WebSettings(**WEB, cache=str(tmp_path / "cache"))
         cached, _ = web_calls(settings, BrowseSettings(**BROWSE), closing.callback)
         assert isinstance(cached.answers, Cache)
-
-
-def test_workers_of_ray_are_made_from_plain_values_and_share_what_may_be_asked(monkeypatch):
-    made = []
-
-    class Pool:
-        def __init__(self, factory, spec, **limits):
-            made.append((factory, json.loads(json.dumps(spec)), limits))
-
-        def close(self):
-            made.append("closed")
-
-    monkeypatch.setattr(calls, "RayPool", Pool)
-    monkeypatch.setenv("MY_KEY", "secret")
-    settings = WebSettings(**WEB, ray_workers=4, ray_address="10.0.0.1:6379")
-    with ExitStack() as closing:
-        engine, fetcher = web_calls(settings, BrowseSettings(**BROWSE), closing.callback)
-        assert engine is fetcher
-    (factory, spec, limits), closed = made
-    assert (factory, closed) == ("evoseek.search.web.calls:web_worker", "closed")
-    assert limits == {"workers": 4, "in_flight": 5, "waiting": 11, "deadline_s": 33.0, "address": "10.0.0.1:6379"}
-    assert "secret" not in json.dumps(spec)
-    worker = web_worker(**spec)
-    assert worker.engine.client._limits == CallLimits(
-        rate_per_s=7.0 / 4,
-        concurrency=5,
-        waiting=11,
-        deadline_s=33.0,
-        budget=90 // 4,
-        attempts=2,
-        timeout_s=3.0,
-        total_s=33.0,
-    )
-    assert worker.fetcher._timeout_s == 6.0
-    worker.fetcher._extractor.close()

@@ -12,7 +12,6 @@ import pytest
 from evoseek.errors import ConfigError, ToolError
 from evoseek.http.retry import TransientError
 from evoseek.http.server import MAX_BODY
-from evoseek.http.spending import spending
 from evoseek.search.web.http import CallLimits, WebClient
 from evoseek.search.web.settings import WebSettings
 
@@ -270,11 +269,3 @@ def test_limits_that_allow_no_call_are_refused(limits):
     with pytest.raises(ConfigError, match="cannot be called") as caught:
         client_of(**limits)
     assert "None" not in str(caught.value)
-
-
-def test_every_request_is_paid_also_one_that_fails():
-    with spending() as money:
-        outcome(http.fails(503), http.cuts(60), FINE, price=0.25)
-        outcome(http.fails(400), price=0.25)
-        outcome(FINE)
-    assert money == {"web": 1.0}

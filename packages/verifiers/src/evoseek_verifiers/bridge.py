@@ -168,15 +168,14 @@ class PolicyChat(EndpointChat):
 
 def _chat(opened: Opened, model: str, endpoint: str, secret: str) -> PolicyChat:
     """The endpoint of verifiers as a chat model. The time limits of a turn are verifiers' own."""
-    asked = opened.settings.asked
+    answerer = opened.settings.answerer
     return PolicyChat(
         endpoint,
         model,
         api_key=secret,
-        max_tokens=asked.max_tokens,
-        temperature=asked.temperature,
+        max_tokens=answerer.max_tokens,
+        temperature=answerer.temperature,
         timeout_s=_DAY_S,
-        attempts=asked.attempts,
         concurrency=1,
         seed=opened.settings.run.seed,
         omit=("temperature", "seed"),

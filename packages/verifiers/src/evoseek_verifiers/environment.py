@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 from evoseek.corpus.questions import save_questions
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError
-from evoseek.jobs.asked import AskedModel, asked_environment
+from evoseek.jobs.chat_roller import ChatRoller, chat_environment
 from evoseek.protocols import Chat, Environment, RewardFn
 from evoseek.rollout.limits import Limits
 from evoseek.run import opened
@@ -43,7 +43,7 @@ class Arguments(BaseModel):
     )
     questions: str | None = Field(default=None, description="JSON-lines file of questions (evaluation.path).")
     index: str | None = Field(default=None, description="Directory of the index (evaluation.index).")
-    prompts: str | None = Field(default=None, description="Prompt set, or a directory of prompts (asked.prompts).")
+    prompts: str | None = Field(default=None, description="Prompt set, or a directory of prompts (policy.prompts).")
     reward: str | None = Field(default=None, description="Name of the reward, or package.module:Name (reward.name).")
     max_calls: int | None = Field(
         default=None, ge=0, description="Maximum number of tool calls of a rollout (rollout.max_tool_calls)."
@@ -60,7 +60,7 @@ class Arguments(BaseModel):
         named = {
             "evaluation.path": self.questions,
             "evaluation.index": self.index,
-            "asked.prompts": self.prompts,
+            "policy.prompts": self.prompts,
             "reward.name": self.reward,
             "rollout.max_tool_calls": self.max_calls,
         }
@@ -80,9 +80,9 @@ class Opened:
     reward: RewardFn
     metric: str
 
-    def model(self, chat: Chat) -> AskedModel:
-        """A chat model in this environment: what `evoseek eval` examines as the model of [asked]."""
-        return AskedModel(chat, self.env, self.limits)
+    def model(self, chat: Chat) -> ChatRoller:
+        """A chat model in this environment: what `evoseek eval` examines as the model of [answerer]."""
+        return ChatRoller(chat, self.env, self.limits)
 
 
 def open_environment(arguments: Arguments) -> Opened:
@@ -103,8 +103,8 @@ def _opened(arguments_json: str) -> Opened:
         check_index(index, setting="index (evaluation.index)", engine=settings.search.name)
     context = closing.enter_context(opened(settings))
     questions = read_questions(evaluation_path(settings), setting="questions (evaluation.path)")
-    prompts = load_prompts("default" if settings.asked.prompts == "auto" else settings.asked.prompts)
-    env, limits = asked_environment(context, prompts, context.held_out_engine if settings.has_engine else None)
+    prompts = load_prompts("default" if settings.policy.prompts == "auto" else settings.policy.prompts)
+    env, limits = chat_environment(context, prompts, context.held_out_engine if settings.has_engine else None)
     asked = questions[: settings.evaluation.limit]
     return Opened(settings, asked, env, limits, context.reward, context.metric)
 

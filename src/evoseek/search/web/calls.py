@@ -1,10 +1,10 @@
-"""The search provider and the fetcher from their settings, in this process or in the workers of a Ray pool."""
+"""The search provider and the fetcher from their settings."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,8 @@ from evoseek.search.browse.settings import BrowseSettings
 from evoseek.search.web.cache import Cache
 from evoseek.search.web.http import CallLimits
 from evoseek.search.web.providers import PROVIDERS, JsonApi, make_provider
-from evoseek.search.web.ray_pool import RayPool
 from evoseek.search.web.settings import WebSettings
 from evoseek.search.web.store import StoredWeb
-from evoseek.types import Page, Passage
 
 DAY_S = 24 * 3600.0
 
@@ -34,52 +32,7 @@ Closing = Callable[[Callable[[], None]], object]
 
 def web_calls(web: WebSettings, browse: BrowseSettings, closing: Closing) -> tuple[SearchEngine, Fetcher]:
     """The engine and the fetcher for the real web. `closing` registers what has to be closed. Raises ConfigError."""
-    if web.ray_workers:
-        pool = RayPool(
-            f"{__name__}:web_worker",
-            {"web": _share(web).model_dump(mode="json"), "browse": browse.model_dump(mode="json")},
-            workers=web.ray_workers,
-            in_flight=web.concurrency,
-            waiting=web.waiting,
-            deadline_s=web.deadline_s,
-            address=web.ray_address or None,
-        )
-        closing(pool.close)
-        return pool, pool
     return _provider(web, closing), _fetcher(web, browse, closing)
-
-
-@dataclass(frozen=True, slots=True)
-class WebWorker:
-    """A worker of a Ray pool."""
-
-    engine: SearchEngine
-    fetcher: Fetcher
-
-    async def search(self, queries: list[str], k: int) -> list[list[Passage]]:
-        """The engine's results. Raises ToolError."""
-        return await self.engine.search(queries, k)
-
-    async def fetch(self, url: str) -> Page:
-        """The page. Raises PageError or ToolError."""
-        return await self.fetcher.fetch(url)
-
-
-def web_worker(web: Mapping[str, Any], browse: Mapping[str, Any]) -> WebWorker:
-    """Make a worker of a Ray pool from settings as JSON values. It is closed by the end of the process."""
-
-    def left_open(_: Callable[[], None]) -> None:
-        """Closing is left to the end of the process."""
-
-    settings = WebSettings.model_validate(web)
-    fetcher = _fetcher(settings, BrowseSettings.model_validate(browse), left_open)
-    return WebWorker(_provider(settings, left_open), fetcher)
-
-
-def _share(web: WebSettings) -> WebSettings:
-    """The settings of one worker: the provider's rate and budget are divided among all workers."""
-    budget = None if web.budget is None else max(web.budget // web.ray_workers, 1)
-    return web.model_copy(update={"rate_per_s": web.rate_per_s / web.ray_workers, "budget": budget})
 
 
 def _provider(web: WebSettings, closing: Closing) -> SearchEngine:
@@ -95,7 +48,6 @@ def _provider(web: WebSettings, closing: Closing) -> SearchEngine:
         waiting=web.waiting,
         deadline_s=web.deadline_s,
         budget=web.budget,
-        price=web.price,
         attempts=web.attempts,
         timeout_s=web.timeout_s,
         total_s=web.deadline_s,

@@ -16,7 +16,6 @@ from evoseek.http.pool import CallPool
 from evoseek.http.retry import Retry
 from evoseek.http.said import json_of
 from evoseek.http.server import Server
-from evoseek.http.spending import spend
 
 T = TypeVar("T")
 
@@ -34,7 +33,6 @@ class CallLimits:
         rate_per_s: requests a second, repetitions included, of this process
         concurrency, waiting, deadline_s: as of `CallPool`; a call that waits to be retried is under way
         budget: requests over the client's life, repetitions included; None is no limit
-        price: money for a request, repetitions included, which is counted (`spending`); None: it is not known
         attempts: how often a call is made at most
         timeout_s: seconds for one attempt
         total_s: seconds for all attempts and the waits between them, but not for waiting for one's turn
@@ -47,7 +45,6 @@ class CallLimits:
     waiting: int | None = None
     deadline_s: float | None = None
     budget: int | None = None
-    price: float | None = None
     attempts: int = 4
     timeout_s: float = 3.5
     total_s: float = 45.0
@@ -99,8 +96,6 @@ class WebClient:
                 raise ToolError(f"the budget of {self.calls} requests is spent. Raise it, or end here.")
             with self.breaker.call():
                 self.calls += 1
-                if self._limits.price is not None:
-                    spend("web", self._limits.price)
                 reply = await self._server.send(client, method, url, **request)
                 if reply.is_success:
                     return read(json_of(reply.body, secret=self._api_key))

@@ -27,18 +27,9 @@ class WebSettings(Section):
         default={}, description="Description of a json provider: results, title, link, snippet, query, ... (JsonApi)."
     )
     max_queries: int = Field(default=3, ge=1, le=100, description="Maximum number of queries in one tool call.")
-    rate_per_s: float = Field(
-        default=10.0, gt=0, le=1e6, description="Maximum number of requests per second, of all workers together."
-    )
-    concurrency: int = Field(
-        default=32, ge=1, le=10_000, description="Maximum number of concurrent requests, of each worker if Ray is used."
-    )
-    budget: Count | None = Field(
-        default=None, description="Maximum number of requests of all workers together. Default: no limit."
-    )
-    price: float | None = Field(
-        default=None, ge=0, description="Price of a request, also of one that fails or is repeated. Default: not known."
-    )
+    rate_per_s: float = Field(default=10.0, gt=0, le=1e6, description="Maximum number of requests per second.")
+    concurrency: int = Field(default=32, ge=1, le=10_000, description="Maximum number of concurrent requests.")
+    budget: Count | None = Field(default=None, description="Maximum number of requests. Default: no limit.")
     attempts: int = Field(default=4, ge=1, le=100, description="Number of times a failing request is made.")
     timeout_s: float = Field(default=3.5, gt=0, le=86_400, description="Seconds that one attempt may take.")
     waiting: int = Field(default=4096, ge=0, le=MANY, description="Maximum number of requests that wait in the queue.")
@@ -54,15 +45,6 @@ class WebSettings(Section):
         default="", description="File that records the answers of web and reader; rollouts then run in lockstep."
     )
     replay: str = Field(default="", description="File made with web.record whose answers replace web and reader.")
-    ray_workers: int = Field(
-        default=0,
-        ge=0,
-        le=10_000,
-        description="Number of Ray processes that make the calls; 0: this process makes them.",
-    )
-    ray_address: str = Field(
-        default="", description="Address of a running Ray cluster. Default: one is started on this machine."
-    )
 
     def problems(self) -> Iterator[str]:
         """A run is either recorded or replayed, and a call must have time for an attempt."""
@@ -84,6 +66,4 @@ class WebSettings(Section):
         return (
             Needs("api", "provider", ("json",)),
             Needs("cache_days", "cache"),
-            Needs("ray_address", "ray_workers"),
-            Needs("price", "ray_workers", (0,)),  # what is asked in other processes is not counted
         )

@@ -1,4 +1,4 @@
-"""The model of [asked], which answers instead of the policy."""
+"""The model of [answerer], which answers instead of the policy."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from evoseek.types import Message, Question, Trajectory
 
 
 @dataclass(frozen=True, slots=True)
-class AskedModel:
+class ChatRoller:
     """A chat model with an environment."""
 
     chat: Chat
     env: Environment
     limits: Limits
 
-    def after(self, history: Sequence[Message]) -> AskedModel:
+    def after(self, history: Sequence[Message]) -> ChatRoller:
         """The same model for a question that follows earlier messages."""
         return replace(self, env=HistoryEnv(self.env, history)) if history else self
 
@@ -39,30 +39,31 @@ class AskedModel:
         )
 
 
-def is_asked(settings: TrainingSettings) -> bool:
-    """Whether the model of [asked] is to answer. Raises ConfigError if some of its settings are set, but no model."""
-    asked = settings.asked
-    if asked.model or asked.base_url:
+def uses_chat_model(settings: TrainingSettings) -> bool:
+    """Whether the model of [answerer] is to answer. Raises ConfigError if some of its settings are set, but not
+    its model."""
+    answerer = settings.answerer
+    if answerer.model or answerer.base_url:
         return True
-    before = type(asked)()
-    changed = [key for key in type(asked).model_fields if getattr(asked, key) != getattr(before, key)]
+    before = type(answerer)()
+    changed = [key for key in type(answerer).model_fields if getattr(answerer, key) != getattr(before, key)]
     if changed:
         raise ConfigError(
-            f"asked.{changed[0]} is set, but neither asked.model nor asked.base_url: who is to be asked? Set "
-            "asked.model (and asked.base_url, if it is behind an endpoint), or leave [asked] out to ask the policy."
+            f"answerer.{changed[0]} is set, but neither answerer.model nor answerer.base_url. Set answerer.model (and "
+            "answerer.base_url, if it is behind an endpoint), or leave [answerer] out to ask the policy."
         )
     return False
 
 
-def asked_model(context: Context, engine: SearchEngine | QuestionEngine | None, search: bool = True) -> AskedModel:
-    """The model of [asked], which searches with this engine or the web, or not at all. Raises ConfigError, PolicyError
-    or SearchIndexError."""
-    chat, prompts = context.chat("asked")
-    env, limits = asked_environment(context, prompts, engine, search)
-    return AskedModel(chat, env, limits)
+def chat_roller(context: Context, engine: SearchEngine | QuestionEngine | None, search: bool = True) -> ChatRoller:
+    """The model of [answerer], which searches with this engine or the web, or not at all. Raises ConfigError,
+    PolicyError or SearchIndexError."""
+    chat, prompts = context.chat("answerer")
+    env, limits = chat_environment(context, prompts, engine, search)
+    return ChatRoller(chat, env, limits)
 
 
-def asked_environment(
+def chat_environment(
     context: Context, prompts: PromptSet, engine: SearchEngine | QuestionEngine | None, search: bool = True
 ) -> tuple[Environment, Limits]:
     """The environment of a chat model with these prompts, which searches with this engine or the web, or not at all,

@@ -3,7 +3,7 @@
 import pytest
 
 from evoseek.env.prompts import load_prompts
-from evoseek.jobs.asked import asked_environment
+from evoseek.jobs.chat_roller import chat_environment
 from evoseek.policy.encoding import split_trusted
 from evoseek.run import opened
 from evoseek.search.lexical import LexicalIndex
@@ -25,13 +25,13 @@ def prompt(env):
 
 
 def test_it_searches_by_tags_and_is_told_how_often_it_can(context):
-    env, limits = asked_environment(context, load_prompts("default"), context.held_out_engine)
+    env, limits = chat_environment(context, load_prompts("default"), context.held_out_engine)
     assert (set(env.tools), limits.max_tool_calls, limits.max_turns) == ({"search"}, 4, 3)
     assert "at most 2 times" in prompt(env)  # the third turn can only answer
     assert "inside <search> and </search>" in prompt(env)
 
 
 def test_without_searching_it_has_no_tools_and_is_not_told_of_any(context):
-    env, _ = asked_environment(context, load_prompts("default"), context.held_out_engine, search=False)
+    env, _ = chat_environment(context, load_prompts("default"), context.held_out_engine, search=False)
     assert env.tools == {}
     assert "search" not in prompt(env)
