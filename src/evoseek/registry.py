@@ -151,12 +151,12 @@ KINDS: Mapping[str, Kind] = {
     "baseline": Kind(
         "a way to answer that trains nothing, for `evoseek eval --baseline`",
         {
-            "direct": "evoseek.eval.baselines.direct:Direct",
-            "cot": "evoseek.eval.baselines.chain_of_thought:ChainOfThought",
-            "rag": "evoseek.eval.baselines.rag:RAG",
-            "ircot": "evoseek.eval.baselines.ircot:IRCoT",
-            "search-o1": "evoseek.eval.baselines.search_o1:SearchO1",
-            "ragent": "evoseek.eval.baselines.ragent:RAgent",
+            "direct": "evoseek.eval.baselines.methods:Direct",
+            "cot": "evoseek.eval.baselines.methods:ChainOfThought",
+            "rag": "evoseek.eval.baselines.methods:RAG",
+            "ircot": "evoseek.eval.baselines.methods:IRCoT",
+            "search-o1": "evoseek.eval.baselines.methods:SearchO1",
+            "ragent": "evoseek.eval.baselines.methods:RAgent",
         },
         ("async __call__(attempt)", "searches"),
     ),

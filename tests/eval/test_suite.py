@@ -102,7 +102,7 @@ def test_search_r1s_rows_are_told_apart_by_their_source(tmp_path):
 def test_a_data_set_of_the_hub_by_its_loading_script_or_folder(tmp_path, monkeypatch):
     """A folder stands in for the hub: `load_dataset` takes both, with a configuration and a split."""
     pytest.importorskip("datasets")
-    from evoseek.eval.suite_rows import questions_of, rows_of_hub
+    from evoseek.eval.suite import questions_of, rows_of_hub
 
     lines(tmp_path / "set" / "nq" / "test.jsonl", ROWS)
     (tmp_path / "set" / "README.md").write_text(
@@ -111,7 +111,7 @@ def test_a_data_set_of_the_hub_by_its_loading_script_or_folder(tmp_path, monkeyp
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
     questions = questions_of(rows_of_hub(str(tmp_path / "set"), "nq", "test"))
     assert [question.text for question in questions] == ["who?", "where?"]
-    with pytest.raises(DataError, match="cannot be had from the Hugging Face hub"):
+    with pytest.raises(DataError, match="cannot be loaded from the Hugging Face hub"):
         rows_of_hub(str(tmp_path / "none"), "nq", "test")
 
 

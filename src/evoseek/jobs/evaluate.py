@@ -16,12 +16,11 @@ from rich.console import Console
 from evoseek.errors import EvoseekError
 from evoseek.eval.baselines.attempt import BaselineAnswerer, ChatModel, PolicyModel
 from evoseek.eval.browsecomp import write_runs
-from evoseek.eval.draw import check_temperature, draw_missing, keys_of
 from evoseek.eval.evaluate import examining
 from evoseek.eval.fanoutqa import write_answers
 from evoseek.eval.folder import EvaluationFolder
 from evoseek.eval.results import Results
-from evoseek.eval.sample import Answerer, Key, Sample, content_digest, merged
+from evoseek.eval.sample import Answerer, Key, Sample, check_temperature, content_digest, draw_missing, keys_of, merged
 from evoseek.eval.suite import Suite
 from evoseek.files import json_digest, write_atomic
 from evoseek.jobs.answering import check_of

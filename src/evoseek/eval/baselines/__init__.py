@@ -1,1 +1,1 @@
-"""Baselines: ways to answer that train nothing, one in each file."""
+"""Baselines: ways to answer that train nothing."""
