@@ -27,11 +27,11 @@ from evoseek.jobs.demo import make_world
 from evoseek.policy.encoding import plain
 from evoseek.policy.scripted import ScriptedChat
 from evoseek.run import Run
-from evoseek.search.browse.beginning import PageBeginning
+from evoseek.search.browse.reading import PageBeginning
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.simulated import SimulatedEngine
+from evoseek.world.server import SiteWeb
 from evoseek.world.site import Site
-from evoseek.world.site_web import SiteWeb
 from evoseek.world.world import World
 
 ENTITIES = 300

@@ -37,10 +37,10 @@ from evoseek.reward.functions import AnswerReward
 from evoseek.run import opened, training_loop
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex, open_index
-from evoseek.simulator.begin import tune_simulator
 from evoseek.simulator.collecting import collect_searches
 from evoseek.simulator.labelling import label_searches
 from evoseek.simulator.trial import check
+from evoseek.simulator.tuning import tune_simulator
 from evoseek.training.context import Objects
 from evoseek.training.given import load_settings
 from evoseek.training.settings import TrainingSettings

@@ -19,8 +19,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from evoseek.corpus.question_file import Reached, open_question_file
-from evoseek.corpus.questions import load_questions, save_questions
+from evoseek.corpus.questions import Reached, load_questions, open_question_file, save_questions
 from evoseek.errors import EvoseekError, PageError, ToolError
 from evoseek.files import file_digest
 from evoseek.learner.checkpoint import Part, load_checkpoint, save_checkpoint

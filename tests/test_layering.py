@@ -32,7 +32,7 @@ NETWORK_ALLOWED = {
     "policy/engines",
     "chat/endpoint",
     "world/server",
-    "world/connection",
+    "world/loopback",
 }
 
 FILES = sorted(PACKAGE.rglob("*.py"))

@@ -31,8 +31,7 @@ from evoseek.reward.verdict import parse_label, parse_verdict
 from evoseek.search.analyser import Analyser
 from evoseek.search.browse.address import AddressRules, check_url
 from evoseek.search.browse.blocked import blocked_reason
-from evoseek.search.browse.reading import parse_note
-from evoseek.search.browse.segments import beginning_of, segments_of
+from evoseek.search.browse.reading import beginning_of, parse_note, segments_of
 from evoseek.search.simulated import parse_documents
 from evoseek.search.web.http import CallLimits
 from evoseek.search.web.providers import make_provider
@@ -48,8 +47,7 @@ from evoseek.selfplay.question_rules import (
 )
 from evoseek.selfplay.text_rules import instructs, is_noise, is_template, mixes_languages, refers_to_passage
 from evoseek.types import Action, Document, Passage, Question, StopReason, ToolCall, ToolResult, Trajectory
-from evoseek.world.grammar import parse
-from evoseek.world.statements import asked_fact, states
+from evoseek.world.grammar import asked_fact, parse, states
 
 LENGTH = 1_000_000
 SECONDS = 5.0

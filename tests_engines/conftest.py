@@ -22,8 +22,8 @@ from evoseek.policy.engines.weight_files import save_untied
 from evoseek.policy.load import load_policy, save_policy
 from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Passage, Question
+from evoseek.world.faults import Response
 from evoseek.world.loopback import Loopback
-from evoseek.world.response import Response
 
 VENV = Path(os.environ.get("ENGINES_VENV", ".venv-engines")).absolute()
 MAX_LENGTH = 384

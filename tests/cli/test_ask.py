@@ -16,7 +16,7 @@ from evoseek.jobs import ask as ask_job
 from evoseek.jobs.chat_roller import chat_roller, uses_chat_model
 from evoseek.policy.encoding import harmless, plain
 from evoseek.run import opened
-from evoseek.search.browse.beginning import PageBeginning
+from evoseek.search.browse.reading import PageBeginning
 from evoseek.search.lexical import LexicalIndex
 from evoseek.training.context import Objects
 from evoseek.training.given import load_settings

@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from evoseek.corpus.question_file import QuestionFile, open_question_file
-from evoseek.corpus.questions import load_questions
+from evoseek.corpus.questions import QuestionFile, load_questions, open_question_file
 from evoseek.errors import ConfigError, EvoseekError, SamplerError
 from evoseek.jobs.propose import Writing, propose
 from evoseek.learner.checkpoint import Checkpoint, Part, latest_checkpoint, save_checkpoint

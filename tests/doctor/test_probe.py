@@ -3,12 +3,12 @@
 from typing import ClassVar
 
 import pytest
+from tests.search.failing import FailingEngine
 
 from evoseek.doctor.patient import Patient
 from evoseek.doctor.probe import probe
 from evoseek.errors import SamplerError
 from evoseek.policy.scripted import ScriptedSampler
-from evoseek.search.failing import FailingEngine
 from evoseek.search.lexical import LexicalIndex
 from evoseek.training.given import load_settings
 from evoseek.types import Passage

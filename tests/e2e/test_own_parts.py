@@ -12,7 +12,7 @@ from evoseek.errors import ConfigError, TrainingError
 from evoseek.jobs.demo import make_world
 from evoseek.registry import find
 from evoseek.run import Run
-from evoseek.search.found import search
+from evoseek.search.engines import search
 from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Passage, ToolResult
 

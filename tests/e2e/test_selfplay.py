@@ -10,6 +10,7 @@ from statistics import fmean
 import pytest
 import torch
 from safetensors.torch import load_file
+from tests.search.failing import FailingEngine
 
 from evoseek.corpus.questions import save_questions
 from evoseek.errors import TrainingError
@@ -25,7 +26,6 @@ from evoseek.reward.proposer import DIFFICULTIES
 from evoseek.rollout.record import TrajectoryRecord, read_trajectories
 from evoseek.run import training_loop
 from evoseek.runs import RunDirectory
-from evoseek.search.failing import FailingEngine
 from evoseek.search.lexical import LexicalIndex, open_index
 from evoseek.selfplay.settings import GameSettings
 from evoseek.training.context import Objects

@@ -11,10 +11,9 @@ from evoseek.env.prompts import load_prompts
 from evoseek.env.web import ReadingPrompts, open_web
 from evoseek.errors import ConfigError, RunError
 from evoseek.policy.encoding import plain, split_trusted
-from evoseek.search.browse.beginning import PageBeginning
 from evoseek.search.browse.extract import Extractor
 from evoseek.search.browse.fetch import SafeFetcher
-from evoseek.search.browse.reading import ReadingAgent
+from evoseek.search.browse.reading import PageBeginning, ReadingAgent
 from evoseek.search.browse.settings import BrowseSettings
 from evoseek.search.web.http import CallLimits
 from evoseek.search.web.providers import WebEngine

@@ -21,8 +21,7 @@ from evoseek.policy.renderer import make_renderer
 from evoseek.policy.scripted import ScriptedChat, ScriptedSampler
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.run import run_trajectory
-from evoseek.search.browse.beginning import PageBeginning
-from evoseek.search.browse.reading import ReadingAgent
+from evoseek.search.browse.reading import PageBeginning, ReadingAgent
 from evoseek.types import Page, Passage, Question, StopReason, ToolCall
 
 QUESTION, URL, EVIL = (

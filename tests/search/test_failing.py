@@ -1,9 +1,9 @@
 import asyncio
 
 import pytest
+from tests.search.failing import FailingEngine
 
 from evoseek.errors import ToolError
-from evoseek.search.failing import FailingEngine
 from evoseek.types import Passage
 
 

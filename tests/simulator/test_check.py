@@ -5,13 +5,15 @@ import math
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from evoseek.env.prompts import load_prompts
 from evoseek.env.simulator import SimulatorPrompts, simulator_reply
 from evoseek.errors import DataError, ToolError
 from evoseek.policy.encoding import plain
 from evoseek.policy.scripted import ScriptedChat
-from evoseek.simulator.check import check_simulator
+from evoseek.simulator.check import check_simulator, divergence
 from evoseek.simulator.records import SearchRecord
 from evoseek.simulator.trial import obedience_table, style_table
 from evoseek.simulator.truth import WorldTruth
@@ -163,3 +165,23 @@ def test_style_is_of_what_a_simulator_is_to_write():
     # real: red 1/2, blue 1/2; simulated: red 1/4, blue 1/4, green 1/2; middle: 3/8, 3/8, 1/4
     expected = 0.5 * math.log2(4 / 3) + 0.5 * (0.5 * math.log2(2 / 3) + 0.5 * math.log2(2))
     assert useful.divergence == pytest.approx(expected)
+
+
+WORDS = st.lists(st.text(alphabet="abcd ", min_size=1), min_size=1, max_size=5).filter(
+    lambda texts: any("".join(texts).split())
+)
+
+
+@settings(max_examples=50)
+@given(WORDS, WORDS)
+def test_divergence_is_a_symmetric_number_of_bits(left, right):
+    value = divergence(left, right)
+    assert -1e-9 <= value <= 1 + 1e-9
+    assert value == pytest.approx(divergence(right, left))
+    assert divergence(left, [*left, *left]) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_divergence_of_nothing_in_common_and_of_nothing():
+    assert divergence(["a b"], ["c"]) == pytest.approx(1.0)
+    assert math.isnan(divergence([], ["c"]))
+    assert math.isnan(divergence(["c"], ["..."]))

@@ -4,6 +4,9 @@ import asyncio
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
+from tests.search.failing import FailingEngine
+
 from evoseek.corpus.resumable_jsonl import open_growing_file
 from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
@@ -13,8 +16,7 @@ from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
-from evoseek.search.paging import PagingEngine
-from evoseek.simulator.collecting import KINDS, Collected, collect
+from evoseek.simulator.collecting import KINDS, Collected, PagingEngine, collect
 from evoseek.simulator.records import load_records
 from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import Passage, Question, StopReason, ToolCall, ToolResult, Trajectory
@@ -115,3 +117,39 @@ def test_a_rollout_that_failed_gives_nothing_and_is_counted():
     assert "the engine is down" in reason
     assert times == 1
     assert told == [(1, 2), (2, 2)]
+
+
+class Numbered:
+    """Finds passages 1, 2, ... of each query, as many as asked for but no more than five."""
+
+    is_local = True
+
+    def __init__(self):
+        self.calls = []
+
+    async def search(self, queries, k):
+        self.calls.append((list(queries), k))
+        return [[Passage(f"{query}{i}", query, query, str(i)) for i in range(1, min(k, 5) + 1)] for query in queries]
+
+
+def ids(passages):
+    return [passage.id for passage in passages]
+
+
+def test_the_first_page_is_given_and_all_are_kept():
+    inner = Numbered()
+    engine = PagingEngine(inner, 3)
+    found = asyncio.run(engine.search(["a", "b"], 2))
+    assert [ids(passages) for passages in found] == [["a1", "a2"], ["b1", "b2"]]
+    assert [ids(page) for page in engine.pages_of("b")] == [["b1", "b2"], ["b3", "b4"], ["b5"]]
+    assert inner.calls == [(["a", "b"], 6)]
+    assert engine.queries == 2
+    assert engine.is_local
+
+
+def test_an_engine_that_fails_is_passed_on_and_nothing_is_kept():
+    engine = PagingEngine(FailingEngine(Numbered(), failing=1.0), 2)
+    with pytest.raises(ToolError):
+        asyncio.run(engine.search(["a"], 2))
+    with pytest.raises(KeyError):
+        engine.pages_of("a")

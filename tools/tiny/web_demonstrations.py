@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 from evoseek.env.prompts import load_prompts
 from evoseek.env.web_tools import BrowseTool, WebRollouts, WebSearchTool
-from evoseek.search.browse.beginning import PageBeginning
+from evoseek.search.browse.reading import PageBeginning
 from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Passage, Question, ToolCall
 from evoseek.world.grammar import chain_text
+from evoseek.world.server import SiteWeb
 from evoseek.world.site import Site
-from evoseek.world.site_web import SiteWeb
 from evoseek.world.world import Fact
 from tools.tiny.demonstrations import (
     MAX_TRIES,

@@ -14,8 +14,8 @@ from verifiers.v1.utils.loaders import load_environment, resolve_env_config
 from evoseek.corpus.questions import save_questions
 from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Passage, Question
+from evoseek.world.faults import Response
 from evoseek.world.loopback import Loopback
-from evoseek.world.response import Response
 
 CAPITALS = {
     "Austria": "Vienna",

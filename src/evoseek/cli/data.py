@@ -109,7 +109,7 @@ def audit_data(
     light = given.read(light=True)
     check_index(light.search.index, setting="--index", engine=light.search.name)
     with end_on_interrupt():
-        from evoseek.data.auditing import audit_questions
+        from evoseek.data.audit import audit_questions
         from evoseek.run import opened
 
     stop_if_dry([f"Look for the answers to {questions} in {light.search.index}; write {out}"], given.read())

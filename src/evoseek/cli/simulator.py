@@ -127,7 +127,7 @@ def tune_simulator(
         "simulator tune", None, config or (), options=options, sets=set_ or (), fallback="zerosearch"
     )
     with end_on_interrupt():
-        from evoseek.simulator.begin import tune_simulator as tune
+        from evoseek.simulator.tuning import tune_simulator as tune
 
     settings, length = simulator_settings(given), {"steps": steps, "tokens_per_step": tokens_per_step}
     plan = f"Tune {settings.policy.model} for {steps} steps on {searches}; write {directory}, checkpoints in {work}"

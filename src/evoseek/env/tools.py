@@ -14,8 +14,7 @@ from evoseek.env.prompts import PromptTemplate
 from evoseek.errors import ConfigError, ToolError
 from evoseek.policy.encoding import well_formed
 from evoseek.protocols import QuestionEngine, SearchEngine
-from evoseek.search.found import search
-from evoseek.search.retrying import retried
+from evoseek.search.engines import retried, search
 from evoseek.types import Question, ToolCall, ToolResult
 
 _SCHEMA: Mapping[str, object] = {

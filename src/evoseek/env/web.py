@@ -13,8 +13,7 @@ from evoseek.env.chats import make_chat
 from evoseek.env.prompts import PromptSet
 from evoseek.policy.settings import PolicySettings
 from evoseek.protocols import Fetcher, PageReader, SearchEngine
-from evoseek.search.browse.beginning import PageBeginning
-from evoseek.search.browse.reading import ReadingAgent
+from evoseek.search.browse.reading import PageBeginning, ReadingAgent
 from evoseek.search.browse.settings import BrowseSettings
 from evoseek.search.web.calls import web_calls
 from evoseek.search.web.record import Recording, Replay

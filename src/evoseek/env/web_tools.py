@@ -19,8 +19,8 @@ from evoseek.env.prompts import PromptTemplate
 from evoseek.errors import PageError, ToolError
 from evoseek.policy.encoding import well_formed
 from evoseek.protocols import Fetcher, PageReader, SearchEngine
-from evoseek.search.browse.segments import beginning_of
-from evoseek.search.found import search
+from evoseek.search.browse.reading import beginning_of
+from evoseek.search.engines import search
 from evoseek.types import Passage, Question, ToolCall, ToolResult
 
 _TITLE, _SNIPPET, _PROBLEM = 30, 100, 100  # words shown at most: their authors may have no limits

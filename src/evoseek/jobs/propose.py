@@ -11,7 +11,7 @@ from typing import cast
 
 from rich.console import Console
 
-from evoseek.corpus.question_file import QuestionFile, Reached, open_question_file
+from evoseek.corpus.questions import QuestionFile, Reached, open_question_file
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.learner.checkpoint import Checkpoint
 from evoseek.protocols import PassageStore

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from evoseek.search.dense import DenseIndex, DenseSettings
 from evoseek.search.encoders.encoder import Encoder
-from evoseek.search.encoders.reranker import Reranker
+from evoseek.search.encoders.sentence import Reranker
 from evoseek.search.lexical import index_directory
 from evoseek.settings import Needs
 from evoseek.types import Passage

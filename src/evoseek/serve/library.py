@@ -12,7 +12,7 @@ from starlette.responses import FileResponse, Response
 
 from evoseek.errors import DataError
 from evoseek.protocols import PassageStore, SearchEngine
-from evoseek.search.found import search
+from evoseek.search.engines import search
 from evoseek.types import Passage
 
 MAX_PASSAGES, MAX_NEIGHBOURS, MAX_QUERY, MAX_ID = 50, 10, 20_000, 1_000

@@ -28,8 +28,8 @@ from evoseek.training.context import Context
 from evoseek.training.inputs import inputs_of
 from evoseek.training.interrupt import stop_on_interrupt
 from evoseek.types import Message
+from evoseek.world.grammar import states
 from evoseek.world.oracle import load_world
-from evoseek.world.statements import states
 from evoseek.world.world import World
 
 FORM = verdict_form("useful")

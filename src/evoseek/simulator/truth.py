@@ -8,7 +8,7 @@ from typing import Protocol
 
 from evoseek.reward.answer import normalise
 from evoseek.simulator.records import SearchRecord
-from evoseek.world.statements import asked_fact, states
+from evoseek.world.grammar import asked_fact, states
 from evoseek.world.world import Fact, World
 
 Claims = Mapping[str, Callable[[Sequence[str]], bool]]

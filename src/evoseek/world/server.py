@@ -6,13 +6,15 @@ POST /search {"q": ..., "num": ...}           as Serper; with a header X-API-KEY
      -> {"organic": [{"title", "link", "snippet", "position"}]}
 GET  /searxng/search?q=...&format=json        as SearXNG
      -> {"query", "results": [{"title", "url", "content"}]}
+
+`SiteWeb` gives the same answers in this process, without a network.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -21,13 +23,13 @@ from urllib.parse import parse_qs
 
 import h11
 
+from evoseek.errors import PageError
+from evoseek.search.browse.extract_worker import page
 from evoseek.search.lexical import LexicalIndex
-from evoseek.world.connection import Connection, Request
-from evoseek.world.faults import Faults, false_response
-from evoseek.world.loopback import Loopback, plain_error
-from evoseek.world.response import Response
+from evoseek.types import Page, Passage
+from evoseek.world.faults import Faults, Response, false_response
+from evoseek.world.loopback import Connection, Loopback, Request, plain_error
 from evoseek.world.site import ROBOTS, Site
-from evoseek.world.site_web import SiteWeb
 
 MAX_RESULTS, RESULTS = 100, 10  # of a search: at most, and where no number is given
 CACHED = 4096  # pages, and as many searches, kept ready
@@ -133,3 +135,39 @@ class WorldSite(Loopback):
         found = self._results(asked["q"][0], RESULTS)
         results = [{"title": result.title, "url": result.id, "content": result.text} for result in found]
         return Response.of_json({"query": asked["q"][0], "results": results})
+
+
+class SiteWeb:
+    """A `SearchEngine` and a `Fetcher` of a site's pages at `host`. `index` holds the site's passages.
+
+    Results, redirects and pages are those of a served site without faults; its robots.txt is not asked.
+    """
+
+    is_local = True
+
+    def __init__(self, site: Site, index: LexicalIndex, host: str = "http://127.0.0.1:43617") -> None:
+        self.site, self.index, self.host = site, index, host
+
+    async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """For each query at most k results: their addresses as ids, and snippets that usually do not suffice."""
+        return [self.find(query, k) for query in queries]
+
+    def find(self, query: str, k: int) -> list[Passage]:
+        """At most k results for one query."""
+        return [self._result(found, query) for found in self.index.find(query, k)]
+
+    def _result(self, found: Passage, query: str) -> Passage:
+        url, snippet = self.host + found.id, self.site.snippet(int(found.document_id), query)
+        return Passage(url, url, found.title, snippet, score=found.score)
+
+    async def fetch(self, url: str) -> Page:
+        """The page at an address, its text as it is taken from any page. Raises PageError for one that is not there."""
+        path = url.removeprefix(self.host)
+        if path == url:
+            raise PageError(f"The page {url} cannot be read: there is no other host than {self.host}.")
+        while (answer := self.site.page(path)).location is not None:
+            path = answer.location
+        if answer.status != 200:
+            raise PageError(f"The page {self.host}{path} cannot be read: {answer.status}. Choose another page.")
+        read = page({"kind": "text/html"}, answer.html.encode())
+        return Page(self.host + path, str(read["title"]), str(read["text"]))

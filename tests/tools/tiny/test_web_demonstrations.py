@@ -20,8 +20,8 @@ from evoseek.policy.tags import TagRenderer, tag_calls
 from evoseek.rollout.run import run_trajectory
 from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Question
+from evoseek.world.server import SiteWeb
 from evoseek.world.site import Site
-from evoseek.world.site_web import SiteWeb
 from evoseek.world.world import World
 
 

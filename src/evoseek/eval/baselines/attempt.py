@@ -23,7 +23,7 @@ from evoseek.rollout.calls import ToolCalls, ToolFailedError
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
 from evoseek.rollout.run import converse
-from evoseek.search.retrying import retried
+from evoseek.search.engines import retried
 from evoseek.search.settings import SearchSettings
 from evoseek.types import (
     Action,

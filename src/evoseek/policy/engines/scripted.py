@@ -26,10 +26,8 @@ from evoseek.policy.load import load_policy
 from evoseek.policy.sampler import TorchSampler
 from evoseek.protocols import Sampler
 from evoseek.types import Completion, SampleRequest, StopConditions
-from evoseek.world.connection import Connection, Request
-from evoseek.world.faults import Fault
-from evoseek.world.loopback import Loopback
-from evoseek.world.response import Response
+from evoseek.world.faults import Fault, Response
+from evoseek.world.loopback import Connection, Loopback, Request
 
 T = TypeVar("T")
 

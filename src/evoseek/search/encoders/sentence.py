@@ -1,9 +1,10 @@
-"""Encoders of the library sentence-transformers: any of its models, and MiniLM from a package."""
+"""Models of the library sentence-transformers: encoders, MiniLM from a package among them, and cross-encoders."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
@@ -13,9 +14,9 @@ from pydantic import Field
 
 from evoseek.errors import ConfigError
 from evoseek.files import expanded, model_digest, nearest
-from evoseek.search.encoders.encoder import EncoderSettings, Vectors, unit
-from evoseek.search.encoders.installed import package_file
+from evoseek.search.encoders.encoder import EncoderSettings, Vectors, package_file, unit
 from evoseek.search.manifest import EncoderRecord
+from evoseek.types import Passage
 
 Pooling = Literal["auto", "mean", "cls", "lasttoken"]
 
@@ -184,3 +185,28 @@ def prompts(settings: SentenceSettings, own: dict[str, str]) -> tuple[str, str]:
         query if settings.query_prompt is None else settings.query_prompt,
         passage if settings.passage_prompt is None else settings.passage_prompt,
     )
+
+
+class Reranker:
+    """A cross-encoder of sentence-transformers: a directory, or a name on the Hugging Face hub. Weights are read from
+    safetensors only. Raises ConfigError if it cannot be loaded."""
+
+    def __init__(self, model: str, *, device: str = "auto") -> None:
+        library, folder = sentence_transformers(), model_folder(model)
+        check_safe(folder)
+        options = {"device": None if device == "auto" else device, "model_kwargs": {"use_safetensors": True}}
+        try:
+            self._model = library.CrossEncoder(str(folder), **options)
+        except (OSError, ValueError, KeyError, RuntimeError) as error:
+            raise ConfigError(
+                f"The cross-encoder in {folder} cannot be loaded: {error}. Expected a model of sentence-transformers "
+                "that scores pairs of texts, such as cross-encoder/ms-marco-MiniLM-L6-v2."
+            ) from error
+
+    def rerank(self, query: str, passages: Sequence[Passage]) -> list[Passage]:
+        """The passages with the cross-encoder's scores, best first; equal ones stay in their order."""
+        if not passages:
+            return []
+        scores = self._model.predict([(query, passage.contents) for passage in passages], show_progress_bar=False)
+        scored = [replace(passage, score=float(score)) for passage, score in zip(passages, scores, strict=True)]
+        return sorted(scored, key=lambda passage: -(passage.score or 0.0))

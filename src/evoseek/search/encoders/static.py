@@ -13,8 +13,7 @@ from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
 from evoseek.files import file_digest, json_digest
-from evoseek.search.encoders.encoder import EncoderSettings, Vectors, unit
-from evoseek.search.encoders.installed import package_file
+from evoseek.search.encoders.encoder import EncoderSettings, Vectors, package_file, unit
 from evoseek.search.manifest import EncoderRecord
 
 _PACKAGE, _EXTRA = "wordllama", "static"

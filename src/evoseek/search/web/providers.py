@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from evoseek.errors import ConfigError, ToolError
 from evoseek.http.retry import TransientError
 from evoseek.http.server import check_url
-from evoseek.search.web.gathering import for_each
+from evoseek.search.engines import for_each
 from evoseek.search.web.http import CallLimits, WebClient
 from evoseek.types import Passage
 

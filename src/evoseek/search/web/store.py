@@ -16,7 +16,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 from evoseek.errors import ConfigError, RunError, ToolError
 from evoseek.files import json_digest
 from evoseek.protocols import Fetcher, PageReader, SearchEngine
-from evoseek.search.web.gathering import for_each
+from evoseek.search.engines import for_each
 from evoseek.types import Page, Passage
 
 T = TypeVar("T")

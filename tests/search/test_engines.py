@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from evoseek.errors import ConfigError, ToolError
-from evoseek.search.retrying import RetryingEngine
+from evoseek.search.engines import RetryingEngine
 from evoseek.types import Passage
 
 FOUND = [[Passage("p", "d", "Kalo", "text")]]

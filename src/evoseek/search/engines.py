@@ -1,0 +1,90 @@
+"""What any search engine is called through: a check of its results, retries, and one call for equal queries."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from evoseek.errors import ConfigError, ToolError
+from evoseek.http.retry import Retry
+from evoseek.protocols import QuestionEngine, SearchEngine
+from evoseek.types import Passage
+
+
+class RetryingEngine:
+    """Calls `engine` up to `attempts` times, `wait_s` seconds after the first failure and twice as long after each
+    further one.
+
+    Without retries a failing engine changes what is learnt, although no failed rollout is ever scored: a rollout that
+    searches often fails more often, so mostly rollouts with few searches would be left to learn from.
+
+    Only ToolError is retried; any other exception, cancellation included, passes through at once. Raises ConfigError
+    for fewer than one attempt or a negative wait.
+    """
+
+    def __init__(self, engine: SearchEngine, attempts: int, wait_s: float) -> None:
+        if attempts < 1 or wait_s < 0:
+            raise ConfigError(
+                f"A search engine cannot be asked {attempts} times, {wait_s} seconds apart: expected at least one "
+                "attempt and a wait of at least 0 seconds."
+            )
+        self._engine, self._retry = engine, Retry(attempts, wait_s, errors=ToolError, jitter=False)
+
+    @property
+    def is_local(self) -> bool:
+        """As for the engine."""
+        return self._engine.is_local
+
+    async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """The engine's results. Raises ToolError, with the last cause, when no attempt succeeded."""
+        try:
+            return await self._retry.run(lambda: self._engine.search(queries, k))
+        except ToolError as error:
+            raise ToolError(
+                f"The search engine failed at each of {self._retry.attempts} attempts; the last time: {error}"
+            ) from error
+
+
+def retried(engine: SearchEngine | QuestionEngine, *, attempts: int, wait_s: float) -> SearchEngine | QuestionEngine:
+    """The engine with retries, unless it retries by itself or is bound to a question first."""
+    if isinstance(engine, QuestionEngine) or getattr(engine, "retries", False):
+        return engine
+    return RetryingEngine(engine, attempts=attempts, wait_s=wait_s)
+
+
+async def search(engine: SearchEngine, queries: Sequence[str], k: int) -> list[list[Passage]]:
+    """The engine's results. Raises ToolError, also if their shape is not that of `SearchEngine`."""
+    found: Any = await engine.search(queries, k)
+    if not isinstance(found, list | tuple) or len(found) != len(queries):
+        got = f"{len(found)} results" if isinstance(found, list | tuple) else repr(found)[:80]
+        raise _wrong(engine, f"{got} for {len(queries)} queries")
+    for passages in found:
+        if not isinstance(passages, list | tuple):
+            raise _wrong(engine, f"{repr(passages)[:80]} as the result of a query")
+        if wrong := [passage for passage in passages if not _is_passage(passage)]:
+            raise _wrong(engine, f"{repr(wrong[0])[:80]}, of the type {type(wrong[0]).__name__}, as a passage")
+    return [list(passages[:k]) for passages in found]
+
+
+def _is_passage(passage: Any) -> bool:
+    fields = ("id", "document_id", "title", "text")
+    return isinstance(passage, Passage) and all(isinstance(getattr(passage, field), str) for field in fields)
+
+
+def _wrong(engine: SearchEngine, got: str) -> ToolError:
+    return ToolError(
+        f"The search engine {type(engine).__name__} gave {got}. Expected for each query a list of "
+        "evoseek.types.Passage whose id, document_id, title and text are texts. Correct its method `search`."
+    )
+
+
+async def for_each(queries: Sequence[str], call: Callable[[str], Awaitable[list[Passage]]]) -> list[list[Passage]]:
+    """The results of `call` for each query, in their order; equal queries share one call. If one fails, its error is
+    raised when all have ended."""
+    distinct = list(dict.fromkeys(queries))
+    results = await asyncio.gather(*map(call, distinct), return_exceptions=True)
+    if failed := next((result for result in results if isinstance(result, BaseException)), None):
+        raise failed
+    found = {query: result for query, result in zip(distinct, results, strict=True) if isinstance(result, list)}
+    return [list(found[query]) for query in queries]  # callers do not share lists
