@@ -124,7 +124,7 @@ def test_warnings_are_those_of_training(run):
         file.writelines(json.dumps({"step": step, **silent}) + "\n" for step in (5, 6, 7))
     run.dump.write_text("{}")
     warnings = words(status(run.path), "Warning")
-    assert warnings[0].startswith("For 3 steps every group's rollouts were all worth the same")
+    assert warnings[0].startswith("For 3 steps all rollouts of every group had the same reward")
     assert "were not finite" in warnings[1]
 
 

@@ -95,8 +95,9 @@ def _check_card(config: Simulating) -> None:
         )
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise ConfigError(
-            f"{card} cannot be read ({type(error).__name__}: {error}), so nothing says what this simulator was tuned "
-            "to write. Tune it again (evoseek simulator tune), or take the file away if its replies are known to fit."
+            f"{card} cannot be read ({type(error).__name__}: {error}), so what this simulator was "
+            "tuned to write is not known. Tune it again (evoseek simulator tune), or remove the file if its replies "
+            "are known to fit."
         ) from error
     if not fits:
         raise ConfigError(

@@ -44,8 +44,8 @@ class SearchTool:
             default=0,
             ge=0,
             le=100_000,
-            description="Number of characters of what the model wrote before its query, the last ones, that the engine "
-            "is asked with before the query itself; 0: the query alone.",
+            description="Number of characters, the last ones that the model wrote before its query, that are sent to "
+            "the engine ahead of the query; 0 sends the query alone.",
         )
 
     _context, _reasoning = 0, ""  # also of a tool derived from this one that has an `__init__` of its own
@@ -89,7 +89,7 @@ class SearchTool:
         return SearchTool(engine, self._k, template=self._template, context=self._context)
 
     def after(self, reasoning: str) -> SearchTool:
-        """The tool for the next call of a model that has written this so far, if its engine is to be told of it."""
+        """The tool for the next call of a model that has written this so far, if the search uses it."""
         if not self._context:
             return self
         bound = copy(self)
@@ -106,12 +106,12 @@ class SearchTool:
         if isinstance(self._engine, QuestionEngine):
             raise ToolError("The search engine depends on the question: bind the tool first (for_question).")
         start = time.perf_counter()
-        passages = (await search(self._engine, [self._asked(query)], self._k))[0] if query else []
+        passages = (await search(self._engine, [self._searched(query)], self._k))[0] if query else []
         latency = time.perf_counter() - start
         return ToolResult(call, self._template.text(passages=passages), tuple(passages), latency)
 
-    def _asked(self, query: str) -> str:
-        """What the engine is asked: the query, after the last words before its call, without the call's own markup."""
+    def _searched(self, query: str) -> str:
+        """What the engine gets: the query, after the last words before its call, without the call's own markup."""
         before = self._reasoning.rpartition(query)[0].rpartition("<")[0]
         words = " ".join(_MARKUP.sub(" ", before).split())[-self._context :] if self._context else ""
         return f"{words}\n{query}" if words else query

@@ -202,7 +202,7 @@ def check_temperature(samples: int, temperature: float) -> None:
     """Raises ConfigError for several samples that would all be the same."""
     if samples > 1 and temperature == 0:
         raise ConfigError(
-            f"{samples} samples of each question were asked for, but at temperature 0 they are all the same. Give a "
+            f"{samples} samples of each question are requested, but at temperature 0 they are all the same. Give a "
             "temperature above 0, or one sample."
         )
 

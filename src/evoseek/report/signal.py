@@ -45,8 +45,8 @@ def no_signal(rows: Sequence[MetricRow], *, relative: bool = True) -> str | None
         last.get(f"rollout/stop/{how}") or 0.0 for how in ("answered", "malformed", "max_tokens")
     )
     found = (
-        f"For {STEPS} steps every group's rollouts were all worth the same (the last mean reward is {reward:.3f}), so "
-        f"nothing tells the policy what is better. Of the last step's rollouts {answered:.0%} were answered, "
+        f"For {STEPS} steps all rollouts of every group had the same reward (the last mean reward is {reward:.3f}), so "
+        f"the policy learns nothing from them. Of the last step's rollouts {answered:.0%} were answered, "
         f"{malformed:.0%} malformed and {cut:.0%} cut off. Training continues. "
     )
     if reward >= 1.0:
@@ -73,8 +73,8 @@ def little_signal(rows: Sequence[MetricRow]) -> str | None:
     if len(shares) < WINDOW or fmean(shares) < _NEARLY_ALL or not rewards:
         return None
     found = (
-        f"In the last {WINDOW} steps {fmean(shares):.0%} of the groups had no signal: their rollouts were all worth "
-        f"the same, so they teach nothing (the mean reward was {fmean(rewards):.3f}). "
+        f"In the last {WINDOW} steps {fmean(shares):.0%} of the groups had no signal: all their rollouts had "
+        f"the same reward, so nothing is learnt from them (the mean reward was {fmean(rewards):.3f}). "
     )
     if fmean(rewards) >= _NEARLY_ALL:
         return found + "Nearly all are right. Training continues; harder questions would teach more."

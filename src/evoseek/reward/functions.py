@@ -34,7 +34,7 @@ class RewardSettings(PartSettings):
         default=0.0,
         ge=0,
         le=1,
-        description="What a rollout that ends without an answer loses in training. Above 0, a wrong answer is better "
+        description="Penalty in training for a rollout that ends without an answer. Above 0, a wrong answer is better "
         "than none.",
     )
 

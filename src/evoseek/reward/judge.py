@@ -1,4 +1,4 @@
-"""A judge: a language model that says whether an answer is right.
+"""A judge: a language model that decides whether an answer is right.
 
 It reads text by the policy that it rewards, so this text must not be able to give it instructions. The answer (and the
 question, which a proposer may have written) is put on one line, in which nothing can close or open a tag or a turn,
@@ -41,7 +41,7 @@ class Judging(Protocol):
 
 
 class Judge:
-    """A RewardFn: 1 if a model says that the trajectory's answer is right, else 0; the part `judge` is the same.
+    """A RewardFn: 1 if a model judges that the trajectory's answer is right, else 0; the part `judge` is the same.
 
     An answer that is missing or blank is wrong, and the model is not called. Otherwise it is called once. If it does
     not reply with exactly one verdict, the outcome is Invalid. Raises ConfigError if the prompt set has no judge.jinja.

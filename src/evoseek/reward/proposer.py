@@ -35,7 +35,7 @@ from evoseek.types import Invalid, Outcome, Scored, Trajectory, TrajectoryGroup
 def difficulty(correct: float, attempts: int) -> float:
     """Dr. Zero's difficulty reward, in [0, 1]; 0 for fewer than two attempts, for which 0 < k < n is impossible.
 
-    The hardest question that the solver can still answer is worth 1; one that it always or never answers, nothing.
+    The hardest question that the solver can still answer has difficulty 1; one that it always or never answers, 0.
     Raises ValueError if `correct` is not from 0 to `attempts`; so do the others.
     """
     _check(correct, attempts)

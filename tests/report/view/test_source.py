@@ -51,7 +51,7 @@ def test_warnings_are_those_of_training_with_the_step_at_which_they_began(make_r
     run = make_run(metrics=[{"step": step, **ZERO} for step in range(1, 6)])
     (warned,) = Source.open(run).warnings
     assert warned.step == 3
-    assert warned.text.startswith("For 3 steps every group's rollouts were all worth the same")
+    assert warned.text.startswith("For 3 steps all rollouts of every group had the same reward")
 
 
 def test_the_alarm_of_self_play_is_shown(make_run):
