@@ -46,7 +46,6 @@ def check(settings):
             for setting in ("proposer.frozen=true", "proposer.frozen_after=1", "proposer.learning_rate=1e-4")
         ),
         ("ssp", ["ssp.fill=replay", "ssp.reset_every=3"], "replay-reset"),
-        ("ssp", ["ssp.resample_limit=3"], "resample"),
         ("zerosearch", ["simulator.model=x", "simulator.timeout_s=3"], "simulator.base_url to be set"),
         ("deepresearcher", ["web.cache_days=3"], "web.cache"),
         ("deepresearcher", ["web.api={results='r'}"], "web.provider to be json"),

@@ -33,7 +33,6 @@ WEB = {
     "budget": 90,
     "attempts": 2,
     "timeout_s": 3.0,
-    "waiting": 11,
     "deadline_s": 33.0,
     "cache_days": 2.0,
 }
@@ -48,13 +47,11 @@ BROWSE = {
     "attempts": 5,
     "wait_s": 0.75,
     "obey_robots": False,
-    "offline": True,
     "proxy": "http://127.0.0.1:3128",
     "ports": [81],
     "allow": ["example.org"],
     "deny": ["bad.example.org"],
     "allow_private": ["127.0.0.1:8765"],
-    "extractors": 3,
 }
 READER = {"segment_words": 70, "memory_words": 60, "max_segments": 4, "skip_after": 3}
 ENDPOINT = {"reader.model": "reader", "reader.base_url": "http://127.0.0.1:9/v1"}
@@ -96,7 +93,7 @@ def test_every_setting_reaches_its_object_and_all_is_closed(tmp_path, monkeypatc
         assert engine.client._limits == CallLimits(
             rate_per_s=7.0,
             concurrency=5,
-            waiting=11,
+            waiting=4096,
             deadline_s=33.0,
             budget=90,
             attempts=2,
@@ -104,16 +101,15 @@ def test_every_setting_reaches_its_object_and_all_is_closed(tmp_path, monkeypatc
             total_s=33.0,
         )
         pool = engine.client._server._pool
-        assert (pool._concurrency, pool._waiting, pool._deadline_s) == (5, 11, 33.0)
+        assert (pool._concurrency, pool._waiting, pool._deadline_s) == (5, 4096, 33.0)
         fetcher, pool = web.fetcher, web.fetcher._calls
-        assert (pool._concurrency, pool._waiting, pool._deadline_s) == (8, 11, 33.0)
+        assert (pool._concurrency, pool._waiting, pool._deadline_s) == (8, 4096, 33.0)
         rules = fetcher._rules
         assert (rules.ports, rules.allow, rules.deny) == ({81}, ("example.org",), ("bad.example.org",))
         assert rules.allow_private == ("127.0.0.1:8765",)
         assert (fetcher._timeout_s, fetcher._retry.attempts, fetcher._retry.wait_s) == (6.0, 5, 0.75)
         assert (fetcher._throttle._concurrency, fetcher._throttle._interval_s) == (3, 0.25)
-        assert (fetcher._robots, fetcher._offline, fetcher._proxy.url.port) == (None, True, 3128)
-        assert fetcher._extractor._threads._max_workers == 3
+        assert (fetcher._robots, fetcher._proxy.url.port) == (None, 3128)
         reader = web.reader
         assert isinstance(reader, ReadingAgent)
         assert (reader.segment_words, reader.memory_words, reader.max_segments, reader.skip_after) == (70, 60, 4, 3)

@@ -156,11 +156,11 @@ def test_the_first_step_of_a_batch_has_the_ratio_one(local, make_samples, sample
 
 def test_the_numbers_of_the_settings_reach_the_optimizer(make_samples):
     policy, service = remote()
-    own = {"learning_rate": 0.02, "warmup_steps": 4, "betas": (0.8, 0.9), "weight_decay": 0.3, "eps": 1e-6}
+    own = {"learning_rate": 0.02, "warmup_steps": 4, "betas": (0.8, 0.9), "weight_decay": 0.3}
     learner = learner_of(policy, ReinforceLoss(), max_grad_norm=0.5, **own)
     learner.update(make_samples(3))
     step = service.trainings[-1].last_step
-    assert (step.learning_rate, step.beta1, step.beta2, step.eps) == (0.005, 0.8, 0.9, 1e-6)
+    assert (step.learning_rate, step.beta1, step.beta2, step.eps) == (0.005, 0.8, 0.9, 1e-8)
     assert (step.weight_decay, step.grad_clip_norm) == (0.3, 0.5)
     assert learner.update(make_samples(3))["learning_rate"] == 0.01
 

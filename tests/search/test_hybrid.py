@@ -72,6 +72,6 @@ def test_terms_and_vectors_together(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert found[0].score == pytest.approx(1 / 61 + 1 / 63)
     assert nothing == []
     assert index.find("bb", 1) == found[:1]
-    engine = build("search", HybridSettings(index=str(tmp_path / "i"), depth=1), None)
+    engine = build("search", HybridSettings(index=str(tmp_path / "i")), None)
     assert [passage.document_id for passage in engine.find("bb", 1)] == ["3"]
     assert (len(engine), engine.get("2#0").text) == (3, "abb")

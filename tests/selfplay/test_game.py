@@ -124,7 +124,6 @@ SSP = {
     "algorithm.mini_batches": 2,
     "ssp.train": "solver",
     "ssp.fill": "resample",
-    "ssp.resample_limit": 2,
 }
 LIMITS = {"max_tool_calls": 3, "max_total_tokens": 400, "deadline_s": 50.0}
 
@@ -260,7 +259,7 @@ def test_every_option_reaches_its_object_in_ssp(ssp):
     check_loop(ssp, 8)
     assert isinstance(system.play.proposer.env, AnswerProposerEnv)
     assert (system.proposals_per_step, system.group_by, system.seed) == (9, "task", 11)
-    assert (system.trained, system.fill, system.resample_limit) == (("solver",), "resample", 2)
+    assert (system.trained, system.fill, system.resample_limit) == (("solver",), "resample", 4)
     assert (system.tasks.copies, tuple(system.tasks.ratio)) == (2, (1.0, 0.0, 2.0))
     assert system.oracle is not None
     update = system.update

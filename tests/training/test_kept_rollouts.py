@@ -44,14 +44,9 @@ def test_answers_of_enough_reward_are_kept_in_the_order_of_the_record_and_the_sa
     assert names(record, min_reward=0.5) == ["a/long", "a/short", "a/wrong", "a/middle", "d/0"]
 
 
-def test_of_each_question_the_shortest_or_random_ones(record):
+def test_of_each_question_the_shortest_ones(record):
     assert names(record, per_question=1) == ["a/short", "d/0"]
     assert names(record, per_question=2) == ["a/short", "a/middle", "d/0"]
-    drawn = {tuple(names(record, per_question=1, choice="random", seed=seed)) for seed in range(20)}
-    assert drawn == {(name, "d/0") for name in ("a/short", "a/middle", "a/long")}
-    assert names(record, per_question=1, choice="random", seed=3) == names(
-        record, per_question=1, choice="random", seed=3
-    )
 
 
 def test_the_texts_of_the_segments_come_along(record):

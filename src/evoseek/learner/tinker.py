@@ -56,10 +56,6 @@ class TinkerSettings(LearnerSettings):
         description="Name by which the service knows the model that the adapter is put on. Default: policy.model, from "
         "which the tokenizer comes.",
     )
-    eps: float = Field(default=1e-8, gt=0, le=1, description="Term that AdamW adds to the denominator.")
-    train_attention: bool = Field(default=True, description="Whether the attention layers are adapted.")
-    train_mlp: bool = Field(default=True, description="Whether the other layers of the decoder are adapted.")
-    train_head: bool = Field(default=True, description="Whether the output head is adapted.")
     gradient: Literal["sum", "mean"] = Field(
         default="sum",
         description="Whether the server adds up the gradients of tokens (sum: the Tinker service), or divides those of "
@@ -67,12 +63,6 @@ class TinkerSettings(LearnerSettings):
     )
     timeout_s: float = Field(
         default=3600.0, gt=0, le=1e6, description="Seconds that a call of training may take before the run stops."
-    )
-    keep_days: float | None = Field(
-        default=None,
-        gt=0,
-        le=10_000,
-        description="Days after which the service deletes the weights that checkpoints refer to. Default: never.",
     )
 
     @classmethod
@@ -88,8 +78,6 @@ class TinkerSettings(LearnerSettings):
                 "learner.api_key_env does not name an environment variable. Expected a name such as TINKER_API_KEY; "
                 "the key itself stands in that variable, and in no setting."
             )
-        if not (self.train_attention or self.train_mlp or self.train_head):
-            yield "No layer is adapted: set one of learner.train_attention, train_mlp and train_head to true."
 
 
 class RemoteRun(Protocol):
@@ -175,9 +163,6 @@ class TinkerLearner(LearnerBase[LossInputs]):
             own.base_model or settings.policy.model,
             lora.rank,
             settings.run.seed,
-            own.train_attention,
-            own.train_mlp,
-            own.train_head,
         )
         remote = RemoteModel(
             cls.sdk(),
@@ -186,7 +171,6 @@ class TinkerLearner(LearnerBase[LossInputs]):
             base_url=own.base_url,
             state=saved_state(directory) if directory else "",
             timeout_s=own.timeout_s,
-            keep_days=own.keep_days,
             gradient=own.gradient,
         )
         return RemotePolicy.over(remote, settings.policy.model, name)
@@ -232,7 +216,7 @@ class TinkerLearner(LearnerBase[LossInputs]):
                 return {"learning_rate": rate}, [{} for _ in batches]
             rows, slopes, logprobs = ([row for term in made for row in getattr(term, name)] for name in _ROWS)
             own, betas = self._settings, self._settings.betas
-            adam = AdamStep(rate, betas, own.eps, own.weight_decay, own.max_grad_norm)
+            adam = AdamStep(rate, betas, own.weight_decay, own.max_grad_norm)
             norm = _served(lambda: self._remote.step(rows, slopes, logprobs, adam))
         self.non_finite_in_a_row = 0
         self.step += 1

@@ -63,17 +63,6 @@ class SamplerSettings(PartSettings):
         description="Number of steps between comparisons of the sampler's and the learner's logprobs on short "
         "samples (sampling/probe_difference), also before the first step; 0: never.",
     )
-    probe_bound: float | None = Field(
-        default=None,
-        gt=0,
-        le=MANY,
-        description="Mean difference of these logprobs beyond which the run stops. Default: 3e-4 in float32, else 0.1.",
-    )
-
-    @classmethod
-    def effects(cls) -> tuple[Needs, ...]:
-        """A bound is for what is compared."""
-        return (Needs("probe_bound", "probe_every"),)
 
 
 SamplerPart = Annotated[SerializeAsAny[SamplerSettings], Chosen("sampler", SamplerSettings)]

@@ -12,7 +12,6 @@ from evoseek.search.dense import DenseIndex, DenseSettings
 from evoseek.search.encoders.encoder import Encoder
 from evoseek.search.encoders.sentence import Reranker
 from evoseek.search.lexical import index_directory
-from evoseek.settings import Needs
 from evoseek.types import Passage
 
 RANK_CONSTANT = 60  # of the paper: how little the first places count beyond the next ones
@@ -83,16 +82,9 @@ class HybridSettings(DenseSettings):
     """Search by terms and by vectors."""
 
     name: str = Field(default="hybrid", description="Name of the engine.")
-    depth: int = Field(default=100, ge=1, le=10_000, description="Number of passages of each ranking that are fused.")
     reranker: str = Field(
         default="", description="Directory or Hugging Face name of a cross-encoder that puts the best into a new order."
     )
-    reranked: int = Field(default=50, ge=1, le=10_000, description="Number of passages that the reranker reads.")
-
-    @classmethod
-    def effects(cls) -> tuple[Needs, ...]:
-        """The number of passages needs the reranker that reads them."""
-        return (*super().effects(), Needs("reranked", "reranker"))
 
 
 class Hybrid:
@@ -105,9 +97,4 @@ class Hybrid:
         """The index, opened. Raises as `DenseIndex.open`, and ConfigError for a reranker that cannot be loaded."""
         directory = index_directory(settings.index, setting="search.index")
         reranker = Reranker(settings.reranker, device=settings.device) if settings.reranker else None
-        return HybridIndex(
-            DenseIndex.open(directory, device=settings.device),
-            depth=settings.depth,
-            reranker=reranker,
-            reranked=settings.reranked,
-        )
+        return HybridIndex(DenseIndex.open(directory, device=settings.device), reranker=reranker)

@@ -19,6 +19,9 @@ from evoseek.search.settings import SearchSettings
 from evoseek.search.wire import Request, read_result
 from evoseek.types import Passage
 
+BATCH = 64  # queries of a request, at most
+_MAX_WAIT_S = 20.0  # the longest wait before a retry
+
 
 class RemoteSettings(SearchSettings):
     """A retrieval server."""
@@ -28,8 +31,6 @@ class RemoteSettings(SearchSettings):
     api_key_env: str = Field(default="", description="Environment variable that holds the server's key, if it has one.")
     timeout_s: float = Field(default=30.0, gt=0, le=3600, description="Seconds in which the server has to reply.")
     concurrency: int = Field(default=64, ge=1, le=10_000, description="Number of requests at once.")
-    batch: int = Field(default=64, ge=1, le=1024, description="Number of queries that one request has at most.")
-    max_wait_s: float = Field(default=20.0, ge=0, le=3600, description="Longest wait before a retry, in seconds.")
 
     def problems(self) -> Iterator[str]:
         """The server needs an address."""
@@ -53,13 +54,13 @@ class RemoteEngine:
 
     def __init__(self, settings: RemoteSettings) -> None:
         check_url(settings.url, setting="search.url", example="http://127.0.0.1:8000/retrieve")
-        self._url, self._batch = settings.url, settings.batch
+        self._url = settings.url
         self._api_key = _key(settings.api_key_env)
         self._server = Server(
             setting="search.url",
             api_key=self._api_key,
             timeout_s=settings.timeout_s,
-            retry=Retry(settings.attempts, settings.wait_s, settings.max_wait_s),
+            retry=Retry(settings.attempts, settings.wait_s, _MAX_WAIT_S),
             pool=CallPool(concurrency=settings.concurrency),
             headers={"Authorization": f"Bearer {self._api_key}"} if self._api_key else None,
         )
@@ -68,7 +69,7 @@ class RemoteEngine:
         """For each query at most k passages, best first. Raises ToolError."""
         if k < 1:
             return [[] for _ in queries]
-        parts = [queries[start : start + self._batch] for start in range(0, len(queries), self._batch)]
+        parts = [queries[start : start + BATCH] for start in range(0, len(queries), BATCH)]
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._part(part, k)) for part in parts]

@@ -124,7 +124,7 @@ class SearchR1:
             context.publish,
             asked.per_step,
             order=order,
-            report_by=asked.report_by,
+            report_by=asked.balance_by or "hops",
             ahead=ahead,
             **own,
         )

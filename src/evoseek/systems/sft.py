@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -56,9 +56,6 @@ class DemonstrationSettings(Section):
     per_question: Count | None = Field(
         default=None, description="Maximum number of rollouts of a question that are learnt. Default: all."
     )
-    choice: Literal["shortest", "random"] = Field(
-        default="shortest", description="Which rollouts of a question are learnt if there are more."
-    )
     held_out: float = Field(
         default=0.05,
         ge=0,
@@ -78,8 +75,7 @@ class DemonstrationSettings(Section):
     def effects(cls) -> tuple[Needs, ...]:
         """Rollouts are chosen of a run."""
         return (
-            Needs("min_reward per_question choice", "from_run"),
-            Needs("choice", "per_question"),
+            Needs("min_reward per_question", "from_run"),
             Needs("held_out", "held_out_path", (False,)),
         )
 
@@ -209,7 +205,7 @@ def _demonstrations(own: DemonstrationSettings, roles: Roles, context: Context) 
     if own.path:
         return _of_file(own.path, roles, context)
     record = RunDirectory(Path(own.from_run)).trajectories
-    chosen = Selection(own.min_reward, own.per_question, own.choice, context.settings.run.seed)
+    chosen = Selection(own.min_reward, own.per_question)
     return on_all_ranks(lambda: demonstrations_of_run(record, chosen, roles, context.agent.decode), context.ranks)
 
 

@@ -70,17 +70,11 @@ class FillSettings(Section):
     reset_every: Count = Field(
         default=10, description="Number of steps after which replay-reset forgets its questions."
     )
-    resample_limit: int = Field(
-        default=4,
-        ge=1,
-        le=100,
-        description="Maximum number of proposals with resample, as a multiple of proposals_per_step.",
-    )
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
         """Settings that need another setting to have an effect."""
-        return Needs("reset_every", "fill", ("replay-reset",)), Needs("resample_limit", "fill", ("resample",))
+        return (Needs("reset_every", "fill", ("replay-reset",)),)
 
 
 @dataclass(slots=True)
@@ -179,7 +173,6 @@ class SSP:
             trained=("proposer", "solver") if own.train == "both" else (own.train,),
             fill=own.fill,
             reset_every=own.reset_every,
-            resample_limit=own.resample_limit,
             group_by=settings.proposer.group_by,
             oracle=game.oracle,
         )

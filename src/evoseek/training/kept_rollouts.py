@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
 from evoseek.errors import DataError
@@ -14,18 +13,14 @@ from evoseek.rollout.record import record_of
 from evoseek.rollout.roller import Roller
 from evoseek.types import Scored, Trajectory
 
-Choice = Literal["shortest", "random"]
-
 
 @dataclass(frozen=True, slots=True)
 class Selection:
     """Which rollouts of a run are kept: answers of a solver worth at least `min_reward`, and of each question at most
-    `per_question` (None: all), the shortest or random ones. The same tokens are kept once."""
+    `per_question` (None: all), the shortest ones. The same tokens are kept once."""
 
     min_reward: float = 1.0
     per_question: int | None = None
-    choice: Choice = "shortest"
-    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +54,12 @@ def kept_rollouts(path: Path, selection: Selection) -> list[KeptRollout]:
             "policy was right more often."
         )
     order = {id(kept): number for number, kept in enumerate(k for of in chosen.values() for k in of.values())}
-    few = (_few(list(of.values()), question, selection) for question, of in chosen.items())
+    few = (sorted(of.values(), key=_length)[: selection.per_question] for of in chosen.values())
     return sorted((kept for of in few for kept in of), key=lambda kept: order[id(kept)])
 
 
-def _few(rollouts: list[KeptRollout], question: str, selection: Selection) -> list[KeptRollout]:
-    count = len(rollouts) if selection.per_question is None else selection.per_question
-    if selection.choice == "random":
-        random.Random(f"{selection.seed}/kept/{question}").shuffle(rollouts)
-    else:
-        rollouts.sort(key=lambda kept: kept.trajectory.num_action_tokens)
-    return rollouts[:count]
+def _length(kept: KeptRollout) -> int:
+    return kept.trajectory.num_action_tokens
 
 
 def _read(row: Any) -> tuple[float, KeptRollout | None] | None:

@@ -30,11 +30,11 @@ EXACT, ROUNDED = 3e-4, 0.1  # the bounds in float32 and in other types of number
 
 
 def probe_bound(settings: TrainingSettings) -> float:
-    """The mean difference beyond which a run stops: as set, or what rounding cannot explain in the types of number of
-    sampler and learner."""
-    if settings.sampler.probe_bound is not None:
-        return settings.sampler.probe_bound
-    return EXACT if settings.policy.dtype == "float32" and not settings.learner.bf16 else ROUNDED
+    """The mean difference beyond which a run stops: what rounding cannot explain in the types of number of sampler and
+    learner."""
+    learner = settings.learner
+    is_exact = settings.policy.dtype == "float32" and not learner.bf16 and not learner.is_remote
+    return EXACT if is_exact else ROUNDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +109,10 @@ class WeightsProbe:
             raise TrainingError(
                 f"With the weights of step {step}, {name} and the learner give {len(differences)} sampled tokens "
                 f"logprobs that differ by {fmean(differences):.2g} on average and {max(differences):.2g} at most; "
-                f"sampler.probe_bound allows {self.bound:g} on average. The sampler does not compute the policy that "
+                f"rounding explains {self.bound:g} on average. The sampler does not compute the policy that "
                 "is trained: it has other weights, or another type of number. See that the servers were started with "
                 "the policy's own model, in the type that policy.dtype names; docs/engines.md lists what else can be "
-                "wrong. Raise sampler.probe_bound only for a difference that is rounding."
+                "wrong. sampler.probe_every=0 makes no comparison."
             )
         return differences
 

@@ -80,11 +80,6 @@ class QuestionSettings(StepQuestionSettings):
         description="Shares of the values of questions.balance_by, such as {1 = 1, 2 = 2}; questions with other values "
         "are not asked. Default: the same for all.",
     )
-    report_by: str = Field(
-        default="hops",
-        description="Field of the questions' metadata for each of whose values reward, searches and groups without a "
-        "signal are reported, as in reward/hops_2.",
-    )
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
@@ -287,8 +282,8 @@ class TrainingSettings(Section):
         run += ("record_samples",)
         servers = ("urls", "api_key_env", "concurrency", "timeout_s", "attempts", "failures", "pause_s")
         servers += ("weights_directory", "launch", "program", "gpus", "tensor_parallel", "memory_share")
-        servers += ("arguments", "start_s", "probe_every", "probe_bound", "transfer", "transfer_host")
-        service = ("base_url", "api_key_env", "timeout_s", "keep_days")
+        servers += ("arguments", "probe_every", "transfer", "transfer_host")
+        service = ("base_url", "api_key_env", "timeout_s")
         names = (*(f"run.{key}" for key in run), *(f"sampler.{key}" for key in servers))
         names += tuple(f"learner.{key}" for key in service)
         return frozenset({*names, "answerer.*", "support.*", "trackers*"})

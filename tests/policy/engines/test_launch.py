@@ -30,7 +30,7 @@ def settings(**given):
 def start(tmp_path, code, closing, start_s=60.0):
     (port,) = free_ports(1)
     url = f"http://{HOST}:{port}"
-    launch({url: Command([sys.executable, "-c", code, str(port)], {})}, tmp_path, start_s, closing)
+    launch({url: Command([sys.executable, "-c", code, str(port)], {})}, tmp_path, closing, start_s)
     return url
 
 
@@ -99,7 +99,7 @@ def test_the_server_of_a_killed_run_ends(tmp_path):
         from evoseek.policy.engines.launch import Command, launch
         code = "import os; print(os.getpid(), flush=True)\\n" + {UP!r}
         command = Command([{sys.executable!r}, "-c", code, "PORT"], {{}})
-        launch({{"http://127.0.0.1:PORT": command}}, Path({str(tmp_path)!r}), 60.0, ExitStack())
+        launch({{"http://127.0.0.1:PORT": command}}, Path({str(tmp_path)!r}), ExitStack())
         print("up", flush=True)
         time.sleep(1000)
     """

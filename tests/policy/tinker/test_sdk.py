@@ -68,24 +68,3 @@ def test_logprobs_of_another_number_are_refused():
     one.adapted = False
     with pytest.raises(ServiceError, match="gave 2 logprobs of a sequence, but 3 were expected"):
         one.logprobs([[5, 9, 11, 12]])
-
-
-def test_states_are_kept_for_as_long_as_the_settings_say():
-    kept = []
-
-    class Noting(ScriptedTinker):
-        def ServiceClient(self, **options):
-            service = super().ServiceClient(**options)
-            outer = service.create_lora_training_client
-
-            def create(*arguments, **given):
-                training = outer(*arguments, **given)
-                save = training.save_state
-                training.save_state = lambda name, ttl_seconds: (kept.append(ttl_seconds), save(name))[1]
-                return training
-
-            return type("Service", (), {"create_lora_training_client": staticmethod(create)})()
-
-    model(Noting(), keep_days=0.5).save()
-    model(Noting()).save()
-    assert kept == [43_200, None]

@@ -304,13 +304,6 @@ def test_a_host_at_a_checked_address_is_still_known_by_its_name(extractor):
     assert b"\0\x09kalo.test" in tls  # the server name of the ClientHello (RFC 6066, 3)
 
 
-def test_offline_nothing_is_asked(extractor):
-    (error,), server = opened(extractor, {"/": PAGE}, "/", offline=True)
-    assert isinstance(error, ToolError)
-    assert "offline. Turn that off" in str(error)
-    assert not server.received
-
-
 def test_a_proxy_is_used_if_configured_but_not_for_addresses_that_are_not_public(extractor):
     async def run():
         async with web.PageServer({"http://example.org:80/a": PAGE}) as proxy:

@@ -20,7 +20,6 @@ WEB = {
     "budget": 90,
     "attempts": 2,
     "timeout_s": 3.0,
-    "waiting": 11,
     "deadline_s": 33.0,
     "cache_days": 2.0,
 }
@@ -35,13 +34,11 @@ BROWSE = {
     "attempts": 5,
     "wait_s": 0.75,
     "obey_robots": False,
-    "offline": True,
     "proxy": "http://127.0.0.1:3128",
     "ports": [81],
     "allow": ["example.org"],
     "deny": ["bad.example.org"],
     "allow_private": ["127.0.0.1:8765"],
-    "extractors": 3,
 }
 
 

@@ -78,7 +78,7 @@ def free_ports(number: int) -> list[int]:
         return ports
 
 
-def launch(commands: Mapping[str, Command], logs: Path, start_s: float, closing: ExitStack) -> None:
+def launch(commands: Mapping[str, Command], logs: Path, closing: ExitStack, start_s: float = 900.0) -> None:
     """Start the server of each address, with a log file in a directory, and wait until all are up. They end with
     `closing`, or when this process does, however it ends.
 
@@ -98,7 +98,7 @@ def launch(commands: Mapping[str, Command], logs: Path, start_s: float, closing:
                 log = logs / f"server-{number}.log"
                 raise ConfigError(
                     f"The server that sampler.launch started by `{commands[url]}` {why}. Correct sampler.program, "
-                    f"sampler.arguments or the memory, or raise sampler.start_s. The end of {log}:\n{_tail(log)}"
+                    f"sampler.arguments or the memory. The end of {log}:\n{_tail(log)}"
                 )
             time.sleep(_LOOK_S)
 

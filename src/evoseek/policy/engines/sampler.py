@@ -100,7 +100,7 @@ class EngineSampler:
         rank = int(model.peft_config[policy.adapter].r) if policy.adapter is not None else 0
         dtype = str(policy.model.dtype).removeprefix("torch.")
         commands = cls.planned(settings, directory, context.max_length, dtype, rank, home.processes)
-        launch(commands, directory, settings.start_s, home.closing)
+        launch(commands, directory, home.closing)
         return list(commands)
 
     def __init__(

@@ -82,7 +82,6 @@ class ServerSettings(SamplerSettings):
         default=0.85, gt=0, le=1, description="Share of a GPU's memory that a server takes for weights and its cache."
     )
     arguments: tuple[str, ...] = Field(default=(), description="Further arguments of the command.")
-    start_s: float = Field(default=900.0, gt=0, le=1e6, description="Seconds until the servers have to be up.")
 
     def problems(self) -> Iterator[str]:
         """There are servers, each once."""
@@ -106,5 +105,5 @@ class ServerSettings(SamplerSettings):
         return (
             *super().effects(),
             Needs("weights_directory", "weights", ("update",)),
-            Needs("program gpus tensor_parallel memory_share arguments start_s", "launch"),
+            Needs("program gpus tensor_parallel memory_share arguments", "launch"),
         )

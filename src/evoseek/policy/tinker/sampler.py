@@ -42,12 +42,6 @@ class TinkerSampler:
             description="Number of steps between comparisons of the service's logprobs in sampling and in training on "
             "short samples (sampling/probe_difference), also before the first step; 0: never.",
         )
-        probe_bound: float | None = Field(
-            default=0.1,
-            gt=0,
-            le=MANY,
-            description="Mean difference of these logprobs beyond which the run stops.",
-        )
 
     @classmethod
     def build(cls, settings: Settings, context: SamplerContext) -> TinkerSampler:

@@ -21,6 +21,8 @@ from evoseek.policy.stops import StopRule
 
 T = TypeVar("T")
 
+_EPS = 1e-8  # the term that AdamW adds to the denominator
+
 OLDEST, BEFORE = (0, 24), (1, 0)  # versions with every method and field that is used here
 API_KEY = "TINKER_API_KEY"
 _NO_KEY = "tml-none"  # for servers that ask for none: the SDK wants one of this form
@@ -38,7 +40,6 @@ class AdamStep:
 
     learning_rate: float
     betas: tuple[float, float]
-    eps: float
     weight_decay: float
     max_grad_norm: float
 
@@ -50,9 +51,6 @@ class NewModel:
     base: str
     rank: int
     seed: int
-    train_attention: bool = True
-    train_mlp: bool = True
-    train_head: bool = True
 
 
 def load_sdk() -> Any:
@@ -107,13 +105,11 @@ class RemoteModel:
         base_url: str = "",
         state: str = "",
         timeout_s: float = math.inf,
-        keep_days: float | None = None,
         gradient: Literal["sum", "mean"] = "sum",
     ) -> None:
         self.new, self.state, self.adapted = new, state, True
         self._sdk, self._key, self._url = sdk, api_key, base_url
         self._timeout_s = None if math.isinf(timeout_s) else timeout_s
-        self._ttl_s = None if keep_days is None else round(keep_days * 86_400)
         self._gradient = gradient
         self._service: Any = None
         self._training: Any = None
@@ -150,7 +146,7 @@ class RemoteModel:
             learning_rate=adam.learning_rate,
             beta1=adam.betas[0],
             beta2=adam.betas[1],
-            eps=adam.eps,
+            eps=_EPS,
             weight_decay=adam.weight_decay,
             grad_clip_norm=adam.max_grad_norm,
         )
@@ -175,7 +171,7 @@ class RemoteModel:
         """Save weights and optimizer at the service; `state` is then where, and it is returned."""
         self._saves += 1
         name = f"evoseek-{self._saves:06d}"
-        saved = self._call("save_state", lambda: self._wait(self._opened().save_state(name, ttl_seconds=self._ttl_s)))
+        saved = self._call("save_state", lambda: self._wait(self._opened().save_state(name)))
         self.state = str(saved.path)
         return self.state
 
@@ -240,9 +236,6 @@ class RemoteModel:
                 new.base,
                 rank=new.rank,
                 seed=new.seed,
-                train_attn=new.train_attention,
-                train_mlp=new.train_mlp,
-                train_unembed=new.train_head,
             )
         )
 

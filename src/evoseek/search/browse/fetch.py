@@ -56,8 +56,8 @@ class SafeFetcher:
       time. All requests count, those for robots.txt too.
 
     Transient failures (no or a broken connection, the status 408, 425, 429 or 5xx) are retried (`Retry`, with its
-    `attempts` and `wait_s`), and then raise ToolError; so does a challenge instead of a page (blocked.py), at once, and
-    every page if `offline`. A failure that everybody would see is a PageError.
+    `attempts` and `wait_s`), and then raise ToolError; so does a challenge instead of a page (blocked.py), at once. A
+    failure that everybody would see is a PageError.
 
     Proxies that the environment names are not used. With `proxy` every connection goes there, and the proxy looks up
     the names: then it must keep from addresses that are not public, as only those written as numbers are seen here.
@@ -84,7 +84,6 @@ class SafeFetcher:
         attempts: int = 3,
         wait_s: float = 0.5,
         obey_robots: bool = True,
-        offline: bool = False,
         proxy: str | None = None,
         resolver: Resolver = resolve,
     ) -> None:
@@ -95,7 +94,7 @@ class SafeFetcher:
                 "Expected numbers from 1, a time above 0, and waits of at least 0."
             )
         self._rules, self._extractor, self._agent, self._resolver = rules, extractor, agent, resolver
-        self._timeout_s, self._max_bytes, self._offline = timeout_s, max_bytes, offline
+        self._timeout_s, self._max_bytes = timeout_s, max_bytes
         self._robots = Robots(extractor, agent) if obey_robots else None
         self._throttle = HostThrottle(interval_s, per_host)
         self._calls = CallPool(concurrency=concurrency, waiting=waiting, deadline_s=deadline_s)
@@ -105,11 +104,6 @@ class SafeFetcher:
 
     async def fetch(self, url: str) -> Page:
         """The page at an address. Raises PageError for one that nobody could read, ToolError if fetching failed."""
-        if self._offline:
-            raise ToolError(
-                f"The page {url[:200]} was not opened, since the fetcher is offline. Turn that off, or replay a "
-                "recorded run that opened it."
-            )
         target = check_url(url, self._rules)
         return await self._calls.run(lambda: self._visit(target))
 

@@ -35,7 +35,6 @@ class BrowseSettings(Section):
         description="Seconds before the second request of a failing page; doubles each time.",
     )
     obey_robots: bool = Field(default=True, description="Whether a host's robots.txt is obeyed.")
-    offline: bool = Field(default=False, description="Whether opening any page fails, without a request.")
     proxy: str = Field(
         default="", description="URL of a proxy. Default: no proxy; proxies of the environment are not used."
     )
@@ -52,7 +51,6 @@ class BrowseSettings(Section):
         default=(),
         description="Private addresses (host:port) on this machine or network that may be opened nevertheless.",
     )
-    extractors: int = Field(default=2, ge=1, le=256, description="Number of processes that turn pages into text.")
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:

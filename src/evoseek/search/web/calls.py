@@ -24,6 +24,7 @@ from evoseek.search.web.settings import WebSettings
 from evoseek.search.web.store import StoredWeb
 
 DAY_S = 24 * 3600.0
+WAITING = 4096  # calls in the queue, at most
 
 
 Closing = Callable[[Callable[[], None]], object]
@@ -45,7 +46,7 @@ def _provider(web: WebSettings, closing: Closing) -> SearchEngine:
     limits = CallLimits(
         rate_per_s=web.rate_per_s,
         concurrency=web.concurrency,
-        waiting=web.waiting,
+        waiting=WAITING,
         deadline_s=web.deadline_s,
         budget=web.budget,
         attempts=web.attempts,
@@ -90,20 +91,19 @@ def _fetcher(web: WebSettings, browse: BrowseSettings, closing: Closing) -> Safe
     if browse.proxy:
         check_url(browse.proxy, setting="proxy", example="http://localhost:3128")  # it is saved with the run
     rules = AddressRules(frozenset(browse.ports), browse.allow, browse.deny, browse.allow_private)
-    extractor = Extractor(browse.extractors)
+    extractor = Extractor()
     closing(extractor.close)
     return SafeFetcher(
         rules,
         extractor,
         timeout_s=browse.timeout_s,
         concurrency=browse.concurrency,
-        waiting=web.waiting,
+        waiting=WAITING,
         deadline_s=web.deadline_s,
         per_host=browse.per_host,
         interval_s=browse.interval_s,
         attempts=browse.attempts,
         wait_s=browse.wait_s,
         obey_robots=browse.obey_robots,
-        offline=browse.offline,
         proxy=browse.proxy or None,
     )

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from evoseek.settings import MANY, Count, Needs, Section
+from evoseek.settings import Count, Needs, Section
 
 
 class WebSettings(Section):
@@ -32,7 +32,6 @@ class WebSettings(Section):
     budget: Count | None = Field(default=None, description="Maximum number of requests. Default: no limit.")
     attempts: int = Field(default=4, ge=1, le=100, description="Number of times a failing request is made.")
     timeout_s: float = Field(default=3.5, gt=0, le=86_400, description="Seconds that one attempt may take.")
-    waiting: int = Field(default=4096, ge=0, le=MANY, description="Maximum number of requests that wait in the queue.")
     deadline_s: float = Field(
         default=120.0,
         gt=0,
