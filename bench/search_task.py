@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -18,7 +19,6 @@ from evoseek.env.prompts import load_prompts
 from evoseek.env.tools import SearchTool
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
-from evoseek.learner.muon import MuonAdamW
 from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.load import Policy, save_policy
 from evoseek.policy.tool_calls import ToolCallRenderer
@@ -26,6 +26,10 @@ from evoseek.search.lexical import LexicalIndex
 from evoseek.tiny.model import tiny_config, tiny_model
 from evoseek.types import Question, TrainingSample
 from evoseek.world.world import RELATIONS, World
+
+sys.path.append(str(Path(__file__).parents[1]))  # for tools
+
+from tools.tiny.muon import MuonAdamW
 
 TOP_K, VOCABULARY, SEED = 3, 1024, 0
 DEMONSTRATIONS, TEACHING_STEPS, DEMONSTRATIONS_PER_STEP = 800, 200, 12

@@ -11,10 +11,10 @@ from functools import partial
 from threading import Event, Thread
 
 import pytest
+from tools.tiny.more_tags import add_tags
 
 from evoseek.corpus.questions import load_questions, save_questions
 from evoseek.policy.load import load_policy, save_policy
-from evoseek.policy.more_tags import add_tags
 from evoseek.policy.sampler import TorchSampler
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.reward.format import WebFormatReward

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
+from tools.tiny.muon import MuonAdamW
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from evoseek.errors import TrainingError
@@ -16,7 +17,6 @@ from evoseek.learner.checkpoint import Part, latest_checkpoint, save_checkpoint
 from evoseek.learner.learner import Learner, OptimizerFactory
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.masters import joined, split
-from evoseek.learner.muon import MuonAdamW
 from evoseek.learner.optim import adamw
 from evoseek.loss.base import Totals
 from evoseek.loss.clipped import ClippedLoss

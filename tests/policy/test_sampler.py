@@ -19,9 +19,8 @@ from transformers import (
 )
 
 from evoseek.errors import SamplerError
-from evoseek.policy.draw import draw_tokens
+from evoseek.policy.draw import draw_tokens, turn_uniforms
 from evoseek.policy.load import Policy
-from evoseek.policy.random_streams import turn_uniforms
 from evoseek.policy.sampler import TorchSampler
 from evoseek.protocols import Sampler
 from evoseek.types import Completion, SampleRequest, StopConditions

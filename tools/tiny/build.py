@@ -25,12 +25,10 @@ from tempfile import TemporaryDirectory
 from evoseek.learner.checkpoint import Checkpoint
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
-from evoseek.learner.muon import MuonAdamW
 from evoseek.learner.optim import adamw
 from evoseek.loss.base import LossInputs
 from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.load import load_policy, save_policy
-from evoseek.policy.more_tags import add_tags
 from evoseek.policy.policy import Policy
 from evoseek.policy.tags import TagRenderer
 from evoseek.search.lexical import LexicalIndex
@@ -41,6 +39,8 @@ from evoseek.types import Message, TrainingSample
 from evoseek.world.site import Site
 from evoseek.world.world import World
 from tools.tiny.demonstrations import Demonstration, DemonstrationShares, Demonstrator
+from tools.tiny.more_tags import add_tags
+from tools.tiny.muon import MuonAdamW
 from tools.tiny.web_demonstrations import WebDemonstrator, WebMixture
 
 PASSAGES_SHOWN = 3

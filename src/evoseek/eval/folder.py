@@ -8,7 +8,7 @@
     lock            held by the process that writes here
 
 A sample that is finished is never drawn again; what is missing or failed is. Samples are drawn with random numbers of
-their own (policy.random_streams), so a resumed evaluation draws the same tokens as one that nothing interrupted, as far
+their own (policy.draw), so a resumed evaluation draws the same tokens as one that nothing interrupted, as far
 as the sampler's arithmetic does not depend on which rollouts share a batch: bit for bit with a scripted sampler or one
 in lockstep; elsewhere a rounding may turn a token, as it may between any two runs of a batched sampler.
 """

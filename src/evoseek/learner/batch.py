@@ -11,12 +11,14 @@ from itertools import groupby
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
+from evoseek.errors import TrainingError
+from evoseek.learner.distributed import Ranks
 from evoseek.learner.row import Branch, Row, lay_out, trained_length, tree_order
 from evoseek.loss.base import LossInputs
 from evoseek.policy.sharing import SHARED
 from evoseek.types import TrainingSample
 
-__all__ = ["MicroBatch", "loss_inputs", "make_batch", "split_by_tokens", "trained_length"]
+__all__ = ["MicroBatch", "loss_inputs", "make_batch", "smaller_budget", "split_by_tokens", "trained_length"]
 
 PADDING = 0  # any valid id: in a causal model, real tokens never attend to padding on their right
 
@@ -126,3 +128,21 @@ def make_batch(samples: Sequence[TrainingSample], device: torch.device) -> Micro
         weights=torch.tensor([sample.weight for sample in samples], dtype=torch.float32, device=device),
         row=lay_out([sample.token_ids[:n] for sample, n in zip(samples, lengths, strict=True)], device),
     )
+
+
+def smaller_budget(
+    token_budget: int, parts: Sequence[Sequence[TrainingSample]], ranks: Ranks, message: str, *, remedy: str = ""
+) -> int:
+    """Half of a token budget that was too large for these micro-batches.
+
+    Raises TrainingError, with `message` and the remedies (`remedy`, which ends in ", ", is one more), if that would
+    not help: the largest micro-batch is a single sample, or other ranks are in the midst of the same passes.
+    """
+    largest = max(len(part) for part in parts)
+    if largest == 1 or ranks.size > 1:
+        raise TrainingError(
+            f"Memory ran out in a micro-batch of at most {token_budget} tokens and {largest} samples ({message}). "
+            f"Lower learner.token_budget, {remedy}or limit the length of rollouts (rollout.max_total_tokens), and "
+            "resume from the last checkpoint."
+        ) from None
+    return token_budget // 2

@@ -17,11 +17,10 @@ from transformers import PreTrainedModel
 
 from evoseek.errors import TrainingError
 from evoseek.learner.base import MAXIMA, Forward, Inputs, LearnerBase, StepBatch, finish_metrics, measure_part
-from evoseek.learner.batch import make_batch, split_by_tokens
+from evoseek.learner.batch import make_batch, smaller_budget, split_by_tokens
 from evoseek.learner.checkpointing import checkpoint_activations
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.learner.masters import LOWER, Masters
-from evoseek.learner.memory import smaller_budget
 from evoseek.learner.optim import adamw, schedule_factor
 from evoseek.learner.settings import LearnerSettings
 from evoseek.learner.sharding import Unread, read_weights, shard_module

@@ -14,9 +14,8 @@ from typing import Literal, Protocol, TypedDict, Unpack, cast, runtime_checkable
 import torch
 
 from evoseek.learner.base import Forward
-from evoseek.learner.batch import make_batch, split_by_tokens
+from evoseek.learner.batch import make_batch, smaller_budget, split_by_tokens
 from evoseek.learner.distributed import ALONE, Ranks
-from evoseek.learner.memory import smaller_budget
 from evoseek.loss.base import LossInputs, ValueInputs
 from evoseek.types import TrainingSample
 

@@ -23,11 +23,10 @@ import torch
 from pydantic import Field
 
 from evoseek.errors import SamplerError
-from evoseek.policy.draw import draw_tokens
+from evoseek.policy.draw import draw_tokens, turn_uniforms
 from evoseek.policy.packed import Span, packed_logits
 from evoseek.policy.pass_times import PassTimes
 from evoseek.policy.policy import Policy, SamplerContext, eos_ids
-from evoseek.policy.random_streams import turn_uniforms
 from evoseek.policy.requests import check_request
 from evoseek.policy.settings import SamplerSettings
 from evoseek.policy.sharing import SHARED, find_longest

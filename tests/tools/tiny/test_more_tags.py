@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from tools.tiny.more_tags import add_tags
 
 from evoseek.policy.load import Policy, load_policy, save_policy
-from evoseek.policy.more_tags import add_tags
 
 
 @pytest.fixture

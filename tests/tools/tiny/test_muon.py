@@ -1,11 +1,11 @@
 """Muon and AdamW as one optimizer: each parameter belongs to the right one, and state goes through a checkpoint."""
 
 import torch
+from tools.tiny.muon import MuonAdamW
 from transformers import LlamaForCausalLM
 
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
-from evoseek.learner.muon import MuonAdamW
 from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.tiny.model import tiny_config, tiny_model
 from evoseek.types import TrainingSample
