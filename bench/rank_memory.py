@@ -32,11 +32,14 @@ from evoseek.jobs.demo import TRAINING_HOPS, make_world
 from evoseek.learner.distributed import joined_ranks
 from evoseek.learner.launcher import run_together
 from evoseek.learner.learner import Learner
-from evoseek.policy.engines.scripted import ScriptedVLLM
 from evoseek.policy.load import load_policy
 from evoseek.run import training_loop
 from evoseek.runs import RunDirectory
 from evoseek.training.given import load_settings
+
+sys.path.append(str(Path(__file__).parents[1]))  # for the doubles
+
+from tests.doubles.engines import ScriptedVLLM
 
 MIB = 2**20
 

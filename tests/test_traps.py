@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 import torch
+from tests.doubles.engines import ScriptedServer, ScriptedVLLM
+from tests.doubles.sglang import ScriptedSGLang
+from tests.doubles.tinker import ScriptedTinker
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 from evoseek.credit.advantages import (
@@ -32,8 +35,6 @@ from evoseek.loss.likelihood import ReinforceLoss
 from evoseek.loss.sequence import SequenceLoss
 from evoseek.policy.engines.link import Link
 from evoseek.policy.engines.sampler import EngineSampler
-from evoseek.policy.engines.scripted import ScriptedServer, ScriptedVLLM
-from evoseek.policy.engines.scripted_sglang import ScriptedSGLang
 from evoseek.policy.engines.sglang import SGLangSampler
 from evoseek.policy.engines.vllm import VLLMSampler
 from evoseek.policy.load import load_policy
@@ -42,7 +43,6 @@ from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.policy.tinker.policy import RemotePolicy
 from evoseek.policy.tinker.sampler import TinkerSampler
-from evoseek.policy.tinker.scripted import ScriptedTinker
 from evoseek.policy.tinker.sdk import NewModel, RemoteModel
 from evoseek.protocols import RewardFn, Sampler
 from evoseek.registry import KINDS, find

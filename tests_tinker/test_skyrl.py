@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from rich.console import Console
+from tests.doubles.tinker import SCALE
 
 from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel
@@ -22,7 +23,6 @@ from evoseek.policy.lora import add_adapter
 from evoseek.policy.policy import base_of
 from evoseek.policy.source import tiny_policy_dir
 from evoseek.policy.tinker.policy import RemotePolicy
-from evoseek.policy.tinker.scripted import SCALE
 from evoseek.policy.tinker.sdk import NewModel, RemoteModel, load_sdk
 from evoseek.report.metrics import read_metrics
 from evoseek.run import Run

@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.doubles.tinker import SCALE, ScriptedTinker
 
 from evoseek.errors import ConfigError, TrainingError
 from evoseek.learner.learner import Learner, LearnerContext
@@ -18,7 +19,6 @@ from evoseek.policy.load import load_policy
 from evoseek.policy.lora import add_adapter
 from evoseek.policy.policy import base_of
 from evoseek.policy.tinker.policy import RemotePolicy
-from evoseek.policy.tinker.scripted import SCALE, ScriptedTinker
 from evoseek.policy.tinker.sdk import NewModel, RemoteModel
 from evoseek.settings import check_settings, read_settings
 from evoseek.training.settings import TrainingSettings

@@ -1,11 +1,11 @@
 """A run whose sampler is a server: every step's weights reach it, and a server that lies or fails gives no reward."""
 
 import pytest
+from tests.doubles.engines import Failure, ScriptedVLLM
+from tests.doubles.sglang import ScriptedSGLang
 
 from evoseek.corpus.questions import save_questions
 from evoseek.errors import ConfigError, TrainingError
-from evoseek.policy.engines.scripted import Failure, ScriptedVLLM
-from evoseek.policy.engines.scripted_sglang import ScriptedSGLang
 from evoseek.policy.load import load_policy
 from evoseek.policy.policy import SamplerContext, SamplerHome
 from evoseek.policy.sampler import TorchSampler

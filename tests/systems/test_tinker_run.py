@@ -45,7 +45,7 @@ SELFPLAY = {
 }
 OWN = """
 from evoseek.learner.tinker import TinkerLearner
-from evoseek.policy.tinker.scripted import ScriptedTinker
+from tests.doubles.tinker import ScriptedTinker
 
 SERVICE = ScriptedTinker()
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.doubles.engines import ScriptedVLLM
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from evoseek.errors import ConfigError
 from evoseek.policy.engines.launch import Model
 from evoseek.policy.engines.link import Link
 from evoseek.policy.engines.nccl import Meeting, NCCLTransfer, SentWeights, Source, connect_vllm
-from evoseek.policy.engines.scripted import ScriptedVLLM
 from evoseek.policy.engines.vllm import VLLM, VLLMSampler
 from evoseek.policy.load import load_policy
 from evoseek.policy.lora import add_adapter

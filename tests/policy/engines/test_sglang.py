@@ -9,14 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.doubles.engines import Failure
+from tests.doubles.sglang import ScriptedSGLang
 
 from evoseek.errors import ConfigError, SamplerError
 from evoseek.http.retry import TransientError
 from evoseek.policy.engines.engine import Weights
 from evoseek.policy.engines.launch import Model
 from evoseek.policy.engines.link import Link
-from evoseek.policy.engines.scripted import Failure
-from evoseek.policy.engines.scripted_sglang import ScriptedSGLang
 from evoseek.policy.engines.sglang import SGLang, SGLangSampler
 from evoseek.policy.engines.turn import Sampled, check_sampled
 from evoseek.policy.load import load_policy

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import httpx2
 import pytest
+from tests.doubles.engines import Failure, ScriptedVLLM
 
 from evoseek.errors import ConfigError, SamplerError
 from evoseek.policy.engines.engine import Weights
 from evoseek.policy.engines.link import Link
-from evoseek.policy.engines.scripted import Failure, ScriptedVLLM
 from evoseek.policy.engines.vllm import VLLMSampler
 from evoseek.policy.load import load_policy
 from evoseek.policy.scripted import ScriptedSampler

@@ -7,14 +7,14 @@ from contextlib import ExitStack
 import pytest
 import torch
 from safetensors import safe_open
+from tests.doubles.engines import Failure, ScriptedVLLM
+from tests.doubles.sglang import ScriptedSGLang
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from evoseek.errors import ConfigError, SamplerError, TrainingError
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.reference import with_old_logprobs
 from evoseek.policy.engines.link import Link
-from evoseek.policy.engines.scripted import Failure, ScriptedVLLM
-from evoseek.policy.engines.scripted_sglang import ScriptedSGLang
 from evoseek.policy.engines.sglang import SGLangSampler
 from evoseek.policy.engines.vllm import VLLMSampler
 from evoseek.policy.engines.weight_files import WeightFiles, save_untied

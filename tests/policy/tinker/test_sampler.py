@@ -1,6 +1,7 @@
 import asyncio
 
 import pytest
+from tests.doubles.tinker import Answer, ScriptedSampling, ScriptedTinker
 
 from evoseek.errors import ConfigError, PolicyError, SamplerError
 from evoseek.policy.load import load_policy, load_shell
@@ -8,7 +9,6 @@ from evoseek.policy.policy import SamplerContext
 from evoseek.policy.sampler import TorchSampler
 from evoseek.policy.tinker.policy import RemotePolicy
 from evoseek.policy.tinker.sampler import TinkerSampler
-from evoseek.policy.tinker.scripted import Answer, ScriptedSampling, ScriptedTinker
 from evoseek.policy.tinker.sdk import NewModel, RemoteModel
 from evoseek.types import SampleRequest, StopConditions
 

@@ -1,9 +1,9 @@
 import importlib
 
 import pytest
+from tests.doubles.tinker import Done, ScriptedTinker
 
 from evoseek.errors import ConfigError
-from evoseek.policy.tinker.scripted import Done, ScriptedTinker
 from evoseek.policy.tinker.sdk import NewModel, RemoteModel, ServiceError, check_version, find_key, load_sdk
 
 

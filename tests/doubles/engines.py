@@ -1,4 +1,4 @@
-"""Servers of engines in front of any sampler, on the loopback: public test doubles for what is spoken over HTTP.
+"""Servers of engines in front of any sampler, on the loopback: test doubles for what is spoken over HTTP.
 
 They reply as the engines document it, and fail on demand. The sampler behind one may be a script, or a real policy that
 takes the weights that it is told to load.

@@ -1,4 +1,4 @@
-"""A server of SGLang on the loopback: a public test double that replies as SGLang documents it (see `scripted`)."""
+"""A server of SGLang on the loopback: a test double that replies as SGLang documents it (see `engines`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evoseek.policy.engines.scripted import ScriptedServer, Turn
+from tests.doubles.engines import ScriptedServer, Turn
+
 from evoseek.types import SampleRequest, StopConditions
 from evoseek.world.faults import Response
 

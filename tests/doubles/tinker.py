@@ -1,4 +1,4 @@
-"""A public test double of the `tinker` SDK, and of the service behind it: it trains adapters in this process.
+"""A test double of the `tinker` SDK, and of the service behind it: it trains adapters in this process.
 
     service = ScriptedTinker("tiny")
 
