@@ -12,9 +12,8 @@ from transformers import PreTrainedModel, Qwen2ForTokenClassification
 from evoseek.errors import TrainingError
 from evoseek.learner.batch import MicroBatch
 from evoseek.learner.distributed import Ranks
-from evoseek.learner.logprobs import LogprobModel
+from evoseek.learner.logprobs import LogprobModel, ValueModel
 from evoseek.learner.reference import score, with_old_logprobs, with_ref_logprobs, with_values
-from evoseek.learner.values import ValueModel
 from evoseek.policy.lora import add_adapter
 from evoseek.policy.policy import Policy, base_of
 from evoseek.types import TrainingSample

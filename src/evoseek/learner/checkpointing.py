@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from evoseek.errors import PolicyError
-from evoseek.policy.attention import attention_named
+from evoseek.policy.packed import attention_named
 
 
 def checkpoint_activations(model: PreTrainedModel) -> None:

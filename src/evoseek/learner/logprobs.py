@@ -1,4 +1,5 @@
-"""Logprobs of the action tokens under a causal language model, without the [T, V] logits of everything else."""
+"""Forward passes at the action tokens: logprobs under a causal language model, without the [T, V] logits of everything
+else, and the values that a critic predicts."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from transformers import PreTrainedModel
 from evoseek.errors import PolicyError
 from evoseek.learner.batch import MicroBatch, loss_inputs
 from evoseek.learner.packing import at_least_float32, packing_limit, run_actions
-from evoseek.loss.base import LossInputs
+from evoseek.loss.base import LossInputs, ValueInputs
 
 # Logits alive at once (64 MiB, 512 MiB in float32); beyond, they are recomputed in the backward pass. Each chunk adds
 # to the whole gradient of the head: on a GPU that takes longer than the products themselves if a chunk has few rows.
@@ -113,6 +114,42 @@ class LogprobModel(nn.Module):
             return logprobs, -log_p.exp().mul_(log_p).sum(dim=-1)
 
 
+class ValueModel(nn.Module):
+    """Predicts, for each action token, the value of the state *before* it: the head on the body's state at t - 1.
+
+    The model is a transformers token classifier with one label, such as `policy.critic.load_critic` gives; it should be
+    in evaluation mode, in which dropout is off. The micro-batch is packed as in LogprobModel.
+    Raises PolicyError if the model has no such head.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        super().__init__()
+        self.model = model
+        self.config = model.config.get_text_config()
+        if _value_head(model) is None or model.config.num_labels != 1:
+            raise PolicyError(
+                f"got {type(model).__name__} with {model.config.num_labels} labels as a critic, expected a model for "
+                "token classification with one label, whose head is called `score` or `classifier`. Load it with "
+                "load_critic."
+            )
+        self.packing_limit = packing_limit(self._body, model)
+
+    def forward(self, batch: MicroBatch) -> ValueInputs:
+        """The loss inputs of the micro-batch: predictions [B, T] float32 at the action tokens."""
+        actions = run_actions(self._body, self.config, batch, self.packing_limit)
+        predictions = at_least_float32(cast("nn.Module", _value_head(self.model))(actions.states).squeeze(-1))
+        return ValueInputs(
+            predictions=actions.spread(predictions),
+            values=batch.values,
+            returns=batch.returns,
+            loss_mask=batch.loss_mask,
+            weights=batch.weights,
+        )
+
+    def _body(self, **inputs: Any) -> Tensor:
+        return cast("Any", self.model.base_model)(**inputs, use_cache=False).last_hidden_state
+
+
 @torch.no_grad()
 def _applies_head(model: PreTrainedModel) -> bool:
     """Whether the model's logits are its output head applied to its body's states. PolicyError if it is not causal."""
@@ -132,3 +169,7 @@ def _applies_head(model: PreTrainedModel) -> bool:
         return False
     states = cast("Any", model.base_model)(input_ids=token_ids, use_cache=False).last_hidden_state
     return torch.equal(expected, head(states))
+
+
+def _value_head(model: PreTrainedModel) -> nn.Module | None:
+    return getattr(model, "score", None) or getattr(model, "classifier", None)

@@ -22,7 +22,7 @@ from transformers import AttentionInterface, PreTrainedConfig, PreTrainedModel
 
 from evoseek.learner.batch import MicroBatch
 from evoseek.learner.row import Row, lay_out
-from evoseek.policy.attention import attention_named
+from evoseek.policy.packed import attention_named
 
 _NAME = "evoseek_packed_row"
 _TOLERANCE = 1e-3  # of a sample's states: SmolLM2's rounding in float32 is 1e-5, seeing another sample 0.4

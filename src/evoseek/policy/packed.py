@@ -10,21 +10,33 @@ once and never copied.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
-from transformers import AttentionInterface, PreTrainedModel
+from transformers import AttentionInterface, PreTrainedConfig, PreTrainedModel
 
 from evoseek.errors import PolicyError
-from evoseek.policy.attention import attention_named
 from evoseek.policy.slots import SlotCache
 
 _NAME = "evoseek_slots"
 _ALIKE = 4  # spans attend in one group if the longest is at most so many times the shortest
+
+
+@contextmanager
+def attention_named(config: PreTrainedConfig, name: str) -> Generator[None]:
+    """Let the model of this (text) configuration use the attention registered under `name`, within the block."""
+    settings = cast("Any", config)
+    usual = settings._attn_implementation
+    settings._attn_implementation = name
+    try:
+        yield
+    finally:
+        settings._attn_implementation = usual
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,9 @@ from evoseek.learner.base import Forward, LearnerBase
 from evoseek.learner.checkpoint import Checkpoint, Part
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.learner.learner import Learner, LearnerContext
-from evoseek.learner.logprobs import LogprobModel
+from evoseek.learner.logprobs import LogprobModel, ValueModel
 from evoseek.learner.reference import Scoring, with_ref_logprobs, with_values
 from evoseek.learner.sharding import copy_weights, full_state_dict
-from evoseek.learner.values import ValueModel
 from evoseek.loss.base import LossFn, LossInputs, ValueInputs
 from evoseek.loss.terms import wrapped
 from evoseek.loss.value import ValueLoss
