@@ -27,7 +27,7 @@ from evoseek.errors import ConfigError, RunError
 from evoseek.eval.evaluate import Evaluation, Result, evaluate
 from evoseek.files import write_atomic
 from evoseek.learner.checkpoint import Checkpoint, latest_checkpoint
-from evoseek.learner.distributed import ALONE, Ranks
+from evoseek.learner.distributed import ALONE, Ranks, gathered
 from evoseek.learner.launcher import is_orphaned
 from evoseek.loss.base import LossFn, LossInputs
 from evoseek.policy.machine import find_machine
@@ -39,12 +39,6 @@ from evoseek.report.printable import say
 from evoseek.report.progress import STOPPING, TrainingProgress
 from evoseek.report.signal import SignalMetrics
 from evoseek.rollout.roller import Roller
-from evoseek.rollout.trajectory_json import (
-    outcome_from_json,
-    outcome_to_json,
-    trajectory_from_json,
-    trajectory_to_json,
-)
 from evoseek.runs import RunDirectory
 from evoseek.settings import check_settings, defaults_of, read_settings, with_setting
 from evoseek.training.context import Context, Objects
@@ -404,10 +398,8 @@ def _evaluation(context: Context, plan: TrainingPlan) -> Evaluate | None:
 
 def _together(evaluation: Evaluation, ranks: Ranks) -> Evaluation:
     """All of the results, on every rank, from each one's share."""
-    own = [(trajectory_to_json(r.trajectory, lambda _: ""), outcome_to_json(r.outcome)) for r in evaluation.results]
-    pairs = (pair for share in ranks.gather(own) for pair in share)
-    results = ((trajectory_from_json(trajectory), outcome_from_json(outcome)) for trajectory, outcome in pairs)
-    return replace(evaluation, results=tuple(Result(t.question, t, outcome) for t, outcome in results))
+    shares = gathered(ranks, evaluation.results, tuple[Result, ...])
+    return replace(evaluation, results=tuple(result for share in shares for result in share))
 
 
 def _trackers(context: Context) -> Iterator[TrackedMetrics]:

@@ -55,7 +55,7 @@ def collectives(ranks: Ranks) -> dict:
         "gather": ranks.gather({"rank": ranks.rank, "text": "é" * 9 * ranks.rank, "pair": (1, 2)}),
         "sum": ranks.sum({"a": 0.1 + ranks.rank, "b": 1e30 if ranks.rank else 1.0}),
         "any": [ranks.any(ranks.rank == ranks.size - 1), ranks.any(False)],
-        "joined": ranks.join([10 * item for item in ranks.share(range(4))]),
+        "joined": ranks.join([10 * item for item in ranks.share(range(4))], list[int]),
         "barrier": ranks.barrier(),
         "first": ranks.is_first,
     }

@@ -13,7 +13,21 @@ from hypothesis import strategies as st
 
 from evoseek.errors import ConfigError, PolicyError
 from evoseek.learner import distributed
-from evoseek.learner.distributed import ALONE, join_ranks, leave_ranks
+from evoseek.learner.distributed import ALONE, gathered, join_ranks, leave_ranks
+from evoseek.types import (
+    Action,
+    Episode,
+    Invalid,
+    Passage,
+    Question,
+    Scored,
+    Segment,
+    StopReason,
+    ToolCall,
+    ToolResult,
+    Trajectory,
+    TrajectoryGroup,
+)
 
 RunRanks = Callable[..., dict]
 TORCHRUN = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
@@ -75,6 +89,48 @@ json_values = st.recursive(
 @given(json_values)
 def test_alone_a_rank_hears_itself(value: object) -> None:
     assert ALONE.gather(value) == [value]
+
+
+HOSTILE = {"\ud800": ["\ufdd0", None, 10**40, 0.1, {"</s>": True}], "1": -0.0}
+SEARCHED = ToolResult(
+    ToolCall("\ud800", HOSTILE), "\u2028", (Passage("a#0", "a", "Kalo", "Meri", score=5e-324, page=3),), 0.25
+)
+DOWN = Invalid(StopReason.TOOL_FAILED, "down")
+
+
+def rollout(id: str, role: str, logprobs: tuple[float, ...] = (-1 / 3, float("-inf")), **changes: object) -> Trajectory:
+    question = Question("t1", "kalo", ("meri",), HOSTILE)
+    segments = Segment("prompt", (1, 2)), Segment("action", (3, 2**40), logprobs, 5)
+    actions = Action("<search> \ud800", (SEARCHED.call,)), Action("", problem="cut")
+    given = {"stop_reason": StopReason.ANSWERED, "answer": "1", "policy_version": 4, **changes}
+    return Trajectory(id, question, role, segments, actions, (SEARCHED,), **given)
+
+
+FAILED = rollout("f", "proposer", stop_reason=StopReason.TOOL_FAILED, answer=None, failure="down")
+SOLVERS = TrajectoryGroup("g", (rollout("g/0", "solver"), FAILED), (Scored(0.1 + 0.2, {"f1": 1 / 3}), DOWN))
+CHECKS = (rollout("c", "reader"), Scored(1.0)), (FAILED, DOWN)
+
+
+@pytest.mark.parametrize(
+    "episode",
+    [
+        Episode(FAILED, Scored(0.25), Question("q", "who ?", ("meri",)), None, CHECKS, SOLVERS, ((FAILED, DOWN),)),
+        Episode(rollout("p", "proposer"), Scored(0.0), rejected="duplicate"),
+        Episode(FAILED, DOWN),
+    ],
+    ids=["whole", "rejected", "failed"],
+)
+def test_records_come_back_as_they_were(episode: Episode) -> None:
+    """Through JSON, as from another rank."""
+    assert gathered(ALONE, [episode], list[Episode]) == [[episode]]
+    assert repr(gathered(ALONE, [episode], list[Episode])) == repr([[episode]])
+
+
+@given(st.lists(st.floats(), max_size=9))
+def test_numbers_come_back_to_the_bit(numbers: list[float]) -> None:
+    sent = Trajectory("t", Question("q", "", ()), "", (Segment("action", (), tuple(numbers)),), (), (), DOWN.reason)
+    (back,) = gathered(ALONE, sent, Trajectory)
+    assert list(map(repr, back.rollout_logprobs)) == list(map(repr, numbers))
 
 
 def test_alone_values_come_back_as_they_would_from_another_rank() -> None:

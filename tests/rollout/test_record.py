@@ -9,9 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evoseek.errors import DataError
-from evoseek.rollout.record import TrajectoryRecord, TrajectoryWriter, read_trajectories
+from evoseek.rollout.record import TrajectoryRecord, TrajectoryWriter, read_trajectories, record_of, row_of
 from evoseek.rollout.roller import Roller
-from evoseek.rollout.trajectory_json import trajectory_from_json, trajectory_to_json
 from evoseek.types import (
     Action,
     Invalid,
@@ -107,8 +106,9 @@ def test_a_line_is_readable_and_says_nothing_twice(tmp_path, group):
 def test_a_rollout_in_messages_which_has_no_segments_comes_back_from_its_object(group):
     said = (Action("", problem="it is empty"), Action("<answer> Meri </answer>", answer="Meri"))
     rollout = replace(group.trajectories[0], segments=(), actions=said, tool_results=(), answer="Meri")
-    made = json.loads(json.dumps(trajectory_to_json(rollout, decode)))
-    assert trajectory_from_json(made) == rollout
+    record = TrajectoryRecord(3, "k", rollout, Scored(0.5))
+    made = json.loads(json.dumps(row_of(record, decode)))
+    assert record_of(made) == record
     assert [action.get("text") for action in made["actions"]] == [None, "<answer> Meri </answer>"]
 
 

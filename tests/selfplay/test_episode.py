@@ -9,7 +9,7 @@ import pytest
 from evoseek.credit.advantages import group_advantages, raw_advantages
 from evoseek.errors import DataError
 from evoseek.reward.proposer import ProposerReward
-from evoseek.rollout.trajectory_json import outcome_to_json, trajectory_to_json
+from evoseek.rollout.record import TrajectoryRecord, row_of
 from evoseek.selfplay.episode import SelfPlay, Stages
 from evoseek.selfplay.evidence import supporting_passages
 from evoseek.selfplay.majority import relabel
@@ -47,7 +47,7 @@ def essence(episodes: list[Episode]) -> list[object]:
 
     def rollouts(pairs):
         decode = tiny_tokenizer().decode
-        return [(trajectory_to_json(trajectory, decode), outcome_to_json(outcome)) for trajectory, outcome in pairs]
+        return [row_of(TrajectoryRecord(0, "", *pair), decode) for pair in pairs]
 
     return [
         (

@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from pydantic import TypeAdapter
 
 from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
@@ -14,13 +15,12 @@ from evoseek.env.tools import SearchTool
 from evoseek.errors import ConfigError, TrainingError
 from evoseek.learner.distributed import Ranks
 from evoseek.policy.scripted import ScriptedSampler
-from evoseek.rollout.trajectory_json import group_to_json
 from evoseek.selfplay.majority import relabel
 from evoseek.systems.search_r1 import SearchR1
 from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.training.ahead import Ahead
 from evoseek.training.loop import TrainingLoop
-from evoseek.types import Invalid, Scored
+from evoseek.types import Invalid, Scored, TrajectoryGroup
 
 ONE_RIGHT = {"q0/0": "meri", "q0/1": "kalo", "q1/0": "kalo", "q1/1": "kalo"}
 
@@ -129,7 +129,7 @@ class TwoRanks:
 
 def test_several_ranks_take_a_share_each_and_all_have_all_groups_in_order(scripted, groups_of, questions):
     alone = groups_of(ONE_RIGHT)
-    second = json.loads(json.dumps([group_to_json(alone[1])]))
+    second = json.loads(json.dumps(TypeAdapter(list[TrajectoryGroup]).dump_python(alone[1:])))
     shared = replace(scripted(ONE_RIGHT), ranks=TwoRanks(second))
     together = asyncio.run(shared(questions[:2], 1))
     assert [group.key for group in together] == [group.key for group in alone]

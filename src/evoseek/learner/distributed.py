@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+from pydantic import TypeAdapter
 
 from evoseek.errors import ConfigError, EndedElsewhereError
 from evoseek.policy.load import check_device
@@ -93,9 +94,11 @@ class Ranks:
         """This rank's share of the items, which may be empty. Not a collective."""
         return items[self.rank :: self.size]
 
-    def join(self, own: Sequence[object]) -> list[Any]:
-        """What every rank made of the items that `share` gave it, one JSON value each, in the order of all items."""
-        shares = self.gather(list(own))
+    def join(self, own: Sequence[Work], of: type[list[Work]]) -> list[Work]:
+        """What every rank made of the items that `share` gave it, records of one type, in the order of all items."""
+        if self.size == 1:
+            return list(own)
+        shares = gathered(self, list(own), of)
         return [shares[number % self.size][number // self.size] for number in range(sum(map(len, shares)))]
 
     def deal(self, parts: Sequence[Work]) -> list[tuple[Work, bool]]:
@@ -125,6 +128,13 @@ class Ranks:
 
 
 ALONE = Ranks(0, 1, torch.device("cpu"))
+
+
+def gathered(ranks: Ranks, value: Work, of: type[Work]) -> list[Work]:
+    """`Ranks.gather` for values that are records, or hold them, as they were: numbers to the bit. `of` is their type,
+    as pydantic's TypeAdapter reads it."""
+    adapter = TypeAdapter(of)
+    return [adapter.validate_python(other) for other in ranks.gather(adapter.dump_python(value, warnings=False))]
 
 
 def join_ranks(device: str) -> Ranks:

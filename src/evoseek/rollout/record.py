@@ -7,19 +7,16 @@ texts for a reader. A text that is the same as a segment's is not written twice.
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
-from evoseek.rollout.trajectory_json import (
-    outcome_from_json,
-    outcome_to_json,
-    trajectory_from_json,
-    trajectory_to_json,
-)
-from evoseek.types import Outcome, Trajectory, TrajectoryGroup
+from evoseek.types import Action, Outcome, Scored, Segment, ToolResult, Trajectory, TrajectoryGroup
 
 _COMPACT = json.JSONEncoder(separators=(",", ":"))
 
@@ -32,6 +29,9 @@ class TrajectoryRecord:
     group: str
     trajectory: Trajectory
     outcome: Outcome
+
+
+_RECORD, _ACTION, _RESULT = TypeAdapter(TrajectoryRecord), TypeAdapter(Action), TypeAdapter(ToolResult)
 
 
 class TrajectoryWriter:
@@ -52,14 +52,10 @@ class TrajectoryWriter:
         if self.path is None:
             return
         ResumableJsonl(self.path, _COMPACT).append(
-            self._row(TrajectoryRecord(step, group.key, trajectory, outcome))
+            row_of(TrajectoryRecord(step, group.key, trajectory, outcome), self._decode)
             for group in groups
             for trajectory, outcome in group.attempts
         )
-
-    def _row(self, record: TrajectoryRecord) -> Mapping[str, object]:
-        row = {"step": record.step, "group": record.group, "outcome": outcome_to_json(record.outcome)}
-        return row | trajectory_to_json(record.trajectory, self._decode)
 
 
 def read_trajectories(path: Path) -> Iterator[TrajectoryRecord]:
@@ -71,6 +67,80 @@ def read_trajectories(path: Path) -> Iterator[TrajectoryRecord]:
     return ResumableJsonl(path).rows(record_of, "trajectory")
 
 
+def row_of(record: TrajectoryRecord, decode: Callable[[Sequence[int]], str]) -> Mapping[str, object]:
+    """The object of a line, with the text of each segment."""
+    trajectory, question, outcome = record.trajectory, record.trajectory.question, record.outcome
+    texts = [decode(segment.token_ids) for segment in trajectory.segments]
+    own = [text for text, segment in zip(texts, trajectory.segments, strict=True) if segment.kind == "action"]
+    written = own or [""] * len(trajectory.actions)  # a model that was called with messages has no segments
+    return {
+        "step": record.step,
+        "group": record.group,
+        "outcome": {"reward": outcome.reward, "parts": dict(outcome.parts)}
+        if isinstance(outcome, Scored)
+        else {"invalid": outcome.reason, "detail": outcome.detail},
+        "id": trajectory.id,
+        "role": trajectory.role,
+        "question": {
+            "id": question.id,
+            "text": question.text,
+            "golden_answers": question.golden_answers,
+            "metadata": dict(question.metadata),
+        },
+        "stop_reason": trajectory.stop_reason,
+        "answer": trajectory.answer,
+        "failure": trajectory.failure,
+        "policy_version": trajectory.policy_version,
+        "segments": [_segment_row(*pair) for pair in zip(trajectory.segments, texts, strict=True)],
+        "actions": [_action_row(*pair) for pair in zip(trajectory.actions, written, strict=True)],
+        "tool_results": [
+            _RESULT.dump_python(result, exclude_none=True, exclude={"latency_s"}, warnings=False)
+            for result in trajectory.tool_results
+        ],
+    }
+
+
 def record_of(row: Any) -> TrajectoryRecord:
-    """The record of a line. Raises ValueError, KeyError or TypeError for another object."""
-    return TrajectoryRecord(row["step"], row["group"], trajectory_from_json(row), outcome_from_json(row["outcome"]))
+    """The record of a line. Raises ValueError, LookupError, TypeError or AttributeError for another object."""
+    own = [segment["text"] for segment in row["segments"] if segment["kind"] == "action"]
+    written = own or [""] * len(row["actions"])
+    trajectory = {
+        **row,
+        "segments": [{**segment, "token_ids": segment["ids"], **_logprobs(segment)} for segment in row["segments"]],
+        "actions": [{"text": text, **action} for action, text in zip(row["actions"], written, strict=True)],
+    }
+    outcome = {"reason": row["outcome"].get("invalid"), **row["outcome"]}
+    try:
+        return _RECORD.validate_python({**row, "trajectory": trajectory, "outcome": outcome})
+    except ValidationError as error:
+        problem = error.errors()[0]
+        raise ValueError(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}") from error
+
+
+def _segment_row(segment: Segment, text: str) -> Mapping[str, object]:
+    row: dict[str, object] = {"kind": segment.kind, "text": text, "ids": segment.token_ids}
+    if segment.policy_version is not None:
+        row["policy_version"] = segment.policy_version
+    if not segment.logprobs:
+        return row
+    if any(_float32(value) != value for value in segment.logprobs):
+        return {**row, "logprobs": segment.logprobs}
+    # Nine digits name a float32 exactly, where the same number as a float64 takes seventeen.
+    return {**row, "float32": True, "logprobs": [float(f"{value:.9g}") for value in segment.logprobs]}
+
+
+def _action_row(action: Action, segment_text: str) -> Mapping[str, object]:
+    row: dict[str, object] = _ACTION.dump_python(action, exclude_defaults=True, warnings=False)
+    return row if action.text != segment_text else {key: value for key, value in row.items() if key != "text"}
+
+
+def _logprobs(segment: Mapping[str, Any]) -> Mapping[str, object]:
+    return {"logprobs": [_float32(value) for value in segment["logprobs"]]} if "float32" in segment else {}
+
+
+def _float32(value: float) -> float:
+    """The nearest number of single precision."""
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", value))[0])
+    except OverflowError:
+        return float("inf")

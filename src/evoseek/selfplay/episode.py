@@ -18,9 +18,7 @@ from evoseek.reward.answer import RIGHT_FROM
 from evoseek.reward.proposer import ProposerReward
 from evoseek.rollout.findings import as_failed, nothing_found
 from evoseek.rollout.roller import Roller
-from evoseek.rollout.trajectory_json import group_from_json, group_to_json, trajectory_from_json
 from evoseek.selfplay.duplicates import NearDuplicates
-from evoseek.selfplay.episode_json import episode_from_json, episode_to_json, proposal_to_json
 from evoseek.selfplay.evidence import retrieved_passages, seen_passages, supporting_passages
 from evoseek.selfplay.filters import Rejection, RuleFilter, proposed_question
 from evoseek.selfplay.verify import Verification, Verifier
@@ -57,7 +55,7 @@ class SelfPlay:
     another task (0 accepts all).
 
     With several `ranks` each plays a share of the episodes and gets to know the proposals of all, so that an episode
-    waits until every rank has proposed; in the end all have all episodes (latencies aside).
+    waits until every rank has proposed; in the end all have all episodes.
     """
 
     proposer: Roller
@@ -90,9 +88,8 @@ class SelfPlay:
         if not own:
             batch.complete()
         episodes = await _all(self._episode(task, index, key, batch) for index, task in own)
-        if self.ranks is not None and self.ranks.size > 1:
-            shared = self.ranks.join([episode_to_json(episode) for episode in episodes])
-            episodes = [episode_from_json(episode) for episode in shared]
+        if self.ranks is not None:
+            episodes = self.ranks.join(episodes, list[Episode])
         if stages is not None:
             stages.propose += batch.ended["propose"] - started
             stages.verify += batch.ended["verify"] - batch.ended["propose"]
@@ -131,9 +128,7 @@ class SelfPlay:
         pairs = list(zip(questions, keys, strict=True))
         own = pairs if self.ranks is None else self.ranks.share(pairs)
         groups = await asyncio.gather(*(self.solve(question, key) for question, key in own))
-        if self.ranks is not None and self.ranks.size > 1:
-            groups = [group_from_json(group) for group in self.ranks.join([group_to_json(group) for group in groups])]
-        return groups
+        return groups if self.ranks is None else self.ranks.join(groups, list[TrajectoryGroup])
 
     async def _propose(self, task: Question, trajectory_id: str) -> tuple[Trajectory, Failed]:
         """A proposal; after a failure another attempt with new random numbers, at most `refills` times."""
@@ -208,10 +203,9 @@ class _Batch:
     def complete(self) -> None:
         """Get to know the proposals of the other ranks: all of this one's are there."""
         ranks = self.play.ranks
-        if ranks is not None and ranks.size > 1:
-            own = [[number, proposal_to_json(proposal)] for number, proposal in self._proposals.items()]
-            for number, proposal in (pair for share in ranks.gather(own) for pair in share):
-                self._proposals.setdefault(number, trajectory_from_json(proposal))
+        if ranks is not None:
+            own = [proposal for _, proposal in sorted(self._proposals.items())]
+            self._proposals = dict(enumerate(ranks.join(own, list[Trajectory])))
         self._complete.set()
 
     def passed(self, stage: str) -> None:

@@ -8,16 +8,14 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from evoseek.corpus.demonstrations import Demonstration, ProposerDemonstration, load_demonstrations
 from evoseek.errors import DataError
-from evoseek.learner.distributed import Ranks
+from evoseek.learner.distributed import Ranks, gathered
 from evoseek.reward.answer import substring_match
 from evoseek.rollout.demonstrated import Played, Roles, demonstration_of, play
 from evoseek.rollout.findings import nothing_found
 from evoseek.rollout.limits import Limits
-from evoseek.rollout.trajectory_json import trajectory_from_json, trajectory_to_json
 from evoseek.training.kept_rollouts import Selection, kept_rollouts
 from evoseek.types import TrainingSample, Trajectory
 
@@ -54,14 +52,8 @@ def demonstrations_of_run(
 
 def on_all_ranks(make: Callable[[], Played], ranks: Ranks) -> Played:
     """What the first rank makes, on every rank: engines may answer differently twice."""
-    if ranks.size == 1:
-        return make()
-    own: list[Any] = []
-    if ranks.is_first:
-        played = make()
-        own = [[trajectory_to_json(t, lambda _: "") for t in played.trajectories], dict(played.left_out)]
-    trajectories, left_out = ranks.gather(own)[0]
-    return Played(tuple(map(trajectory_from_json, trajectories)), Counter(left_out))
+    played = make() if ranks.is_first else Played((), Counter())
+    return played if ranks.size == 1 else gathered(ranks, played, Played)[0]
 
 
 def sample_of(trajectory: Trajectory) -> TrainingSample:

@@ -11,7 +11,6 @@ from evoseek.protocols import RewardFn
 from evoseek.rollout.findings import failed_if_nothing_found
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.roller import Roller
-from evoseek.rollout.trajectory_json import group_from_json, group_to_json
 from evoseek.types import Question, TrajectoryGroup
 
 
@@ -20,7 +19,7 @@ class QuestionRollouts:
     """Rolls questions out: `group_size` times each, all concurrently.
 
     `label` may rescore a complete group. With several `ranks` each takes a share of the questions, and all have all
-    groups in the end (their tool latencies aside). If the engine finds nothing for any of them, all are Invalid.
+    groups in the end. If the engine finds nothing for any of them, all are Invalid.
     """
 
     roller: Roller
@@ -33,9 +32,7 @@ class QuestionRollouts:
     async def __call__(self, questions: Sequence[Question], step: int) -> list[TrajectoryGroup]:
         """One group per question, in the questions' order. No question is rolled out twice in a step."""
         groups = await asyncio.gather(*(self._group(question, step) for question in self.ranks.share(questions)))
-        if self.ranks.size > 1:
-            groups = [group_from_json(group) for group in self.ranks.join([group_to_json(group) for group in groups])]
-        return failed_if_nothing_found(groups)
+        return failed_if_nothing_found(self.ranks.join(groups, list[TrajectoryGroup]))
 
     def record(self, step: int, groups: Sequence[TrajectoryGroup]) -> None:
         """Write the groups that a step has come to."""

@@ -17,12 +17,11 @@ from dataclasses import replace
 from typing import Any, Self
 
 import verifiers.v1 as vf
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, TypeAdapter, model_validator
 
 from evoseek.chat.endpoint import EndpointChat
 from evoseek.errors import EmptyReplyError, EvoseekError
 from evoseek.rollout.roller import score
-from evoseek.rollout.trajectory_json import trajectory_from_json, trajectory_to_json
 from evoseek.types import Invalid, Message, Question, StopReason, Trajectory
 from evoseek_verifiers.environment import Arguments, Opened, open_environment
 
@@ -30,6 +29,7 @@ KEY = "evoseek"
 """Where a trace's `info` holds the trajectory."""
 
 _DAY_S = 86_400.0
+_TRAJECTORY = TypeAdapter(Trajectory)
 _BUDGETS = {  # limits of verifiers that a rollout comes to by its own doing
     "max_turns": StopReason.MAX_TURNS,
     "max_input_tokens": StopReason.MAX_TOKENS,
@@ -61,7 +61,7 @@ class EvoseekTask(vf.Task[EvoseekData]):
         if KEY not in trace.info:
             raise vf.TaskError("The rollout has not come to its end in evoseek's harness, so nothing is scored.")
         opened = open_environment(self.data.arguments)
-        outcome = await score(trajectory_from_json(trace.info[KEY]), opened.reward)
+        outcome = await score(_TRAJECTORY.validate_python(trace.info[KEY]), opened.reward)
         if isinstance(outcome, Invalid):
             raise vf.TaskError(f"The rollout has no reward ({outcome.reason}): {outcome.detail}")
         return {opened.metric: outcome.reward}
@@ -137,7 +137,7 @@ class EvoseekHarness(vf.Harness[vf.HarnessConfig]):
         if data.system_prompt is not None:
             model = model.after([Message("system", data.system_prompt)])
         trajectory = _budgeted(await model.one(data.question, trace.id), trace.stop_condition)
-        trace.info[KEY] = trajectory_to_json(trajectory, lambda _: "")
+        trace.info[KEY] = _TRAJECTORY.dump_python(trajectory, mode="json")
         if trajectory.stop_reason.is_failure:
             raised = _FAILED.get(trajectory.stop_reason, vf.HarnessError)
             raise raised(f"The rollout failed ({trajectory.stop_reason}): {trajectory.failure}")
