@@ -27,7 +27,7 @@ from rich.table import Table
 from scipy.stats import binomtest
 
 from evoseek.selfplay.filters import Rejection, RuleFilter
-from evoseek.types import Action, Passage, Question, StopReason, Trajectory
+from evoseek.types import Action, Passage, ProposerTask, Question, StopReason, Trajectory
 
 DATA = Path(__file__).parent / "proposal_rules"
 LISTS = ("dev", "test", "third-seen", "third-unseen")
@@ -38,10 +38,10 @@ Row = dict[str, str]
 def proposal(row: Row) -> Trajectory:
     """As a proposer would have ended that was shown the passage."""
     passage = Passage("p#0", "p", row.get("title", ""), row.get("text", ""))
-    source = {"passage_id": passage.id, "title": passage.title, "text": passage.text} if passage.text else {}
+    source = Passage(passage.id, passage.id, passage.title, passage.text) if passage.text else None
     return Trajectory(
         id="p",
-        question=Question("t", passage.contents, (), {"requested": 1, "shown": bool(source), **source}),
+        question=Question("t", passage.contents, (), task=ProposerTask(1, source, bool(source))),
         role="proposer",
         segments=(),
         actions=(Action("", answer=row["answer"], question=row["question"]),),

@@ -36,6 +36,7 @@ from rich.console import Console
 from rich.table import Table
 
 from evoseek.corpus.questions import load_questions
+from evoseek.env.proposer import task_of
 from evoseek.eval.statistics import paired_test, wilson_interval
 from evoseek.files import write_atomic
 from evoseek.jobs.before_after import measure
@@ -179,7 +180,7 @@ def proposal_of(record: TrajectoryRecord, facts: Facts) -> dict[str, object]:
     rejected = next((name.removeprefix("rejected/") for name in parts if name.startswith("rejected/")), "")
     return {
         "step": record.step,
-        "requested": proposal.question.metadata["requested"],
+        "requested": task_of(proposal.question).requested,
         "passage": proposal.question.text,
         "searches": [
             {"query": result.call.arguments.get("query"), "found": [passage.contents for passage in result.passages]}

@@ -129,7 +129,7 @@ class ScriptedPlay:
         if isinstance(said, str):
             return Episode(proposal, Scored(0.0, {f"rejected/{said}": 1.0}), rejected=said)
         text, reward = said
-        question = Question(task.id, text, ("meri",), {"requested": task.metadata["requested"], "evidence": []})
+        question = Question(task.id, text, ("meri",), {"requested": task.task.requested, "evidence": []})
         solvers = await self.solve(question, key) if solve else None
         checks = ((rollout(f"{key}/{question.id}/reading-0", question, "reader"), Scored(1.0)),) if self.checked else ()
         return Episode(proposal, Scored(reward), question, checks=checks, solvers=solvers)

@@ -25,12 +25,13 @@ from typing import Literal
 @dataclass(frozen=True, slots=True)
 class Question:
     """A question with every accepted answer. `metadata` may hold `hops`, `kind`, `source`, and `answerable`, which is
-    False for a question that the documents do not answer."""
+    False for a question that the documents do not answer. A proposer's question is a `task`."""
 
     id: str
     text: str
     golden_answers: tuple[str, ...]
     metadata: Mapping[str, object] = field(default_factory=dict[str, object])
+    task: ProposerTask | None = None
 
     @property
     def is_answerable(self) -> bool:
@@ -112,6 +113,20 @@ class Passage:
     def page_name(self) -> str:
         """As in `page 3`; empty without a page."""
         return "" if self.page is None else f"page {self.page}"
+
+
+@dataclass(frozen=True, slots=True)
+class ProposerTask:
+    """What a proposer makes its question from: a passage, or without one the answer that is the task's text.
+
+    `requested` is the number of hops or searches (0: the proposer's choice). A passage that is not `shown` is not part
+    of what the proposer saw. `id` is the same for all copies of a task ("": it was not copied from any).
+    """
+
+    requested: int
+    passage: Passage | None = None
+    shown: bool = True
+    id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

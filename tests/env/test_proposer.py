@@ -17,7 +17,7 @@ from evoseek.policy.encoding import Encoder, plain
 from evoseek.policy.tags import TagRenderer
 from evoseek.search.lexical import LexicalIndex
 from evoseek.tiny.tokenizer import tiny_tokenizer
-from evoseek.types import Message, Passage, Question
+from evoseek.types import Message, Passage, ProposerTask, Question
 from evoseek.world.world import World
 
 KALO = Passage("a#0", "a", "Kalo", "Kalo's mayor is Meri.", 0, 21)
@@ -56,15 +56,9 @@ def demonstrated_ids(renderer, text):
 def test_a_task_is_a_question_that_says_where_to_begin_and_how_far_to_go():
     task = passage_task("p1", KALO, 3)
     assert (task.id, task.text, task.golden_answers) == ("p1", "Kalo\nKalo's mayor is Meri.", ())
-    assert task.metadata == {
-        "requested": 3,
-        "title": "Kalo",
-        "text": KALO.text,
-        "passage_id": "a#0",
-        "shown": True,
-    }
-    assert passage_task("p1", KALO, 3, shown=False).metadata == {**task.metadata, "shown": False}
-    assert answer_task("a1", "Meri", 2) == Question("a1", "Meri", ("Meri",), {"requested": 2})
+    assert task.task == ProposerTask(3, Passage("a#0", "a#0", "Kalo", KALO.text))
+    assert passage_task("p1", KALO, 3, shown=False).task == ProposerTask(3, task.task.passage, False)
+    assert answer_task("a1", "Meri", 2) == Question("a1", "Meri", ("Meri",), task=ProposerTask(2))
 
 
 def test_both_are_proposers_with_the_tools_given():
@@ -134,7 +128,7 @@ def test_one_hop_is_proposed_without_a_search_and_two_with_one():
 @pytest.mark.parametrize("shown", [True, False])
 def test_without_a_number_of_hops_the_proposer_is_told_that_it_chooses_and_how_to_search(name, format, shown):
     task = passage_task("p", KALO, 0, shown=shown)
-    assert task.metadata["requested"] == 0
+    assert task.task.requested == 0
     text = said(PassageProposerEnv([], load_prompts(name), format), task)
     asked = text.split("An example.")[0] + text.split("Cook County </answer>")[-1]  # without the examples
     assert "one step or several, as you choose" in asked
@@ -212,9 +206,9 @@ def test_no_tag_and_no_control_token_comes_of_passages_answers_or_examples(name,
     assert openings(HOSTILE) == openings("x")
 
 
-@pytest.mark.parametrize("requested", [None, -1, "2"])
+@pytest.mark.parametrize("requested", [None, -1])
 def test_a_task_of_another_kind_is_refused(requested):
-    task = Question("q7", "who?", ("Meri",), {} if requested is None else {"requested": requested})
+    task = Question("q7", "who?", ("Meri",), task=None if requested is None else ProposerTask(requested))
     for env, least in ((PassageProposerEnv, 0), (AnswerProposerEnv, 1)):
         with pytest.raises(DataError, match=rf"'q7'.*at least {least} is needed.*passage_task or answer_task"):
             env([], load_prompts("tiny")).messages(task)

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -19,6 +20,7 @@ from evoseek.types import (
     Episode,
     Invalid,
     Passage,
+    ProposerTask,
     Question,
     Scored,
     Segment,
@@ -106,6 +108,7 @@ def rollout(id: str, role: str, logprobs: tuple[float, ...] = (-1 / 3, float("-i
     return Trajectory(id, question, role, segments, actions, (SEARCHED,), **given)
 
 
+TASK = Question("t.1", "Kalo", (), {}, ProposerTask(2, Passage("a#0", "a", "Kalo", "Meri", page=3), False, "t"))
 FAILED = rollout("f", "proposer", stop_reason=StopReason.TOOL_FAILED, answer=None, failure="down")
 SOLVERS = TrajectoryGroup("g", (rollout("g/0", "solver"), FAILED), (Scored(0.1 + 0.2, {"f1": 1 / 3}), DOWN))
 CHECKS = (rollout("c", "reader"), Scored(1.0)), (FAILED, DOWN)
@@ -115,7 +118,7 @@ CHECKS = (rollout("c", "reader"), Scored(1.0)), (FAILED, DOWN)
     "episode",
     [
         Episode(FAILED, Scored(0.25), Question("q", "who ?", ("meri",)), None, CHECKS, SOLVERS, ((FAILED, DOWN),)),
-        Episode(rollout("p", "proposer"), Scored(0.0), rejected="duplicate"),
+        Episode(replace(rollout("p", "proposer"), question=TASK), Scored(0.0), rejected="duplicate"),
         Episode(FAILED, DOWN),
     ],
     ids=["whole", "rejected", "failed"],

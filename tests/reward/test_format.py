@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evoseek.errors import DataError
 from evoseek.reward.answer import normalise
 from evoseek.reward.format import (
     FormatScore,
@@ -17,7 +18,7 @@ from evoseek.reward.format import (
     stands_in,
     stated,
 )
-from evoseek.types import Action, Passage, Question, Scored, StopReason, ToolCall, ToolResult, Trajectory
+from evoseek.types import Action, Passage, ProposerTask, Question, Scored, StopReason, ToolCall, ToolResult, Trajectory
 
 SOURCE = Passage("kalo#0", "kalo", "Kalo", "Kalo's mayor is Meri. Kalo is a city of C miners by the Long Blue Lake.")
 MERI = Passage("meri#0", "meri", "Meri", "Meri's employer is the Bank of Tolu, founded in 1971.")
@@ -32,7 +33,7 @@ def proposal(
     hops: int = 1,
     calls: tuple[ToolCall, ...] = (),
     thoughts: tuple[str, ...] | None = None,
-    **metadata: object,
+    shown: bool = True,
 ) -> Trajectory:
     """A proposal from SOURCE: a turn for each call, then the last; `thoughts` open them. Searches find MERI."""
     opened = thoughts or ("<think> because </think>",) * len(calls) + (LAST,)
@@ -40,7 +41,7 @@ def proposal(
     found = (MERI,)
     return Trajectory(
         id="t/0",
-        question=Question("t", SOURCE.contents, (), {"requested": hops, "passage_id": SOURCE.id, **metadata}),
+        question=Question("t", SOURCE.contents, (), task=ProposerTask(hops, SOURCE, shown)),
         role="proposer",
         segments=(),
         actions=(*actions, Action(f"{opened[-1]}(end)", answer=answer, question=question)),
@@ -202,7 +203,7 @@ def test_a_phrase_that_stands_apart_is_always_found(phrase: str, before: str, af
 
 
 def test_a_task_without_a_number_of_hops_is_refused() -> None:
-    with pytest.raises(ValueError, match="requests None hops"):
+    with pytest.raises(DataError, match="asks a proposer for None hops"):
         format_score(Trajectory("t/0", Question("t", "x", ()), "proposer", (), (), (), StopReason.MALFORMED))
 
 

@@ -22,6 +22,8 @@ from evoseek.types import (
     Action,
     Invalid,
     Outcome,
+    Passage,
+    ProposerTask,
     Question,
     Scored,
     StopReason,
@@ -82,11 +84,11 @@ def test_all_difficulties_are_in_range_and_all_but_failure_pay_nothing_for_what_
 def proposal(*, hops: int = 2, searches: int = 1, from_passage: bool = True) -> Trajectory:
     """A proposal with reasoning in both turns and an answer of the source: f = (1 + 1 + tool + 1) / 4."""
     call = ToolCall("search", {"query": "Kalo"})
-    metadata = {"requested": hops} | ({"passage_id": "p"} if from_passage else {})
+    task = ProposerTask(hops, Passage("p", "p", "Kalo", "Kalo's mayor is Meri.") if from_passage else None)
     thought = Action("<think> yes </think>")
     return Trajectory(
         id="t/0",
-        question=Question("t", "Kalo\nKalo's mayor is Meri.", (), metadata),
+        question=Question("t", "Kalo\nKalo's mayor is Meri.", (), task=task),
         role="proposer",
         segments=(),
         actions=(*(thought,) * searches, Action(thought.text, answer="Meri", question="who is mayor there ?")),

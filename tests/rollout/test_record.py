@@ -15,6 +15,7 @@ from evoseek.types import (
     Action,
     Invalid,
     Passage,
+    ProposerTask,
     Question,
     Scored,
     Segment,
@@ -42,6 +43,11 @@ passages = st.builds(Passage, texts, texts, texts, texts, st.integers(), st.inte
 results = st.builds(ToolResult, calls, texts, st.lists(passages, max_size=2).map(tuple))
 questions = st.builds(Question, texts, texts, st.lists(texts, max_size=2).map(tuple), objects)
 actions = st.builds(Action, texts, st.lists(calls, max_size=2).map(tuple), maybe, maybe, maybe)
+sources = st.builds(lambda id, title, text: Passage(id, id, title, text), texts, texts, texts)
+tasks = st.builds(ProposerTask, st.integers(), sources, st.booleans(), texts) | st.builds(
+    ProposerTask, st.integers(), id=texts
+)
+proposals = st.builds(Question, texts, texts, st.just(()), st.just({}), tasks)
 outcomes = st.builds(Scored, floats, st.dictionaries(texts, floats, max_size=2)) | st.builds(
     Invalid, st.sampled_from(StopReason), texts
 )
@@ -55,10 +61,11 @@ def trajectories(draw):
         written = draw(ids)
         values = st.lists(draw(st.sampled_from([floats, single])), min_size=len(written), max_size=len(written))
         segments += [Segment("action", written, tuple(draw(values))), Segment("observation", draw(ids))]
+    role, question = draw(st.tuples(texts, questions) | st.tuples(st.just("proposer"), proposals))
     return Trajectory(
         draw(texts),
-        draw(questions),
-        draw(texts),
+        question,
+        role,
         tuple(segments),
         tuple(turns),
         tuple(draw(st.lists(results, max_size=2))),
@@ -119,6 +126,23 @@ def test_single_precision_logprobs_take_half_the_space_and_come_back_exactly(tmp
     (record,) = read_trajectories(tmp_path / "t.jsonl")
     assert record.trajectory.segments == long.segments
     assert len(json.dumps(json.loads((tmp_path / "t.jsonl").read_text())["segments"][0]["logprobs"])) < 1500
+
+
+def test_a_proposers_task_stands_among_the_metadata_of_its_question(group):
+    task = ProposerTask(2, Passage("a#0", "a#0", "Kalo", "Meri"), False, "t")
+    question = Question("t.1", "Kalo\nMeri", (), {}, task)
+    proposal = replace(group.trajectories[0], question=question, role="proposer", tool_results=())
+    record = TrajectoryRecord(1, "k", proposal, group.outcomes[0])
+    row = row_of(record, decode)
+    source = {"title": "Kalo", "text": "Meri", "passage_id": "a#0", "shown": False}
+    assert row["question"]["metadata"] == {"requested": 2, **source, "task": "t"}
+    assert record_of(json.loads(json.dumps(row))) == record
+
+
+def test_a_line_with_a_value_of_another_type_is_refused_with_its_place(group):
+    row = {**row_of(TrajectoryRecord(1, "k", group.trajectories[0], group.outcomes[0]), decode), "answer": 7}
+    with pytest.raises(ValueError, match=r"^trajectory\.answer: Input should be a valid string$"):
+        record_of(row)
 
 
 def test_replaced_rollouts_are_recorded_after_the_members(tmp_path, group):

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from evoseek.credit.advantages import group_advantages, raw_advantages
+from evoseek.env.proposer import passage_task
 from evoseek.errors import DataError
 from evoseek.reward.proposer import ProposerReward
 from evoseek.rollout.record import TrajectoryRecord, row_of
@@ -16,7 +17,7 @@ from evoseek.selfplay.majority import relabel
 from evoseek.selfplay.proposals import proposal_groups, solver_groups
 from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.training.update import scored_rewards, scored_samples
-from evoseek.types import Episode, Invalid, Question, Scored, StopReason
+from evoseek.types import Episode, Invalid, Passage, ProposerTask, Question, Scored, StopReason
 
 MERI, TOLU = "<answer> meri </answer>", "<answer> tolu </answer>"
 DOWN = "<search> down </search>"
@@ -24,13 +25,12 @@ REWARD_OF_FORMAT = 0.5 * (1 + 0 + 1 + 1) / 4  # no reasoning, one hop, an answer
 
 
 def task(number: int, **changes: object) -> Question:
-    source = {"title": "kalo", "text": "kalo 's mayor is meri .", "passage_id": f"p{number}"}
-    task = Question(f"t{number}", "kalo\nkalo 's mayor is meri .", (), {"requested": 1, **source})
-    return replace(task, metadata={**task.metadata, "task": task.id, **changes})
+    made = passage_task(f"t{number}", Passage(f"p{number}", "kalo", "kalo", "kalo 's mayor is meri ."), 1)
+    return replace(made, task=replace(made.task, **{"id": made.id, **changes}))
 
 
 def answer_task(number: int, answer: str) -> Question:
-    return Question(f"t{number}", answer, (answer,), {"requested": 1, "task": f"t{number}"})
+    return Question(f"t{number}", answer, (answer,), task=ProposerTask(1, id=f"t{number}"))
 
 
 def proposing(*queries: str, question: str = "who is the mayor of kalo ?", answer: str = "meri") -> list[str]:
@@ -156,7 +156,7 @@ def test_equal_questions_of_one_task_are_no_duplicates_of_each_other(stage):
     """Nested sampling compares a task's proposals: equal ones must be worth the same. Another task's still is one."""
     table = {f"proposals/t{number}": proposing() for number in range(3)}
     table |= {f"t{number}/0": [MERI] for number in range(3)} | {f"t{number}/1": [TOLU] for number in range(3)}
-    tasks = [task(0, task="a"), task(1, task="a"), task(2, task="b")]
+    tasks = [task(0, id="a"), task(1, id="a"), task(2, id="b")]
     for likeness in (1.0, 0.5):
         episodes = asyncio.run(stage(table, near_duplicates=likeness)(tasks, "k"))
         assert [episode.rejected for episode in episodes] == [None, None, "duplicate"]
@@ -200,7 +200,7 @@ def test_noise_is_nothing_that_a_proposer_of_the_same_task_found(stage):
     """It may be what this question is about, and not be noise."""
     table = {f"proposals/t{number}": proposing(name) for number, name in enumerate(("kalo", "nida", "tolu"))}
     table |= {f"t{n}/{name}": [MERI] for n in range(3) for name in ("reading-0", 0, 1)}
-    tasks = [task(0, task="a"), task(1, task="a"), task(2, task="b")]
+    tasks = [task(0, id="a"), task(1, id="a"), task(2, id="b")]
     asyncio.run(stage(table, verify={}, near_duplicates=0.0, evidence=lambda _: ())(tasks, "k"))
     ids = sorted([passage.id for passage in sorted(passages, key=str)] for passages in stage.shown)
     assert ids == [["kalo#0", "nida#0"], ["tolu#0"], ["tolu#0"]]

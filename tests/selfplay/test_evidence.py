@@ -1,5 +1,7 @@
+from dataclasses import replace
+
 from evoseek.selfplay.evidence import retrieved_passages, seen_passages, supporting_passages
-from evoseek.types import Action, Passage, Question, StopReason, ToolCall, ToolResult, Trajectory
+from evoseek.types import Action, Passage, ProposerTask, Question, StopReason, ToolCall, ToolResult, Trajectory
 
 
 def passage(title: str, score: float | None = None) -> Passage:
@@ -8,17 +10,17 @@ def passage(title: str, score: float | None = None) -> Passage:
 
 KALO, MERI, TOLU, ZUMI = map(passage, ("Kalo", "Meri", "Tolu", "Zumi"))
 CALL = ToolCall("search", {"query": "x"})
-FROM_KALO = {"requested": 3, "passage_id": KALO.id, "title": KALO.title, "text": KALO.text}
 SOURCE = Passage(KALO.id, KALO.id, KALO.title, KALO.text)
+FROM_KALO = ProposerTask(3, SOURCE)
 
 
 def proposal(
-    *turns: tuple[str, list[list[Passage]]], last: str, metadata: dict | None = None, given: tuple[str, ...] = ()
+    *turns: tuple[str, list[list[Passage]]], last: str, task: ProposerTask | None = None, given: tuple[str, ...] = ()
 ) -> Trajectory:
     """Turns are what was written, and what each of its calls found."""
     return Trajectory(
         id="t/0",
-        question=Question("t", "task", given, metadata or {"requested": 2}),
+        question=Question("t", "task", given, task=task or ProposerTask(2)),
         role="proposer",
         segments=(),
         actions=(*(Action(text, (CALL,) * len(found)) for text, found in turns), Action(last)),
@@ -44,19 +46,18 @@ def test_of_a_search_those_passages_whose_titles_are_written_later_support_the_q
 
 
 def test_the_source_passage_comes_first() -> None:
-    made = proposal(("", [[ZUMI, MERI]]), last="<think> meri </think>", metadata=FROM_KALO)
+    made = proposal(("", [[ZUMI, MERI]]), last="<think> meri </think>", task=FROM_KALO)
     assert supporting_passages(made) == (SOURCE, MERI)
-    assert supporting_passages(proposal(last="", metadata=FROM_KALO)) == (SOURCE,)
+    assert supporting_passages(proposal(last="", task=FROM_KALO)) == (SOURCE,)
 
 
 def test_trap_a_source_passage_that_was_not_shown_supports_nothing_until_it_is_found() -> None:
-    for metadata in (FROM_KALO, {**FROM_KALO, "shown": True}):
-        made = proposal(("", [[ZUMI, MERI]]), last="meri and kalo", metadata=metadata)
-        assert (seen_passages(made), supporting_passages(made)) == ((SOURCE, ZUMI, MERI), (SOURCE, MERI))
-    hidden = {**FROM_KALO, "shown": False}
-    made = proposal(("", [[ZUMI, MERI]]), last="meri and kalo", metadata=hidden)
+    made = proposal(("", [[ZUMI, MERI]]), last="meri and kalo", task=FROM_KALO)
+    assert (seen_passages(made), supporting_passages(made)) == ((SOURCE, ZUMI, MERI), (SOURCE, MERI))
+    hidden = replace(FROM_KALO, shown=False)
+    made = proposal(("", [[ZUMI, MERI]]), last="meri and kalo", task=hidden)
     assert (seen_passages(made), supporting_passages(made)) == ((ZUMI, MERI), (MERI,))
-    assert supporting_passages(proposal(("", [[ZUMI, KALO]]), last="kalo", metadata=hidden)) == (KALO,)
+    assert supporting_passages(proposal(("", [[ZUMI, KALO]]), last="kalo", task=hidden)) == (KALO,)
 
 
 def test_passages_about_an_answer_that_the_task_gave_support_nothing_but_those_that_lead_away_do() -> None:
@@ -68,7 +69,7 @@ def test_passages_about_an_answer_that_the_task_gave_support_nothing_but_those_t
 
 
 def test_the_source_passage_found_again_counts_once() -> None:
-    made = proposal(("", [[MERI, KALO]]), last="kalo and meri", metadata=FROM_KALO)
+    made = proposal(("", [[MERI, KALO]]), last="kalo and meri", task=FROM_KALO)
     assert supporting_passages(made) == (SOURCE, MERI)
 
 

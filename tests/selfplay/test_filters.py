@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from evoseek.selfplay.filters import Rejection, RuleFilter, proposed_question
-from evoseek.types import Action, Passage, Question, StopReason, ToolCall, ToolResult, Trajectory
+from evoseek.types import Action, Passage, ProposerTask, Question, StopReason, ToolCall, ToolResult, Trajectory
 
 QUESTION = "who is the mayor of Kalo ?"
 
@@ -14,7 +14,7 @@ def proposal(
     calls = [ToolCall("search", {"query": query}) for query in queries]
     return Trajectory(
         id="step-1/proposals/t7",
-        question=Question("t7", "the task", golden, {"requested": 2}),
+        question=Question("t7", "the task", golden, task=ProposerTask(2)),
         role="proposer",
         segments=(),
         actions=(*(Action("", (call,)) for call in calls), Action("", answer=answer, question=question)),
@@ -128,8 +128,8 @@ PASSAGE = {
 
 def from_passage(question: str, answer: str, text: str) -> Trajectory:
     made = proposal(question, answer)
-    source = {"requested": 1, "passage_id": "p#0", "title": "", "text": text}
-    return replace(made, question=replace(made.question, metadata=source))
+    source = ProposerTask(1, Passage("p#0", "p#0", "", text))
+    return replace(made, question=replace(made.question, task=source))
 
 
 @pytest.mark.parametrize(

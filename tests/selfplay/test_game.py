@@ -33,6 +33,7 @@ from evoseek.training.given import load_settings
 from evoseek.types import (
     Invalid,
     Passage,
+    ProposerTask,
     Question,
     Scored,
     Segment,
@@ -187,7 +188,7 @@ def check_play(play, system):
 
 
 def check_worth(worth):
-    task = Question("t", "text", (), {"requested": 1, "passage_id": "p"})
+    task = Question("t", "text", (), task=ProposerTask(1, Passage("p", "p", "", "text")))
     proposal = Trajectory("p", task, "proposer", (), (), (), StopReason.ANSWERED)
     solvers = TrajectoryGroup("k", (), tuple(Scored(f1, {"f1": f1}) for f1 in (0.6, 0.5)))
     assert worth(proposal, rejected="too_short") == Scored(-0.5, {"rejected/too_short": 1.0})
@@ -427,10 +428,10 @@ def test_without_shares_no_task_requests_a_number(places, tmp_path):
     options = {"search.index": places["search.index"], "proposer.ratio": []}
     system = loop_of("dr-zero", tmp_path / "run", options).system
     for source in (system.tasks, system.written_tasks):
-        assert {task.metadata["requested"] for task in source(0, 30, "k")} == {0}
+        assert {task.task.requested for task in source(0, 30, "k")} == {0}
     assert system.frozen_after is None
     asked = loop_of("dr-zero", tmp_path / "asked", options | {"proposer.ratio": [1, 1, 1, 1]}).system
-    assert {task.metadata["requested"] for task in asked.tasks(0, 60, "k")} == {1, 2, 3, 4}
+    assert {task.task.requested for task in asked.tasks(0, 60, "k")} == {1, 2, 3, 4}
     assert [task.text for task in asked.tasks(0, 60, "k")] == [task.text for task in system.tasks(0, 60, "k")]
 
 
@@ -496,8 +497,8 @@ def test_a_source_passage_is_cut_and_its_end_is_not_shown(places):
         agent = context.agent
         game = PassageGame.between(context.settings, context, agent, agent)
         (cut, *_) = game.tasks("training", 1)(0, 5, "k")
-    whole = index.get(str(cut.metadata["passage_id"]))
-    shown = str(cut.metadata["text"])
+    whole = index.get(cut.task.passage.id)
+    shown = cut.task.passage.text
     assert len(agent.policy.tokenizer.encode(shown, add_special_tokens=False)) == 3
     assert whole.text.casefold().startswith(shown[:3].casefold())
     assert cut.text == f"{whole.title}\n{shown}"
@@ -506,7 +507,7 @@ def test_a_source_passage_is_cut_and_its_end_is_not_shown(places):
     with opened(load_settings(system="dr-zero", options=places)) as context:
         free = PassageGame.between(context.settings, context, context.agent, context.agent)
         (task, *_) = free.tasks("training", 1)(0, 5, "k")
-    assert task.metadata["text"] == whole.text  # as it stands in the corpus, letter case and all
+    assert task.task.passage.text == whole.text  # as it stands in the corpus, letter case and all
 
 
 def test_answers_are_those_that_lead_somewhere_and_no_further_than_asked(places):
@@ -517,8 +518,8 @@ def test_answers_are_those_that_lead_somewhere_and_no_further_than_asked(places)
     leads = {lead.answer: lead.searches for lead in source.pool}
     assert set(leads.values()) <= {1, 2, 3}
     tasks = source(0, 400, "k")
-    requested = Counter(task.metadata["requested"] for task in tasks)
-    assert all(task.metadata["requested"] <= leads[task.text] for task in tasks)
+    requested = Counter(task.task.requested for task in tasks)
+    assert all(task.task.requested <= leads[task.text] for task in tasks)
     assert all(task.golden_answers == (task.text,) for task in tasks)
     assert requested[3] / 400 == pytest.approx(0.75, abs=0.09)
     assert source(0, 400, "k") == tasks

@@ -11,6 +11,7 @@ from evoseek.selfplay.metrics import selfplay_metrics
 from evoseek.types import (
     Episode,
     Invalid,
+    ProposerTask,
     Question,
     Scored,
     Segment,
@@ -40,20 +41,20 @@ def solved(question, right, wrong, failed=0):
 
 
 def valid(requested, searches, text, answer, evidence, tally, outcome):
-    task = Question(text, "Kalo\ntext", (), {"requested": requested})
+    task = Question(text, "Kalo\ntext", (), task=ProposerTask(requested))
     question = Question(text, text, (answer,), {"evidence": evidence})
     return Episode(trajectory(task, searches), outcome, question, solvers=tally and solved(question, *tally))
 
 
 def rejected(reason, requested=1, reward=0.0):
-    task = Question("task", "Kalo\ntext", (), {"requested": requested})
+    task = Question("task", "Kalo\ntext", (), task=ProposerTask(requested))
     return Episode(trajectory(task, 9), Scored(reward), rejected=reason)
 
 
 FAILED = Episode(
-    trajectory(Question("f", "", (), {"requested": 4}), 1, tokens=2, reason=StopReason.TOOL_FAILED),
+    trajectory(Question("f", "", (), task=ProposerTask(4)), 1, tokens=2, reason=StopReason.TOOL_FAILED),
     DOWN,
-    replaced=((trajectory(Question("f", "", (), {"requested": 4})), DOWN),) * 2,
+    replaced=((trajectory(Question("f", "", (), task=ProposerTask(4))), DOWN),) * 2,
 )
 EPISODES = [
     valid(1, 0, "What is Kalo's mayor?", "Meri", ["a"], (5, 0), Scored(0.5)),
@@ -171,7 +172,7 @@ def test_the_oracle_tells_what_the_questions_really_are():
 def test_where_the_proposer_chooses_nothing_is_said_of_requested_hops_and_the_true_ones_are_known():
     """Four questions, of which the oracle knows three: of one, one and two hops. All other numbers stay."""
     free = [
-        replace(one, proposer=replace(one.proposer, question=replace(one.proposer.question, metadata={"requested": 0})))
+        replace(one, proposer=replace(one.proposer, question=replace(one.proposer.question, task=ProposerTask(0))))
         for one in EPISODES
     ]
     metrics, requested = (selfplay_metrics(episodes, oracle=TRUTHS.get) for episodes in (free, EPISODES))

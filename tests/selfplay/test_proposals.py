@@ -11,16 +11,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evoseek.credit.advantages import group_advantages
+from evoseek.env.proposer import passage_task
 from evoseek.selfplay.proposals import TaskSource, check_groups, proposal_groups, solver_groups
 from evoseek.training.update import GroupUpdate
-from evoseek.types import Episode, Invalid, Outcome, Question, Scored, Segment, StopReason, Trajectory, TrajectoryGroup
+from evoseek.types import (
+    Episode,
+    Invalid,
+    Outcome,
+    Passage,
+    ProposerTask,
+    Question,
+    Scored,
+    Segment,
+    StopReason,
+    Trajectory,
+    TrajectoryGroup,
+)
 
 CASES = json.loads((Path(__file__).parents[1] / "fixtures" / "group_advantages.json").read_text())["cases"]
 DOWN = Invalid(StopReason.TOOL_FAILED, "the engine is down")
 
 
 def make(id: str, item: str, requested: int) -> Question:
-    return Question(id, item, (), {"requested": requested, "passage_id": item})
+    return replace(passage_task(id, Passage(item, item, "", item), requested), text=item)
 
 
 def source(items: int = 5, ratio: tuple[float, ...] = (4, 3, 2, 1), **options: object) -> TaskSource[str]:
@@ -28,23 +41,20 @@ def source(items: int = 5, ratio: tuple[float, ...] = (4, 3, 2, 1), **options: o
 
 
 def content(tasks: list[Question]) -> list[tuple[str, object]]:
-    return [(task.text, task.metadata["requested"]) for task in tasks]
+    return [(task.text, task.task.requested) for task in tasks]
 
 
 def test_a_task_is_worded_marked_and_named():
     (first, second) = source()(3, 2, "000007")
     assert (first.id, second.id) == ("000007-0000", "000007-0001")
-    assert first.metadata == {
-        "requested": first.metadata["requested"],
-        "passage_id": first.text,
-        "task": "000007-0000",
-    }
+    item = first.task.passage.id
+    assert first == replace(make("000007-0000", item, first.task.requested), task=replace(first.task, id="000007-0000"))
 
 
 def test_copies_of_a_task_differ_in_their_id_alone():
     tasks = source(copies=3)(0, 2, "k")
     assert [task.id for task in tasks] == ["k-0000.0", "k-0000.1", "k-0000.2", "k-0001.0", "k-0001.1", "k-0001.2"]
-    assert [task.metadata["task"] for task in tasks] == ["k-0000"] * 3 + ["k-0001"] * 3
+    assert [task.task.id for task in tasks] == ["k-0000"] * 3 + ["k-0001"] * 3
     assert content(tasks[:3]) == content(tasks[:1]) * 3
     assert content(tasks[::3]) == content(source()(0, 2, "k"))
 
@@ -80,13 +90,13 @@ def test_numbers_are_requested_by_their_shares():
 
 def test_without_shares_no_number_is_requested_and_the_items_are_the_same():
     free, drawn = source(ratio=(), copies=2)(3, 9, "k"), source(copies=2)(3, 9, "k")
-    assert {task.metadata["requested"] for task in free} == {0}
+    assert {task.task.requested for task in free} == {0}
     assert [(task.id, task.text) for task in free] == [(task.id, task.text) for task in drawn]
 
 
 def episode(number: int, outcome: Outcome, requested: int = 1, task: str = "t", solvers=None, failed=()) -> Episode:
     """Of a proposal with two tokens; the last of them tells it apart."""
-    question = Question(f"{task}.{number}", "task", (), {"requested": requested, "task": task})
+    question = Question(f"{task}.{number}", "task", (), task=ProposerTask(requested, id=task))
     segments = (Segment("prompt", (1, 2)), Segment("action", (3, 100 + number), (-0.5, -0.5)))
     proposal = Trajectory(f"p/{number}", question, "proposer", segments, (), (), StopReason.ANSWERED)
     return Episode(proposal, outcome, solvers=solvers, replaced=tuple((proposal, invalid) for invalid in failed))

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evoseek.env.proposer import passage_task
 from evoseek.errors import TrainingError
 from evoseek.rollout.record import TrajectoryWriter, read_trajectories
 from evoseek.selfplay.filters import Rejection
@@ -18,7 +19,17 @@ from evoseek.selfplay.proposals import TaskSource
 from evoseek.selfplay.question_log import QuestionLog
 from evoseek.systems.dr_zero import DrZero, Schedule, ScheduledStep, best_questions
 from evoseek.systems.search_r1 import SearchR1
-from evoseek.types import Episode, Invalid, Question, Scored, StopReason, Trajectory, TrajectoryGroup
+from evoseek.types import (
+    Episode,
+    Invalid,
+    Passage,
+    ProposerTask,
+    Question,
+    Scored,
+    StopReason,
+    Trajectory,
+    TrajectoryGroup,
+)
 
 DOWN = Invalid(StopReason.TOOL_FAILED, "the engine is down")
 SCHEDULE = Schedule(iterations=2, proposer_steps=2, writing_steps=2, solver_steps=3)
@@ -46,7 +57,7 @@ def test_the_last_step_of_a_phase_is_known_at_any_step():
 
 
 def make_task(id, passage, requested):
-    return Question(id, passage, (), {"requested": requested, "passage_id": passage, "title": "", "text": passage})
+    return passage_task(id, Passage(passage, passage, "", passage), requested)
 
 
 def source(purpose, copies=1):
@@ -355,7 +366,9 @@ def test_questions_are_written_without_those_of_earlier_steps_of_the_iteration(d
 
 
 def written(task, text, outcome):
-    proposal = Trajectory("p", Question("t", "", (), {"task": task}), "proposer", (), (), (), StopReason.ANSWERED)
+    proposal = Trajectory(
+        "p", Question("t", "", (), task=ProposerTask(1, id=task)), "proposer", (), (), (), StopReason.ANSWERED
+    )
     return Episode(proposal, outcome, None if text is None else Question(f"{task}/{text}", text, ("meri",)))
 
 

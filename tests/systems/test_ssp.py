@@ -5,19 +5,20 @@ from dataclasses import replace
 
 import pytest
 
+from evoseek.env.proposer import answer_task
 from evoseek.rollout.record import TrajectoryWriter, read_trajectories
 from evoseek.selfplay.filters import Rejection
 from evoseek.selfplay.leads import Lead
 from evoseek.selfplay.proposals import TaskSource
 from evoseek.selfplay.question_log import QuestionLog
 from evoseek.systems.ssp import SSP
-from evoseek.types import Invalid, Question, Scored, StopReason, ToolCall, ToolResult
+from evoseek.types import Invalid, Scored, StopReason, ToolCall, ToolResult
 
 DOWN = Invalid(StopReason.TOOL_FAILED, "the engine is down")
 
 
 def make_task(id, lead, requested):
-    return Question(id, lead.answer, (lead.answer,), {"requested": requested})
+    return answer_task(id, lead.answer, requested)
 
 
 class Updates:

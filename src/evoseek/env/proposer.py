@@ -1,8 +1,7 @@
 """The proposers' tasks: write a question with its answer, from a passage forwards or from an answer backwards.
 
-A task is a `Question`, so that a proposal is rolled out, scored and recorded like any other rollout. Its metadata
-states the requested length (`requested`: hops or searches; 0: the proposer's choice) and, for a passage, which one it
-is and whether the proposer is `shown` it.
+A task is a `Question` with a `ProposerTask`, so that a proposal is rolled out, scored and recorded like any other
+rollout.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from evoseek.env.environments import PromptEnv
 from evoseek.env.prompts import PromptSet
 from evoseek.errors import DataError
 from evoseek.protocols import Tool
-from evoseek.types import Message, Passage, Question
+from evoseek.types import Message, Passage, ProposerTask, Question
 
 
 def passage_task(id: str, passage: Passage, hops: int, *, shown: bool = True) -> Question:
@@ -24,13 +23,24 @@ def passage_task(id: str, passage: Passage, hops: int, *, shown: bool = True) ->
     If it is not `shown`, the proposer has to choose a subject by itself (an ablation in Dr. Zero), and the passage is
     not part of what it saw.
     """
-    source = {"title": passage.title, "text": passage.text, "passage_id": passage.id, "shown": shown}
-    return Question(id, passage.contents, (), {"requested": hops, **source})
+    source = Passage(passage.id, passage.id, passage.title, passage.text)
+    return Question(id, passage.contents, (), task=ProposerTask(hops, source, shown))
 
 
 def answer_task(id: str, answer: str, searches: int) -> Question:
     """A task to write, by so many searches, a question that this answer answers."""
-    return Question(id, answer, (answer,), {"requested": searches})
+    return Question(id, answer, (answer,), task=ProposerTask(searches))
+
+
+def task_of(question: Question, *, least: int = 0) -> ProposerTask:
+    """The task that a question is. Raises DataError for another question, or if it requests less than that."""
+    task = question.task
+    if task is None or task.requested < least:
+        raise DataError(
+            f"The task {question.id!r} asks a proposer for {task and task.requested!r} hops or searches, but at least "
+            f"{least} is needed. Make tasks with passage_task or answer_task."
+        )
+    return task
 
 
 class _Proposer(PromptEnv):
@@ -50,8 +60,9 @@ class PassageProposerEnv(_Proposer):
 
     def messages(self, question: Question) -> list[Message]:
         """The prompt. Raises DataError for a task of another kind."""
-        hops, task = _requested(question, least=0), question.metadata
-        title, text = (str(task.get(key, "")) if task.get("shown", True) else "" for key in ("title", "text"))
+        task = task_of(question)
+        hops, passage = task.requested, task.passage if task.shown else None
+        title, text = (passage.title, passage.text) if passage else ("", "")
         number = {"hops": hops, "searches": hops - 1} if hops else {}  # a template that needs them is refused then
         return self._message(**number, title=title, text=text)
 
@@ -64,14 +75,4 @@ class AnswerProposerEnv(_Proposer):
 
     def messages(self, question: Question) -> list[Message]:
         """The prompt. Raises DataError for a task of another kind."""
-        return self._message(answer=question.text, searches=_requested(question, least=1))
-
-
-def _requested(task: Question, *, least: int) -> int:
-    requested = task.metadata.get("requested")
-    if not isinstance(requested, int) or requested < least:
-        raise DataError(
-            f"The task {task.id!r} asks a proposer for {requested!r} hops or searches, but at least {least} is needed "
-            "(its metadata holds the number as `requested`). Make tasks with passage_task or answer_task."
-        )
-    return requested
+        return self._message(answer=question.text, searches=task_of(question, least=1).requested)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from evoseek.env.proposer import task_of
 from evoseek.reward.answer import normalise, set_f1, word_set
 from evoseek.types import Outcome, Scored, ToolCall, Trajectory
 
@@ -103,9 +104,7 @@ def _opens_with_reasoning(text: str) -> bool:
 
 def _tool(proposal: Trajectory) -> float:
     """Every call of a proposal that ended with an answer was run, so its results tell all of them."""
-    hops = proposal.question.metadata.get("requested")
-    if not isinstance(hops, int):
-        raise ValueError(f"The task {proposal.question.id!r} requests {hops!r} hops; expected a whole number.")
+    hops = task_of(proposal.question).requested
     if hops == 0:
         return float(_calls_are_valid(proposal))
     if hops == 1:
@@ -131,7 +130,7 @@ def _answer(proposal: Trajectory, answer: str) -> float:
 def _texts(proposal: Trajectory) -> Iterator[str]:
     """The source passage (the text of a passage task), if the proposer was shown it, and all that was found, unless a
     call was invalid."""
-    if proposal.question.metadata.get("shown", True):
+    if task_of(proposal.question).shown:
         yield proposal.question.text
     for result in proposal.tool_results if _calls_are_valid(proposal) else ():
         for passage in result.passages:

@@ -131,7 +131,8 @@ class ProposerReward:
                 "solver/valid": float(len(valid)),
                 "solver/invalid": float(len(failed)),
             }
-        if self._format_weight and "passage_id" in proposal.question.metadata:
+        task = proposal.question.task
+        if self._format_weight and task is not None and task.passage is not None:
             parts["format"] = format_score(proposal).value
         return Scored(parts.get("difficulty", 0.0) + self._format_weight * parts.get("format", 0.0), parts)
 

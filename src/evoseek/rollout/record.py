@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
-from evoseek.types import Action, Outcome, Scored, Segment, ToolResult, Trajectory, TrajectoryGroup
+from evoseek.types import Action, Outcome, ProposerTask, Scored, Segment, ToolResult, Trajectory, TrajectoryGroup
 
 _COMPACT = json.JSONEncoder(separators=(",", ":"))
 
@@ -85,7 +85,7 @@ def row_of(record: TrajectoryRecord, decode: Callable[[Sequence[int]], str]) -> 
             "id": question.id,
             "text": question.text,
             "golden_answers": question.golden_answers,
-            "metadata": dict(question.metadata),
+            "metadata": {**question.metadata, **_task_row(question.task)},
         },
         "stop_reason": trajectory.stop_reason,
         "answer": trajectory.answer,
@@ -106,6 +106,7 @@ def record_of(row: Any) -> TrajectoryRecord:
     written = own or [""] * len(row["actions"])
     trajectory = {
         **row,
+        "question": _question(row["question"], row["role"]),
         "segments": [{**segment, "token_ids": segment["ids"], **_logprobs(segment)} for segment in row["segments"]],
         "actions": [{"text": text, **action} for action, text in zip(row["actions"], written, strict=True)],
     }
@@ -115,6 +116,29 @@ def record_of(row: Any) -> TrajectoryRecord:
     except ValidationError as error:
         problem = error.errors()[0]
         raise ValueError(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}") from error
+
+
+def _task_row(task: ProposerTask | None) -> Mapping[str, object]:
+    """A proposer's task, as it stands among the metadata of its question."""
+    if task is None:
+        return {}
+    row: dict[str, object] = {"requested": task.requested}
+    if (passage := task.passage) is not None:
+        row |= {"title": passage.title, "text": passage.text, "passage_id": passage.id, "shown": task.shown}
+    return {**row, "task": task.id} if task.id else row
+
+
+def _question(row: Mapping[str, Any], role: str) -> Mapping[str, object]:
+    """The fields of a question, with the task of a proposer's."""
+    metadata = dict(row["metadata"])
+    if role != "proposer" or "requested" not in metadata:
+        return row
+    task = {"requested": metadata.pop("requested"), "id": metadata.pop("task", "")}
+    if "passage_id" in metadata:
+        passage_id, title, text = (metadata.pop(key) for key in ("passage_id", "title", "text"))
+        task["passage"] = {"id": passage_id, "document_id": passage_id, "title": title, "text": text}
+        task["shown"] = metadata.pop("shown", True)
+    return {**row, "metadata": metadata, "task": task}
 
 
 def _segment_row(segment: Segment, text: str) -> Mapping[str, object]:

@@ -245,7 +245,8 @@ class _Batch:
 
     def _task(self, index: int) -> object:
         """The id of the task that the proposals of nested sampling share."""
-        return self._proposals[index].question.metadata.get("task", index)
+        task = self._proposals[index].question.task
+        return task.id if task and task.id else index
 
 
 async def _all(episodes: Any) -> list[Episode]:

@@ -43,10 +43,9 @@ def supporting_passages(proposal: Trajectory) -> tuple[Passage, ...]:
 
 
 def _source(proposal: Trajectory) -> Iterator[Passage]:
-    metadata = proposal.question.metadata
-    if "passage_id" in metadata and metadata.get("shown", True):
-        identifier, title, text = (str(metadata[key]) for key in ("passage_id", "title", "text"))
-        yield Passage(identifier, identifier, title, text)
+    task = proposal.question.task
+    if task is not None and task.passage is not None and task.shown:
+        yield task.passage
 
 
 def _searches(proposal: Trajectory) -> Iterator[tuple[tuple[Passage, ...], str]]:

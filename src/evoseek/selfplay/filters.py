@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Literal
 
 from evoseek.corpus.scripts import length
+from evoseek.env.proposer import task_of
 from evoseek.reward.answer import normalise
 from evoseek.reward.format import is_valid_search, stands_in, stated
 from evoseek.selfplay.answer_rules import is_long, is_sentence, is_supported, misfits, stands_in_question
@@ -149,7 +150,7 @@ def proposed_question(proposal: Trajectory, evidence: Sequence[Passage]) -> Ques
     Its golden answers are the task's, if that gave any, else the one that was proposed. The metadata hold the hops or
     searches `requested` (if any were), the valid `searches` made, and the ids of the `evidence`.
     """
-    requested = proposal.question.metadata.get("requested")
+    requested = task_of(proposal.question).requested
     metadata = {
         **({"requested": requested} if requested else {}),
         "searches": len(_queries(proposal)),

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from statistics import fmean
 
+from evoseek.env.proposer import task_of
 from evoseek.reward.answer import RIGHT_FROM, exact_match, normalise
 from evoseek.selfplay.filters import Rejection
 from evoseek.training.rollout_metrics import prefixed, rollout_metrics
@@ -86,7 +87,7 @@ def _proposals(episodes: Sequence[Episode]) -> TrajectoryGroup:
 
 def _requested(episode: Episode) -> int:
     """0: the proposer's choice."""
-    return int(str(episode.proposer.question.metadata["requested"]))
+    return task_of(episode.proposer.question).requested
 
 
 def _spread(name: str, numbers: Sequence[int]) -> dict[str, float]:

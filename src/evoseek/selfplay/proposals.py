@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Literal, TypeVar
 
+from evoseek.env.proposer import task_of
 from evoseek.types import Episode, Question, TrajectoryGroup
 
 Item = TypeVar("Item")
@@ -39,8 +40,9 @@ class TaskSource(Generic[Item]):
                 random.Random(f"{self.seed}/tasks/{epoch}").shuffle(orders[epoch])
             item = self.pool[orders[epoch][place]]
             task = self.make(f"{key}-{number - first:04d}", item, self._requested(number))
+            made = task_of(task)
             tasks += [
-                replace(task, id=f"{task.id}.{copy}" if self.copies > 1 else task.id, metadata=_marked(task))
+                replace(task, id=f"{task.id}.{copy}" if self.copies > 1 else task.id, task=replace(made, id=task.id))
                 for copy in range(self.copies)
             ]
         return tasks
@@ -57,7 +59,8 @@ def proposal_groups(episodes: Sequence[Episode], by: Literal["requested", "task"
     or those of the same task (GRPO with nested sampling)."""
     groups: dict[str, list[Episode]] = {}
     for episode in episodes:
-        groups.setdefault(f"{by}-{episode.proposer.question.metadata[by]}", []).append(episode)
+        task = task_of(episode.proposer.question)
+        groups.setdefault(f"{by}-{task.requested if by == 'requested' else task.id}", []).append(episode)
     return [
         TrajectoryGroup(
             key,
@@ -84,7 +87,3 @@ def check_groups(episodes: Sequence[Episode]) -> list[TrajectoryGroup]:
             key = trajectories[0].id.rpartition("/")[0]
             groups.append(TrajectoryGroup(f"{key}/checks", trajectories, outcomes))
     return groups
-
-
-def _marked(task: Question) -> dict[str, object]:
-    return {**task.metadata, "task": task.id}

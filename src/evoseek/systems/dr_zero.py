@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from evoseek.env.proposer import task_of
 from evoseek.errors import TrainingError
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.settings import GroupRolloutSettings
@@ -380,11 +381,11 @@ class DrZero:
 def best_questions(episodes: Sequence[Episode], earlier: Sequence[Question], near_duplicates: float) -> list[Question]:
     """Of every task's proposals the valid one with the best reward (its format, before anybody tried it), the first of
     equals; without those that are duplicates of earlier ones."""
-    best: dict[object, tuple[float, Question]] = {}
+    best: dict[str, tuple[float, Question]] = {}
     for episode in episodes:
         if episode.question is None or not isinstance(episode.outcome, Scored):
             continue
-        task, reward = episode.proposer.question.metadata["task"], episode.outcome.reward
+        task, reward = task_of(episode.proposer.question).id, episode.outcome.reward
         if task not in best or reward > best[task][0]:
             best[task] = reward, episode.question
     seen = NearDuplicates(near_duplicates or 1.0)
