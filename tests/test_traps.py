@@ -228,7 +228,7 @@ SAMPLERS: dict[str, Sampling] = {
     "sglang": served_by(SGLangSampler, ScriptedSGLang),
     "tinker": at_a_service,
 }
-SECONDS = {"timeout_s": True, "pause_s": False}
+SECONDS = {"timeout_s": True}
 """The settings of samplers that are seconds, and whether they limit a turn."""
 SEARCHES, ANSWER = ("<search> mayor </search>",) * 9, "<answer> Meri </answer>"
 LIMITS: dict[str, tuple[Sequence[str], dict[str, Any]]] = {

@@ -280,7 +280,7 @@ class TrainingSettings(Section):
         names."""
         run = ("steps", "max_minutes", "checkpoint_every", "keep_checkpoints", "max_invalid", "pause_s")
         run += ("record_samples",)
-        servers = ("urls", "api_key_env", "concurrency", "timeout_s", "attempts", "failures", "pause_s")
+        servers = ("urls", "api_key_env", "concurrency", "timeout_s", "attempts")
         servers += ("weights_directory", "launch", "program", "gpus", "tensor_parallel", "memory_share")
         servers += ("arguments", "probe_every", "transfer", "transfer_host")
         service = ("base_url", "api_key_env", "timeout_s")

@@ -36,7 +36,7 @@ def ids(text):
 @asynccontextmanager
 async def serving(server, *, max_length=256, **settings):
     async with server.serving() as url:
-        own = SGLangSampler.Settings(name="sglang", urls=(url,), **{"attempts": 1, "failures": 1, **settings})
+        own = SGLangSampler.Settings(name="sglang", urls=(url,), **{"attempts": 1, **settings})
         yield SGLangSampler(POLICY, [Link(url, own, wait_s=0.001)], max_length=max_length)
 
 
@@ -114,7 +114,7 @@ def test_no_wrong_reply_becomes_a_sample_and_a_second_attempt_may_be_right(failu
         sample(server, **timeout)
     again = scripted()
     again.failures.append(failure)
-    assert sample(again, attempts=2, failures=9, **timeout).finish_reason == "stop"
+    assert sample(again, attempts=2, **timeout).finish_reason == "stop"
 
 
 @pytest.mark.parametrize("bad", [False, None, 0.0, ""])

@@ -31,7 +31,7 @@ async def serving(*servers, policy=POLICY, files=None, model="", max_length=256,
     """A sampler over servers."""
     async with AsyncExitStack() as stack:
         urls = [await stack.enter_async_context(server.serving()) for server in servers]
-        own = VLLMSampler.Settings(name="vllm", urls=urls, **{"attempts": 1, "failures": 1, **settings})
+        own = VLLMSampler.Settings(name="vllm", urls=urls, **{"attempts": 1, **settings})
         links = [Link(url, own, wait_s=0.001, clock=clock) for url in urls]
         yield VLLMSampler(policy, links, max_length=max_length, model=model, files=files)
 
@@ -133,7 +133,7 @@ def test_no_wrong_reply_becomes_a_sample_and_a_second_attempt_may_be_right(failu
     again = scripted()
     again.failures.append(failure)
     if failure is not Failure.ECHO:
-        assert sample(again, attempts=2, failures=9, **timeout).finish_reason == "stop"
+        assert sample(again, attempts=2, **timeout).finish_reason == "stop"
 
 
 LONG = replace(REQUEST, token_ids=(5, 6, 7), max_tokens=60)
@@ -150,7 +150,7 @@ def test_a_turn_that_breaks_off_is_continued_after_its_tokens_and_never_drawn_ag
     server.failures.extend([failure] * 3)
 
     async def run():
-        async with serving(server, attempts=1, failures=1, timeout_s=5.0) as sampler:
+        async with serving(server, attempts=1, timeout_s=5.0) as sampler:
             return await sampler.sample(LONG)
 
     done = in_no_time(run())
@@ -242,7 +242,7 @@ def test_a_trajectory_stays_with_its_server_and_new_ones_leave_a_lost_one_until_
     first, second, now = scripted(), scripted(), [0.0]
 
     async def run():
-        async with serving(first, second, clock=lambda: now[0], pause_s=30.0) as sampler:
+        async with serving(first, second, clock=lambda: now[0]) as sampler:
             assert await _failed(sampler, "q", turns=2) == 0
             shares = len(first.turns), len(second.turns)
             assert sum(shares) == 48
@@ -345,7 +345,7 @@ def test_all_weights_wait_for_the_turns_in_progress_also_after_another_has_faile
             return await super().sample(request)
 
     async def run():
-        async with serving(server, failures=9) as sampler:
+        async with serving(server) as sampler:
             (replica,) = sampler.replicas
             replica.publish(Weights(7, tmp_path / "7"))
             long = asyncio.create_task(sampler.sample(REQUEST))

@@ -18,6 +18,7 @@ from evoseek.policy.engines.settings import ServerSettings
 
 T = TypeVar("T")
 
+_FAILURES, _PAUSE_S = 6, 30.0  # failed calls in a row after which a server is lost, and seconds until it is tried again
 _WAIT_S, _MAX_WAIT_S = 0.5, 30.0
 
 
@@ -49,7 +50,7 @@ class Link:
         check_address(url)
         self.url = url.rstrip("/")
         self._api_key = api_key
-        self._breaker = CircuitBreaker(settings.failures, settings.pause_s, clock)
+        self._breaker = CircuitBreaker(_FAILURES, _PAUSE_S, clock)
         self._server = Server(
             setting="sampler.urls",
             api_key=api_key,

@@ -38,16 +38,6 @@ class ServerSettings(SamplerSettings):
         description="Number of times that a failing server is asked for the rest of a turn before the rollout becomes "
         "Invalid.",
     )
-    failures: int = Field(
-        default=6,
-        ge=1,
-        le=MANY,
-        description="Number of failed calls in a row after which a server counts as lost, so that new rollouts go to "
-        "others.",
-    )
-    pause_s: float = Field(
-        default=30.0, gt=0, le=1e6, description="Seconds after which a server that was lost is tried again."
-    )
     probe_every: int = Field(
         default=1,
         ge=0,
