@@ -7,7 +7,7 @@ import pytest
 from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import DataError, SamplerError
-from evoseek.eval.evaluate import evaluate
+from evoseek.eval.evaluate import evaluate, examining
 from evoseek.eval.statistics import wilson_interval
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
@@ -56,6 +56,22 @@ def test_in_training_too_an_unanswerable_question_is_right_if_it_is_refused():
     marked = [Question(f"q{n}", "what is vesu?", (), {"answerable": False}) for n in range(2)]
     evaluation, _ = run(answers("unknown", "meri"), marked)
     assert evaluation.rewards() == {"q0": 1.0, "q1": 0.0}
+    reward = examining(AnswerReward(), "format_f1")  # whose lowest value is that of a broken format
+    graded = [asyncio.run(reward(result.trajectory)) for result in evaluation.results]
+    assert graded == [Scored(1.0, {"format_f1": 1.0}), Scored(-1.0, {"format_f1": -1.0})]
+
+
+def test_a_policy_that_does_not_finish_refuses_nothing():
+    """Cut off at its limit of tokens, malformed, out of turns: none of these is right, and an empty answer is."""
+    marked = [Question(f"q{n}", "what is vesu?", (), {"answerable": False}) for n in range(3)]
+    turns = ["the " * 50, "meri", "<answer> </answer>"]
+    evaluation, _ = run({f"evaluation/q{n}/0": [turn] for n, turn in enumerate(turns)}, marked, max_tokens_per_turn=20)
+    assert [str(result.trajectory.stop_reason) for result in evaluation.results] == [
+        "max_tokens",
+        "malformed",
+        "answered",
+    ]
+    assert evaluation.rewards() == {"q0": 0.0, "q1": 0.0, "q2": 1.0}
 
 
 def test_a_policy_that_is_slow_where_it_is_wrong_is_no_better_than_one_that_is_fast():

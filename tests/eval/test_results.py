@@ -109,7 +109,7 @@ def test_answers_and_refusals_of_answerable_and_unanswerable_questions():
         sample("c", 0, 0.0, answer="Not found in the documents!", supported=False),
         sample("d", 0, 0.0, answer="Tor", supported=True),
         sample("e", 0, 0.0, invalid="tool_failed", supported=False),
-        sample("f", 0, 1.0, supported=False, answerable=False),
+        sample("f", 0, 1.0, answer="", supported=False, answerable=False),
         sample("g", 0, 0.0, answer="B", supported=True, answerable=False),
         n=7,
         k=1,

@@ -91,7 +91,7 @@ def test_without_an_answer_every_score_is_0_and_evidence_that_is_not_known_is_no
 
 @pytest.mark.parametrize(
     ("turn", "value", "supported"),
-    [("<answer> meri </answer>", 0.0, True), ("<answer> unknown </answer>", 1.0, False), ("hm", 1.0, False)],
+    [("<answer> meri </answer>", 0.0, True), ("<answer> unknown </answer>", 1.0, False), ("hm", 0.0, False)],
 )
 def test_an_unanswerable_question_is_right_if_it_is_refused_and_wrong_if_it_is_answered(turn, value, supported):
     sample, _ = drawn({"evaluation/q/0": ["<search> kalo </search>", turn]}, question=UNANSWERABLE)

@@ -65,7 +65,7 @@ def test_invalid_items_are_listed_and_the_result_is_not_final():
 
 def test_refusals_are_a_table_with_a_column_for_the_unanswerable_questions():
     results = made()
-    some = tuple(replace(one, answerable=n < 3, answer="x" if n < 2 else None) for n, one in enumerate(results.samples))
+    some = tuple(replace(one, answerable=n < 3, answer="x" if n < 2 else "") for n, one in enumerate(results.samples))
     results = replace(results, samples=some)
     shown = markdown(grids(results, "t"), note(results))
     assert "|  | answerable questions | unanswerable questions |" in shown

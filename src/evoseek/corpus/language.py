@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from evoseek.corpus.scripts import fold
+
 _FOLDER = Path(__file__).parent / "languages"
 
 
@@ -31,7 +33,8 @@ class Language:
     asked for.
 
     Patterns: `orders` to a model, `override_verbs` with `override_nouns`, `small_talk` around a question or in place of
-    it, what `refers` to a text, what means `now`; `compared`, `paired`, `topic` and `second` of a question's form.
+    it, what `refers` to a text, `refusals` (whole clauses) to answer, what means `now`; `compared`, `paired`, `topic`
+    and `second` of a question's form.
     """
 
     code: str
@@ -49,7 +52,6 @@ class Language:
     labels: str = ""
     choices: str = ""
     shared: str = ""
-    no_answers: str = ""
     creative: str = ""
     between: str = ""
     of_both: str = ""
@@ -67,6 +69,7 @@ class Language:
     override_nouns: str = ""
     small_talk: str = ""
     refers: str = ""
+    refusals: str = ""
     now: str = ""
     compared: str = ""
     paired: str = ""
@@ -160,3 +163,19 @@ LANGUAGES = {
 
 STOP_WORDS = words_in(*(language.stop_words for language in LANGUAGES.values()))
 """Words that say nothing by themselves. They only tell what is worth mining; search has no stop words."""
+
+_CLAUSES = re.compile(
+    r"[,;:.!?()\n。，；：！？、،؟।]+|\b(?:but|however|aber|jedoch|mais|pero|ma|però|maar|mas|но|однако)\b",
+    re.IGNORECASE,
+)
+_LONGEST_CLAUSE = 300  # characters; the patterns are not linear
+_REFUSAL = pattern(unicodedata.normalize("NFKC", language.refusals) for language in LANGUAGES.values())
+
+
+def is_refusal(answer: str | None) -> bool:
+    """Whether an answer refuses: every clause of it says that the answer is unknown or was not found, or it is empty.
+    A rollout that ended without an answer (None) did not refuse. This is the only definition of a refusal."""
+    if answer is None:
+        return False
+    clauses = (fold(clause, accents=True) for clause in _CLAUSES.split(answer))
+    return all(len(clause) <= _LONGEST_CLAUSE and _REFUSAL.fullmatch(clause) for clause in clauses if clause)

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from evoseek.corpus.language import is_refusal
 from evoseek.errors import DataError
 from evoseek.eval.statistics import Interval, score_interval, wilson_interval
-from evoseek.eval.support import Check, is_refusal
+from evoseek.eval.support import Check
 from evoseek.protocols import RewardFn
 from evoseek.reward.format import BROKEN
 from evoseek.rollout.roller import Roller
@@ -107,8 +108,8 @@ async def evaluate(questions: Sequence[Question], *, roller: Roller, metric: str
 
 def examining(reward: RewardFn, metric: str, check: Check | None = None) -> RewardFn:
     """A reward, called `metric`, for the questions of an evaluation: one that is marked as unanswerable is scored as in
-    SQuAD 2.0 (arXiv 1806.03822), 1 for a refusal and the metric's lowest value for an answer. With a check, the part
-    `supported` is 1 if the passages that were found support the answer, or else 0."""
+    SQuAD 2.0 (arXiv 1806.03822), 1 for a refusal and the metric's lowest value for an answer, or for no answer at all.
+    With a check, the part `supported` is 1 if the passages that were found support the answer, or else 0."""
 
     async def examined(trajectory: Trajectory) -> Outcome:
         if trajectory.question.is_answerable:

@@ -12,9 +12,9 @@ from functools import cached_property
 from math import comb
 from statistics import fmean
 
+from evoseek.corpus.language import is_refusal
 from evoseek.eval.evaluate import Score, lowest_of, score_of
 from evoseek.eval.sample import Sample
-from evoseek.eval.support import is_refusal
 from evoseek.reward.answer import GRADED, RIGHT_FROM
 
 GROUPS: Mapping[str, Callable[[Sample], object]] = {
@@ -154,7 +154,7 @@ def _by_question(samples: Iterable[Sample], metric: str) -> dict[str, list[float
 
 def ending_of(sample: Sample, metric: str) -> str:
     """What became of a question: `answered_right` by the metric, `refused` (see `is_refusal`) or `answered_wrong`, as
-    every answer to an unanswerable question is, and every Invalid sample."""
+    every answer to an unanswerable question is, every rollout without an answer and every Invalid sample."""
     if sample.answerable and value_of(sample, metric) >= RIGHT_FROM:
         return "answered_right"
     return "refused" if sample.invalid is None and is_refusal(sample.answer) else "answered_wrong"

@@ -27,7 +27,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Literal
 
-from evoseek.corpus.language import STOP_WORDS
+from evoseek.corpus.language import STOP_WORDS, is_refusal
 from evoseek.corpus.scripts import fold, fold_places, is_unspaced
 from evoseek.env.prompts import PromptTemplate
 from evoseek.protocols import Chat
@@ -38,17 +38,6 @@ from evoseek.types import Message, Passage, Trajectory
 
 NOT_FOUND = "Not found in the documents."
 
-_REFUSALS = frozenset(
-    map(
-        fold,
-        [
-            *("", "unknown", "not known", "no answer", "cannot answer", "not found", "nothing found", "n/a"),
-            *(NOT_FOUND, "I don't know", "I do not know", "not in the documents", "not mentioned"),
-            *("not specified", "insufficient information", "not enough information", "cannot be determined"),
-            *("none", "nothing", "null", "no information", "not available"),
-        ],
-    )
-)
 _DENIALS = frozenset(
     fold(
         "no not nor none neither never without except cannot nobody nothing nicht kein keine non pas ni sin нет не"
@@ -85,7 +74,7 @@ async def by_words(trajectory: Trajectory) -> Support:
 def support_of(trajectory: Trajectory) -> Support:
     """The check by words."""
     answer, question, found = trajectory.answer or "", trajectory.question.text, found_passages(trajectory)
-    if is_refusal(trajectory.answer):
+    if is_refusal(answer):
         return Support((), False, "none")
     if fold(answer) in YES_NO:
         about = tuple(p for p in found if _names(question, p) or _share(question, (p,)) >= _ABOUT)
@@ -107,12 +96,6 @@ def support_of(trajectory: Trajectory) -> Support:
     return Support(tuple(p for p in found if is_given and p in named), is_given, "words", tuple(dict.fromkeys(claims)))
 
 
-def is_refusal(answer: str | None) -> bool:
-    """Whether a model refused to answer: there is no answer, an empty one, or one that says no more than that it was
-    not found or is not known, whatever its case and punctuation. Nowhere else is decided what a refusal is."""
-    return fold(answer or "") in _REFUSALS
-
-
 def found_passages(trajectory: Trajectory) -> tuple[Passage, ...]:
     """What all searches found, each passage once."""
     return tuple({p.id: p for result in trajectory.tool_results for p in result.passages}.values())
@@ -128,7 +111,7 @@ class SupportJudge:
     async def __call__(self, trajectory: Trajectory) -> Support:
         """Check one answer."""
         found = found_passages(trajectory)
-        if is_refusal(trajectory.answer) or not found:
+        if is_refusal(trajectory.answer or "") or not found:
             return Support((), False, "none")
         prompt = self._template.marked(question=trajectory.question.text, answer=trajectory.answer, passages=found)
         reply = await self._chat.chat(

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from evoseek.corpus.language import LANGUAGES, pattern, words_in
+from evoseek.corpus.language import LANGUAGES, is_refusal, pattern, words_in
 from evoseek.corpus.scripts import family, fold, script, script_counts
 from evoseek.selfplay.wording import LATIN, SURE, grammar_hits, words_of
 
@@ -29,11 +29,7 @@ _TEMPLATE = pattern(
     r"\{[^{}]{0,60}\}|\{\{|\}\}|\[[^\[\]\d]{1,40}\]|<[^<>\d]{1,40}>|_{3,}|\bX{3,}\b|○○|\bO{3}|\.\.\. ?\?|"
     rf"(?:^|[\s【\[(.。?？])(?:{_LABEL})(?: ?\d+)?[】\])]?\s*[:：】]|^q\d*\s*[:.]|lorem ipsum|\btodo\b|",
 )
-_NO_ANSWERS = frozenset(
-    fold(word.replace("_", " "))
-    for language in _ALL
-    for word in (*language.no_answers.split(), *language.labels.split()[:2])
-)
+_NO_ANSWERS = {"the answer"}.union(*(map(fold, language.labels.split()[:2]) for language in _ALL))
 _REFERS = pattern(language.refers for language in _ALL)
 _STRANGE_RUN = re.compile(r"[?!.,;:@#$%^&*~=+|\\/<>_‽§]{4,}")
 _REPEATED_CHARACTER = re.compile(r"(\w)\1{4,}")
@@ -58,7 +54,11 @@ def instructs(text: str) -> bool:
 
 def is_template(question: str, answer: str) -> bool:
     """Whether a text contains leftovers: unfilled fields, blanks, labels, small talk, or an answer that states none."""
-    return bool(_TEMPLATE.search(question) or _TEMPLATE.search(answer)) or fold(answer) in _NO_ANSWERS
+    return (
+        bool(_TEMPLATE.search(question) or _TEMPLATE.search(answer))
+        or fold(answer) in _NO_ANSWERS
+        or is_refusal(answer)
+    )
 
 
 def refers_to_passage(question: str) -> bool:
