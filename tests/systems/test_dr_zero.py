@@ -157,6 +157,7 @@ def test_the_solver_learns_from_the_questions_of_its_own_iteration(dr_zero):
         assert len(written) == 6
         assert set(asked) == written
         assert len(asked) == 9
+    assert set(system.solving.rates.state()["rates"]) == written  # of the last iteration alone
 
 
 class TestTrap13TheQuestionOrderFollowsThePhase:

@@ -102,9 +102,9 @@ def test_a_file_of_both_roles_is_learnt_with_the_prompts_of_both(tmp_path):
     path.write_text("".join(json.dumps(row) + "\n" for row in (proposer, solver)))
     settings = load_settings(system="sft", options={"demonstrations.path": str(path), "demonstrations.held_out": 0})
     context = Context(settings, RunDirectory(tmp_path / "run"), objects=Objects(search=Engine()))
-    proposing, solving = (
-        context.agent.decode(sample.token_ids) for sample in SFT.build(settings, context).system.samples
-    )
+    plan = SFT.build(settings, context)
+    assert plan.state is plan.system.passes  # or a resumed run would begin the pass anew
+    proposing, solving = (context.agent.decode(sample.token_ids) for sample in plan.system.samples)
     assert proposing.startswith("propose 2 hops : kalo is a river . <search> kalo </search>")
     assert proposing.endswith("<question> who is kalo ? </question> <answer> meri </answer>")
     assert solving.startswith("solve : who is kalo ? <search> kalo </search>")

@@ -88,6 +88,19 @@ def test_rollouts_ahead_of_training_ask_other_questions_and_a_resumed_run_draws_
     assert [passes.draw(ids, seed=0, step=step, size=2) for step in (2, 3)] == [second, third]  # again, without a kill
 
 
+def test_the_order_of_a_file_is_no_part_of_a_pass_and_reservations_end_with_a_restore():
+    passes, ids = Passes(), ["q0", "q1", "q2"]
+    (first,) = passes.draw(ids, seed=0, step=1, size=1)
+    passes.count(1, ids)
+    (second,) = passes.draw(ids[::-1], seed=0, step=2, size=1)
+    assert ids[::-1][second] != ids[first]
+    passes.count(2, ids)
+    before = passes.state()
+    drawn = passes.draw(ids, seed=0, step=3, size=2)
+    passes.restore(before)
+    assert passes.draw(ids, seed=0, step=4, size=2) == drawn
+
+
 def asked_by(order, asked, sizes, *, seed=0, rates=None, first=1):
     """The ids that each step asks."""
     rates, steps = rates or PassRates(), []

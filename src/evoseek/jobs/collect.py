@@ -23,6 +23,7 @@ from evoseek.run import asked_engine
 from evoseek.training.context import Context
 from evoseek.training.inputs import identity
 from evoseek.training.interrupt import stop_on_interrupt
+from evoseek.training.rollout_metrics import surely_more
 from evoseek.training.sources import evaluation_path, read_questions
 from evoseek.types import Invalid, Outcome, Question, Trajectory
 
@@ -90,7 +91,7 @@ async def collect(
         failures = Counter(
             outcome.detail or str(outcome.reason) for _, outcome in outcomes if isinstance(outcome, Invalid)
         )
-        if failures.total() > max_invalid * len(outcomes):
+        if surely_more(failures.total(), len(outcomes), max_invalid):
             raise EvoseekError(
                 f"{failures.total()} of {len(outcomes)} rollouts failed after {collected.done} questions. "
                 f"{for_example(failures)} Nothing of them was written. Repair what failed and give the same command "

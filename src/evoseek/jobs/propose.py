@@ -28,6 +28,7 @@ from evoseek.selfplay.settings import GameSettings
 from evoseek.training.context import Context
 from evoseek.training.inputs import identity
 from evoseek.training.interrupt import stop_on_interrupt
+from evoseek.training.rollout_metrics import surely_more
 from evoseek.training.settings import TrainingSettings
 from evoseek.types import Episode, Invalid, Question, Scored
 
@@ -167,7 +168,7 @@ class Writing:
 
     def _check_failures(self, episodes: Sequence[Episode]) -> None:
         failures = [episode.outcome for episode in episodes if isinstance(episode.outcome, Invalid)]
-        if len(failures) <= self.max_invalid * len(episodes):
+        if not surely_more(len(failures), len(episodes), self.max_invalid):
             return
         reason, many = Counter(failure.reason for failure in failures).most_common(1)[0]
         detail = next(failure.detail for failure in failures if failure.reason == reason)

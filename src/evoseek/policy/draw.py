@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 _BLOCK = 64  # tokens
+_ROWS = 4
 
 
 def turn_uniforms(seed: int, trajectory_id: str, turn: int, count: int) -> list[float]:
@@ -45,15 +46,16 @@ def draw_tokens(logits: Tensor, temperatures: Tensor, uniforms: Tensor) -> tuple
 def _invert(logprobs: Tensor, uniforms: Tensor) -> Tensor:
     """The first token [B] up to which the probabilities add up to more than a share `uniforms` [B] of their sum."""
     rows, vocabulary = logprobs.shape
-    blocks = logprobs.new_empty(rows, -(-vocabulary // _BLOCK), _BLOCK, dtype=torch.float64)
+    blocks = logprobs.new_empty(rows, -(-vocabulary // _BLOCK), _BLOCK)
     blocks[:, -1] = 0
     torch.exp(logprobs, out=blocks.flatten(1)[:, :vocabulary])
-    sums = blocks.sum(dim=-1).cumsum(dim=-1)  # [B, blocks]
+    parts = [part.double().sum(dim=-1) for part in blocks.split(_ROWS)]  # a float64 copy of all would be slow to make
+    sums = torch.cat(parts).cumsum(dim=-1)  # [B, blocks]
     targets = uniforms[:, None] * sums[:, -1:]
     # right=True: the first whose cumulative probability exceeds the target, hence never one of probability 0
     block = torch.searchsorted(sums, targets, right=True).clamp_(max=blocks.shape[1] - 1)  # [B, 1]
     below = torch.where(block > 0, sums.gather(1, (block - 1).clamp_(min=0)), 0.0)
-    within = blocks[torch.arange(rows, device=block.device), block[:, 0]].cumsum(dim=-1)
+    within = blocks[torch.arange(rows, device=block.device), block[:, 0]].double().cumsum(dim=-1)
     # rounding may put the target at the end of the block's sum, past which its last tokens of probability 0 lie
     last = torch.nextafter(within[:, -1:], within.new_zeros(()))
     token = torch.searchsorted(within, torch.minimum(targets - below, last), right=True)

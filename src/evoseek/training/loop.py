@@ -12,6 +12,7 @@ from typing import Protocol
 
 from evoseek.errors import TrainingError
 from evoseek.protocols import MetricSink
+from evoseek.training.rollout_metrics import surely_more
 from evoseek.training.stages import Stages
 from evoseek.types import Invalid, TrajectoryGroup
 
@@ -85,10 +86,11 @@ class TrainingLoop:
     checkpoint is kept every `checkpoint_every` steps, after the last, and when it stops early: because `should_stop`
     says so, or because its steps have taken `max_seconds` (their evaluations included, as in `step/seconds`).
 
-    After a step in which more than `max_invalid` of the rollouts are Invalid, no checkpoint is saved: what failed may
-    be the policy itself, with weights that cannot be sampled from. After three such steps in a row, or one at the end,
-    training stops with TrainingError. Before the next step it waits for `pause_s` seconds, twice as long after the
-    second one, so that the failed service may recover; `notify` is told why. A request to stop ends the pause.
+    After a step in which surely more than `max_invalid` of the rollouts are Invalid, no checkpoint is saved: what
+    failed may be the policy itself, with weights that cannot be sampled from. After three such steps in a row, or one
+    at the end, training stops with TrainingError. Before the next step it waits for `pause_s` seconds, twice as long
+    after the second one, so that the failed service may recover; `notify` is told why. A request to stop ends the
+    pause.
 
     `agree` turns one process's request to stop into the decision of all processes of the run.
 
@@ -148,7 +150,8 @@ class TrainingLoop:
             seconds = perf_counter() - started
             spent += seconds
             self._log(step, metrics, {**report.timings, "step/seconds": seconds})
-            failing = failing + 1 if len(report.failures) > self.max_invalid * report.num_rollouts else 0
+            failed = surely_more(len(report.failures), report.num_rollouts, self.max_invalid)
+            failing = failing + 1 if failed else 0
             if failing == _INVALID_STEPS or (failing and step == self.steps):
                 raise TrainingError(_too_many_failures(step, report, failing))
             if failing:

@@ -168,8 +168,8 @@ class RunSettings(Section):
         default=0.2,  # moves the mean reward by some 0.05: docs/algorithms.md, "Bias by failures"
         ge=0,
         le=1,
-        description="Share of invalid rollouts, retried ones included, above which a step counts as failed; three "
-        "failed steps in a row end the run.",
+        description="Share of invalid rollouts, retried ones included, above which a step counts as failed where "
+        "chance does not explain it; three failed steps in a row end the run.",
     )
 
 

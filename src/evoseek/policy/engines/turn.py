@@ -78,8 +78,10 @@ class Turn:
         if length is not None:
             return self._completion("stop", length)
         if sampled.finish_reason == "stop":
+            stopped = len(self._ids)
+            del self._ids[before:], self._logprobs[before:]  # or the turn would be continued after what was refused
             raise TransientError(
-                f"it stopped after {len(self._ids)} tokens where none of the stop strings and stop tokens that were "
+                f"it stopped after {stopped} tokens where none of the stop strings and stop tokens that were "
                 "sent stands; see that it has the policy's own tokenizer"
             )
         if len(self._ids) == self._request.max_tokens:
