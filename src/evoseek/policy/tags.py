@@ -13,9 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from evoseek.corpus.scripts import fold
 from evoseek.errors import PolicyError
@@ -23,6 +21,9 @@ from evoseek.policy.chat_template import Schema, encode_messages, encode_reply, 
 from evoseek.policy.encoding import Encoder, trusted
 from evoseek.policy.template_check import check_template
 from evoseek.types import Action, Message, StopConditions, ToolCall
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 TAGS = ("search", "information", "think", "answer", "question")
 OBSERVATION = ("\n\n<information>\n", "\n</information>\n\n")
