@@ -18,8 +18,8 @@ from evoseek.corpus.formats import parse_markdown
 from evoseek.corpus.mentions import TitleFinder, names, numbers, phrases, split_dates
 from evoseek.corpus.passages import split_document
 from evoseek.errors import PageError, ToolError
+from evoseek.http.replies import error_message, json_of, redacted
 from evoseek.http.retry import TransientError, seconds_of
-from evoseek.http.said import error_message, json_of, quoted
 from evoseek.policy.call_formats import parse_hermes, parse_json
 from evoseek.policy.encoding import Encoder, harmless
 from evoseek.policy.tags import SEARCH, TagMessages, read_action
@@ -230,9 +230,9 @@ WORST = [  # parser, what begins the text, what it repeats, what ends it
     (reply(partial(json_of, secret="key")), "", "1", ""),
     (reply(partial(json_of, secret="key")), "{", '"a":1,', '"b":1}'),
     (reply(error_message), "", '{"error":', ""),
-    (reply(partial(quoted, secret="%2Fkey/with+signs")), "", "%252Fkey", ""),
-    (reply(partial(quoted, secret="aaaaaaaa")), "", "aaaaaaab", ""),
-    (reply(partial(quoted, secret="key")), "", " ", ""),
+    (reply(partial(redacted, secret="%2Fkey/with+signs")), "", "%252Fkey", ""),
+    (reply(partial(redacted, secret="aaaaaaaa")), "", "aaaaaaab", ""),
+    (reply(partial(redacted, secret="key")), "", " ", ""),
     (is_question, "", "Ã", ""),
     (asks_twice, "", "a? ", ""),
     (asks_twice, "", "“", ""),

@@ -231,7 +231,7 @@ def test_a_broken_reply_is_tried_again_and_at_last_named(behaviour):
 
 def test_a_server_that_always_fails_is_asked_a_bounded_number_of_times():
     said, calls = outcome(http.fails(500, "out of\n\x1b[31m memory"), attempts=5)
-    assert "each of 5 attempts failed; the last time it replied with status 500 and said 'out of \\x1b[31m mem" in said
+    assert "each of 5 attempts failed; the last time it replied with status 500: 'out of \\x1b[31m mem" in said
     assert calls == 5
     assert outcome(http.fails(500), attempts=1)[1] == 1
 
@@ -282,15 +282,15 @@ def test_retry_after_is_waited_for_in_seconds_or_until_a_date_but_not_for_hours(
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
 def test_a_refused_call_is_not_made_again(status):
     said, calls = outcome(http.fails(status, f"bad key {KEY}" + " no" * 1000))
-    assert f"status {status} and said 'bad key *** no no" in said
+    assert f"status {status}: 'bad key *** no no" in said
     assert len(said) < 800
     assert calls == 1
 
 
 def test_a_servers_words_are_found_where_they_stand():
     for body in (b'{"error": "no model"}', b'{"message": "no model"}', b"no model"):
-        assert "said 'no model'" in outcome(http.replies(body, 404))[0]
-    assert "said '[1]'" in outcome(http.replies(b"[1]", 404))[0]
+        assert ": 'no model'" in outcome(http.replies(body, 404))[0]
+    assert ": '[1]'" in outcome(http.replies(b"[1]", 404))[0]
 
 
 def test_the_key_is_not_shown_where_the_beginning_ends():

@@ -321,7 +321,7 @@ def test_a_world_that_cannot_be_served(here, cli, words, phrase):
 def test_a_world_on_a_port_that_is_taken(here, cli):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        refused(cli("world", "serve", "--entities", 200, "--port", port), f"The port {port} of 127.0.0.1 cannot be had")
+        refused(cli("world", "serve", "--entities", 200, "--port", port), f"Cannot listen on 127.0.0.1:{port}")
 
 
 @pytest.mark.parametrize(

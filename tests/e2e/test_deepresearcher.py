@@ -263,7 +263,7 @@ def test_a_provider_that_is_down_ends_the_run_with_the_cause(train, scripted):
     status, said, run = train(url, run__steps=5, rollout__group_size=8)
     assert status == 2
     assert "tool_failed" in said
-    assert re.search(r"127\.0\.0\.1:\d+/searxng/search: (each of|it is not asked, since its last \d+ calls)", said)
+    assert re.search(r"127\.0\.0\.1:\d+/searxng/search: (each of|it is not called, since its last \d+ calls)", said)
     assert "Nothing of these rollouts was trained on" in said
     assert_no_failure_has_a_reward(run)
     assert [row["rollout/invalid_frac"] for row in rows(run)] == [1.0] * 3
@@ -285,7 +285,7 @@ def test_a_provider_that_comes_back_is_waited_for(train, scripted):
     assert "The next step begins in 0.5 s" in said
     assert [row["rollout/invalid_frac"] for row in rows(run)] == [0.0, 1.0, 0.0]
     failures = [trajectory.failure for trajectory, _ in records(run) if trajectory.failure]
-    assert any(re.search(r"it is not asked, since its last \d+ calls failed", failure) for failure in failures)
+    assert any(re.search(r"it is not called, since its last \d+ calls failed", failure) for failure in failures)
     assert rows(run, "timings.jsonl")[1]["rollout/seconds"] < 5.0
     assert_no_failure_has_a_reward(run)
 

@@ -69,7 +69,7 @@ def test_after_a_pause_one_trial_is_let_through_and_closes_it():
     breaker, clock = open_breaker()
     clock.now += 10
     with breaker.call():
-        assert "is not asked" in str(outcome(breaker))  # only one
+        assert "is not called" in str(outcome(breaker))  # only one
     assert not breaker.is_open
     assert outcome(breaker) is None
 
@@ -80,7 +80,7 @@ def test_a_trial_that_fails_or_is_given_up_is_followed_by_another_pause(ending):
     clock.now += 10
     assert outcome(breaker, ending) is ending
     clock.now += 9.9
-    assert "is not asked" in str(outcome(breaker))
+    assert "is not called" in str(outcome(breaker))
     clock.now += 0.1
     assert outcome(breaker) is None
 

@@ -11,8 +11,8 @@ import httpx2
 
 from evoseek.errors import CutReplyError, EmptyReplyError, PolicyError, ToolError
 from evoseek.http.pool import CallPool
+from evoseek.http.replies import error_message, json_of, redacted
 from evoseek.http.retry import Retry
-from evoseek.http.said import error_message, json_of, quoted
 from evoseek.http.server import Reply, Server, check_url
 from evoseek.policy.encoding import harmless, split_trusted, well_formed
 from evoseek.types import Message
@@ -159,7 +159,7 @@ def text_of(body: bytes, *, secret: str) -> str:
     """
     match json_of(body, secret=secret):
         case {"choices": [{"message": {"refusal": str(refusal)}}, *_]} if refusal:
-            raise ToolError(f"the model refused: {quoted(refusal, secret)}. Change the prompt, or the model.")
+            raise ToolError(f"the model refused: {redacted(refusal, secret)}. Change the prompt, or the model.")
         case {"choices": [{"finish_reason": "length"}, *_]}:
             raise CutReplyError("it was cut at its limit of tokens. Raise max_tokens, or ask for less in the prompt.")
         case {"choices": [{"finish_reason": "content_filter"}, *_]}:
@@ -170,11 +170,11 @@ def text_of(body: bytes, *, secret: str) -> str:
             message.get(name) for name in _OTHER_TEXT
         ):
             raise EmptyReplyError(
-                f"it is empty: {quoted(body, secret)}. Ask for a reply in the prompt, or take another model."
+                f"it is empty: {redacted(body, secret)}. Ask for a reply in the prompt, or take another model."
             )
         case _:
             raise ToolError(
                 "expected a first choice with the finish_reason 'stop' and a message with text as content, but got "
-                f"{quoted(body, secret)}. Check that base_url is that of a chat endpoint, and model the name of a "
+                f"{redacted(body, secret)}. Check that base_url is that of a chat endpoint, and model the name of a "
                 "model that replies with text."
             )

@@ -31,7 +31,7 @@ from evoseek.types import Question
 
 _KEYS = (("question",), ("golden_answers", "answer"), ("id",), ("metadata", "hops"), ("answerable",))
 _ABOUT = ("hops", "kind", "source", "evidence", "answerable")
-_TOLD = 10  # golden answers that a warning tells of one by one
+_LISTED = 10  # golden answers that a warning lists one by one
 
 
 def load_questions(path: Path, *, check: Callable[[Question], Question] | None = None) -> list[Question]:
@@ -64,10 +64,10 @@ def load_questions(path: Path, *, check: Callable[[Question], Question] | None =
 
 
 def _of_dropped(path: Path, dropped: Sequence[str]) -> str:
-    more = f" and {len(dropped) - _TOLD} more" if len(dropped) > _TOLD else ""
+    more = f" and {len(dropped) - _LISTED} more" if len(dropped) > _LISTED else ""
     return (
         f"{path}: golden answers of which nothing is left without punctuation and articles are not used: "
-        f"{', '.join(dropped[:_TOLD])}{more}. The questions keep their other golden answers."
+        f"{', '.join(dropped[:_LISTED])}{more}. The questions keep their other golden answers."
     )
 
 

@@ -38,7 +38,7 @@ class ResumableJsonl:
     """The file at `path`, which need not be there yet. It is opened for each call, so its owner may cut it at any time.
 
     `encoder` says how a row is spelt. `settings` are those of a file that keeps its own position, and `reached` is what
-    was said of its last batch ({} before there is one).
+    was stored with its last batch ({} before there is one).
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class ResumableJsonl:
         if not lines.startswith(tail):
             raise RunError(
                 f"{self.path} was changed since it was written: after its first {place} bytes it does not hold the "
-                f"lines that {_state_path(self.path).name} tells of. It is left as it is. {_REMEDY}"
+                f"lines that {_state_path(self.path).name} holds. It is left as it is. {_REMEDY}"
             )
         if tail != lines:
             self.cut_back(place)
@@ -267,7 +267,7 @@ def _is_begun(path: Path) -> bool:
     begun = path.is_file() and _state_path(path).is_file()
     if not begun and path.is_file() and path.stat().st_size:
         raise ConfigError(
-            f"{path} is there already, and {_state_path(path).name}, which would tell how to resume it, is not beside "
+            f"{path} is there already, and {_state_path(path).name}, from which it would be resumed, is not beside "
             "it. It is left as it is: give the name of a new file."
         )
     return begun

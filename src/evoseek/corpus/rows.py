@@ -20,7 +20,7 @@ from evoseek.errors import DataError
 from evoseek.files import nearest
 
 MAX_LINE_BYTES = 16 * 2**20
-MAX_TOLD = 10  # lines that an error tells of one by one
+MAX_LISTED = 10  # lines that an error lists one by one
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _ARRAY, _NO_OBJECT = re.compile(r"\[\s*\{"), re.compile(r"[\s,]*")
 _BEGINNING = 64 * 1024  # bytes by which a format is known
@@ -48,18 +48,18 @@ def read_rows(path: Path, make: Callable[[Mapping[str, object], int], T], *, nou
         except RecursionError:
             problems.append(f"{path}:{number}: The JSON is nested too deeply. A {noun} is one flat object.")
     if problems:
-        raise DataError(_told(problems, path))
+        raise DataError(_summary(problems, path))
     if not made:
         raise DataError(f"The {noun} file {path} holds no {noun}. It must hold one JSON object a line.")
     return made
 
 
-def _told(problems: Sequence[str], path: Path) -> str:
+def _summary(problems: Sequence[str], path: Path) -> str:
     if len(problems) == 1:
         return problems[0]
-    others = len(problems) - MAX_TOLD
+    others = len(problems) - MAX_LISTED
     more = [f"... and {others:,} more"] if others > 0 else []
-    return "\n".join([f"{len(problems):,} lines of {path} cannot be used:", *problems[:MAX_TOLD], *more])
+    return "\n".join([f"{len(problems):,} lines of {path} cannot be used:", *problems[:MAX_LISTED], *more])
 
 
 def _lines(path: Path, noun: str, keys: str) -> Iterator[tuple[int, bytes | Mapping[str, object] | None]]:

@@ -68,7 +68,7 @@ class ClosedBook:
     samples: int = 10
 
     async def __call__(self, question: Question) -> Finding:
-        """Ask a question. Raises ToolError if it is too long to be asked."""
+        """Answer a question. Raises ToolError if it is too long for the model."""
         if not self.roller.has_room(question):
             raise ToolError(
                 "The question leaves no room for an answer: raise rollout.max_total_tokens, or leave it out."

@@ -50,7 +50,7 @@ class CircuitBreaker:
         wait_s = self._wait_s()
         if wait_s > 0:
             raise ToolError(
-                f"it is not asked, since its last {self._in_a_row} calls failed; the last time {self._cause}. It is "
+                f"it is not called, since its last {self._in_a_row} calls failed; the last time {self._cause}. It is "
                 f"tried again in {wait_s:.0f} s. Check the server and the network."
             )
 

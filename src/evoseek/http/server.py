@@ -14,8 +14,8 @@ import httpx2
 from evoseek.errors import ConfigError, ToolError
 from evoseek.http.body import BodyError, CutBodyError, read_body
 from evoseek.http.pool import CallPool
+from evoseek.http.replies import error_message, redacted
 from evoseek.http.retry import RateLimitError, Retry, TransientError, seconds_of
-from evoseek.http.said import error_message, quoted
 
 T = TypeVar("T")
 
@@ -148,16 +148,16 @@ class Server:
             raise (RateLimitError if reply.status == 429 else TransientError)(self.refusal(reply), wait_s)
         if response.has_redirect_location:
             target = self.shown(_without_secrets(response.headers["location"]))
-            raise ToolError(f"it sent us on (status {reply.status}) to {target}. Set {self._setting} to that place.")
+            raise ToolError(f"it redirected (status {reply.status}) to {target}. Set {self._setting} to that address.")
         return reply
 
     def refusal(self, reply: Reply) -> str:
         """The error text for a reply without success."""
-        return f"it replied with status {reply.status} and said {self.shown(error_message(reply.body))}"
+        return f"it replied with status {reply.status}: {self.shown(error_message(reply.body))}"
 
-    def shown(self, said: object) -> str:
+    def shown(self, text: object) -> str:
         """A text from outside as it may be shown in an error."""
-        return quoted(said, self._api_key)
+        return redacted(text, self._api_key)
 
     @asynccontextmanager
     async def _connections(self) -> AsyncGenerator[httpx2.AsyncClient]:

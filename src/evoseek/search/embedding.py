@@ -33,8 +33,8 @@ _BLOCK = 16_384  # vectors that are written at a time
 
 
 class Embedder:
-    """Gives the passages of an index their vectors. `progress` is told how many have theirs, of how many; what is done
-    is saved every `save_s` seconds."""
+    """Gives the passages of an index their vectors. `progress` is called with the numbers done and in
+    total; what is done is saved every `save_s` seconds."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ class RetryingEngine:
     def __init__(self, engine: SearchEngine, attempts: int, wait_s: float) -> None:
         if attempts < 1 or wait_s < 0:
             raise ConfigError(
-                f"A search engine cannot be asked {attempts} times, {wait_s} seconds apart: expected at least one "
+                f"A search engine cannot be called {attempts} times, {wait_s} seconds apart: expected at least one "
                 "attempt and a wait of at least 0 seconds."
             )
         self._engine, self._retry = engine, Retry(attempts, wait_s, errors=ToolError, jitter=False)

@@ -156,6 +156,6 @@ class Faiss:
 
     @classmethod
     def build(cls, settings: FaissSettings, context: object) -> FaissFile:
-        """The engine. Raises as `FaissFile` does, and ConfigError for an encoder that cannot be had."""
+        """The engine. Raises as `FaissFile` does, and ConfigError for an encoder that cannot be loaded."""
         encoder = make_encoder(settings.encoder, device=settings.device)
         return FaissFile(Path(settings.file), Path(settings.corpus), encoder)

@@ -12,8 +12,8 @@ from pydantic import Field
 
 from evoseek.errors import ConfigError, ToolError
 from evoseek.http.pool import CallPool
+from evoseek.http.replies import json_of
 from evoseek.http.retry import Retry
-from evoseek.http.said import json_of
 from evoseek.http.server import Server, check_url
 from evoseek.search.settings import SearchSettings
 from evoseek.search.wire import Request, read_result
@@ -84,7 +84,7 @@ class RemoteEngine:
                 client, "POST", self._url, content=body, headers={"Content-Type": "application/json"}
             )
             if not reply.is_success:
-                raise ToolError(f"{self._server.refusal(reply)}. It is not asked again: correct search.url or the key.")
+                raise ToolError(f"{self._server.refusal(reply)}. It is not retried: correct search.url or the key.")
             return read_result(json_of(reply.body, secret=self._api_key), queries=len(queries), k=k)
 
         return await self._server.call(attempt)
@@ -97,7 +97,7 @@ class Remote:
 
     @classmethod
     def build(cls, settings: RemoteSettings, context: object) -> RemoteEngine:
-        """The engine. Raises ConfigError; the server is not asked yet."""
+        """The engine. Raises ConfigError; the server is not called yet."""
         return RemoteEngine(settings)
 
 

@@ -91,15 +91,15 @@ class _BoundEngine:
     engine: SimulatedEngine
     question: Question
     trajectory_id: str
-    asked: list[str] = field(default_factory=list[str])
+    queries: list[str] = field(default_factory=list[str])
 
     @property
     def is_local(self) -> bool:
         return self.engine.chat.is_local
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        first = len(self.asked)
-        self.asked += queries
+        first = len(self.queries)
+        self.queries += queries
         simulations = (self._simulate(query, first + i, k) for i, query in enumerate(queries))
         results = await asyncio.gather(*simulations, return_exceptions=True)  # none is left behind when one fails
         if failed := next((result for result in results if isinstance(result, BaseException)), None):
@@ -114,7 +114,7 @@ class _BoundEngine:
             question=self.question.text,
             answers=self.question.golden_answers,
             query=query,
-            earlier=[one for one in dict.fromkeys(self.asked[:number]) if one != query],
+            earlier=[one for one in dict.fromkeys(self.queries[:number]) if one != query],
             useful=not noisy,
             documents=k,
             max_words=engine.max_words,

@@ -67,8 +67,8 @@ class Faults:
         if unknown:
             raise ConfigError(f"There is no fault {unknown[0]!r}. There are: {', '.join(Fault)}.")
         if not all(share >= 0 for share in shares.values()) or not sum(shares.values()) <= 1 + 1e-9:
-            said = ", ".join(f"{name} = {share}" for name, share in shares.items())
-            raise ConfigError(f"Shares of faults are from 0 to 1, and no more than 1 together; got {said}.")
+            given = ", ".join(f"{name} = {share}" for name, share in shares.items())
+            raise ConfigError(f"Shares of faults are from 0 to 1, and no more than 1 together; got {given}.")
         self.shares = {Fault(name): share for name, share in shares.items()}
 
     def draw(self, asked: str) -> Fault | None:

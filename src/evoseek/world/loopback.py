@@ -50,13 +50,13 @@ class Loopback(ABC):
     @asynccontextmanager
     async def listening(self, port: int = 0) -> AsyncGenerator[str]:
         """Serve within the block, and give the address, `http://127.0.0.1:<port>`. Raises ConfigError if the port
-        cannot be had; 0 is any that is free."""
+        is taken; 0 is any that is free."""
         try:
             server = await asyncio.start_server(self._connected, "127.0.0.1", port, backlog=BACKLOG)
         except OSError as error:
             raise ConfigError(
-                f"The port {port} of 127.0.0.1 cannot be had ({error.strerror or error}). Give another one; 0 is "
-                "any that is free."
+                f"Cannot listen on 127.0.0.1:{port} ({error.strerror or error}). Give another port; 0 is any that is "
+                "free."
             ) from error
         self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         try:

@@ -80,14 +80,14 @@ def test_what_is_read_may_be_a_failure_that_passes():
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 432])
 def test_a_refusal_is_one_at_once_and_says_what_to_do(status):
     said, calls = outcome(http.fails(status, f"bad key {KEY}"))
-    assert f"status {status} and said 'bad key ***'. It is not asked again: correct the key, the url" in said
+    assert f"status {status}: 'bad key ***'. It is not retried: correct the key, the url" in said
     assert calls == 1
 
 
 def test_a_redirect_is_not_followed_and_a_huge_answer_not_read():
     with http.ChatServer(FINE) as other:
         said, _ = outcome(http.replies(b"", 302, location=other.url))
-        assert "Set url to that place" in said
+        assert "Set url to that address" in said
         assert other.received == []
     assert "over 100 times its length" in outcome(http.bomb(MAX_BODY))[0]
     assert f"longer than {MAX_BODY:,} bytes" in outcome(http.replies(b" " * MAX_BODY + b"1"))[0]
@@ -155,7 +155,7 @@ def test_while_a_provider_is_down_calls_fail_at_once_and_with_the_cause_until_it
         url = server.url
     client = client_of(failures=20, pause_s=0.5, wait_s=0.5)
     said = asyncio.run(down(client, url))
-    assert all("it is not asked, since its last" in text and "ConnectError" in text for text in said)
+    assert all("it is not called, since its last" in text and "ConnectError" in text for text in said)
     assert 20 <= client.calls <= 20 + 32  # those that were under way
     calls = client.calls
     asyncio.run(failures(client, url, 100))
@@ -177,7 +177,7 @@ def test_a_provider_that_accepts_and_hangs_is_taken_for_down_after_one_time_limi
 
     with http.ChatServer(http.sleeps) as server:
         said, calls = asyncio.run(run(server.url))
-    assert all("it is not asked, since its last" in text and "not replied in 0.5 seconds" in text for text in said)
+    assert all("it is not called, since its last" in text and "not replied in 0.5 seconds" in text for text in said)
     assert calls <= 2 * 32  # of 40 calls, with four attempts each: those that were under way, and few of their second
 
 
@@ -216,7 +216,7 @@ def test_it_fails_at_once_too_when_all_places_are_taken_by_calls_that_wait():
         first = asyncio.create_task(get(client, url))
         while not client.breaker.is_open:
             await asyncio.sleep(0.001)
-        assert "is not asked" in (await asyncio.wait_for(failures(client, url, 1), 1))[0]
+        assert "is not called" in (await asyncio.wait_for(failures(client, url, 1), 1))[0]
         first.cancel()
 
     with http.ChatServer(http.fails(500)) as server:

@@ -11,8 +11,8 @@ from typing import Any, Protocol, TypeVar
 import torch
 
 from evoseek.errors import ConfigError, SamplerError
+from evoseek.http.replies import redacted
 from evoseek.http.retry import TransientError
-from evoseek.http.said import quoted
 from evoseek.policy.engines.launch import Command, Model
 from evoseek.policy.engines.link import Link
 from evoseek.policy.engines.settings import ServerSettings
@@ -168,4 +168,4 @@ def reader(engine: str, read: Callable[[Any], T]) -> Callable[[Any], T]:
 
 def strange(engine: str, value: object) -> TransientError:
     """The error for a reply that is not as the engine documents it."""
-    return TransientError(f"its reply is not as {engine}'s: {quoted(value, '')}")
+    return TransientError(f"its reply is not as {engine}'s: {redacted(value, '')}")

@@ -11,8 +11,8 @@ import httpx2
 from evoseek.errors import SamplerError, ToolError
 from evoseek.http.breaker import CircuitBreaker
 from evoseek.http.pool import CallPool
+from evoseek.http.replies import json_of
 from evoseek.http.retry import Retry, TransientError
-from evoseek.http.said import json_of
 from evoseek.http.server import Reply, Server, check_url
 from evoseek.policy.engines.settings import ServerSettings
 

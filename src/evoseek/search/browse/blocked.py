@@ -35,7 +35,7 @@ _WORDS = re.compile(
 _REASONS = {
     "captcha": "it asks for a captcha",
     "script": "it asks to enable JavaScript",
-    "traffic": "it takes us for a robot",
+    "traffic": "it blocks automated access",
 }
 
 

@@ -181,7 +181,7 @@ class SafeFetcher:
         self._refuse_challenge(reply)
         if reply.status in _PASSING or reply.status >= 500:
             self._throttle.pause(host, min(seconds_of(reply.headers.get("retry-after", "")), _MAX_PAUSE_S))
-            raise TransientError(f"the server said {_named(reply.status)}")
+            raise TransientError(f"the server replied with status {_named(reply.status)}")
         return reply
 
     def _headers(self, url: httpx2.URL) -> list[tuple[bytes, bytes]]:
@@ -214,8 +214,8 @@ class SafeFetcher:
     def _refuse_challenge(self, reply: _Reply, text: str | None = None) -> None:
         if reason := blocked_reason(reply.status, reply.headers, reply.body, text):
             raise ToolError(
-                f"The site of {reply.url} did not show the page ({_named(reply.status)}): {reason}. It takes us for a "
-                "robot, rightly: leave it out (the list of hosts to deny), or ask it less often."
+                f"The site of {reply.url} served a bot challenge ({_named(reply.status)}): {reason}. Add it to "
+                "browse.deny, or send it fewer requests."
             )
 
 

@@ -134,7 +134,7 @@ def model_folder(model: str) -> Path:
         return Path(snapshot_download(model, allow_patterns=list(_READ)))
     except Exception as error:  # of the hub: no network, no such model, no permission
         raise ConfigError(
-            f"The model {model!r} is no directory and cannot be had from the Hugging Face hub ({error}). Check the "
+            f"The model {model!r} is no directory and cannot be loaded from the Hugging Face hub ({error}). Check the "
             "name and the network. The weights of the encoders static and minilm come inside packages."
         ) from error
 

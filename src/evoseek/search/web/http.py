@@ -13,8 +13,8 @@ from aiolimiter import AsyncLimiter
 from evoseek.errors import ConfigError, ToolError
 from evoseek.http.breaker import CircuitBreaker
 from evoseek.http.pool import CallPool
+from evoseek.http.replies import json_of
 from evoseek.http.retry import Retry
-from evoseek.http.said import json_of
 from evoseek.http.server import Server
 
 T = TypeVar("T")
@@ -100,7 +100,7 @@ class WebClient:
                 if reply.is_success:
                     return read(json_of(reply.body, secret=self._api_key))
                 what = self._server.refusal(reply)
-                raise ToolError(f"{what}. It is not asked again: correct the key, the url or the options.")
+                raise ToolError(f"{what}. It is not retried: correct the key, the url or the options.")
 
         try:
             await self.breaker.ready()
@@ -108,9 +108,9 @@ class WebClient:
         except ToolError as error:
             raise ToolError(f"There is no answer of {self._name}: {error}") from error
 
-    def shown(self, said: object) -> str:
+    def shown(self, text: object) -> str:
         """A text of the provider as it may be shown in an error."""
-        return self._server.shown(said)
+        return self._server.shown(text)
 
     async def _turn(self) -> None:
         """Wait until the rate allows a request. Raises ToolError while the provider is down."""

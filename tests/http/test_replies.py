@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evoseek.http.replies import error_message, json_of, redacted
 from evoseek.http.retry import TransientError
-from evoseek.http.said import error_message, json_of, quoted
 
 JSON = st.recursive(
     st.none() | st.text(),
@@ -34,8 +34,8 @@ def test_the_words_of_an_error_are_found_in_the_usual_places():
 
 
 def test_what_is_said_is_shown_in_quotation_marks_in_one_line_and_without_the_secret():
-    assert quoted(b"no\n key  sk-1\xff", "sk-1") == "'no key ***\ufffd'"
-    assert quoted("x" * 301, "") == f"'{'x' * 300}...'"
+    assert redacted(b"no\n key  sk-1\xff", "sk-1") == "'no key ***\ufffd'"
+    assert redacted("x" * 301, "") == f"'{'x' * 300}...'"
 
 
 KEY = "sk-Ab/1+2=3&4\"5%6'7"
@@ -65,7 +65,7 @@ KEY = "sk-Ab/1+2=3&4\"5%6'7"
     ],
 )
 def test_a_secret_is_not_shown_however_it_is_spelt(spelt):
-    said = quoted(f"GET /?api_key={spelt} HTTP", KEY)
+    said = redacted(f"GET /?api_key={spelt} HTTP", KEY)
     assert "***" in said
     for start in range(len(spelt) - 8):
         assert spelt[start : start + 8] not in said
@@ -75,4 +75,4 @@ def test_a_secret_is_not_shown_however_it_is_spelt(spelt):
 
 def test_a_secret_in_pieces_at_the_end_of_what_is_read_is_not_shown():
     for spaces in range(16 * 1024 - 20, 16 * 1024 + 2):
-        assert "secret" not in quoted(" " * spaces + "my-secret-key and more", "my-secret-key").replace("***", "")
+        assert "secret" not in redacted(" " * spaces + "my-secret-key and more", "my-secret-key").replace("***", "")

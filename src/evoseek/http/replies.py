@@ -11,7 +11,7 @@ from typing import Any
 
 from evoseek.http.retry import TransientError
 
-_SHOWN = 300  # characters of what a server says
+_SHOWN = 300  # characters of a reply
 _READ = 16 * 1024  # characters in which these, without white space, are looked for
 _LONGEST = 8  # characters that stand for one of a secret, at most: \u002f, &#x002f;, %25252f
 _WHOLE = 8  # characters of base64 that are no accident
@@ -22,7 +22,7 @@ def json_of(body: bytes, *, secret: str) -> Any:
     try:
         return json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise TransientError(f"it replied with what is not JSON: {quoted(body, secret)}") from error
+        raise TransientError(f"it replied with what is not JSON: {redacted(body, secret)}") from error
 
 
 def error_message(body: bytes) -> object:
@@ -37,10 +37,10 @@ def error_message(body: bytes) -> object:
         return body
 
 
-def quoted(said: object, secret: str) -> str:
+def redacted(reply: object, secret: str) -> str:
     """A server's text for use in an error: its beginning, in quotation marks, without the secret in any usual
     spelling."""
-    text = said[: 4 * _READ].decode(errors="replace") if isinstance(said, bytes) else str(said)
+    text = reply[: 4 * _READ].decode(errors="replace") if isinstance(reply, bytes) else str(reply)
     if secret:
         is_cut, text = len(text) > _READ, _spellings(secret).sub("***", text[:_READ])
         text = text[: -_LONGEST * len(secret)] if is_cut else text  # where a part of it may stand
