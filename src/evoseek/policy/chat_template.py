@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import TemplateError
-from transformers import PreTrainedTokenizerBase
 
 from evoseek.errors import PolicyError
 from evoseek.policy.encoding import Encoder, split_trusted
 from evoseek.types import Message
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 _PLACEHOLDER = re.compile(r"EVOSEEK(\d+)OUTSIDE")
 USER = {"role": "user", "content": "Hello."}

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Literal
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING, Literal
 
 from evoseek.errors import PolicyError
 from evoseek.policy.call_formats import CALL_FORMATS
 from evoseek.policy.chat_template import USER, WRITTEN, dummy_turn, observation_text, render_chat
 from evoseek.policy.encoding import is_control
 from evoseek.types import ToolCall
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 _TOOL = "evoseek_probe"
 _RESULT = 'evoseek "result"'
