@@ -193,6 +193,26 @@ def test_objects_of_several_lines_are_read(tmp_path):
     assert [question.id for question in load_questions(tmp_path / "q.json")] == ["5a8b", "2"]
 
 
+@pytest.mark.parametrize("beginning", ["{ \n", "{ ", "{\t\r\n"])
+def test_pretty_json_may_begin_with_spaces(tmp_path, beginning):
+    rows = [beginning + json.dumps(row, indent=2).removeprefix("{\n") for row in (HOTPOT, OTHER)]
+    (tmp_path / "q.json").write_text("\n".join(rows))
+    assert [question.id for question in load_questions(tmp_path / "q.json")] == ["5a8b", "2"]
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"), [("latin-1", "iconv -f LATIN1"), ("utf-16", "-f UTF-16"), ("utf-16-le", "-f UTF-16")]
+)
+@pytest.mark.parametrize("row", ['{"question": "Où?", "answer": "Génève"}', "Où?,Génève"])
+def test_a_file_that_is_not_utf_8_is_one_error_with_a_remedy(tmp_path, name, remedy, row):
+    head = [] if row.startswith("{") else ["question,answer"]
+    (tmp_path / "q").write_bytes("\n".join([*head, *[row] * 20]).encode(name))
+    with pytest.raises(DataError) as caught:
+        load_questions(tmp_path / "q")
+    assert (len(str(caught.value).splitlines()), remedy in str(caught.value)) == (1, True)
+    assert "Save the file as UTF-8" in str(caught.value)
+
+
 def test_supporting_facts_may_be_two_lists(tmp_path):
     facts = {"title": ["Kalo", "Kalo"], "sent_id": [0, 1]}
     (tmp_path / "q.jsonl").write_text(json.dumps({**HOTPOT, "supporting_facts": facts}))
@@ -214,12 +234,44 @@ def test_a_table_is_read(tmp_path, separator):
 
 
 @pytest.mark.parametrize(
+    ("cell", "answers"),
+    [
+        ("TRUE", ("TRUE",)),
+        ("[12]", ("[12]",)),
+        ("12", ("12",)),
+        ("null", ("null",)),
+        ('"[""Meri"", ""Tor""]"', ("Meri", "Tor")),
+    ],
+)
+def test_an_answer_in_a_table_is_a_text_or_a_list_of_texts_and_headings_may_be_capitalised(tmp_path, cell, answers):
+    (tmp_path / "q.csv").write_text(f"Question,Answer,,\nWho?,{cell},,\n")
+    (question,) = load_questions(tmp_path / "q.csv")
+    assert (question.text, question.golden_answers) == ("Who?", answers)
+
+
+def test_a_question_without_an_answer_may_stand_in_a_table(tmp_path):
+    (tmp_path / "q.csv").write_text("question,golden_answers,answerable\nWho?,[],FALSE\nWhere?,,false\n")
+    assert [question.is_answerable for question in load_questions(tmp_path / "q.csv")] == [False, False]
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ('[{"question": "a", "answer": "b"},\n{"question": }]', "begins as a JSON array.*line 2.*jq -c"),
-        ('[{"question": "a", "answer": "b"}, 3]', "number 2 of the array is no JSON object, but int"),
+        ('[{"question": "a", "answer": "b"}, 3]', "q:2: Expected a JSON object, got int"),
         ("question,answer\nWho, and when?,Meri,x\n", ":2: The row has more cells.*in quotes"),
         ("question,answer\nWho?,\n", ":2: .*no golden answer"),
+        ("question,answer,Answer\nWho?,Meri,Tor\n", "q:1: The key 'answer' comes twice"),
+        (
+            '[{"question": "a", "answer": "b"}, {"question": "a", "answer": "b", "answer": "c"}]',
+            "q:2: .*comes twice",
+        ),
+        ('[{"question": "a", "answer": "b"}, {"question": "a", "answer": "\\ud800"}]', "q:2: .*half a surrogate pair"),
+        ('[{"question": "a", "answer": "b"},', "begins as a JSON array.*Expecting ','"),
+        (
+            '[{"question": "a", "answer": "b"} {"question": "a", "answer": "b"}]',
+            "begins as a JSON array.*Expecting ','",
+        ),
     ],
 )
 def test_other_formats_say_what_is_wrong_and_how_to_convert_them(tmp_path, text, said):

@@ -10,6 +10,7 @@ import csv
 import io
 import json
 import re
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, TypeVar, cast
@@ -23,6 +24,8 @@ MAX_LINE_BYTES = 16 * 2**20
 MAX_LISTED = 10  # lines that an error lists one by one
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _ARRAY, _NO_OBJECT = re.compile(r"\[\s*\{"), re.compile(r"[\s,]*")
+_NEXT = re.compile(r"\s*(?:,\s*(?=[^\s\]])|\]\Z)")  # in an array, after an object
+_LISTS = ("golden_answers", "answer", "evidence", "supporting_facts")
 _BEGINNING = 64 * 1024  # bytes by which a format is known
 T = TypeVar("T")
 
@@ -41,8 +44,10 @@ def read_rows(path: Path, make: Callable[[Mapping[str, object], int], T], *, nou
         try:
             if isinstance(line, Mapping):
                 made.append(make(line, number))
-            elif (text := _decoded(line, noun)).strip():
+            elif (text := _decoded(line, noun, f"{path}:{number}")).strip():
                 made.append(make(_object(text), number))
+        except _EncodingError:
+            raise  # it is a problem of the whole file
         except (DataError, ValueError) as error:
             problems.append(f"{path}:{number}: {error}")
         except RecursionError:
@@ -52,6 +57,10 @@ def read_rows(path: Path, make: Callable[[Mapping[str, object], int], T], *, nou
     if not made:
         raise DataError(f"The {noun} file {path} holds no {noun}. It must hold one JSON object a line.")
     return made
+
+
+class _EncodingError(DataError):
+    """The file is not UTF-8 text."""
 
 
 def _summary(problems: Sequence[str], path: Path) -> str:
@@ -83,7 +92,8 @@ def _of_other_format(file: BinaryIO) -> str:
     beginning = file.read(_BEGINNING).decode("utf-8-sig", "replace").lstrip()
     first = beginning.partition("\n")[0].strip()
     file.seek(0)
-    if not beginning.startswith(("{\n", "{\r\n")) and not _ARRAY.match(beginning) and "question" not in _cells(first):
+    is_pretty = "\n" in beginning and _is_unfinished(first)
+    if not is_pretty and not _ARRAY.match(beginning) and "question" not in _cells(first):
         return ""
     try:
         return file.read().decode("utf-8-sig").strip()
@@ -92,38 +102,54 @@ def _of_other_format(file: BinaryIO) -> str:
         return ""
 
 
+def _is_unfinished(line: str) -> bool:
+    """Whether a line begins an object that lines below it may end."""
+    try:
+        json.loads(line)
+    except json.JSONDecodeError as error:
+        return line.startswith("{") and error.pos >= len(line) - 1
+    except RecursionError:
+        pass
+    return False
+
+
 def _objects(path: Path, text: str, keys: str) -> Iterator[tuple[int, Mapping[str, object]]]:
     """The objects of an array, or those that follow one another."""
-    decoder, place, number = json.JSONDecoder(object_pairs_hook=_without_repeats), 0, 0
-    escape = _SURROGATE.search(text)
+    decoder, number, is_array = json.JSONDecoder(object_pairs_hook=_without_repeats), 0, text[0] == "["
+    place, after = (text.index("{"), _NEXT if is_array else _NO_OBJECT)
     while place < len(text):
+        number += 1
         try:
             found, end = decoder.raw_decode(text, place)
+            if (following := after.match(text, end)) is None:
+                raise json.JSONDecodeError("Expecting ',' and another object, or ']' at the end", text, end)
+            row = _checked(found, text[place:end])
+        except DataError as error:
+            raise DataError(f"{path}:{number}: {error}") from error
         except (ValueError, RecursionError) as error:
             raise DataError(
                 f"{path} begins as a JSON array, or with an object of several lines, but: {error}. Correct it, or "
                 f"convert it to JSON lines, each an object with the keys {keys}, as `jq -c '.[]' FILE` does."
             ) from error
-        for item in cast("list[object]", found) if isinstance(found, list) else [found]:
-            number += 1
-            if not isinstance(item, Mapping):
-                raise DataError(f"{path}: number {number} of the array is no JSON object, but {type(item).__name__}.")
-            yield number, _checked(cast("Mapping[str, object]", item), escape[0] if escape else "")
-        rest = _NO_OBJECT.match(text, end)
-        place = rest.end() if rest else end
+        yield number, row
+        place = following.end()
 
 
 def _table(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, object]]]:
-    """The rows of a table, with its column headings as keys; empty cells are left out."""
-    table = csv.DictReader(io.StringIO(text), delimiter=_delimiter(text.partition("\n")[0]))
+    """The rows of a table, with its column headings in lower case as keys; empty cells are left out."""
+    table = csv.reader(io.StringIO(text), delimiter=_delimiter(text.partition("\n")[0]))
     try:
+        names = [name.strip().lower() for name in next(table)]
+        _without_repeats([(name, None) for name in names if name])
         for row in table:
-            if None in row:
+            if len(row) > len(names):
                 raise DataError(
-                    f"{path}:{table.line_num}: The row has more cells than there are column headings. Put texts with "
-                    "separators in quotes."
+                    "The row has more cells than there are column headings. Put texts with separators in quotes."
                 )
-            yield table.line_num, {key.strip(): _value(key.strip(), cell) for key, cell in row.items() if cell}
+            if any(row):
+                yield table.line_num, {key: _value(key, cell) for key, cell in zip(names, row, strict=False) if cell}
+    except DataError as error:
+        raise DataError(f"{path}:{table.line_num}: {error}") from error
     except csv.Error as error:
         raise DataError(f"{path}:{table.line_num}: {error}. Save the table as CSV, with texts in quotes.") from error
 
@@ -133,38 +159,44 @@ def _delimiter(header: str) -> str:
 
 
 def _cells(header: str) -> list[str]:
-    return [cell.strip(' "') for cell in header.split(_delimiter(header))]
+    return [cell.strip(' "').lower() for cell in header.split(_delimiter(header))]
 
 
 def _value(key: str, cell: str) -> object:
-    """A list, true or false as JSON has them, or the number of hops; anything else is text."""
+    """What a cell says: JSON where a key needs it, a list with texts among the answers, else text."""
     try:
-        value: object = json.loads(cell.lower() if cell.lower() in ("true", "false") else cell)
+        value: object = json.loads(cell.lower() if key == "answerable" else cell)
     except (ValueError, RecursionError):
         return cell
-    return value if isinstance(value, list | bool) or key == "hops" else cell
+    if key in ("hops", "answerable"):
+        return value
+    items = cast("list[object]", value) if isinstance(value, list) else [None]
+    is_list = key in _LISTS and (not items or any(not isinstance(item, int | float | None) for item in items))
+    return value if is_list or (key == "metadata" and isinstance(value, dict)) else cell
 
 
-def _decoded(line: bytes | None, noun: str) -> str:
+def _decoded(line: bytes | None, noun: str, place: str) -> str:
     if line is None:
         raise DataError(f"The line is longer than {MAX_LINE_BYTES:,} bytes. Every {noun} needs a line of its own.")
-    if b"\0" in line:
-        raise DataError("The line holds NUL bytes: the file is binary or damaged. JSON lines are UTF-8 text.")
     try:
-        return line.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError("The line is not UTF-8 text. Save the file as UTF-8.") from error
+        if b"\0" not in line:
+            return line.decode("utf-8-sig")
+        problem, name = "holds NUL bytes: the file is UTF-16, binary or damaged", "UTF-16"
+    except UnicodeDecodeError:
+        problem, name = "is not UTF-8 text", "UTF-16" if line.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "LATIN1"
+    raise _EncodingError(
+        f"{place}: The line {problem}. Save the file as UTF-8; if it is {name}, by `iconv -f {name} -t UTF-8 FILE`."
+    )
 
 
 def _object(text: str) -> Mapping[str, object]:
-    row = json.loads(text, object_pairs_hook=_without_repeats)
+    return _checked(json.loads(text, object_pairs_hook=_without_repeats), text)
+
+
+def _checked(row: object, text: str) -> Mapping[str, object]:
+    """The row of a text. Raises DataError for what is no object, or what no file could hold."""
     if not isinstance(row, Mapping):
         raise DataError(f"Expected a JSON object, got {type(row).__name__}.")
-    return _checked(cast("Mapping[str, object]", row), text)
-
-
-def _checked(row: Mapping[str, object], text: str) -> Mapping[str, object]:
-    """The row of a text. Raises DataError for what no file could hold."""
     if _SURROGATE.search(text):  # only an escape can spell one: the line is UTF-8
         try:
             json.dumps(row, ensure_ascii=False).encode()
@@ -173,7 +205,7 @@ def _checked(row: Mapping[str, object], text: str) -> Mapping[str, object]:
                 f"The line holds half a surrogate pair ({error.object[error.start]!r}), which is no character. Write "
                 "the character that was meant in its place."
             ) from error
-    return row
+    return cast("Mapping[str, object]", row)
 
 
 def _without_repeats(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
