@@ -182,7 +182,7 @@ def test_a_failing_sampler_gives_no_reward(service, places, tmp_path):
 
     service.fails = fails
     run = run_of("search-r1", places, tmp_path / "run", **FEW, **{"run.steps": 3, "sampler.probe_every": 5})
-    with pytest.raises(TrainingError, match=r"sampler_failed \(4 rollouts\): .* failed at sample: RuntimeError: 503"):
+    with pytest.raises(TrainingError, match=r"sampler_failed \(12 rollouts\): .* failed at sample: RuntimeError: 503"):
         run.train()
     assert all(not row.get("reward") for row in read_metrics(run.directory.metrics))
 

@@ -21,6 +21,7 @@ from evoseek.errors import DataError, EvoseekError, ToolError
 from evoseek.protocols import Chat
 from evoseek.reward.judge import on_one_line
 from evoseek.reward.verdict import label_form, parse_label
+from evoseek.training.rollout_metrics import surely_more
 from evoseek.types import Message, Question
 
 LABELS = ("good", "harmful", "time-sensitive", "subjective")
@@ -99,7 +100,7 @@ class JudgeCheck:
 
 def _check_decided(findings: Sequence[Finding], max_undecided: float) -> None:
     reasons = [finding.reason for finding in findings if finding.keep is None]
-    if len(reasons) > max_undecided * len(findings):
+    if surely_more(len(reasons), len(findings), max_undecided):
         raise EvoseekError(
             f"{len(reasons)} of {len(findings)} questions could not be decided, and nothing of this batch was written. "
             f"The first one: {reasons[0]} Repair that and give the same command again: it resumes from there."
