@@ -1,14 +1,18 @@
-"""Every door through which a file that somebody else made could run code, and that it is closed until it is opened by
-name: templates, projects, runs, indexes, modules, models."""
+"""Every door through which a file that somebody else made could run code or send data, and that it is closed until it
+is opened by name: templates, projects, runs, indexes, modules, models."""
 
 import json
 import os
+import py_compile
+import re
 import shutil
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
+from evoseek import trust
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError, PolicyError
 from evoseek.policy.chat_template import USER, render_chat
@@ -24,6 +28,7 @@ from evoseek.run import Run
 from evoseek.runs import flatten
 from evoseek.search.encoders.encoder import encoder_of, make_encoder
 from evoseek.search.manifest import EncoderRecord
+from evoseek.settings_tree import nested
 from evoseek.templates import sandbox
 from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.training.given import allow_project, gather, load_settings
@@ -190,9 +195,86 @@ def test_a_runs_config_starts_no_command_that_its_user_did_not_name(key, value, 
     table, _, name = key.partition(".")
     config.setdefault(table, {})[name] = value
     (run / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ConfigError, match=f"names code to run: {name} = "):
+    with pytest.raises(ConfigError, match=f"names code to run.*: {key} = "):
         gather(run / "config.json")
     gather(run / "config.json", options={key: value})
+
+
+CALLED = {
+    **{
+        f"{table}.{key}": value
+        for table in ("answerer", "judge", "learner", "reader", "simulator", "support")
+        for key, value in (("base_url", "http://127.0.0.1:8765/v1"), ("api_key_env", "SECRET"))
+    },
+    **{f"{table}.url": "https://example.org" for table in ("search", "web", "web.api")},
+    **{f"{table}.api_key_env": "SECRET" for table in ("sampler", "search", "web")},
+    "sampler.urls": ["http://127.0.0.1:8000"],
+    "web.api.key_env": "SECRET",
+    "browse.proxy": "http://127.0.0.1:8765",
+    "browse.allow_private": ["127.0.0.1:8765"],
+}
+
+
+@pytest.mark.parametrize("key", CALLED)
+def test_a_runs_config_calls_no_server_and_sends_no_key_that_its_user_did_not_name(key, tmp_path, monkeypatch):
+    monkeypatch.setattr(trust, "_named", set())
+    (tmp_path / "config.json").write_text(json.dumps(nested({key: CALLED[key]})))
+    with pytest.raises(ConfigError) as caught:
+        gather(tmp_path / "config.json")
+    for words in (f"{key} = {json.dumps(CALLED[key])}", f"{VARIABLE}={tmp_path}", "--set"):
+        assert words in str(caught.value)
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    gather(tmp_path / "config.json")
+    monkeypatch.delenv(VARIABLE)
+    gather(tmp_path / "config.json", sets=[f"{key}={json.dumps(CALLED[key])}"])
+
+
+def test_an_address_of_the_user_takes_along_no_key_of_a_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(trust, "_named", set())
+    server = {"base_url": "http://127.0.0.1:8765/v1", "api_key_env": "SECRET"}
+    (tmp_path / "config.json").write_text(json.dumps({"support": server}))
+    for own in ({"support.base_url": server["base_url"]}, {f"judge.{key}": value for key, value in server.items()}):
+        with pytest.raises(ConfigError, match=r"support\.api_key_env"):
+            gather(tmp_path / "config.json", options=own)
+
+
+def test_every_setting_with_an_address_or_a_key_is_checked():
+    """Those of every part and table, by what their names and descriptions have in common."""
+    text = (FOLDER.parents[2] / "docs" / "settings.md").read_text()
+    settings = re.findall(
+        r"^\| `(\w+)` \| .* \| ((?:URL|Address|Environment variable|Private address).*) \|$", text, re.M
+    )
+    assert {name for name, _ in settings} - {"key_env"} == {
+        *("allow_private", "api_key_env", "base_url", "proxy", "url", "urls")
+    }
+
+
+def test_the_settings_of_a_new_run_name_no_server_and_no_key(tmp_path, monkeypatch):
+    monkeypatch.setattr(trust, "_named", set())
+    for number, options in enumerate(({}, {"learner.name": "tinker", "sampler.name": "tinker"})):
+        config = load_settings(system="search-r1", options=options).resolved()
+        (file := tmp_path / f"{number}.json").write_text(json.dumps(config))
+        gather(file)
+
+
+def test_a_run_may_name_the_code_of_a_recipe_that_is_given_after_it(part, tmp_path):
+    path = part("recipe")
+    run = downloaded(tmp_path / "run", "reward.name", path)
+    (tmp_path / "mine.toml").write_text(f'reward = "{path}"\n')
+    given = gather([run / "config.json", tmp_path / "mine.toml"])
+    assert given.trees[1]["reward"] == path
+
+
+def test_trust_in_one_folder_is_no_trust_in_another(part, tmp_path, monkeypatch):
+    run = downloaded(tmp_path / "run", "reward.name", part("elsewhere"))
+    (tmp_path / "evoseek.toml").write_text("")
+    give_away(tmp_path / "evoseek.toml", monkeypatch)
+    for folder in (tmp_path / "ru", run / "checkpoints", "", os.pathsep):
+        monkeypatch.setenv(VARIABLE, str(folder))
+        with pytest.raises(ConfigError, match="names code to run"):
+            gather(run / "config.json")
+        with pytest.raises(ConfigError, match="belongs to"):
+            find_project(tmp_path)
 
 
 def test_code_that_the_user_names_too_or_trusts_is_used(part, ran, tmp_path, monkeypatch):
@@ -238,21 +320,56 @@ def test_an_index_imports_no_encoder_that_its_user_did_not_name(part, ran, tmp_p
 # -- a module -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("given_away", ["folder", "file"])
-def test_another_users_module_in_the_working_folder_is_not_imported(given_away, ran, tmp_path, monkeypatch):
+@pytest.fixture
+def beside(ran, tmp_path, monkeypatch):
+    """The working folder, with a package of the user's own in it, of which one module runs code."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
     name = f"theirs_in_{tmp_path.name}".replace("-", "_")
     folder = tmp_path / "shared"
-    folder.mkdir()
-    (folder / f"{name}.py").write_text(f"import pathlib\nRAN = pathlib.Path({str(ran)!r})\n{MODULE}")
-    monkeypatch.setattr(sys, "path", list(sys.path))
+    (folder / name / "inner").mkdir(parents=True)
+    for file in ("__init__.py", "inner/__init__.py", "mine.py"):
+        (folder / name / file).write_text("Part = lambda *given: 1.0\n")
+    (folder / name / "inner" / "evil.py").write_text(f"import pathlib\nRAN = pathlib.Path({str(ran)!r})\n{MODULE}")
     monkeypatch.chdir(folder)
-    give_away(folder if given_away == "folder" else folder / f"{name}.py", monkeypatch)
-    with pytest.raises(ConfigError, match=f"belongs to.*PYTHONPATH={folder}"):
-        find("reward", f"{name}:Part")
+    return folder, name
+
+
+@pytest.mark.parametrize("is_used", [False, True])
+@pytest.mark.parametrize(
+    "given_away", ["", "{}", "{}/__init__.py", "{}/inner", "{}/inner/__init__.py", "{}/inner/evil.py"]
+)
+def test_another_users_module_in_the_working_folder_is_not_imported(given_away, is_used, beside, ran, monkeypatch):
+    folder, name = beside
+    if is_used:
+        find("reward", f"{name}.mine:Part")
+    given_away = folder / given_away.format(name)
+    give_away(given_away, monkeypatch)
+    trusted = given_away if given_away.is_dir() else given_away.parent
+    with pytest.raises(ConfigError, match=rf"belongs to.*PYTHONPATH={folder},.*{VARIABLE}={trusted}\.$"):
+        find("reward", f"{name}.inner.evil:Part")
     assert not ran.exists()
-    assert str(folder) not in sys.path
+    assert (str(folder) in sys.path) == is_used
+    monkeypatch.setenv(VARIABLE, str(folder))
+    find("reward", f"{name}.inner.evil:Part")
+    assert ran.exists()
+
+
+def test_another_users_compiled_module_is_not_imported(beside, ran, tmp_path, monkeypatch):
+    folder, name = beside
+    compiled = Path(py_compile.compile(str(folder / name / "inner" / "evil.py")))
+    give_away(compiled, monkeypatch)
+    if os.geteuid() != 0:
+        pytest.skip("which of the files is another user's, only root can choose")
+    with pytest.raises(ConfigError, match=rf"{compiled.name} is where .* belongs to"):
+        find("reward", f"{name}.inner.evil:Part")
+    assert not ran.exists()
+
+
+def test_a_folder_that_the_user_put_on_the_path_is_used_whoever_owns_it(beside, ran, monkeypatch):
+    folder, name = beside
+    give_away(folder, monkeypatch)
     monkeypatch.syspath_prepend(str(folder))
-    find("reward", f"{name}:Part")
+    find("reward", f"{name}.inner.evil:Part")
     assert ran.exists()
 
 

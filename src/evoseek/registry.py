@@ -9,11 +9,11 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
-from importlib.machinery import PathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from evoseek.errors import ConfigError, EvoseekError
 from evoseek.trust import check_owner, is_import_path
 
 _BUILD, _BIND = "build(settings, context)", "for_question(question, trajectory_id)"
+_beside: set[str] = set()  # working folders that were added to where modules are found
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +228,7 @@ def _load(kind: str, path: str) -> Any:
         raise ConfigError(
             f"The {kind} {path!r} is no import path. Expected package.module:Name, as in mine.loss:CISPO."
         )
-    _look_beside(module.partition(".")[0])
+    _look_beside(module)
     try:
         found: Any = import_module(module)
         for part in name.split("."):
@@ -247,16 +248,38 @@ def _load(kind: str, path: str) -> Any:
     return found
 
 
-def _look_beside(package: str) -> None:
-    """Add the working folder to where modules are found, as `python -m` does, if a package or module is there alone.
-    Raises ConfigError if it is another user's."""
-    folder = os.getcwd()
-    if folder in sys.path or package in sys.modules or find_spec(package) is not None:
+def _look_beside(module: str) -> None:
+    """Add the working folder to where modules are found, as `python -m` does, if a module's package is there alone.
+    Raises ConfigError if a file or folder on the module's path is another user's."""
+    folder, package = os.getcwd(), module.partition(".")[0]
+    if folder in sys.path and folder not in _beside:
         return
-    if (found := PathFinder.find_spec(package, [folder])) is not None:
-        for place in filter(None, (folder, found.origin, *(found.submodule_search_locations or ()))):
-            check_owner(Path(place), f"where {package} is found", f"start with PYTHONPATH={folder}")
+    specs = list(_specs(module, folder))
+    is_imported = package in sys.modules
+    known = getattr(sys.modules[package], "__spec__", None) if is_imported else find_spec(package)
+    if not specs or ((is_imported or known) and _places(known) != _places(specs[0])):  # it is found elsewhere
+        return
+    for place in (folder, *(place for spec in specs for place in _places(spec))):
+        check_owner(Path(place), f"where {module} is found", f"start with PYTHONPATH={folder}")
+    _beside.add(folder)
+    if folder not in sys.path:
         sys.path.append(folder)
+
+
+def _specs(module: str, folder: str) -> Iterator[ModuleSpec]:
+    """The packages on a module's dotted path and the module, as found in a folder. Nothing is imported."""
+    places = [folder]
+    for name in module.split("."):
+        if (spec := PathFinder.find_spec(name, places)) is None:
+            return
+        yield spec
+        places = list(spec.submodule_search_locations or ())
+
+
+def _places(spec: ModuleSpec | None) -> list[str]:
+    """The files and folders that a module is loaded from, its compiled file included."""
+    places = (spec.origin, spec.cached, *(spec.submodule_search_locations or ())) if spec else ()
+    return [place for place in places if place and os.path.exists(place)]
 
 
 def check_part(kind: str, name: str, part: Any) -> None:

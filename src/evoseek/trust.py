@@ -1,8 +1,9 @@
-"""Whose files may name code that is run: those of this user, and those in folders that EVOSEEK_TRUST lists.
+"""Whose files may name code, servers and keys: those of this user, and those in folders that EVOSEEK_TRUST lists.
 
 What nobody named, a project file in a folder above or a module in the working folder, has to belong to this user, or
-to root. What others may have made, a run's config or an index, names code only if settings of the user's own name the
-same code: nothing that is stored in it could tell where it is from.
+to root. What others may have made, a run's config or an index, names code, a server or a key only if settings of the
+user's own name the same: nothing that is stored in it could tell where it is from. A server at this machine's own
+address is no exception, and neither is one without a key: it receives the documents' text, and another user may run it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from typing import cast
 from evoseek.errors import ConfigError
 
 VARIABLE = "EVOSEEK_TRUST"
-_RUN = ("program", "arguments", "ray_address")  # settings that are, or become, a command
+_RUN = ("program", "arguments")  # settings that are, or become, a command
+_SEND = ("url", "urls", "base_url", "proxy", "allow_private", "api_key_env", "key_env")  # where data go, with which key
 _named: set[str] = set()
 
 
@@ -32,40 +34,42 @@ def check_owner(path: Path, what: str, instead: str) -> None:
     `instead`, go into the message."""
     owner = next((uid for uid in (path.lstat().st_uid, path.stat().st_uid) if uid not in (os.geteuid(), 0)), None)
     if owner is not None and not _is_trusted(path):
+        folder = path.absolute() if path.is_dir() else path.absolute().parent
         raise ConfigError(
             f"{path} is {what} and belongs to {_name(owner)}, while this process runs as {_name(os.geteuid())}. It can "
             f"run any code, so it is not used unless that is asked for: {instead}, or, if you trust all that lies in "
-            f"its folder, set {VARIABLE}={path.absolute().parent}."
+            f"{'it' if path.is_dir() else 'its folder'}, set {VARIABLE}={folder}."
         )
 
 
 def allow_code(settings: object) -> None:
-    """Note that settings of the user's own name this code."""
+    """Note that settings of the user's own name this code, and these servers and keys."""
     _named.update(_code_in(settings))
 
 
 def check_code(settings: object, file: Path) -> None:
-    """Raises ConfigError if settings in a file that anybody may have made name code that no settings of the user's own
-    name."""
+    """Raises ConfigError if settings in a file that anybody may have made name code, a server or a key that no settings
+    of the user's own name."""
     if (foreign := sorted(set(_code_in(settings)) - _named)) and not _is_trusted(file):
         raise ConfigError(
-            f"{file} names code to run: {', '.join(foreign)}. The file may come from somebody else, so this is not run "
-            f"unless it is asked for. Look at it; then, if you trust all that lies in its folder, set {VARIABLE}="
-            f"{file.absolute().parent}, or, for a run, name the same in your own settings (evoseek.toml, --config or "
-            "--set)."
+            f"{file} names code to run, or servers and keys: {', '.join(foreign)}. The file may come from somebody "
+            "else, so this is not used unless it is asked for. Look at it; then, if you trust all that lies in its "
+            f"folder, set {VARIABLE}={file.absolute().parent}, or, for a run, name the same in your own settings "
+            "(evoseek.toml, --config or --set)."
         )
 
 
-def _code_in(settings: object, key: str = "") -> Iterator[str]:
-    """Import paths of parts, and commands, anywhere in settings."""
-    if key in _RUN and settings:
-        yield f"{key} = {json.dumps(settings)}"
+def _code_in(settings: object, name: str = "") -> Iterator[str]:
+    """Import paths of parts, and commands, addresses and keys by their dotted names, anywhere in settings."""
+    key = name.rpartition(".")[2]
+    if key in (*_RUN, *_SEND) and settings:
+        yield f"{name} = {json.dumps(settings, default=str)}"
     elif isinstance(settings, Mapping):
-        for name, value in cast("Mapping[str, object]", settings).items():
-            yield from _code_in(value, name.rpartition(".")[2])
+        for below, value in cast("Mapping[str, object]", settings).items():
+            yield from _code_in(value, f"{name}.{below}" if name else below)
     elif isinstance(settings, list | tuple):
         for value in cast("list[object]", settings):
-            yield from _code_in(value, key)
+            yield from _code_in(value, name)
     elif isinstance(settings, str) and key != "model" and is_import_path(settings):  # qwen:latest is a model
         yield settings
 

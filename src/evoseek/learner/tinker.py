@@ -49,7 +49,7 @@ class TinkerSettings(LearnerSettings):
     is_remote = True
     base_url: str = Field(default="", description="Address of the server. Default: the Tinker service.")
     api_key_env: str = Field(
-        default=API_KEY, description="Name of the environment variable that holds the service's API key."
+        default="", description=f"Environment variable that holds the service's API key. Default: {API_KEY}."
     )
     base_model: str = Field(
         default="",
@@ -73,7 +73,7 @@ class TinkerSettings(LearnerSettings):
     def problems_with(self, settings: Section) -> Iterator[str]:
         """What the service cannot do, before anything is sent to it."""
         yield from _unsupported(settings)
-        if not _VARIABLE.fullmatch(self.api_key_env):  # which may be the key: it is not repeated
+        if self.api_key_env and not _VARIABLE.fullmatch(self.api_key_env):  # which may be the key: it is not repeated
             yield (
                 "learner.api_key_env does not name an environment variable. Expected a name such as TINKER_API_KEY; "
                 "the key itself stands in that variable, and in no setting."
@@ -167,7 +167,7 @@ class TinkerLearner(LearnerBase[LossInputs]):
         remote = RemoteModel(
             cls.sdk(),
             new,
-            api_key=find_key(own.api_key_env, own.base_url),
+            api_key=find_key(own.api_key_env or API_KEY, own.base_url),
             base_url=own.base_url,
             state=saved_state(directory) if directory else "",
             timeout_s=own.timeout_s,
