@@ -27,7 +27,6 @@ from evoseek.simulator.records import SearchRecord, load_records, record_row
 from evoseek.training.context import Context
 from evoseek.training.inputs import inputs_of
 from evoseek.training.interrupt import stop_on_interrupt
-from evoseek.training.rollout_metrics import surely_more
 from evoseek.types import Message
 from evoseek.world.grammar import states
 from evoseek.world.oracle import load_world
@@ -143,7 +142,7 @@ def _make_label(
 
 
 def _check_failures(failed: Counter[str], tried: int, max_failed: float) -> None:
-    if surely_more(failed.total(), tried, max_failed):
+    if failed.total() > max_failed * tried:
         reason, many = failed.most_common(1)[0]
         raise EvoseekError(
             f"{failed.total()} of {tried} searches got no label, and nothing of this batch was written. The most "
