@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from hashlib import sha256
 from itertools import chain, islice
 from pathlib import Path
-from typing import cast
 
 from rich.console import Console
 from transformers import PreTrainedTokenizerBase
@@ -208,7 +207,7 @@ def begin_tuning(
         "tokens_per_step": tokens_per_step,
         "documents": settings.search.top_k,
         "max_words": settings.simulator.max_words,
-        "prompts": cast("dict[str, object]", tables["simulator"])["prompts"],
+        "prompts": settings.policy.prompts,
         "seed": settings.run.seed,
         **{section: tables[section] for section in ("policy", "lora", "learner")},
     }
