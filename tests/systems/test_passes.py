@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evoseek.env.proposer import answer_task
 from evoseek.registry import KINDS, find
 from evoseek.selfplay.leads import Lead
 from evoseek.selfplay.proposals import TaskSource
@@ -98,7 +99,7 @@ def of_dr_zero(_system):
 def of_answers(_system):
     """Answers, where a step may draw up to four times as many as it needs."""
     tasks = TaskSource(
-        [Lead(f"answer {n}", 1) for n in range(30)], lambda id, lead, _: Question(id, lead.answer, ()), (1,), "0"
+        [Lead(f"answer {n}", 1) for n in range(30)], lambda id, lead, n: answer_task(id, lead.answer, n), (1,), "0"
     )
     system = SSP(None, tasks, None, None, None, None, 0, 4, fill="resample")
     given = []
