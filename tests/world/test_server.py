@@ -272,7 +272,7 @@ def test_leaving_ends_requests_that_hang_and_connections_that_are_idle():
 def test_a_port_that_is_taken_is_an_error_that_says_so():
     async def task(client, server):
         port = int(server.url.rpartition(":")[2])
-        with pytest.raises(ConfigError, match=f"port {port} "):
+        with pytest.raises(ConfigError, match=f"127.0.0.1:{port} "):
             async with WorldSite(SITE).serving(port):
                 pass
 
