@@ -496,6 +496,24 @@ def test_passages_of_a_page_name_the_heading_that_they_are_under(tmp_path: Path)
     assert "Meri" in places["Its mayor"]
 
 
+def test_a_paragraph_with_the_text_of_another_heading_is_no_heading(tmp_path: Path) -> None:
+    text = "<p>Kalo is a city at the river Supa, and Meri has been its mayor for many years.</p>"
+    page = f"<h1>Kalo</h1>{text}<h2><em>Its</em> river</h2>{text}<p>Care</p>{text}<h3><br>Care</h3>{text}"
+    (document,) = read_corpus(write(tmp_path, a__html=f"<html><body>{page}</body></html>"), report=ReadReport())
+    places = [(mark.heading, mark.level) for mark in document.marks]
+    assert places == [("Kalo", 1), ("Its river", 2), ("Care", 3)]
+    assert [document.text[mark.start :].partition("\n")[0] for mark in document.marks] == ["Kalo", "Its river", "Care"]
+    assert document.marks[2].start == document.text.rindex("Care")
+
+
+def test_a_table_of_one_column_has_no_headings(tmp_path: Path) -> None:
+    table = "=====\nName\n=====\nMeri\nTor\n=====\n"
+    write(tmp_path, a__rst=f"======\nMayors\n======\nOf Kalo.\n\n{table}\n=====\nTowns\n=====\n\n{table}", b__rst=table)
+    documents = {document.id: document for document in read_corpus(tmp_path, report=ReadReport())}
+    assert [mark.heading for mark in documents["a.rst"].marks] == ["Mayors", "Towns"]
+    assert documents["b.rst"].marks == ()
+
+
 def test_compressed_pages_are_read_as_what_was_compressed(tmp_path: Path) -> None:
     lines = '{"id": "1", "text": "One."}\n{"id": "2", "text": "Two."}\n'
     page = "<title>A page</title><body><p>Kalo is a city.</p></body>"

@@ -125,3 +125,9 @@ def test_half_a_surrogate_pair_in_a_declared_encoding_becomes_the_replacement_ch
     )
     parsed = parse_message(mail.encode())
     assert "Supa \ufffd is high." in parsed.text
+
+
+def test_a_short_message_of_html_alone_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.eml").write_bytes(message("Supa", "", html='<div dir="ltr">It is high.</div>'))
+    [document], skipped = read(tmp_path)
+    assert (" ".join(document.text.split()).endswith("It is high."), skipped) == (True, {})

@@ -37,6 +37,25 @@ def test_a_line_above_the_column_headings_and_a_table_of_one_row(tmp_path: Path)
     assert rows(tmp_path / "b.csv") == [("B\n30 s", "row 1")]
 
 
+@pytest.mark.parametrize("separator", [";", "\t", "|", ","])
+def test_the_separator_is_the_one_that_divides_the_rows_whatever_the_first_line_has(
+    tmp_path: Path, separator: str
+) -> None:
+    lines = (("Report of 2020",), (), ("name", "note"), ("Meri", '"in Tartu, by the sea"'), ("Tor", "away"))
+    (tmp_path / "a.csv").write_text("".join(separator.join(line) + "\n" for line in lines))
+    assert rows(tmp_path / "a.csv") == [
+        ("Report of 2020", "row 1"),
+        ("name: Meri\nnote: in Tartu, by the sea", "row 4"),
+        ("name: Tor\nnote: away", "row 5"),
+    ]
+
+
+def test_a_cell_may_be_long(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(f"name,note\nMeri,{'word ' * 30_000}\nTor,away\n")
+    (document,) = read_corpus(tmp_path, report=ReadReport())
+    assert (document.text.count("word"), document.text[-10:]) == (30_000, "note: away")
+
+
 def test_a_long_row_is_cut_and_each_part_names_it(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("Name,Text\nB," + "word " * 250 + "\nC,short\n")
     found = [heading for _, heading in rows(tmp_path / "a.csv")]

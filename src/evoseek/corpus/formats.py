@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, islice, takewhile
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
@@ -38,10 +38,12 @@ _NO_TITLES = (
 )  # programs' own
 _NAME = re.compile(r"[\w.@-]+")  # of a setting in front matter
 _LONGEST_FRONT, _LARGEST_FRONT = 200, 20_000  # lines, characters
+_ELEMENT = re.compile(r"<[a-z]\w*[\s/>]", re.IGNORECASE)
 _FENCE = re.compile(r" {0,3}(```|~~~)")
 _DECLARED = re.compile(rb"<meta[^>]{0,200}?charset\s{0,9}=[\s\"']{0,9}([\w.:-]{1,40})", re.IGNORECASE)
 _HEAD = 4096  # bytes in which a page declares its encoding
 _HTML_HEADINGS = "//h1|//h2|//h3|//h4|//h5|//h6"
+_HEADING_SIGN = re.compile("\u2e0e([1-6]) ?")  # before a heading's text while trafilatura takes out the main text
 _HEADING_LINKS = "//a[normalize-space()='\u00b6' or contains(concat(' ', @class, ' '), ' headerlink ')]"
 _VISIBLE_TEXT = "//body//text()[not(ancestor::script or ancestor::style or ancestor::template or ancestor::noscript)]"
 
@@ -96,7 +98,12 @@ def _adorned_headings(text: str) -> Iterator[Mark]:
     kinds: list[tuple[str, bool]] = []
     lines, underline = ["", *text.split("\n")], 0
     starts = list(accumulate((len(line) + 1 for line in lines), initial=-1))
+    table_end = 0
     for number, (above, title, line) in enumerate(zip(lines, lines[1:], lines[2:], strict=False)):
+        if title.strip() and above.rstrip() == line.rstrip() and _ADORNMENT.match(line):
+            table_end = max(table_end, _end_of_table(lines, number))
+        if number < table_end:
+            continue
         below = _ADORNMENT.match(line)
         if not below or not title.strip() or _ADORNMENT.match(title) or len(title.rstrip()) > len(line):
             continue
@@ -107,6 +114,15 @@ def _adorned_headings(text: str) -> Iterator[Mark]:
             start = starts[number if is_overlined else number + 1]
             yield Mark(start, heading=title.strip(), level=kinds.index(kind) + 1)
             underline = number + 2
+
+
+def _end_of_table(lines: Sequence[str], start: int) -> int:
+    """The last line of a table of one column whose border is the line at `start`, so that its first row looks like a
+    heading: rows up to that border again, and no more lines. 0 if there is none."""
+    rows = list(takewhile(lambda line: line.strip() and not _ADORNMENT.match(line), islice(lines, start + 3, None)))
+    end = start + 3 + len(rows)
+    last, after = (line.rstrip() for line in [*lines[end : end + 2], "", ""][:2])
+    return end if rows and last == lines[start].rstrip() and not after else 0
 
 
 def parse_org(data: bytes, encoding: str | None = None) -> Parsed:
@@ -164,27 +180,40 @@ def parse_html(data: bytes, encoding: str | None = None) -> Parsed:
     """
     source, guessed = _decode_page(data, encoding)
     tree = trafilatura.load_html(source)
+    if tree is None and _ELEMENT.search(source):  # a short piece of HTML, as a mail may have
+        tree = trafilatura.load_html(f"<html><body>{source}</body></html>")
     if tree is None:
         raise DataError("no HTML in it")
     for link in tree.xpath(_HEADING_LINKS):
         link.drop_tree()
     title = tree.findtext(".//title")
-    pieces = [str(piece).strip() for piece in tree.xpath(_VISIBLE_TEXT)]
     headings = {" ".join("".join(each.itertext()).split()): int(each.tag[1]) for each in tree.xpath(_HTML_HEADINGS)}
+    _sign_headings(tree)
+    pieces = [str(piece).strip() for piece in tree.xpath(_VISIBLE_TEXT)]
     text = trafilatura.extract(tree, include_comments=False, favor_recall=True)
-    text = text or "\n".join(piece for piece in pieces if piece)
-    marks = tuple(_lines_among(text, headings))
+    signed = text or "\n".join(piece for piece in pieces if piece)
+    marks = tuple(_signed_headings(signed, headings))
+    text = _HEADING_SIGN.sub("", signed)
     title = title_of(title, [Mark(0, heading=heading, level=level) for heading, level in headings.items()])
     return Parsed(title, text, guessed, marks)
 
 
-def _lines_among(text: str, headings: Mapping[str, int]) -> Iterator[Mark]:
-    """The lines that are headings of the page that the text was taken from, by their levels."""
+def _sign_headings(tree: Any) -> None:
+    """Put a sign with the level before the text of each heading: a paragraph may have the same text."""
+    for heading in tree.xpath(_HTML_HEADINGS):
+        if piece := next((piece for piece in heading.xpath(".//text()") if piece.strip()), None):
+            owner, place = piece.getparent(), "tail" if piece.is_tail else "text"
+            setattr(owner, place, f"\u2e0e{heading.tag[1]}{piece.lstrip()}")
+
+
+def _signed_headings(text: str, headings: Container[str]) -> Iterator[Mark]:
+    """The lines that are a heading and nothing else, by their places in the text without signs."""
     start = 0
     for line in text.split("\n"):
-        if (heading := " ".join(line.split())) and heading in headings:
-            yield Mark(start, heading=heading, level=headings[heading])
-        start += len(line) + 1
+        sign, plain = _HEADING_SIGN.match(line.lstrip()), _HEADING_SIGN.sub("", line)
+        if sign and (heading := " ".join(plain.split())) in headings:
+            yield Mark(start, heading=heading, level=int(sign[1]))
+        start += len(plain) + 1
 
 
 def _decode_page(data: bytes, encoding: str | None) -> Decoded:

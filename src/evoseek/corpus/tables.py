@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, time
+from functools import partial
 from typing import Any
 
 from evoseek.corpus.archives import checked_archive
@@ -14,13 +16,22 @@ from evoseek.corpus.formats import Parsed
 from evoseek.errors import DataError
 from evoseek.types import Mark
 
+_BEGINNING = 64 * 1024  # characters by which the delimiter is known
+csv.field_size_limit(2**31 - 1)  # files are bounded already
+
 
 def parse_csv(data: bytes, encoding: str | None = None) -> Parsed:
-    """A table whose cells are separated by commas, semicolons, tabs or bars: by what its first line has most of."""
+    """A table whose cells are separated by tabs, semicolons, commas or bars: by what divides the most of its first rows
+    into equally many cells."""
     text, guessed = decode(data, encoding)
-    first = text.lstrip("\n").partition("\n")[0]
-    rows = csv.reader(io.StringIO(text), delimiter=max(",;\t|", key=first.count))
+    rows = csv.reader(io.StringIO(text), delimiter=max("\t;,|", key=partial(_regularity, text[:_BEGINNING])))
     return _joined([("", rows)])._replace(guessed=guessed)
+
+
+def _regularity(text: str, delimiter: str) -> tuple[int, int]:
+    """The most rows of one width above 1, and that width."""
+    widths = Counter(map(len, csv.reader(io.StringIO(text), delimiter=delimiter)))
+    return max(((count, width) for width, count in widths.items() if width > 1), default=(0, 0))
 
 
 def parse_xlsx(data: bytes, encoding: str | None = None) -> Parsed:
