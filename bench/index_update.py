@@ -119,8 +119,9 @@ def console() -> Console:
 
 
 def said(text: Console) -> list[str]:
-    """What was told, without how far the embedding was."""
-    return [line for line in text.file.getvalue().splitlines() if not line.startswith("passages embedded")]
+    """The report, without the progress of reading and embedding."""
+    progress = ("passages embedded", "files read")
+    return [line for line in text.file.getvalue().splitlines() if not line.startswith(progress)]
 
 
 def compare(corpus: Path, updated: Path, fresh: Path, plan: IndexPlan) -> None:
