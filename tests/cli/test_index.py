@@ -31,7 +31,7 @@ def test_a_guessed_encoding_is_told_with_the_remedy(tmp_path: Path) -> None:
     corpus = tmp_path / "a.txt"
     corpus.write_bytes(SHORT.encode("shift_jis"))
     said, text = index(corpus, tmp_path / "index")
-    assert "The encoding of 1 files that are not UTF-8 was guessed (1 " in said
+    assert "The encoding of 1 file that is not UTF-8 was guessed (1 " in said
     assert "a.txt: " in said
     assert "Convert these files to UTF-8, or name their encoding (--encoding)" in " ".join(said.split())
     assert text != SHORT

@@ -122,6 +122,45 @@ def test_the_passages_of_a_long_section_all_have_its_heading() -> None:
     assert [heading for *_, heading in found] == ["A"] * 4 + ["B"]
 
 
+def test_neither_a_heading_beside_another_nor_text_before_a_heading_is_under_it() -> None:
+    text = "## A\n### One\nx.\n### Two\ny.\n## B\n### Three\nz."
+    marks = marked(text, "## A", "### One", "### Two", "## B", "### Three")
+    assert [heading for *_, heading in sections(text, 100, *marks)] == ["A", "Three"]
+    text = "Before.\n### One\nx.\n## A\ny.\n## B\nz."
+    marks = marked(text, "### One", "## A", "## B")
+    assert [heading for *_, heading in sections(text, 100, *marks)] == [None, "A", "B"]
+    rows = [Mark(0, heading="row 1"), *marks]  # which has no level: nothing is under it but its own text
+    assert [heading for *_, heading in sections(text, 100, *rows)] == [None, "A", "B"]
+    assert sections(text, 1, *rows)[0] == ("Before.", None, "row 1")
+
+
+def test_a_page_that_begins_with_a_heading_still_begins_a_passage() -> None:
+    text = "## A\none two\n\n### Low\nthree\n## B\nfour"
+    low = text.index("### Low")
+    first, heading, last = marked(text, "## A", "### Low", "## B")
+    found = sections(text, 100, Mark(0, page=1), first, Mark(low, page=2), heading, last)
+    assert [part for part, *_ in found] == ["## A\none two", "### Low\nthree", "## B\nfour"]
+
+
+def test_headings_that_follow_one_another_are_not_cut_apart() -> None:
+    text = "one two three.\n\n## A\n\n### Low\n\nfour five six"
+    assert [part for part, *_ in sections(text, 7, *marked(text, "## A", "### Low"))] == [
+        "one two three.",
+        "## A\n\n### Low\n\nfour five six",
+    ]
+    assert [part for part, *_ in sections(text, 5, *marked(text, "## A", "### Low"))][1][:12] == "## A\n\n### Lo"
+
+
+def test_a_border_in_the_second_half_comes_before_a_higher_one_in_the_first() -> None:
+    assert texts("one two.\n\nthree four five six. seven eight nine", 8)[0].endswith("six.")
+    text = "one.\n\n### Low\ntwo three. four five six seven\n## A\nx\n## B\ny"
+    found = sections(text, 8, *marked(text, "### Low", "## A", "## B"))
+    assert found[0][0].endswith("three.")
+    text = "one two three four\n### Low\nfive.\n\nsix seven eight\n## A\nx\n## B\ny"
+    assert sections(text, 8, *marked(text, "### Low", "## A", "## B"))[0][0] == "one two three four"
+    assert texts("one.\n\ntwo. three four five six seven", 6)[0] == "one.\n\ntwo."
+
+
 @given(st.lists(st.sampled_from(["# A\n", "## B\n", "### C\n", "Kalo is.\n", "\n", "Meri, too.\n\n"]), max_size=30))
 def test_every_text_is_cited_under_a_heading_that_it_has(lines: list[str]) -> None:
     """The heading of a passage is one of those above each of its lines, and nothing is lost."""

@@ -45,7 +45,9 @@ def test_an_unanswerable_question_is_read_written_and_kept_from_training(tmp_pat
     assert (question.golden_answers, question.is_answerable) == ((), False)
     save_questions(path, [question])
     assert load_questions(path) == read_questions(str(path), setting="evaluation.path") == [question]
-    with pytest.raises(DataError, match=r":1: Question 'a' \('who\?'\) is marked as unanswerable, for `evoseek eval`"):
+    with pytest.raises(
+        DataError, match=r":1: Question 'a' \('who\?'\) is marked as unanswerable, so only `evoseek eval` .* Remove it"
+    ):
         read_questions(str(path), setting="questions.path")
 
 

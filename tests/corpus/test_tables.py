@@ -50,6 +50,13 @@ def test_the_separator_is_the_one_that_divides_the_rows_whatever_the_first_line_
     ]
 
 
+def test_the_place_of_every_row_is_that_of_its_text(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("name,note\n" + "".join(f"Meri {n},away\n" for n in range(30)))
+    (document,) = read_corpus(tmp_path, report=ReadReport())
+    places = [(mark.heading, document.text[mark.start :].split("\n")[0]) for mark in document.marks]
+    assert places == [(f"row {n + 2}", f"name: Meri {n}") for n in range(30)]
+
+
 def test_a_cell_may_be_long(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(f"name,note\nMeri,{'word ' * 30_000}\nTor,away\n")
     (document,) = read_corpus(tmp_path, report=ReadReport())

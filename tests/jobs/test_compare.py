@@ -2,7 +2,7 @@
 
 import json
 import random
-from math import comb, sqrt
+from math import comb, inf, sqrt
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from evoseek.errors import ConfigError, DataError, RunError
 from evoseek.eval.comparison import bootstrap, common, compare, detectable, holm, mcnemar, paired_interval, values_of
 from evoseek.eval.folder import EvaluationFolder
 from evoseek.eval.sample import Sample
+from evoseek.eval.statistics import score_interval
 from evoseek.jobs.compare import compare_folders
 
 
@@ -46,6 +47,13 @@ def test_holm_by_hand():
     """Sorted .01, .03, .04: .01 * 3, .03 * 2, max(.06, .04 * 1); and never above 1."""
     assert holm([0.04, 0.01, 0.03]) == pytest.approx([0.06, 0.03, 0.06])
     assert holm([0.9, 0.8]) == [1.0, 1.0]
+
+
+def test_equal_differences_of_a_reward_without_bounds_are_bounded_by_their_own_size():
+    """Four times 2, or -2: the interval is that of scores from -2 to 2, and of smaller ones that from -1 to 1."""
+    assert bootstrap([2.0] * 4, bound=inf) == score_interval([2.0] * 4, low=-2.0, high=2.0)
+    assert bootstrap([-2.0] * 4, bound=inf) == score_interval([-2.0] * 4, low=-2.0, high=2.0)
+    assert bootstrap([0.5] * 4, bound=inf) == score_interval([0.5] * 4, low=-1.0)
 
 
 def test_bootstrap_agrees_with_scipy():

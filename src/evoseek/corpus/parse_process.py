@@ -38,9 +38,8 @@ class ParseProcess:
         self._end = weakref.finalize(self, _end_all, self._workers)
 
     def ask(self, header: Mapping[str, object], body: bytes) -> Mapping[str, object]:
-        """The answer; one with `problem` if the input cannot be parsed within the limits (and `is_slow` if that is the
-        one of time). Raises ToolError if the
-        process fails for another reason, or was closed."""
+        """The answer; one with `problem` if the input cannot be parsed within the limits, and with `is_slow` if the
+        limit is that of time. Raises ToolError if the process fails for another reason, or was closed."""
         with self._lock:
             return self._tried_twice(header, body)
 

@@ -133,8 +133,7 @@ def _borders(text: str, words: list[tuple[int, int]], outline: _Outline) -> list
         first, end = bisect_left(starts, mark.start), bisect_left(starts, outline.text_from(number))
         borders[first:end] = [_NO_BORDER] * (end - first)
         if first:
-            kind = outline.border(number)
-            borders[first - 1] = max(kind, borders[first - 1]) if kind else kind
+            borders[first - 1] = max(outline.border(number), borders[first - 1])
     return borders
 
 
@@ -149,7 +148,7 @@ def _border(word: str, gap: str) -> int:
 def _best_cut(borders: list[int], first: int, last: int) -> int:
     """Where to end a passage of the words first..last-1: an index in (first, last]."""
     middle = first + (last - first + 1) // 2 - 1
-    for low, least in ((middle, _HEADING), (middle, _PARAGRAPH), (middle, _SENTENCE), (first, _SENTENCE)):
+    for low, least in ((middle, _HEADING), (middle, _PARAGRAPH), (first, _SENTENCE)):
         for cut in range(last, low, -1):
             if borders[cut - 1] >= least:
                 return cut

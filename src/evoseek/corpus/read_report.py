@@ -76,14 +76,16 @@ class ReadReport:
     def warnings_table(self) -> str:
         """The first warnings with their files, one a line; "" without any."""
         lines = list(_listed(self.warnings, self.warned))
-        return "\n".join([f"{self.warned:,} warnings about files that were read:", *lines]) if lines else ""
+        what = "1 warning" if self.warned == 1 else f"{self.warned:,} warnings"
+        return "\n".join([f"{what} about files that were read:", *lines]) if lines else ""
 
     def guessed_table(self) -> str:
         """What was guessed, the first files one a line, and what to do about it; "" if nothing was."""
         if not self.guessed:
             return ""
         count = self.guesses.total()
-        lines = [f"The encoding of {count:,} files that are not UTF-8 was guessed{_counts(self.guesses)}:"]
+        files = "1 file that is" if count == 1 else f"{count:,} files that are"
+        lines = [f"The encoding of {files} not UTF-8 was guessed{_counts(self.guesses)}:"]
         lines += _listed(self.guessed, count)
         lines.append(
             "A guess may be wrong, most of all for a short file: the text is then a jumble. Convert these files to "

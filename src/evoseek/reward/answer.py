@@ -98,11 +98,12 @@ def usable_question(question: Question) -> Question:
     Such an answer ("The", "?!") would be contained in, or equal to, answers that say nothing.
     """
     if not question.golden_answers:
-        marked = "" if question.is_answerable else "is marked as unanswerable, for `evoseek eval` alone, and "
-        raise DataError(
-            f"Question {question.id!r} ({question.text!r}) {marked}has no golden answers; at least one is needed to "
-            "score an answer. Add one or remove the question."
+        problem = (
+            "has no golden answers; at least one is needed to score an answer. Add one or remove the question."
+            if question.is_answerable
+            else "is marked as unanswerable, so only `evoseek eval` can use it. Remove it from these questions."
         )
+        raise DataError(f"Question {question.id!r} ({question.text!r}) {problem}")
     usable = tuple(golden for golden in question.golden_answers if normalise(golden))
     if not usable:
         raise DataError(
