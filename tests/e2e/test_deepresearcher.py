@@ -83,7 +83,7 @@ def served(slow_s=1.0):
 @pytest.fixture
 def train(places, cli, monkeypatch, extractor, tmp_path):
     """`train(url, name, **settings)` trains on the site at an address: status, what was said, the run's directory."""
-    monkeypatch.setattr("evoseek.search.web.calls.Extractor", lambda workers: extractor)
+    monkeypatch.setattr("evoseek.search.web.calls.Extractor", lambda: extractor)
     monkeypatch.setattr(
         "evoseek.search.web.calls.CallLimits", partial(CallLimits, wait_s=0.02, max_wait_s=0.2, pause_s=0.3)
     )

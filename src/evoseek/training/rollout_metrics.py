@@ -92,6 +92,8 @@ def failure_bias(groups: Sequence[TrajectoryGroup]) -> float | None:
 def surely_more(failed: int, of: int, share: float) -> bool:
     """Whether more than this share failed, and chance does not explain it: the lower end of Wilson's 95 % interval of
     `failed / of` is above the share. (Of 8 that fail with .15 more than .2 fail in every third step.)"""
+    if not failed:
+        return False
     p, w = failed / of, 1.96**2 / of
     return (p + w / 2 - math.sqrt(w * (p * (1 - p) + w / 4))) / (1 + w) > share
 
