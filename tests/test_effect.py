@@ -12,7 +12,7 @@ from evoseek.training.given import load_settings
 
 
 def check(settings):
-    defaults = read_settings(type(settings), {"run": {"system": settings.run.system}}, light=True)
+    defaults = read_settings(type(settings), {"run": {"system": settings.run.system}})
     check_effect(settings, changed(settings, defaults))
 
 

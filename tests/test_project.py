@@ -76,24 +76,24 @@ def test_a_home_folder_that_is_not_known_is_refused_with_its_path(tmp_path):
 
 def test_its_settings_lie_over_its_recipe_and_beneath_files_options_and_sets(folder):
     project = find_project(folder)
-    settings = gather(project=project).read(light=True)
+    settings = gather(project=project).read()
     assert settings.run.system == "dr-zero"
     assert (settings.dr_zero.iterations, settings.dr_zero.solver_steps) == (1, 20)  # the file's, and the recipe's
     assert settings.search.index == str(folder / "index")
     (folder / "more.toml").write_text("[dr_zero]\niterations = 2\n[run]\nseed = 4\n")
     given = gather([folder / "more.toml"], project=project, options={"search.index": "other"}, sets=["run.seed=5"])
-    settings = given.read(light=True)
+    settings = given.read()
     assert (settings.dr_zero.iterations, settings.search.index, settings.run.seed) == (2, "other", 5)
 
 
 def test_another_system_takes_what_suits_every_system_alone(folder):
-    settings = gather(project=find_project(folder), system="search-r1").read(light=True)
+    settings = gather(project=find_project(folder), system="search-r1").read()
     assert settings.run.system == "search-r1"
     assert (settings.search.index, settings.policy.model) == (str(folder / "index"), "own")
     assert settings.run.seed == 0
 
 
 def test_it_can_be_given_as_a_config_file(folder):
-    settings = gather(Path(folder / "evoseek.toml")).read(light=True)
+    settings = gather(Path(folder / "evoseek.toml")).read()
     assert (settings.dr_zero.iterations, settings.dr_zero.solver_steps) == (1, 20)
     assert settings.search.index == str(folder / "index")

@@ -147,7 +147,7 @@ def read_by_a_system(files, sets=(), system=None):
     errors = []
     for name in [system] if system else [None, *KINDS["system"].parts]:
         try:
-            return gather(files, system=name, sets=sets).read(light=True)
+            return gather(files, system=name, sets=sets).read()
         except EvoseekError as error:
             errors.append(str(error))
     raise AssertionError(errors[0])

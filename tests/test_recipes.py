@@ -27,7 +27,7 @@ def name_of(path: Path) -> str:
 
 def check(settings):
     check_settings(settings)
-    defaults = read_settings(type(settings), {"run": {"system": settings.run.system}}, light=True)
+    defaults = read_settings(type(settings), {"run": {"system": settings.run.system}})
     check_effect(settings, changed(settings, defaults))
 
 

@@ -295,7 +295,7 @@ def test_code_that_the_user_names_too_or_trusts_is_used(part, ran, tmp_path, mon
 
 def test_the_name_of_a_model_is_no_code(tmp_path):
     run = downloaded(tmp_path, "judge.model", "qwen:latest")
-    assert flatten(gather(run / "config.json").read(light=True).resolved())["judge.model"] == "qwen:latest"
+    assert flatten(gather(run / "config.json").read().resolved())["judge.model"] == "qwen:latest"
 
 
 def test_looking_at_a_run_imports_nothing(part, ran, tmp_path):

@@ -10,7 +10,7 @@ import inspect
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
@@ -31,14 +31,15 @@ class Kind:
 
     `needs` are methods as they are called, attributes, and (capitalised) what the class itself has. If it is just
     `__call__`, a function is enough; for any kind, a class whose `build` makes the part is. `or_needs` stands in their
-    place for a part that is bound to a question first. `is_heavy` means that the built-in parts import torch.
+    place for a part that is bound to a question first. `settings` are those of built-in parts that import torch: they
+    are read without it.
     """
 
     what: str
     parts: Mapping[str, str]
     needs: tuple[str, ...]
     or_needs: tuple[str, ...] = ()
-    is_heavy: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 _ANSWER = "evoseek.reward.functions:AnswerReward"
@@ -130,7 +131,11 @@ KINDS: Mapping[str, Kind] = {
             "reinforce": "evoseek.loss.likelihood:ReinforceLoss",
         },
         ("contributes(sample)", "__call__(inputs, totals)"),
-        is_heavy=True,
+        settings={
+            "clipped": "evoseek.loss.settings:ClippedSettings",
+            "sequence": "evoseek.loss.settings:SequenceSettings",
+            "reinforce": "evoseek.loss.settings:ReinforceSettings",
+        },
     ),
     "sampler": Kind(
         "tokens in, tokens out",
@@ -141,13 +146,21 @@ KINDS: Mapping[str, Kind] = {
             "tinker": "evoseek.policy.tinker.sampler:TinkerSampler",
         },
         ("async sample(request)", "release(trajectory_id)", "update_weights(version, weights)", "policy_version"),
-        is_heavy=True,
+        settings={
+            "torch": "evoseek.policy.settings:TorchSamplerSettings",
+            "vllm": "evoseek.policy.engines.settings:VLLMSettings",
+            "sglang": "evoseek.policy.engines.settings:ServerSettings",
+            "tinker": "evoseek.policy.settings:TinkerSamplerSettings",
+        },
     ),
     "learner": Kind(
         "forward, backward and the optimizer",
         {"torch": "evoseek.learner.learner:Learner", "tinker": "evoseek.learner.tinker:TinkerLearner"},
         ("update(samples)",),
-        is_heavy=True,
+        settings={
+            "torch": "evoseek.learner.settings:LearnerSettings",
+            "tinker": "evoseek.learner.settings:TinkerSettings",
+        },
     ),
     "baseline": Kind(
         "a way to answer that trains nothing, for `evoseek eval --baseline`",
@@ -182,6 +195,13 @@ def find(kind: str, name: str) -> Any:
     if path is name:
         check_part(kind, name, part)
     return part
+
+
+def settings_class(kind: str, name: str) -> Any:
+    """The `Settings` of a part; None if it has none of its own. Raises ConfigError as `find` does."""
+    check_name(kind, name)
+    path = KINDS[kind].settings.get(name)
+    return _load(kind, path) if path else getattr(find(kind, name), "Settings", None)
 
 
 def build(kind: str, settings: Any, context: object) -> Any:

@@ -362,7 +362,7 @@ def check_run(settings: TrainingSettings, run: RunDirectory) -> None:
 
 def check_settings_of_run(settings: TrainingSettings) -> None:
     """Raises ConfigError for a setting that is not its system's default and has no effect."""
-    defaults = read_settings(type(settings), {"run": {"system": settings.run.system}}, light=True)
+    defaults = read_settings(type(settings), {"run": {"system": settings.run.system}})
     check_effect(settings, changed(settings, defaults))
 
 

@@ -22,7 +22,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import core_schema
 
 from evoseek.errors import ConfigError
-from evoseek.registry import KINDS, check_name, find
+from evoseek.registry import KINDS, find, settings_class
 from evoseek.settings_tree import Tree, merge
 
 _Model = TypeVar("_Model", bound="Section")
@@ -108,21 +108,14 @@ class PartSettings(Section):
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Marks the table of a part of a kind. `base` holds the settings that all parts of the kind have in common.
-
-    `plain` are built-in parts that have no others: these are checked without importing torch.
-    """
+    """Marks the table of a part of a kind. `base` holds the settings that all parts of the kind have in common."""
 
     kind: str
     base: type[PartSettings]
-    plain: tuple[str, ...] = ()
 
-    def of(self, name: str, *, light: bool) -> type[PartSettings] | None:
-        """The settings of a part; None if they need torch, which must not be imported."""
-        check_name(self.kind, name)
-        if light and (KINDS[self.kind].is_heavy or ":" in name):
-            return self.base if name in self.plain else None
-        found = getattr(find(self.kind, name), "Settings", self.base)
+    def of(self, name: str) -> type[PartSettings]:
+        """The settings of a part. Raises ConfigError."""
+        found = settings_class(self.kind, name) or self.base
         if not (isinstance(found, type) and issubclass(found, self.base)):
             raise ConfigError(
                 f"The {self.kind} {name} has settings of the wrong kind: its class `Settings` has to be derived from "
@@ -159,17 +152,16 @@ def table(**settings: object) -> Any:
     return Field(default=settings, validate_default=True)
 
 
-def read_settings(model: type[_Model], *trees: Mapping[str, Any], light: bool = False, source: str = "") -> _Model:
+def read_settings(model: type[_Model], *trees: Mapping[str, Any], source: str = "") -> _Model:
     """Settings of the model: its defaults, and over these the trees of given values, the later before the earlier.
 
-    A part's table that names another part than the default starts from that part's own defaults. With `light`, the
-    table of a part that imports torch has only the settings common to its kind: the others are neither checked nor
-    present. `source` names the files in errors. Raises ConfigError with all mistakes.
+    A part's table that names another part than the default starts from that part's own defaults. `source` names the
+    files in errors. Raises ConfigError with all mistakes.
     """
     given: Tree = {}
     for tree in trees:
         given = merge(given, tree)
-    reader = _Reader(model, light)
+    reader = _Reader(model)
     settings = reader.section(model, None, given, "")
     if reader.problems:
         where = f" (from {source}, the options and --set)" if source else ""
@@ -230,7 +222,6 @@ class _Reader:
     """Makes tables from given values, and collects the problems."""
 
     root: type[Section]
-    light: bool = False
     problems: list[str] = field(default_factory=list[str])
 
     def section(self, model: type[Section], default: object, given: object, at: str) -> Section | None:
@@ -244,8 +235,8 @@ class _Reader:
             if _is_table(info):
                 below = explicit.get(key, info.get_default(call_default_factory=True))
                 values[key] = self._table(info, below, own.get(key), f"{at}.{key}" if at else key)
-                if values[key] is None:  # its problem has been recorded; its default may take torch to be made
-                    values[key] = _stand_in(info)
+                if values[key] is None:  # its problem has been recorded
+                    del values[key]
         return self._validated(model, values, at)
 
     def part(self, choice: Chosen, table: Tree, at: str) -> Any:
@@ -256,11 +247,7 @@ class _Reader:
                 f"{at}.name is {name!r}: expected the name of a {choice.kind} (`evoseek parts {choice.kind}`)"
             )
             return None
-        model = choice.of(name, light=self.light)
-        if model is None:
-            common = choice.base.model_fields
-            return self._validated(choice.base, {key: table[key] for key in table if key in common}, at)
-        return self.section(model, None, table, at)
+        return self.section(choice.of(name), None, table, at)
 
     def _table(self, info: FieldInfo, below: object, given: object, at: str) -> Any:
         """What a field that holds a table, a part or parts becomes."""
@@ -363,13 +350,6 @@ def _choice(marks: Sequence[object]) -> Chosen | None:
 def _choice_of_items(info: FieldInfo) -> Chosen | None:
     items: Sequence[object] = getattr(info.annotation, "__args__", ())
     return _choice(getattr(items[0], "__metadata__", ())) if items else None
-
-
-def _stand_in(info: FieldInfo) -> object:
-    """An unchecked value of a field that holds a table or parts."""
-    if choice := _choice(info.metadata):
-        return choice.base.model_construct()
-    return () if _choice_of_items(info) else cast("type[Section]", info.annotation).model_construct()
 
 
 def _is_table(info: FieldInfo) -> bool:

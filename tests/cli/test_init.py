@@ -31,7 +31,7 @@ def test_with_the_defaults_it_writes_settings_that_are_valid(init, tmp_path):
     tree = tomllib.loads(file.read_text())
     assert tree["project"] == {"documents": "docs", "run": "run", "recipe": "dr-zero/tiny"}
     assert (tree["run"], tree["policy"]) == ({"system": "dr-zero"}, {"model": "tiny"})
-    assert gather(file).read(light=True).search.index == str(tmp_path / "index")
+    assert gather(file).read().search.index == str(tmp_path / "index")
     assert "reads nothing but generated worlds" in done.stdout
     assert "evoseek doctor\n  evoseek index\n  evoseek train\n  evoseek eval" in done.stdout
     assert len(file.read_text().splitlines()) < 25
@@ -89,7 +89,7 @@ def test_questions_that_all_say_one_hop_or_two_have_stages(init, tmp_path, hops,
     _, file = init("mine", "--documents", "docs", "--questions", "q.jsonl", "--model", str(warm), "--yes")
     found = tomllib.loads(file.read_text())["project"]["recipe"]
     assert found == (["search-r1/smollm2", "search-r1/hops"] if stages else "search-r1/smollm2")
-    names = [stage.name for stage in gather(file).read(light=True).stages]
+    names = [stage.name for stage in gather(file).read().stages]
     assert names == (["mostly two hops", "mixed"] if stages else [])
 
 

@@ -85,9 +85,9 @@ def trained(*sets, **options):
 
 
 def claim(given):
-    settings, run = given.read(light=True), RunDirectory(training_run(None), given.of_project)
+    settings, run = given.read(), RunDirectory(training_run(None), given.of_project)
     run.path.mkdir(exist_ok=True)
-    defaults = read_settings(type(settings), {"run": {"system": "search-r1"}}, light=True).resolved()
+    defaults = read_settings(type(settings), {"run": {"system": "search-r1"}}).resolved()
     run.claim(settings.resolved(), may_differ=settings.may_differ(), defaults=defaults)
     (run.path / "checkpoints" / "step-000001").mkdir(parents=True, exist_ok=True)
     return settings

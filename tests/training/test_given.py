@@ -101,7 +101,7 @@ def test_a_recipe_is_named_and_files_go_over_it(tmp_path):
     file.write_text("[run]\nsteps = 7\n")
     given = gather([Path("dr-zero/3b"), file])
     assert (given.system, given.source) == ("dr-zero", f"dr-zero/3b and {file}")
-    assert given.read(light=True).run.steps == 7
+    assert given.read().run.steps == 7
     assert load_settings(Path("dr-zero/3b")) == load_settings(FOLDER / "dr-zero" / "3b.toml")
 
 

@@ -206,7 +206,7 @@ def places(tmp_path_factory):
 )
 def test_stages_are_checked_before_the_run_begins(places, stage, words):
     with pytest.raises(ConfigError, match=words):
-        check_stages(settings({"name": "a", **stage}, LAST, **places), light=True)
+        check_stages(settings({"name": "a", **stage}, LAST, **places))
 
 
 def test_a_stage_reaches_every_object(places, tmp_path):

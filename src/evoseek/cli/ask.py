@@ -32,7 +32,7 @@ def ask(
     run_dir = run_of_project(run_dir, model, config)
     options = {"search.index": index, "policy.model": model}
     given = given_settings("ask", run_dir, config or (), options=options, sets=set_ or ())
-    check_asking(given.read(light=True), question, model=model)
+    check_asking(given.read(), question, model=model)
     stop_if_dry([f"Ask {who_answers(given, run_dir)}: {question}"], given.read())
     with end_on_interrupt():
         from evoseek.cli.following import following

@@ -35,7 +35,7 @@ def filter_data(
     read_questions(str(questions), setting="the file of questions")
     options = {"judge.model": model, "run.seed": seed}
     given = given_settings("data filter", None, config or (), options=options, sets=set_ or ())
-    given.read(light=True).judge.check("judge")
+    given.read().judge.check("judge")
     with end_on_interrupt():
         from evoseek.data.sorting import filter_questions
         from evoseek.run import opened
@@ -106,14 +106,14 @@ def audit_data(
 
     options = {"search.index": index, "policy.model": model, "run.seed": seed}
     given = given_settings("data audit", None, config or (), options=options, sets=set_ or ())
-    light = given.read(light=True)
-    check_index(light.search.index, setting="--index", engine=light.search.name)
+    settings = given.read()
+    check_index(settings.search.index, setting="--index", engine=settings.search.name)
     with end_on_interrupt():
         from evoseek.data.audit import audit_questions
         from evoseek.run import opened
 
-    stop_if_dry([f"Look for the answers to {questions} in {light.search.index}; write {out}"], given.read())
-    with opened(given.read()) as context:
+    stop_if_dry([f"Look for the answers to {questions} in {settings.search.index}; write {out}"], settings)
+    with opened(settings) as context:
         closed_book = model is not None
         audit_questions(
             context, questions, out, evaluation=evaluation or (), closed_book=closed_book, console=Console()

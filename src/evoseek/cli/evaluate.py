@@ -114,9 +114,9 @@ class _Examination:
 def _evaluate(given: Given, wanted: _Examination, out: Path | None, *, as_json: bool) -> None:
     from evoseek.cli.settings import check_evaluation
 
-    suite, run_dir, light = wanted.suite, wanted.run_dir, given.read(light=True)
-    own = None if suite or run_dir is None else _written(light, run_dir)
-    check_evaluation(light, search=wanted.searches, model=wanted.model, questions=suite is None and own is None)
+    suite, run_dir = wanted.suite, wanted.run_dir
+    own = None if suite or run_dir is None else _written(given.read(), run_dir)
+    check_evaluation(given.read(), search=wanted.searches, model=wanted.model, questions=suite is None and own is None)
     with end_on_interrupt():
         from evoseek.jobs.evaluate import Wanted
         from evoseek.jobs.evaluate import evaluate as evaluate_policy

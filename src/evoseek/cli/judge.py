@@ -27,7 +27,7 @@ def check(
 
     given = given_settings("judge check", None, config or (), options={}, sets=set_ or ())
     labelled = load_judged_answers(cases)
-    given.read(light=True).judge.check("judge")
+    given.read().judge.check("judge")
     with end_on_interrupt():
         from evoseek.report.judging import check_judge
         from evoseek.run import opened

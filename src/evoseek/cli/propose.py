@@ -48,13 +48,13 @@ def propose(
         system=system,
         fallback="ssp",
     )
-    light = given.read(light=True)
-    check_index(light.search.index, setting="search.index", engine=light.search.name)
+    settings = given.read()
+    check_index(settings.search.index, setting="search.index", engine=settings.search.name)
     with end_on_interrupt():
         from evoseek.cli.following import following
         from evoseek.jobs.propose import propose as write_questions
 
-    settings, checkpoint = following(given.read(), console=Console(stderr=True)), checkpoint_of(run_dir)
+    settings, checkpoint = following(settings, console=Console(stderr=True)), checkpoint_of(run_dir)
     words = f"Write {count} questions about {settings.search.index} to {out} with {who_answers(given, run_dir)}"
     stop_if_dry([words], settings)
     finish(write_questions(settings, checkpoint, out, count=count, max_proposals=max_proposals, console=Console()))

@@ -156,7 +156,7 @@ def _settings(
     run_dir = run_of_project(run_dir, model, config, endpoint_options)
     options = {"search.index": index, "policy.model": model, **endpoint_options}
     given = given_settings("serve agent", run_dir, config or (), options=options, sets=set_ or ())
-    check_asking(given.read(light=True), "-", model=model)
+    check_asking(given.read(), "-", model=model)
     with end_on_interrupt():
         from evoseek.cli.following import following
         from evoseek.jobs.chat_roller import uses_chat_model

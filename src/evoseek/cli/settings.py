@@ -1,4 +1,4 @@
-"""The settings of a command, from a run or from options. They are checked before torch is loaded."""
+"""The settings of a command, from a run or from options. They are checked before a model is loaded."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def given_settings(
     fallback: str = "search-r1",
 ) -> Given:
     """The settings of a run, with options over them; without a run, those of config files and options, over those of
-    the project. `system` and `fallback` are those of `gather`. They are checked as far as that takes no torch.
+    the project. `system` and `fallback` are those of `gather`.
 
     Raises ConfigError if a run and a model of its own are both given, or a setting that the command makes no use of;
     RunError if the directory holds no run or no checkpoint yet.
@@ -49,14 +49,14 @@ def given_settings(
     own = project() if command in _RUNS_THE_SYSTEM else None
     if run_dir is None:
         given = gather(config_files, system=system, fallback=fallback, options=options, sets=sets, project=own)
-        check_model(given.read(light=True).policy.model, setting="policy.model")
+        check_model(given.read().policy.model, setting="policy.model")
         tell(own, given.system)
     else:
         if own is not None and own.run == run_dir.absolute() and own.index and "search.index" in options:
             options = {**options, "search.index": options["search.index"] or str(own.index)}
         allow_project(own)
         given = _of_run(run_dir, config_files, options, sets, system)
-    _check_given(given.read(light=True), command, sets, [key for key, value in options.items() if value is not None])
+    _check_given(given.read(), command, sets, [key for key, value in options.items() if value is not None])
     return given
 
 
@@ -100,14 +100,14 @@ def training_settings(
         tell(own, given.system, run_dir)
     if own is not None:
         given = replace(given, of_project=flat_settings(own, given.system))
-    settings = given.read(light=True)
+    settings = given.read()
     if not begun:
         check_effect(settings, changed(settings, _defaults(settings)))
     check_settings(settings)
     check_model(settings.policy.model, setting="policy.model")
     check_training_sources(settings)
     if not begun:
-        check_stages(settings, light=True)
+        check_stages(settings)
     return given
 
 
@@ -235,8 +235,8 @@ def _of_run(
             "or `evoseek demo` made and that has saved one (every run.checkpoint_every steps), or give --model instead."
         )
     given = gather(run.config, system=system, options=options, sets=sets)
-    own_model = gather(run.config).read(light=True).policy.model
-    if config_files or given.read(light=True).policy.model != own_model:
+    own_model = gather(run.config).read().policy.model
+    if config_files or given.read().policy.model != own_model:
         raise ConfigError(
             f"--run-dir brings its own config and model, {own_model}. Give either --run-dir, or --model and --config, "
             "not both."
@@ -263,4 +263,4 @@ def _check_given(settings: TrainingSettings, command: str, sets: Iterable[str], 
 
 
 def _defaults(settings: TrainingSettings) -> TrainingSettings:
-    return read_settings(type(settings), {"run": {"system": settings.run.system}}, light=True)
+    return read_settings(type(settings), {"run": {"system": settings.run.system}})

@@ -94,7 +94,7 @@ def collect(
     run_dir = run_of_project(run_dir, model, config)
     options = {"search.index": index, "evaluation.path": questions, "policy.model": model, "run.seed": seed}
     given = given_settings("collect", run_dir, config or (), options=options, sets=set_ or ())
-    check_evaluation(given.read(light=True), search=True)
+    check_evaluation(given.read(), search=True)
     with end_on_interrupt():
         from evoseek.cli.following import following
         from evoseek.jobs.chat_roller import uses_chat_model

@@ -98,10 +98,10 @@ def project() -> Project | None:
 
 
 def checked_project() -> Project | None:
-    """`project`, with settings that are valid as far as that takes no torch. For commands that take but a path from it:
+    """`project`, with settings that are valid. For commands that take but a path from it:
     a misspelt table would look like one that is missing. Raises ConfigError."""
     if (own := project()) is not None:
-        gather(project=own).read(light=True)
+        gather(project=own).read()
     return own
 
 
@@ -153,7 +153,7 @@ def stop_if_dry(
 
 def who_answers(given: Given, run_dir: Path | None) -> str:
     """Who answers with these settings, in words."""
-    settings = given.read(light=True)
+    settings = given.read()
     if model := settings.answerer.model or settings.answerer.base_url:
         return f"the model {model}" + (f" at {settings.answerer.base_url}" if settings.answerer.base_url else "")
     return f"the policy of the run {run_dir}" if run_dir else f"the policy {settings.policy.model}"

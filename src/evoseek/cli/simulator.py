@@ -56,19 +56,19 @@ def collect_searches(
     given = given_settings(
         "simulator collect", run_dir, config or (), options=options, sets=set_ or (), fallback="zerosearch"
     )
-    light = given.read(light=True)
-    if light.search.name not in INDEX_ENGINES:
+    settings = given.read()
+    if settings.search.name not in INDEX_ENGINES:
         raise ConfigError(
-            f"search.name is {light.search.name}, but results are collected from an index. Set it to one of "
+            f"search.name is {settings.search.name}, but results are collected from an index. Set it to one of "
             f"{', '.join(INDEX_ENGINES)}."
         )
-    check_index(light.search.index, setting="search.index", engine=light.search.name)
+    check_index(settings.search.index, setting="search.index", engine=settings.search.name)
     with end_on_interrupt():
         from evoseek.run import opened
         from evoseek.simulator.collecting import collect_searches as collect
 
-    stop_if_dry([f"Record the searches of {who_answers(given, run_dir)} in {out}"], given.read())
-    with opened(given.read(), checkpoint=checkpoint_of(run_dir)) as context:
+    stop_if_dry([f"Record the searches of {who_answers(given, run_dir)} in {out}"], settings)
+    with opened(settings, checkpoint=checkpoint_of(run_dir)) as context:
         finish(collect(context, out, pages=pages, limit=limit, console=Console()))
 
 
@@ -92,7 +92,7 @@ def label_searches(
         "simulator label", None, config or (), options=options, sets=set_ or (), fallback="zerosearch"
     )
     if world is None:
-        given.read(light=True).judge.check("judge")
+        given.read().judge.check("judge")
     with end_on_interrupt():
         from evoseek.run import opened
         from evoseek.simulator.labelling import label_searches as label

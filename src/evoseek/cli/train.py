@@ -99,7 +99,7 @@ def begin_or_resume(
             from evoseek.learner.launcher import run_together
             from evoseek.policy.machine import find_machine, too_many
 
-        settings = given.read(light=True)
+        settings = given.read()
         device = find_machine(settings.policy.device if is_given(settings, "policy.device") else None).device
         if words := too_many(processes, device):
             warnings.warn(words, stacklevel=1)

@@ -13,10 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from pydantic import Field
 
 from evoseek.loss.base import Aggregate, Loss, LossInputs, PolicyLoss, Totals, aggregate_of, aggregate_tokens
-from evoseek.loss.settings import AggregateSetting, LossSettings
+from evoseek.loss.settings import ClippedSettings
 
 
 def token_ratio(logprobs: torch.Tensor, rollout_logprobs: torch.Tensor, loss_mask: torch.Tensor) -> torch.Tensor:
@@ -71,23 +70,10 @@ class ClippedLoss(PolicyLoss):
     clip_high: float = 0.2
     aggregate: Aggregate = "token-mean"
 
-    class Settings(LossSettings):
-        """Settings of the loss."""
-
-        clip_low: float = Field(
-            default=0.2, gt=0, le=1, description="Distance below 1 beyond which the ratio is clipped."
-        )
-        clip_high: float = Field(
-            default=0.2, gt=0, le=100, description="Distance above 1 beyond which the ratio is clipped."
-        )
-        aggregate: AggregateSetting = Field(
-            default="token-mean",
-            description="How token values are aggregated to one number; a number is a constant length that divides "
-            "the sums (Dr. GRPO).",
-        )
+    Settings = ClippedSettings
 
     @classmethod
-    def build(cls, settings: Settings, context: object) -> ClippedLoss:
+    def build(cls, settings: ClippedSettings, context: object) -> ClippedLoss:
         """From settings."""
         return cls(settings.clip_low, settings.clip_high, aggregate_of(settings.aggregate))
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from pydantic import Field
 
 from evoseek.loss.base import Aggregate, Loss, LossInputs, PolicyLoss, Totals, aggregate_of, aggregate_tokens
-from evoseek.loss.settings import AggregateSetting, LossSettings
+from evoseek.loss.settings import ReinforceSettings
 from evoseek.types import TrainingSample
 
 
@@ -41,17 +40,10 @@ class ReinforceLoss(PolicyLoss):
 
     aggregate: Aggregate = "sequence-sum"
 
-    class Settings(LossSettings):
-        """Settings of the loss."""
-
-        aggregate: AggregateSetting = Field(
-            default="sequence-sum",
-            description="How token values are aggregated to one number; a number is a constant length that divides "
-            "the sums (Dr. GRPO).",
-        )
+    Settings = ReinforceSettings
 
     @classmethod
-    def build(cls, settings: Settings, context: object) -> ReinforceLoss:
+    def build(cls, settings: ReinforceSettings, context: object) -> ReinforceLoss:
         """From settings."""
         return cls(aggregate_of(settings.aggregate))
 

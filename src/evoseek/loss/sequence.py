@@ -14,10 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from pydantic import Field
 
 from evoseek.loss.base import Loss, LossInputs, PolicyLoss, Totals, count_totals
-from evoseek.loss.settings import LossSettings
+from evoseek.loss.settings import SequenceSettings
 
 _EPS = 1e-8  # in every mean over tokens of the reference implementation (verl); kept, to give its numbers to 1e-9
 
@@ -74,18 +73,10 @@ class SequenceLoss(PolicyLoss):
     clip_low: float = 3e-4
     clip_high: float = 4e-4
 
-    class Settings(LossSettings):
-        """Settings of the loss."""
-
-        clip_low: float = Field(
-            default=3e-4, gt=0, le=1, description="Distance below 1 beyond which a sequence's ratio is clipped."
-        )
-        clip_high: float = Field(
-            default=4e-4, gt=0, le=100, description="Distance above 1 beyond which a sequence's ratio is clipped."
-        )
+    Settings = SequenceSettings
 
     @classmethod
-    def build(cls, settings: Settings, context: object) -> SequenceLoss:
+    def build(cls, settings: SequenceSettings, context: object) -> SequenceLoss:
         """From settings."""
         return cls(settings.clip_low, settings.clip_high)
 

@@ -19,6 +19,41 @@ class LossSettings(PartSettings):
     name: str = Field(default="clipped", description="Name of the loss, or package.module:Name of one of your own.")
 
 
+class ClippedSettings(LossSettings):
+    """Settings of `clipped`: the clipped surrogate of token ratios."""
+
+    clip_low: float = Field(default=0.2, gt=0, le=1, description="Distance below 1 beyond which the ratio is clipped.")
+    clip_high: float = Field(
+        default=0.2, gt=0, le=100, description="Distance above 1 beyond which the ratio is clipped."
+    )
+    aggregate: AggregateSetting = Field(
+        default="token-mean",
+        description="How token values are aggregated to one number; a number is a constant length that divides "
+        "the sums (Dr. GRPO).",
+    )
+
+
+class SequenceSettings(LossSettings):
+    """Settings of `sequence`: the clipped surrogate of sequence ratios."""
+
+    clip_low: float = Field(
+        default=3e-4, gt=0, le=1, description="Distance below 1 beyond which a sequence's ratio is clipped."
+    )
+    clip_high: float = Field(
+        default=4e-4, gt=0, le=100, description="Distance above 1 beyond which a sequence's ratio is clipped."
+    )
+
+
+class ReinforceSettings(LossSettings):
+    """Settings of `reinforce`: the plain policy gradient."""
+
+    aggregate: AggregateSetting = Field(
+        default="sequence-sum",
+        description="How token values are aggregated to one number; a number is a constant length that divides "
+        "the sums (Dr. GRPO).",
+    )
+
+
 class AlgorithmSettings(Section):
     """How training uses a batch of rollouts, whatever the loss: optimizer steps, KL, entropy, importance weights."""
 

@@ -20,7 +20,6 @@ from time import perf_counter
 from typing import Any, Literal
 
 import torch
-from pydantic import Field
 
 from evoseek.errors import SamplerError
 from evoseek.policy.draw import draw_tokens, turn_uniforms
@@ -28,7 +27,7 @@ from evoseek.policy.packed import Span, packed_logits
 from evoseek.policy.pass_times import PassTimes
 from evoseek.policy.policy import Policy, SamplerContext, eos_ids
 from evoseek.policy.requests import check_request
-from evoseek.policy.settings import SamplerSettings
+from evoseek.policy.settings import TorchSamplerSettings
 from evoseek.policy.sharing import SHARED, find_longest
 from evoseek.policy.slots import SlotCache
 from evoseek.policy.stops import StopRule, StopRules
@@ -100,15 +99,10 @@ class TorchSampler:
     After a change of the model's weights call `update_weights`. The model is put in evaluation mode.
     """
 
-    class Settings(SamplerSettings):
-        """Settings of the embedded sampler."""
-
-        slots: int = Field(
-            default=160, ge=1, le=10_000, description="Number of rollouts whose keys and values are held at once."
-        )
+    Settings = TorchSamplerSettings
 
     @classmethod
-    def build(cls, settings: Settings, context: SamplerContext) -> TorchSampler:
+    def build(cls, settings: TorchSamplerSettings, context: SamplerContext) -> TorchSampler:
         """From settings."""
         return cls(context.policy, slots=settings.slots, max_length=context.max_length, lockstep=context.lockstep)
 

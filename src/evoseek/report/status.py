@@ -70,7 +70,7 @@ class RunStatus:
     @staticmethod
     def read(run: RunDirectory) -> RunStatus:
         """Read the files of a run. Raises EvoseekError for damaged ones."""
-        settings, rows = gather(run.config).read(light=True), read_metrics(run.metrics)
+        settings, rows = gather(run.config).read(), read_metrics(run.metrics)
         return RunStatus(run, settings, rows, read_metrics(run.timings), run.holder(), run.saved_steps)
 
     @property

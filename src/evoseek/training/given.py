@@ -33,11 +33,8 @@ class Given:
         *files, last = self.trees
         return replace(self, trees=(*files, nested(options), last))
 
-    def read(self, *, light: bool = False) -> TrainingSettings:
-        """The settings. With `light` torch is not loaded, and checks that need it are skipped.
-
-        Raises ConfigError.
-        """
+    def read(self) -> TrainingSettings:
+        """The settings. Raises ConfigError."""
         stated = _stated(self.trees[-1])
         if isinstance(stated, str) and stated != self.system:
             raise ConfigError(
@@ -45,7 +42,7 @@ class Given:
                 "has settings of its own. Name the system as the command's argument, or in the config file."
             )
         model: type[TrainingSettings] = find("system", self.system).Settings
-        return read_settings(model, {"run": {"system": self.system}}, *self.trees, light=light, source=self.source)
+        return read_settings(model, {"run": {"system": self.system}}, *self.trees, source=self.source)
 
 
 def gather(

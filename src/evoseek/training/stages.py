@@ -179,15 +179,15 @@ def parse_condition(text: str) -> Condition:
     return Condition(found[1], found[2], float(found[3]))
 
 
-def settings_in(settings: _Settings, stage: StageSettings, *, light: bool = False) -> _Settings:
-    """The settings of a run while it is in a stage. With `light` torch is not loaded.
+def settings_in(settings: _Settings, stage: StageSettings) -> _Settings:
+    """The settings of a run while it is in a stage.
 
     Held-out questions are answered at the same temperature in every stage. Raises ConfigError for a setting that does
     not exist, that a stage cannot change, or that does not go together with others.
     """
     tree = {key: value for key, value in settings.resolved().items() if key != "stages"}
     source = f"stages: {stage.name}"
-    staged = read_settings(type(settings), tree, stage.own, light=light, source=source)
+    staged = read_settings(type(settings), tree, stage.own, source=source)
     keys = list(_keys(settings, stage.own))
     for key in keys:
         table, _, name = key.rpartition(".")
@@ -208,12 +208,12 @@ def settings_in(settings: _Settings, stage: StageSettings, *, light: bool = Fals
     return staged
 
 
-def check_stages(settings: TrainingSettings, *, light: bool = False) -> None:
+def check_stages(settings: TrainingSettings) -> None:
     """Raises ConfigError for a stage whose settings are wrong, or for which there are too few questions."""
     stages: Sequence[StageSettings] = lookup(settings, "stages") or ()
     questions = read_questions(lookup(settings, "questions.path"), setting="questions.path") if stages else []
     for stage in stages:
-        staged = settings_in(settings, stage, light=light)
+        staged = settings_in(settings, stage)
         if stage.until and parse_condition(stage.until).metric.startswith("eval/") and not settings.evaluation.path:
             raise ConfigError(
                 f"The stage {stage.name} ends when {stage.until}, but nothing is evaluated: evaluation.path is not set."

@@ -97,3 +97,26 @@ class ServerSettings(SamplerSettings):
             Needs("weights_directory", "weights", ("update",)),
             Needs("program gpus tensor_parallel memory_share arguments", "launch"),
         )
+
+
+class VLLMSettings(ServerSettings):
+    """Settings of servers of vLLM."""
+
+    transfer: Literal["files", "nccl"] = Field(
+        default="files",
+        description="How all weights reach the servers: as files, or from GPU to GPU by NCCL, for which the "
+        "package vllm has to be installed beside evoseek. Not tried on GPUs.",
+    )
+    transfer_host: str = Field(
+        default="127.0.0.1", description="Host of the learner, as the servers reach it for weights by NCCL."
+    )
+
+    @classmethod
+    def effects(cls) -> tuple[Needs, ...]:
+        """Weights have to be handed over, and directly."""
+        return (
+            *super().effects(),
+            Needs("transfer", "weights", ("update",)),
+            Needs("transfer_host", "transfer", ("nccl",)),
+            Needs("weights_directory", "transfer", ("files",)),
+        )

@@ -169,9 +169,7 @@ class SGLang:
 class SGLangSampler(EngineSampler):
     """Samples with servers of SGLang."""
 
-    class Settings(ServerSettings):
-        """Settings of servers of SGLang."""
-
+    Settings = ServerSettings
     engine = SGLang()
 
 

@@ -16,9 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
-
-from pydantic import Field
+from typing import Any
 
 from evoseek.errors import ConfigError, SamplerError
 from evoseek.policy.engines.engine import (
@@ -34,15 +32,14 @@ from evoseek.policy.engines.engine import (
     reader,
     strange,
 )
-from evoseek.policy.engines.launch import HOST, Command, Model, command_of
+from evoseek.policy.engines.launch import Command, Model, command_of
 from evoseek.policy.engines.link import Link, RefusedError
 from evoseek.policy.engines.nccl import OLDEST_WITH_NCCL, NCCLTransfer, SentWeights, check_nccl, check_nccl_policy
 from evoseek.policy.engines.sampler import EngineSampler
-from evoseek.policy.engines.settings import ServerSettings
+from evoseek.policy.engines.settings import ServerSettings, VLLMSettings
 from evoseek.policy.engines.turn import Sampled
 from evoseek.policy.policy import SamplerContext
 from evoseek.policy.stops import StopRule
-from evoseek.settings import Needs
 from evoseek.types import SampleRequest
 
 OLDEST = (0, 30)
@@ -53,29 +50,6 @@ _ADAPTERS = (
     "and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1."
 )
 _UNFILTERED = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
-
-
-class VLLMSettings(ServerSettings):
-    """Settings of servers of vLLM."""
-
-    transfer: Literal["files", "nccl"] = Field(
-        default="files",
-        description="How all weights reach the servers: as files, or from GPU to GPU by NCCL, for which the "
-        "package vllm has to be installed beside evoseek. Not tried on GPUs.",
-    )
-    transfer_host: str = Field(
-        default=HOST, description="Host of the learner, as the servers reach it for weights by NCCL."
-    )
-
-    @classmethod
-    def effects(cls) -> tuple[Needs, ...]:
-        """Weights have to be handed over, and directly."""
-        return (
-            *super().effects(),
-            Needs("transfer", "weights", ("update",)),
-            Needs("transfer_host", "transfer", ("nccl",)),
-            Needs("weights_directory", "transfer", ("files",)),
-        )
 
 
 class VLLM:

@@ -6,18 +6,15 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import Field
-
 from evoseek.errors import ConfigError, SamplerError
 from evoseek.http.retry import TransientError
 from evoseek.policy.engines.turn import Turn
 from evoseek.policy.policy import SamplerContext, eos_ids
 from evoseek.policy.requests import check_request
-from evoseek.policy.settings import SamplerSettings
+from evoseek.policy.settings import TinkerSamplerSettings
 from evoseek.policy.stops import StopRules
 from evoseek.policy.tinker.policy import RemotePolicy
 from evoseek.policy.tinker.sdk import ServiceError
-from evoseek.settings import MANY
 from evoseek.types import Completion, SampleRequest
 
 TRAINED, GREEDY = 1.0, 0.0  # the temperatures whose logprobs the service reports
@@ -32,19 +29,10 @@ class TinkerSampler:
     sent along; whether it counts is up to the service.
     """
 
-    class Settings(SamplerSettings):
-        """Settings of the sampler at the service that trains."""
-
-        probe_every: int = Field(
-            default=10,
-            ge=0,
-            le=MANY,
-            description="Number of steps between comparisons of the service's logprobs in sampling and in training on "
-            "short samples (sampling/probe_difference), also before the first step; 0: never.",
-        )
+    Settings = TinkerSamplerSettings
 
     @classmethod
-    def build(cls, settings: Settings, context: SamplerContext) -> TinkerSampler:
+    def build(cls, settings: TinkerSamplerSettings, context: SamplerContext) -> TinkerSampler:
         """From settings. Raises ConfigError."""
         policy = context.policy
         if not isinstance(policy, RemotePolicy):
