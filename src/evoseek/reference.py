@@ -14,7 +14,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 
-from evoseek.registry import KINDS, find
+from evoseek.registry import KINDS, find, settings_class
 from evoseek.settings import PartSettings, Section, read_settings, tables
 
 _FAR = 1e6
@@ -22,12 +22,14 @@ _FAR = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting: its dotted name, its possible values, its default in TOML, and its description."""
+    """A setting: its dotted name, its possible values, its default in TOML, its description, and the class of its
+    table."""
 
     name: str
     allowed: str
     default: str
     sentence: str
+    owner: type[Section]
 
     @property
     def table(self) -> str:
@@ -52,10 +54,9 @@ def parts_of(kind: str) -> dict[str, str]:
 
 def settings_of(kind: str, name: str) -> list[Setting]:
     """The settings of a part: of a system all of its tables, of another part its own table. Raises ConfigError."""
-    part = find(kind, name)
+    model = settings_class(kind, name) or PartSettings
     if kind == "system":
-        return list(_described(read_settings(part.Settings, {"run": {"system": name}})))
-    model = getattr(part, "Settings", PartSettings)
+        return list(_described(read_settings(model, {"run": {"system": name}})))
     return [setting for setting in _described(model(name=name)) if setting.name != "name"]
 
 
@@ -65,7 +66,8 @@ def _described(settings: Section) -> Iterator[Setting]:
             value = getattr(table, key)
             if not isinstance(value, Section) and not _is_inside_list(settings, prefix):
                 name = f"{prefix}.{key}" if prefix else key
-                yield Setting(name, _allowed(info), _toml(value), info.description or _sentence_of_list(info))
+                sentence = info.description or _sentence_of_list(info)
+                yield Setting(name, _allowed(info), _toml(value), sentence, type(table))
 
 
 def _is_inside_list(settings: Section, prefix: str) -> bool:
