@@ -18,6 +18,7 @@ import argparse
 import asyncio
 import json
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,9 +48,12 @@ from evoseek.training.given import load_settings
 from evoseek.training.interrupt import INTERRUPTED
 from evoseek.training.settings import TrainingSettings
 from evoseek.types import Scored
-from evoseek.world.server import WorldSite
 from evoseek.world.site import Site
 from evoseek.world.world import Split, World
+
+sys.path.append(str(Path(__file__).parents[1]))  # for tests
+
+from tests.doubles.world_site import WorldSite
 
 RECIPES = FOLDER / "deepresearcher"
 ENTITIES, TRAINING_QUESTIONS, QUESTIONS, HOPS = 1000, 2000, 500, (1, 2, 3, 4)

@@ -23,12 +23,12 @@ from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.load import Policy, save_policy
 from evoseek.policy.tool_calls import ToolCallRenderer
 from evoseek.search.lexical import LexicalIndex
-from evoseek.tiny.model import tiny_config, tiny_model
 from evoseek.types import Question, TrainingSample
 from evoseek.world.world import RELATIONS, World
 
 sys.path.append(str(Path(__file__).parents[1]))  # for tools
 
+from tools.tiny.model import tiny_config, tiny_model
 from tools.tiny.muon import MuonAdamW
 
 TOP_K, VOCABULARY, SEED = 3, 1024, 0

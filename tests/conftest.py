@@ -17,6 +17,7 @@ from runpy import run_path
 import pytest
 import torch
 from hypothesis import settings
+from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
@@ -26,7 +27,6 @@ from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.record import TrajectoryWriter, read_trajectories
 from evoseek.rollout.roller import Roller
-from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.training.rollouts import QuestionRollouts
 from evoseek.types import (
     Action,

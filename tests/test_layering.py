@@ -22,7 +22,7 @@ LAYERS = (
 )
 STRANGERS = {"reward", "credit", "loss"}
 TORCH = {"torch", "safetensors", "sentence_transformers"}
-TORCH_ALLOWED = {"policy", "loss", "learner", "tiny", "search/encoders"}
+TORCH_ALLOWED = {"policy", "loss", "learner", "search/encoders"}
 NETWORK = {"httpx", "httpx2", "httpcore2", "requests", "urllib3", "aiohttp", "socket", "http", "urllib"}
 NETWORK_ALLOWED = {
     "http/server",
@@ -32,7 +32,6 @@ NETWORK_ALLOWED = {
     "policy/engines",
     "chat/endpoint",
     "world/server",
-    "world/loopback",
 }
 
 FILES = sorted(PACKAGE.rglob("*.py"))

@@ -13,6 +13,7 @@ import torch
 from tests.doubles.engines import ScriptedServer, ScriptedVLLM
 from tests.doubles.sglang import ScriptedSGLang
 from tests.doubles.tinker import ScriptedTinker
+from tools.tiny.tokenizer import tiny_tokenizer
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 from evoseek.credit.advantages import (
@@ -50,7 +51,6 @@ from evoseek.reward.functions import AnswerReward
 from evoseek.reward.verdict import parse_verdict
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
-from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.training.update import group_samples
 from evoseek.types import (
     Completion,

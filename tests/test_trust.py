@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek import trust
 from evoseek.env.prompts import load_prompts
@@ -30,7 +31,6 @@ from evoseek.search.encoders.encoder import encoder_of, make_encoder
 from evoseek.search.manifest import EncoderRecord
 from evoseek.settings_tree import nested
 from evoseek.templates import sandbox
-from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.training.given import allow_project, gather, load_settings
 from evoseek.trust import VARIABLE
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from tests.doubles.loopback import Loopback
 
 from evoseek.corpus.questions import save_questions
 from evoseek.policy.engines.launch import HOST, Model, free_ports, launch
@@ -22,8 +23,7 @@ from evoseek.policy.engines.weight_files import save_untied
 from evoseek.policy.load import load_policy, save_policy
 from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Passage, Question
-from evoseek.world.faults import Response
-from evoseek.world.loopback import Loopback
+from evoseek.world.server import Response
 
 VENV = Path(os.environ.get("ENGINES_VENV", ".venv-engines")).absolute()
 MAX_LENGTH = 384

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.data.contamination import ClosedBook, ContaminationCheck, Overlap
 from evoseek.env.environments import ReaderEnv
@@ -13,7 +14,6 @@ from evoseek.policy.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
-from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import Question
 
 LONG = "in which city lies harbour where ship of captain who first sailed around southern cape was built"  # 17 words

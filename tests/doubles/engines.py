@@ -20,14 +20,15 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
 import h11
+from tests.doubles.faults import Fault
+from tests.doubles.loopback import Connection, Loopback, Request
 
 from evoseek.errors import EvoseekError
 from evoseek.policy.load import load_policy
 from evoseek.policy.sampler import TorchSampler
 from evoseek.protocols import Sampler
 from evoseek.types import Completion, SampleRequest, StopConditions
-from evoseek.world.faults import Fault, Response
-from evoseek.world.loopback import Connection, Loopback, Request
+from evoseek.world.server import Response
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from typing import Any
 from tests.doubles.engines import ScriptedServer, Turn
 
 from evoseek.types import SampleRequest, StopConditions
-from evoseek.world.faults import Response
+from evoseek.world.server import Response
 
 
 class ScriptedSGLang(ScriptedServer):

@@ -11,6 +11,7 @@ from functools import partial
 from threading import Event, Thread
 
 import pytest
+from tests.doubles.world_site import WorldSite
 from tools.tiny.more_tags import add_tags
 
 from evoseek.corpus.questions import load_questions, save_questions
@@ -22,7 +23,6 @@ from evoseek.rollout.record import read_trajectories
 from evoseek.search.browse.extract import Extractor
 from evoseek.search.web.http import CallLimits
 from evoseek.types import Invalid, Scored, StopReason
-from evoseek.world.server import WorldSite
 from evoseek.world.site import Site
 from evoseek.world.world import World
 

@@ -1,11 +1,11 @@
 """The demonstration from end to end, on small worlds with an untrained policy: what it shows, and its second run."""
 
 import pytest
+from tools.tiny.model import tiny_config, tiny_model
+from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.jobs import demo
 from evoseek.policy import load, source
-from evoseek.tiny.model import tiny_config, tiny_model
-from evoseek.tiny.tokenizer import tiny_tokenizer
 
 pytestmark = pytest.mark.slow
 

@@ -3,6 +3,7 @@ from functools import partial
 
 import pytest
 from tools.tiny.demonstrations import NOTHING, DemonstrationShares, Demonstrator
+from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.env.environments import ReaderEnv, SolverEnv
 from evoseek.env.prompts import load_prompts
@@ -10,7 +11,6 @@ from evoseek.env.tools import SearchTool
 from evoseek.policy.encoding import plain, split_trusted
 from evoseek.policy.tags import TagRenderer
 from evoseek.search.lexical import LexicalIndex
-from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import Message, Passage, Question
 from evoseek.world.world import World
 

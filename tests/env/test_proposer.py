@@ -8,6 +8,7 @@ from runpy import run_path
 
 import pytest
 from tools.tiny.demonstrations import DemonstrationShares, Demonstrator, propose_prompt, trace_prompt
+from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.env.prompts import load_prompts
 from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv, answer_task, passage_task
@@ -16,7 +17,6 @@ from evoseek.errors import ConfigError, DataError
 from evoseek.policy.encoding import Encoder, plain
 from evoseek.policy.tags import TagRenderer
 from evoseek.search.lexical import LexicalIndex
-from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import Message, Passage, ProposerTask, Question
 from evoseek.world.world import World
 

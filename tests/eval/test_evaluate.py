@@ -3,6 +3,7 @@ import math
 from dataclasses import replace
 
 import pytest
+from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
@@ -14,7 +15,6 @@ from evoseek.policy.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
-from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import Question, Scored, StopReason
 
 TOKENIZER = tiny_tokenizer()

@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
@@ -17,7 +18,6 @@ from evoseek.policy.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
-from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import Passage, Question
 
 TOKENIZER = tiny_tokenizer()

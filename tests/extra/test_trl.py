@@ -24,6 +24,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from tools.tiny.tokenizer import tiny_tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from evoseek.credit.advantages import group_advantages
@@ -34,7 +35,6 @@ from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.sequence import SequenceLoss
 from evoseek.loss.terms import WithKL
 from evoseek.policy.load import Policy, load_policy, save_policy
-from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import TrainingSample
 
 trl = pytest.importorskip("trl", exc_type=ImportError)

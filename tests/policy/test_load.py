@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tools.tiny.tokenizer import tiny_tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from evoseek.errors import PolicyError
 from evoseek.policy.load import Policy, load_policy, save_policy
 from evoseek.policy.shape import read_config
 from evoseek.policy.source import SHIPPED, find_policy, tiny_policy_dir
-from evoseek.tiny.tokenizer import tiny_tokenizer
 
 SIZES = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
 

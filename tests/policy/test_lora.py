@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tools.tiny.tokenizer import tiny_tokenizer
 from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from evoseek.errors import PolicyError
@@ -20,7 +21,6 @@ from evoseek.policy.load import export_policy, load_policy, merged, save_policy
 from evoseek.policy.lora import add_adapter
 from evoseek.policy.policy import Policy, base_of
 from evoseek.policy.sampler import TorchSampler
-from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import Completion, SampleRequest, StopConditions, TrainingSample
 
 pytest.importorskip("peft")

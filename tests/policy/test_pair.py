@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tools.tiny.tokenizer import tiny_tokenizer
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from evoseek.errors import PolicyError
@@ -13,7 +14,6 @@ from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.load import load_policy, save_policy
 from evoseek.policy.pair import NewAdapter, load_pair
 from evoseek.policy.policy import Policy
-from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import TrainingSample
 
 pytest.importorskip("peft")

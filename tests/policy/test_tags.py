@@ -1,13 +1,13 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import PolicyError
 from evoseek.policy.encoding import outside, trusted
 from evoseek.policy.renderer import make_renderer
 from evoseek.policy.tags import SEARCH, TagCall, TagRenderer, tag_calls
-from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import Action, Message, ToolCall
 
 

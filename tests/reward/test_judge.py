@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ToolError
@@ -15,7 +16,6 @@ from evoseek.policy.encoding import plain
 from evoseek.policy.scripted import ScriptedChat
 from evoseek.policy.tags import TagRenderer
 from evoseek.reward.judge import FORM, Judge, same_family
-from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import Action, Invalid, Message, Outcome, Question, Scored, Segment, StopReason, Trajectory
 
 QUESTION = Question("q1", "Who wrote Dune?", ("Frank Herbert", "Herbert"))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import pytest
+from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.env.environments import ReaderEnv, SolverEnv
 from evoseek.env.prompts import load_prompts
@@ -21,7 +22,6 @@ from evoseek.rollout.roller import Roller
 from evoseek.selfplay.episode import SelfPlay
 from evoseek.selfplay.filters import RuleFilter
 from evoseek.selfplay.verify import Verifier
-from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import Completion, Passage, SampleRequest, ToolCall, ToolResult
 
 TOKENIZER = tiny_tokenizer()

@@ -5,6 +5,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.credit.advantages import group_advantages, raw_advantages
 from evoseek.env.proposer import passage_task
@@ -15,7 +16,6 @@ from evoseek.selfplay.episode import SelfPlay, Stages
 from evoseek.selfplay.evidence import supporting_passages
 from evoseek.selfplay.majority import relabel
 from evoseek.selfplay.proposals import proposal_groups, solver_groups
-from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.training.update import scored_rewards, scored_samples
 from evoseek.types import Episode, Invalid, Passage, ProposerTask, Question, Scored, StopReason
 

@@ -7,6 +7,7 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.env.environments import ReaderEnv
 from evoseek.env.prompts import load_prompts
@@ -18,7 +19,6 @@ from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
 from evoseek.selfplay.filters import Rejection
 from evoseek.selfplay.verify import Verification, Verifier
-from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import Invalid, Passage, Question, SampleRequest, Scored, StopReason, Trajectory
 
 TOKENIZER = tiny_tokenizer()

@@ -6,6 +6,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from tests.search.failing import FailingEngine
+from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.corpus.resumable_jsonl import open_growing_file
 from evoseek.env.environments import SolverEnv
@@ -18,7 +19,6 @@ from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
 from evoseek.simulator.collecting import KINDS, Collected, PagingEngine, collect
 from evoseek.simulator.records import load_records
-from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import Passage, Question, StopReason, ToolCall, ToolResult, Trajectory
 
 TOKENIZER = tiny_tokenizer()

@@ -6,6 +6,7 @@ from itertools import islice
 
 import pytest
 import torch
+from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.env.prompts import load_prompts
 from evoseek.env.simulator import SimulatorPrompts
@@ -18,7 +19,6 @@ from evoseek.policy.tags import TagRenderer
 from evoseek.search.simulated import parse_documents
 from evoseek.simulator.records import SearchRecord
 from evoseek.simulator.tuning import ExampleMaker, TuningData, tune
-from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.training.supervised import SupervisedRun
 from evoseek.types import Passage, Question
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from pydantic import TypeAdapter
+from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
@@ -17,7 +18,6 @@ from evoseek.learner.distributed import Ranks
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.selfplay.majority import relabel
 from evoseek.systems.search_r1 import SearchR1
-from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.training.ahead import Ahead
 from evoseek.training.loop import TrainingLoop
 from evoseek.types import Invalid, Scored, TrajectoryGroup

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.corpus.demonstrations import (
     DemonstratedTurn,
@@ -24,7 +25,6 @@ from evoseek.rollout.demonstrated import Played, Roles
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.roller import Roller
-from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.training.demonstrations import (
     demonstrations_of_file,
     demonstrations_of_run,

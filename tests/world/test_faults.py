@@ -3,9 +3,9 @@
 from collections import Counter
 
 import pytest
+from tests.doubles.faults import Fault, Faults
 
 from evoseek.errors import ConfigError
-from evoseek.world.faults import Fault, Faults
 
 ASKED = [f"/page-{number}" for number in range(2000)]
 

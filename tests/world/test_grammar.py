@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tools.tiny.tokenizer import tiny_tokenizer
 
-from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.world.grammar import (
     PHRASINGS,
     QUESTION_PHRASINGS,

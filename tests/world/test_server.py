@@ -6,11 +6,12 @@ import zlib
 
 import httpx2
 import pytest
+from tests.doubles.faults import BOMB_BYTES, INTERNAL
+from tests.doubles.world_site import WorldSite
 
 from evoseek.errors import ConfigError, PageError
 from evoseek.search.lexical import LexicalIndex
-from evoseek.world.faults import BOMB_BYTES, INTERNAL
-from evoseek.world.server import SiteWeb, WorldSite
+from evoseek.world.server import SiteWeb
 from evoseek.world.site import MOVED, ROBOTS, Site
 from evoseek.world.world import World
 

@@ -32,15 +32,15 @@ from evoseek.policy.load import load_policy, save_policy
 from evoseek.policy.policy import Policy
 from evoseek.policy.tags import TagRenderer
 from evoseek.search.lexical import LexicalIndex
-from evoseek.tiny.model import tiny_config, tiny_model
-from evoseek.tiny.tokenizer import END, PADDING, tiny_tokenizer
 from evoseek.training.supervised import SupervisedProgress, SupervisedRun
 from evoseek.types import Message, TrainingSample
 from evoseek.world.site import Site
 from evoseek.world.world import World
 from tools.tiny.demonstrations import Demonstration, DemonstrationShares, Demonstrator
+from tools.tiny.model import tiny_config, tiny_model
 from tools.tiny.more_tags import add_tags
 from tools.tiny.muon import MuonAdamW
+from tools.tiny.tokenizer import END, PADDING, tiny_tokenizer
 from tools.tiny.web_demonstrations import WebDemonstrator, WebMixture
 
 PASSAGES_SHOWN = 3

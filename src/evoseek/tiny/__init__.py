@@ -1,1 +1,1 @@
-"""The embedded policy: model, tokenizer, demonstrations, building, skills."""
+"""Weights of the embedded policies, each with the card that says how it was made."""

@@ -1,4 +1,4 @@
-"""A generated world on the loopback: its site, a search API in the shapes of two providers, and faults as switches.
+"""A generated world on the loopback: its site, and a search API in the shapes of two providers.
 
 GET  /<path>                                  the site's pages (evoseek.world.site)
 GET  /robots.txt
@@ -14,104 +14,124 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
-from functools import lru_cache
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock, Thread
 from urllib.parse import parse_qs
 
-import h11
-
-from evoseek.errors import PageError
+from evoseek.errors import ConfigError, PageError
 from evoseek.search.browse.extract_worker import page
 from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Page, Passage
-from evoseek.world.faults import Faults, Response, false_response
-from evoseek.world.loopback import Connection, Loopback, Request, plain_error
 from evoseek.world.site import ROBOTS, Site
 
 MAX_RESULTS, RESULTS = 100, 10  # of a search: at most, and where no number is given
-CACHED = 4096  # pages, and as many searches, kept ready
+MAX_BODY = 16 * 1024  # bytes of a request's body
+_IDLE_S = 60.0  # seconds that a client may be silent
 
 
-class WorldSite(Loopback):
-    """The server. It answers within the event loop that it is started in, without threads.
+@contextmanager
+def serving(site: Site, port: int = 0) -> Generator[SiteApi]:
+    """Serve a site on 127.0.0.1 within the block; port 0 is any free one. Raises ConfigError if the port is taken."""
+    try:
+        server = ThreadingHTTPServer(("127.0.0.1", port), _Handler)
+    except OSError as error:
+        raise ConfigError(
+            f"Cannot listen on 127.0.0.1:{port} ({error.strerror or error}). Give another port; 0 is any free one."
+        ) from error
+    with server, TemporaryDirectory(prefix="evoseek-") as directory:
+        index = LexicalIndex.build(Path(directory), site.passages())
+        api = SiteApi(SiteWeb(site, index, f"http://127.0.0.1:{server.server_port}"))
+        server.RequestHandlerClass = type("_BoundHandler", (_Handler,), {"api": api})
+        Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield api
+        finally:
+            server.shutdown()
 
-    `page_faults` and `search_faults` are the switches, all off at first, to be set at any time; robots.txt always
-    works. `counts` has how many requests of each kind came ("page", "search", "robots", "bad request"), and how many
-    of them met which fault ("page hang"). The index is made in `directory`, in place of one that is there, or in a
-    temporary one. A slow body takes `slow_s` seconds; `retry_after_s` is what a 429 tells the client to wait.
-    """
 
-    def __init__(
-        self, site: Site, directory: Path | None = None, *, slow_s: float = 10.0, retry_after_s: int = 1
-    ) -> None:
-        super().__init__()
-        self.site = site
-        self.counts = Counter[str]()
-        self.page_faults, self.search_faults = Faults(f"{site.seed}/page"), Faults(f"{site.seed}/search")
-        self._directory, self._slow_s, self._retry_after_s = directory, slow_s, retry_after_s
-        self._page = lru_cache(CACHED)(self._make_page)
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version, timeout = "HTTP/1.1", _IDLE_S
+    api: SiteApi
 
-    @asynccontextmanager
-    async def serving(self, port: int = 0) -> AsyncGenerator[str]:
-        """Serve within the block, and give the address, as `listening` does. Raises ConfigError."""
-        with TemporaryDirectory(prefix="evoseek-") as temporary:
-            index = LexicalIndex.build(self._directory or Path(temporary), self.site.passages())
-            async with self.listening(port) as url:
-                self._results = lru_cache(CACHED)(SiteWeb(self.site, index, url).find)
-                yield url
+    def do_GET(self) -> None:
+        """Answer a request of any method."""
+        length = self.headers.get("content-length", "0")
+        if not (length.isascii() and length.isdecimal() and int(length) <= MAX_BODY):
+            self.send_error(413)
+            return
+        has_key, body = bool(self.headers.get("x-api-key")), self.rfile.read(int(length))
+        response = self.api.respond(self.command, self.path, body, has_key=has_key)
+        with suppress(ConnectionError):  # the client has left
+            self.send_response(response.status)
+            for name, value in response.all_headers:
+                self.send_header(name, value)
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(response.body)
 
-    def refused(self, error: h11.RemoteProtocolError) -> None:
-        """Count it."""
-        self.counts["bad request"] += 1
+    do_HEAD = do_POST = do_GET
 
-    async def answer(self, connection: Connection, request: Request) -> bool:
-        """Answer a request, or misbehave as is drawn. False: nothing more can be said on this connection."""
-        path, _, query = request.target.partition("?")
-        if path == "/robots.txt":
-            self.counts["robots"] += 1
-            await connection.send(Response(200, ROBOTS.encode(), "text/plain; charset=utf-8"))
-            return True
-        is_search = path in ("/search", "/searxng/search")
-        kind, faults = ("search", self.search_faults) if is_search else ("page", self.page_faults)
-        self.counts[kind] += 1
-        asked = f"{request.target} {request.body.decode(errors='replace')}"
-        fault = faults.draw(asked)
-        if fault is None:
-            await connection.send(self._right_response(request, path, query))
-            return True
-        self.counts[f"{kind} {fault}"] += 1
-        if (response := false_response(fault, asked, self._retry_after_s)) is not None:
-            await connection.send(response)
-            return True
-        await connection.send_badly(self._right_response(request, path, query), fault, self._slow_s)
-        return False
+    def log_message(self, format: str, *args: object) -> None:
+        """Requests are counted, not logged."""
 
-    def _right_response(self, request: Request, path: str, query: str) -> Response:
-        match request.method, path:
-            case "POST", "/search":
-                return self._serper(request)
-            case "GET", "/searxng/search":
-                return self._searxng(query)
-            case "GET" | "HEAD", _:
-                return self._page(path)
-            case _:
-                return plain_error(405, "This method is not allowed here.")
 
-    def _make_page(self, path: str) -> Response:
-        page = self.site.page(path)
-        headers = () if page.location is None else (("location", page.location),)
+@dataclass(frozen=True, slots=True)
+class Response:
+    """Status, body, and headers besides the body's type and length."""
+
+    status: int
+    body: bytes = b""
+    content_type: str = "text/html; charset=utf-8"
+    headers: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of_json(cls, value: object, status: int = 200) -> Response:
+        """A value as JSON."""
+        return cls(status, json.dumps(value).encode(), "application/json")
+
+    @property
+    def all_headers(self) -> list[tuple[str, str]]:
+        """The headers, with the body's type and length."""
+        return [("Content-Type", self.content_type), ("Content-Length", str(len(self.body))), *self.headers]
+
+
+class SiteApi:
+    """The responses of a site and of its search API. `counts` has the number of requests of each kind: "page", "search"
+    and "robots"."""
+
+    def __init__(self, web: SiteWeb) -> None:
+        self.web, self.counts, self._one_at_a_time = web, Counter[str](), Lock()
+
+    def respond(self, method: str, target: str, body: bytes, *, has_key: bool) -> Response:
+        """The response to a request. `has_key` says whether it has a header X-API-KEY."""
+        path, _, query = target.partition("?")
+        with self._one_at_a_time:
+            self.counts[kind_of(target)] += 1
+            match method, path:
+                case _, "/robots.txt":
+                    return Response(200, ROBOTS.encode(), "text/plain; charset=utf-8")
+                case "POST", "/search":
+                    return self._serper(body) if has_key else _refused("Unauthorized.", 403)
+                case "GET", "/searxng/search":
+                    return self._searxng(query)
+                case "GET" | "HEAD", _:
+                    return self._page(path)
+                case _:
+                    return Response(405, b"This method is not allowed here.", "text/plain; charset=utf-8")
+
+    def _page(self, path: str) -> Response:
+        page = self.web.site.page(path)
+        headers = () if page.location is None else (("Location", page.location),)
         return Response(page.status, page.html.encode(), headers=headers)
 
-    # -- searching --------------------------------------------------------------------------------------------------
-
-    def _serper(self, request: Request) -> Response:
-        if not request.headers.get("x-api-key"):
-            return Response.of_json({"message": "Unauthorized.", "statusCode": 403}, 403)
+    def _serper(self, body: bytes) -> Response:
         try:
-            asked: object = json.loads(request.body)
+            asked: object = json.loads(body)
         except (ValueError, RecursionError):
             asked = None
         match asked:
@@ -120,8 +140,8 @@ class WorldSite(Loopback):
             case {"q": str(query)}:
                 number = RESULTS
             case _:
-                return Response.of_json({"message": 'Expected {"q": <text>, "num": <number>}.', "statusCode": 400}, 400)
-        found = self._results(query, min(number, MAX_RESULTS))
+                return _refused('Expected {"q": <text>, "num": <number>}.', 400)
+        found = self.web.find(query, min(number, MAX_RESULTS))
         organic = [
             {"title": result.title, "link": result.id, "snippet": result.text, "position": position}
             for position, result in enumerate(found, start=1)
@@ -132,9 +152,19 @@ class WorldSite(Loopback):
         asked = parse_qs(query)
         if "q" not in asked or asked.get("format") != ["json"]:
             return Response.of_json({"error": "Expected ?q=<text>&format=json."}, 400)
-        found = self._results(asked["q"][0], RESULTS)
+        found = self.web.find(asked["q"][0], RESULTS)
         results = [{"title": result.title, "url": result.id, "content": result.text} for result in found]
         return Response.of_json({"query": asked["q"][0], "results": results})
+
+
+def _refused(message: str, status: int) -> Response:
+    return Response.of_json({"message": message, "statusCode": status}, status)
+
+
+def kind_of(target: str) -> str:
+    """The kind of a request: "search", "robots" or "page"."""
+    path = target.partition("?")[0]
+    return "robots" if path == "/robots.txt" else "search" if path in ("/search", "/searxng/search") else "page"
 
 
 class SiteWeb:

@@ -1,11 +1,11 @@
 """A turn that is put together from replies."""
 
 import pytest
+from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.http.retry import TransientError
 from evoseek.policy.engines.turn import Sampled, Turn
 from evoseek.policy.stops import StopRules
-from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.types import SampleRequest, StopConditions
 
 

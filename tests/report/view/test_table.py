@@ -4,10 +4,10 @@ import json
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.policy.source import tiny_policy_dir
 from evoseek.report.view.table import TokenTexts, packed, script_json, source_hash
-from evoseek.tiny.tokenizer import tiny_tokenizer
 
 
 def test_tokens_are_shown_as_they_stand_in_the_middle_of_a_text():

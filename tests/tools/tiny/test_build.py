@@ -12,12 +12,12 @@ import torch
 from tools.tiny.__main__ import main
 from tools.tiny.build import VARIANTS, TinyRecipe, WebRecipe, build, recipe_of, sample
 from tools.tiny.demonstrations import Piece
+from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.errors import ConfigError
 from evoseek.policy.load import Policy, load_policy
 from evoseek.policy.source import SHIPPED, tiny_policy_dir
 from evoseek.policy.tags import TagRenderer
-from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.training.supervised import SupervisedProgress
 from evoseek.world.world import World, split_of
 

@@ -1,13 +1,13 @@
 """Muon and AdamW as one optimizer: each parameter belongs to the right one, and state goes through a checkpoint."""
 
 import torch
+from tools.tiny.model import tiny_config, tiny_model
 from tools.tiny.muon import MuonAdamW
 from transformers import LlamaForCausalLM
 
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.likelihood import CrossEntropyLoss
-from evoseek.tiny.model import tiny_config, tiny_model
 from evoseek.types import TrainingSample
 
 SAMPLE = TrainingSample((3, 4, 5, 6, 4, 5, 6), (False, *([True] * 6)), (0.0,) * 7, (0.0,) * 7)

@@ -1,8 +1,7 @@
 """The tiny model's initialisation writes heads that copy, before any training."""
 
 import torch
-
-from evoseek.tiny.model import tiny_config, tiny_model
+from tools.tiny.model import tiny_config, tiny_model
 
 
 def test_it_has_less_than_a_million_parameters() -> None:

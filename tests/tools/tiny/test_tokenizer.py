@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tools.tiny.tokenizer import tiny_tokenizer
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from evoseek.policy.tags import TAGS
-from evoseek.tiny.tokenizer import tiny_tokenizer
 from evoseek.world.world import SPLITS, SYLLABLES, World
 
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import h11
 from anyio.from_thread import start_blocking_portal
+from tests.doubles.faults import Fault
 
 from evoseek.errors import ConfigError
-from evoseek.world.faults import Fault, Response
+from evoseek.world.server import MAX_BODY, Response
 
 BACKLOG = 4096  # connections that wait to be accepted, as far as the system allows
 IDLE_S = 60.0  # how long a client may be silent, or not accept what it is sent
-MAX_BODY = 16 * 1024  # of a request, unless more is allowed
 _MISSING = 1000  # bytes that a body of wrong length is short of
 _PIECES = 10  # of a slow body
 _NO_LINGER = struct.pack("ii", 1, 0)  # closing then resets the connection
@@ -143,7 +143,7 @@ class Connection:
 
     async def send(self, response: Response) -> None:
         """Send a response whole."""
-        head, end = response.head(), h11.EndOfMessage()
+        head, end = _head(response), h11.EndOfMessage()
         body = h11.Data(data=b"" if self._method == b"HEAD" else response.body)
         await self._write(b"".join(self._h11.send(event) or b"" for event in (head, body, end)))
 
@@ -181,9 +181,16 @@ class Connection:
 
     def _head(self, response: Response, too_long: int = 0) -> bytes:
         """Of a response whose body goes past h11, which would not let a wrong one through."""
-        return self._h11.send(response.head(("connection", "close"), too_long=too_long)) or b""
+        return self._h11.send(_head(response, ("connection", "close"), too_long=too_long)) or b""
 
     async def _write(self, data: bytes) -> None:
         self._writer.write(data)
         async with asyncio.timeout(IDLE_S):
             await self._writer.drain()
+
+
+def _head(response: Response, *more: tuple[str, str], too_long: int = 0) -> h11.Response:
+    """What a response begins with; `too_long` is by how much the length is wrong."""
+    length = ("content-length", str(len(response.body) + too_long))
+    headers = [("content-type", response.content_type), length, *response.headers, *more]
+    return h11.Response(status_code=response.status, headers=headers)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import random
 import zlib
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 
-import h11
-
 from evoseek.errors import ConfigError
+from evoseek.world.server import Response
 
 BOMB_BYTES = 64 * 2**20  # of the body that a compression bomb unpacks to
 INTERNAL = (  # where no client should follow: metadata, loopback and private addresses, in several spellings
@@ -106,24 +103,3 @@ def _bomb() -> bytes:
     packer = zlib.compressobj(9, wbits=31)  # gzip
     piece = b" " * 2**20
     return b"".join([*(packer.compress(piece) for _ in range(BOMB_BYTES // len(piece))), packer.flush()])
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """Status, body, and headers besides the body's type and length."""
-
-    status: int
-    body: bytes = b""
-    content_type: str = "text/html; charset=utf-8"
-    headers: tuple[tuple[str, str], ...] = ()
-
-    @classmethod
-    def of_json(cls, value: object, status: int = 200) -> Response:
-        """A value as JSON."""
-        return cls(status, json.dumps(value).encode(), "application/json")
-
-    def head(self, *more: tuple[str, str], too_long: int = 0) -> h11.Response:
-        """What it begins with; `too_long` is by how much the length is wrong."""
-        length = str(len(self.body) + too_long)
-        headers = [("content-type", self.content_type), ("content-length", length), *self.headers, *more]
-        return h11.Response(status_code=self.status, headers=headers)
