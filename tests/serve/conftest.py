@@ -18,7 +18,7 @@ from evoseek.rollout.limits import Limits as RolloutLimits
 from evoseek.rollout.roller import Roller
 from evoseek.search.lexical import LexicalIndex
 from evoseek.serve.agent import AgentServer, Limits
-from evoseek.serve.listening import StoppableServer
+from evoseek.serve.connection import StoppableServer
 from evoseek.types import Passage
 
 PASSAGES = [
@@ -85,10 +85,9 @@ def serving(made, library):
         env = SolverEnv([SearchTool(library, template=prompts["observation"])], prompts)
         roller = Roller(env, TagRenderer(tokenizer), sampler, RolloutLimits(max_total_tokens=1_000), 0.0)
         answerer = Answerer("runs/a-policy", roller, by_words, refuses, history)
-        server = AgentServer(answerer, engine or library, limits=limits or Limits(), **options)
+        server = AgentServer(answerer, engine or library, limits=limits or Limits(drain_s=1), **options)
         with socket.create_server(("127.0.0.1", port), backlog=256) as bound:
-            drain_s = limits.drain_s if limits else 1
-            http = StoppableServer(server.app, drain_s=drain_s, end=server.end if tells else None)
+            http = server.stoppable() if tells else StoppableServer(server.app, drain_s=1)
             thread = threading.Thread(target=http.run, kwargs={"sockets": [bound]})
             thread.start()
             try:

@@ -16,8 +16,7 @@ from evoseek.jobs.index import IndexPlan, build_index
 from evoseek.search.opening import LiveIndex
 from evoseek.search.sources import Origin
 from evoseek.serve.agent import Limits
-from evoseek.serve.chat_api import read_request
-from evoseek.serve.library import linked
+from evoseek.serve.chat_api import linked, read_request
 
 WHO = "who is the mayor of Kalo?"
 MERI = {"id": "kalo#1", "title": "Kalo", "text": "The mayor of Kalo is Meri Tolu.", "file": "kalo.md", "page": 2}
@@ -270,11 +269,11 @@ def test_models_health_and_metrics(served):
 def test_a_full_queue_says_when_to_ask_again(serving):
     with serving(limits=Limits(running=1, waiting=1)) as served, ThreadPoolExecutor(4) as pool:
         two = [pool.submit(ask, served, say(f"wait {WHO}")) for _ in range(2)]
-        places = served.server._asking.places
+        places = served.server._asking
         until(lambda: places.taken == 2)
         with pytest.raises(openai.RateLimitError) as caught:
             ask(served, say(WHO))
-        assert 1 <= int(caught.value.response.headers["retry-after"]) <= 60
+        assert caught.value.response.headers["retry-after"] == "5"
         assert httpx2.get(f"{served.url}/ready").status_code == 503
         served.sampler.gate.set()
         assert [answer.result().choices[0].message.content for answer in two] == ["Meri Tolu"] * 2
@@ -293,7 +292,7 @@ def accepts(served):
 def begun(served, pool, *words, **options):
     """A question that is under way."""
     asked = pool.submit(lambda: list(ask(served, *words, **options)) if options else ask(served, *words))
-    until(lambda: served.server._asking.places.running == 1)
+    until(lambda: served.server._asking.running == 1)
     return asked
 
 
@@ -313,7 +312,7 @@ def test_an_answer_that_does_not_end_is_cancelled_and_its_client_is_told(serving
     with serving(limits=Limits(running=1, drain_s=0)) as served, ThreadPoolExecutor(2) as pool:
         asked = begun(served, pool, say("hang"), **options)
         queued = pool.submit(ask, served, say(WHO))
-        until(lambda: served.server._asking.places.taken == 2)
+        until(lambda: served.server._asking.taken == 2)
         served.stop()
         for one in (asked, queued):
             with pytest.raises(openai.APIError, match="The server was stopped before the answer was there"):
@@ -326,7 +325,7 @@ def test_clients_that_vanish_leave_nothing_behind(serving, stream):
     body = json.dumps({"model": "evoseek", "messages": [say("hang")], "stream": stream}).encode()
     head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
     with serving(limits=Limits(running=2, waiting=8)) as served:
-        places, port = served.server._asking.places, int(served.url.rpartition(":")[2])
+        places, port = served.server._asking, int(served.url.rpartition(":")[2])
         sockets = [socket.create_connection(("127.0.0.1", port)) for _ in range(6)]
         for connection in sockets[:5]:
             connection.sendall(head + body)
@@ -357,4 +356,4 @@ def test_thirty_clients_at_once_get_an_answer_or_429(serving):
             statuses = list(pool.map(one, range(30)))
         assert set(statuses) <= {200, 429}
         assert statuses.count(200) >= 12
-        until(lambda: served.server._asking.places.taken == 0)
+        until(lambda: served.server._asking.taken == 0)

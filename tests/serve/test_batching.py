@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from evoseek.serve.batching import BusyError, MicroBatcher
+from evoseek.serve.connection import BusyError
+from evoseek.serve.retrieval import MicroBatcher
 from evoseek.types import Passage
 
 

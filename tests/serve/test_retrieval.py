@@ -160,7 +160,7 @@ def test_the_command(index: LexicalIndex, tmp_path: Path) -> None:
         taken = url.rpartition(":")[2]
         command = [sys.executable, "-m", "evoseek", "serve", "retrieval", str(index.directory), "--port", taken]
         second = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert (second.returncode, f"127.0.0.1:{taken} cannot be had" in second.stderr) == (2, True)
+        assert (second.returncode, f"Cannot listen on 127.0.0.1:{taken}" in second.stderr) == (2, True)
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
 

@@ -126,8 +126,7 @@ def serve_mcp(
 ) -> None:
     """Serve an index (search, open), or an agent as well (ask), to the MCP client that started this command."""
     with _extra():
-        from evoseek.serve.library import Library
-        from evoseek.serve.mcp import mcp_server
+        from evoseek.serve.mcp import Library, mcp_server
     if who and (Path(who) / "manifest.json").is_file():
         stop_if_dry([f"Serve the index {who}: MCP by stdio"])
         from evoseek.search.opening import LiveIndex

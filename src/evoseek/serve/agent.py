@@ -22,31 +22,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp.server.transport_security import TransportSecuritySettings
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from evoseek.errors import DataError, EvoseekError
+from evoseek.errors import DataError
 from evoseek.jobs.answering import Answered, Answerer
 from evoseek.policy.encoding import well_formed
 from evoseek.protocols import SearchEngine
 from evoseek.search.opening import LiveIndex
 from evoseek.search.sources import Origin
-from evoseek.serve.asking import Asked, Asking
-from evoseek.serve.attended import Attended, left
-from evoseek.serve.batching import BusyError
-from evoseek.serve.body import read_body
-from evoseek.serve.chat_api import MAX_QUESTION, ChatRequest, completion, read_request, stream, with_links
-from evoseek.serve.errors import StoppedError, refused, unforeseen
+from evoseek.serve.asking import Asked, Asking, Worker
+from evoseek.serve.chat_api import FILES, ChatRequest, completion, read_request, stream, with_links
+from evoseek.serve.connection import Attended, BusyError, StoppableServer, listen, refused, status_of
 from evoseek.serve.guard import Guard
-from evoseek.serve.library import FILES, Library, document
-from evoseek.serve.listening import listen
-from evoseek.serve.mcp import mcp_server
-from evoseek.serve.metrics import CONTENT_TYPE
-from evoseek.serve.places import Places
-from evoseek.serve.worker import Worker
+from evoseek.serve.mcp import Library, mcp_server
 
 _PAGE = Path(__file__).parent / "page"
 _PAGE_HEADERS = {
@@ -56,9 +49,13 @@ _PAGE_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
+_SHOWN = {".pdf": "application/pdf", ".html": "text/html", ".htm": "text/html"} | dict.fromkeys(
+    (".txt", ".md", ".rst", ".org", ".csv", ".tsv"), "text/plain"
+)
 _CHECKED_BEFORE = TransportSecuritySettings(enable_dns_rebinding_protection=False)  # by the Guard
 _LOG = logging.getLogger(__name__)
 _CANCEL_S = 10.0  # seconds in which cancelled rollouts may end
+_RETRY_S = "5"  # seconds after which a client that found the queue full should ask again
 ALIAS = "evoseek"
 """A name by which clients may call the model, whatever it is."""
 
@@ -91,7 +88,7 @@ class AgentServer:
         self._limits, self._host = limits or Limits(), host
         self._worker = Worker()
         self._index = engine if isinstance(engine, LiveIndex) else None
-        self._asking = Asking(answerer, self._worker, Places(self._limits.running, self._limits.waiting))
+        self._asking = Asking(answerer, self._worker, running=self._limits.running, waiting=self._limits.waiting)
         self.model = Path(answerer.name).name or ALIAS
         self._library = Library(engine, self._worker.run) if engine is not None else None
         self._mcp = mcp_server(self._library, self._ask_alone).streamable_http_app(
@@ -102,15 +99,17 @@ class AgentServer:
             exception_handlers={HTTPException: refused},
             lifespan=self._living,
         )
-        self.app = Guard(app, keys=keys, host=host, names=names)
+        attended = Attended(app, max_body=self._limits.max_body)
+        self.app = Guard(attended, keys=keys, host=host, names=names)
 
     def run(self, port: int, *, started: Callable[[str], None] = lambda url: None) -> None:
-        """Serve as `listen` does; answers that have not ended by then are cancelled, and their clients are told."""
-        listen(self.app, self._host, port, started=started, drain_s=self._limits.drain_s, end=self.end)
+        """Serve as `listen` does; answers that have not ended by then are cancelled, which their clients get as an
+        error."""
+        listen(self.stoppable(), self._host, port, started=started)
 
-    def end(self) -> None:
-        """Cancel what is under way. To be called in the server's loop."""
-        self._asking.stop()
+    def stoppable(self) -> StoppableServer:
+        """The server that `run` runs."""
+        return StoppableServer(self.app, drain_s=self._limits.drain_s, end=self._asking.stop)
 
     def _routes(self) -> list[BaseRoute]:
         return [
@@ -124,7 +123,7 @@ class AgentServer:
             Route("/v1/answers/{id:path}", self._kept),
             Route(f"/{FILES}/{{file:path}}", self._file),
             Route("/v1/chat/completions", self._complete, methods=["POST"]),
-            Route("/mcp", Attended(self._mcp, max_body=self._limits.max_body), methods=["POST"]),
+            Route("/mcp", self._mcp, methods=["POST"]),
         ]
 
     @asynccontextmanager
@@ -138,63 +137,39 @@ class AgentServer:
                 _LOG.warning("A model that computes was not waited for any longer; it ends with the process.")
 
     async def _complete(self, request: Request) -> Response:
-        body = await read_body(request, self._limits.max_body, remedy="Send a shorter conversation.")
         try:
-            wanted = read_request(body)
+            wanted = read_request(await request.body())
         except DataError as error:
             raise HTTPException(400, str(error)) from error
         if wanted.model not in (self.model, ALIAS):
             raise HTTPException(
                 404, f"There is no model {wanted.model[:100]!r} here. Expected {self.model} or {ALIAS}."
             )
-        asked = self._ask(wanted)
-        if wanted.streams:
-            headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-            return StreamingResponse(
-                stream(asked, wanted, self._files), media_type="text/event-stream", headers=headers
-            )
-        answered = await self._answered(asked, request)
-        return JSONResponse(completion(asked, answered, wanted, self._files))
-
-    def _ask(self, wanted: ChatRequest) -> Asked:
-        """Begin to answer. Raises HTTPException 429 if the queue is full."""
         try:
-            return self._asking.ask(wanted.question, wanted.history)
-        except BusyError as error:
-            self._asking.metrics.busy()
-            places = self._asking.places
-            what = f"{places.most} questions are under way or waiting. Ask again later."
-            raise HTTPException(429, what, {"Retry-After": str(places.retry_after_s)}) from error
-
-    async def _answered(self, asked: Asked, request: Request) -> Answered:
-        """The answer, unless the client leaves before. Raises HTTPException."""
-        gone = asyncio.create_task(left(request))
-        try:
-            await asyncio.wait({asked.task, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if not asked.task.done():
-                raise HTTPException(499, "The client has left.")  # nobody reads it
-            answered = await asked.answered()
-        except StoppedError as error:
-            raise HTTPException(503, str(error)) from error
-        except EvoseekError as error:
-            raise HTTPException(400 if isinstance(error, DataError) else 502, str(error)) from error
+            asked = self._asking.ask(wanted.question, wanted.history)
+            if wanted.streams:
+                headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+                events = stream(asked, wanted, self._files)
+                return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+            return JSONResponse(await self._reply(asked, wanted))
         except HTTPException:
             raise
         except Exception as error:  # a model or a tool of any kind
-            raise HTTPException(500, unforeseen(error)) from error
+            headers = {"Retry-After": _RETRY_S} if isinstance(error, BusyError) else None
+            raise HTTPException(*status_of(error), headers) from error
+
+    async def _reply(self, asked: Asked, wanted: ChatRequest) -> Mapping[str, object]:
+        try:
+            answered = await asked.answered()
         finally:
             asked.task.cancel()
-            gone.cancel()
         if failure := answered.trajectory.failure:
             raise HTTPException(502, f"The question could not be answered: {failure}")
-        return answered
+        return completion(asked, answered, wanted, self._files)
 
     async def _ask_alone(self, question: str) -> Answered:
         """An answer to a question without a conversation. Raises BusyError, and EvoseekError if there is none."""
-        text = well_formed(question).strip()
-        if not 1 <= len(text) <= MAX_QUESTION:
-            raise DataError(f"The question has {len(text):,} characters. Expected 1 to {MAX_QUESTION:,}.")
-        asked = self._asking.ask(text, ())
+        asked = self._asking.ask(well_formed(question).strip(), ())
         try:
             return await asked.answered()
         finally:
@@ -214,7 +189,7 @@ class AgentServer:
         origin = self._files.get(request.path_params["file"])
         if origin is None or not await asyncio.to_thread(lambda: origin.is_unchanged):
             raise HTTPException(404, "The index was built from no such file, or the file was changed or moved since.")
-        return document(origin.path)
+        return _document(origin.path)
 
     async def _models(self, request: Request) -> Response:
         own = {"id": self.model, "object": "model", "created": 0, "owned_by": "evoseek"}
@@ -227,15 +202,30 @@ class AgentServer:
         return JSONResponse({"status": "ok", "model": self.model, **state})
 
     async def _ready(self, request: Request) -> Response:
-        places = self._asking.places
-        has_room = places.taken < places.most
+        has_room = self._asking.taken < self._asking.most
         return JSONResponse({"status": "ready" if has_room else "busy"}, 200 if has_room else 503)
 
     async def _metrics(self, request: Request) -> Response:
-        return Response(self._asking.metrics.text, media_type=CONTENT_TYPE)
+        return Response(self._asking.metrics, media_type=CONTENT_TYPE_LATEST)
 
     def _page(self, name: str) -> Callable[[Request], Awaitable[Response]]:
         async def page(request: Request) -> Response:
             return FileResponse(_PAGE / name, headers=_PAGE_HEADERS)
 
         return page
+
+
+def _document(path: Path) -> Response:
+    """A file of the corpus, which anybody may have written: a browser shows a page without running anything of it, and
+    what it cannot show is saved."""
+    kind = _SHOWN.get(path.suffix.lower())
+    headers = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
+    if kind != "application/pdf":  # which browsers show outside of the page's origin, but not in a sandbox
+        headers["Content-Security-Policy"] = "sandbox; default-src 'none'; style-src 'unsafe-inline'"
+    return FileResponse(
+        path,
+        headers=headers,
+        media_type=kind or "application/octet-stream",
+        filename=path.name,
+        content_disposition_type="inline" if kind else "attachment",
+    )

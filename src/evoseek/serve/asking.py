@@ -7,123 +7,136 @@ import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from threading import Thread
+from typing import Any, TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from evoseek.jobs.answering import Answered, Answerer
-from evoseek.serve.errors import StoppedError
-from evoseek.serve.metrics import ServerMetrics
-from evoseek.serve.places import Place, Places
-from evoseek.serve.worker import Worker
+from evoseek.serve.connection import BusyError, StoppedError
 from evoseek.types import Action, Message, ToolResult
 
+T = TypeVar("T")
 _KEPT = 256
 _ID = re.compile(r"chatcmpl-[0-9a-f]{32}")
+_SECONDS = (0.1, 0.3, 1, 3, 10, 30, 100, 300)
+Event = Action | ToolResult
 
 
 class Asked:
     """A question under way."""
 
-    def __init__(self, id: str, task: asyncio.Task[Answered], events: asyncio.Queue[Action | ToolResult]) -> None:
+    def __init__(self, id: str, task: asyncio.Task[Answered], events: asyncio.Queue[Event | None]) -> None:
         self.id, self.task, self._events = id, task, events
-        self._is_stopped = False
-
-    def stop(self) -> None:
-        """End the rollout because the server is stopped."""
-        self._is_stopped = True
-        self.task.cancel()
+        task.add_done_callback(lambda _: events.put_nowait(None))
 
     async def answered(self) -> Answered:
-        """The answer. Raises StoppedError after `stop`, and whatever the rollout raises."""
+        """The answer. Raises StoppedError if the task was cancelled, and what the rollout raises."""
         try:
-            return await self.task
+            return await asyncio.shield(self.task)
         except asyncio.CancelledError as error:
-            if self._is_stopped:
+            if self.task.cancelled():
                 raise StoppedError from error
             raise
 
-    async def events(self, pause_s: float) -> AsyncIterator[Action | ToolResult | None]:
+    async def events(self, pause_s: float) -> AsyncIterator[Event | None]:
         """What happens until the rollout ends, in order; None whenever nothing has happened for `pause_s` seconds."""
         while True:
-            while not self._events.empty():
-                yield self._events.get_nowait()
-            if self.task.done():
-                return
-            following = asyncio.ensure_future(self._events.get())
             try:
-                done, _ = await asyncio.wait({following, self.task}, timeout=pause_s, return_when="FIRST_COMPLETED")
-                if following in done:
-                    yield following.result()
-                elif not done:
-                    yield None
-            finally:
-                following.cancel()
+                event = await asyncio.wait_for(self._events.get(), pause_s)
+            except TimeoutError:
+                yield None
+                continue
+            if event is None:
+                return
+            yield event
 
 
 class Asking:
-    """Asks an answerer. The last answers are kept in memory, as JSON values by their ids; `kept` gives one."""
+    """Asks an answerer: at most `running` questions at once, while up to `waiting` others wait, in order of arrival.
+    The last answers are kept in memory, as JSON values by their ids; `kept` returns one."""
 
-    def __init__(self, answerer: Answerer, worker: Worker, places: Places) -> None:
-        self.answerer, self.places, self.metrics = answerer, places, ServerMetrics(places)
-        self._worker = worker
+    def __init__(self, answerer: Answerer, worker: Worker, *, running: int, waiting: int) -> None:
+        self._answerer, self._worker = answerer, worker
+        self.running, self.most = 0, running + waiting
+        self._room = asyncio.Semaphore(running)
+        self._under_way = set[asyncio.Task[Answered]]()
         self._answers: OrderedDict[str, dict[str, object]] = OrderedDict()
-        self._under_way = set[Asked]()
+        registry = self._registry = CollectorRegistry()
+        self._ended = Counter(
+            "evoseek_answers",
+            "Rollouts that ended: answered, unsupported, no_answer, failed or cancelled.",
+            ["outcome"],
+            registry=registry,
+        )
+        self._refused = Counter("evoseek_busy", "Requests that found the queue full.", registry=registry)
+        self._searches = Counter("evoseek_searches", "Calls of tools.", registry=registry)
+        self._seconds = Histogram(
+            "evoseek_answer_seconds", "Seconds of an answer, without the queue.", buckets=_SECONDS, registry=registry
+        )
+        under_way = Gauge("evoseek_running", "Answers under way.", registry=registry)
+        under_way.set_function(lambda: self.running)
+        queued = Gauge("evoseek_waiting", "Requests that wait for a place.", registry=registry)
+        queued.set_function(lambda: self.taken - self.running)
+
+    @property
+    def taken(self) -> int:
+        """How many questions are under way or waiting."""
+        return len(self._under_way)
+
+    @property
+    def metrics(self) -> bytes:
+        """The page /metrics, in Prometheus's text format."""
+        return generate_latest(self._registry)
 
     def stop(self) -> None:
-        """End all questions under way or waiting: whoever asked gets StoppedError."""
-        for asked in tuple(self._under_way):
-            asked.stop()
+        """End all questions under way or waiting, with StoppedError."""
+        for task in self._under_way:
+            task.cancel()
 
     def ask(self, question: str, history: Sequence[Message]) -> Asked:
         """Begin to answer, or wait for a place. Raises BusyError if the queue is full. Cancelling the task ends the
         rollout, and the sampler's slot is free."""
-        place = self.places.reserve()
-        id, events = f"chatcmpl-{secrets.token_hex(16)}", asyncio.Queue[Action | ToolResult]()
-        task = asyncio.create_task(self._answer(id, place, question, history, events))
-        asked = Asked(id, task, events)
-        self._under_way.add(asked)
-
-        def leave(task: asyncio.Task[Answered]) -> None:
-            place.leave()
-            self._under_way.discard(asked)
-
-        task.add_done_callback(leave)
-        return asked
+        if self.taken >= self.most:
+            self._refused.inc()
+            raise BusyError(f"{self.most} questions are under way or waiting. Ask again later.")
+        id, events = f"chatcmpl-{secrets.token_hex(16)}", asyncio.Queue[Event | None]()
+        task = asyncio.create_task(self._answer(id, question, history, events))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return Asked(id, task, events)
 
     def kept(self, id: str) -> dict[str, object] | None:
         """The answer with an id; None if there is none (any more), or if it is no id."""
         return self._answers.get(id) if _ID.fullmatch(id) else None
 
     async def _answer(
-        self,
-        id: str,
-        place: Place,
-        question: str,
-        history: Sequence[Message],
-        events: asyncio.Queue[Action | ToolResult],
+        self, id: str, question: str, history: Sequence[Message], events: asyncio.Queue[Event | None]
     ) -> Answered:
-        await place.begin()
-        began, loop, outcome, searches = time.monotonic(), asyncio.get_running_loop(), "failed", 0
+        loop = asyncio.get_running_loop()
 
-        def watch(record: Action | ToolResult) -> None:
-            loop.call_soon_threadsafe(events.put_nowait, record)
+        def watch(event: Event) -> None:
+            loop.call_soon_threadsafe(events.put_nowait, event)
 
-        try:
-            answered = await self._worker.run(self.answerer.answer(question, id, history=history, watch=watch))
-            outcome, searches = _outcome(answered), len(answered.trajectory.tool_results)
-        except asyncio.CancelledError:
-            outcome = "cancelled"
-            raise
-        finally:
-            seconds = time.monotonic() - began
-            self.metrics.ended(outcome, seconds, searches)
-            self.places.learn(seconds)
-        self._keep(id, answered.json)
-        return answered
-
-    def _keep(self, id: str, answer: dict[str, object]) -> None:
-        self._answers[id] = answer
+        async with self._room:
+            self.running += 1
+            began, outcome = time.monotonic(), "failed"
+            try:
+                answered = await self._worker.run(self._answerer.answer(question, id, history=history, watch=watch))
+                outcome = _outcome(answered)
+                self._searches.inc(len(answered.trajectory.tool_results))
+            except asyncio.CancelledError:
+                outcome = "cancelled"
+                raise
+            finally:
+                self.running -= 1
+                self._ended.labels(outcome).inc()
+                self._seconds.observe(time.monotonic() - began)
+        self._answers[id] = answered.json
         while len(self._answers) > _KEPT:
             self._answers.popitem(last=False)
+        return answered
 
 
 def _outcome(answered: Answered) -> str:
@@ -132,3 +145,38 @@ def _outcome(answered: Answered) -> str:
     if answered.trajectory.answer is None:
         return "no_answer"
     return "answered" if answered.support.is_given else "unsupported"
+
+
+class Worker:
+    """A thread with an event loop of its own for rollouts, from `start` to `stop`: while a model computes, the server
+    still answers others."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name="rollouts", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """The coroutine's result. If the caller is cancelled, so is the coroutine."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._loop))
+
+    def stop(self, limit_s: float) -> bool:
+        """Cancel what still runs, and end; False if that takes more than `limit_s` seconds. Nothing can interrupt a
+        model that computes: the thread then ends with it, or with the process."""
+
+        async def cancel() -> None:
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+
+        ending = asyncio.run_coroutine_threadsafe(cancel(), self._loop)
+        ending.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._loop.stop))
+        self._thread.join(limit_s)
+        if self._thread.is_alive():
+            return False
+        self._loop.close()
+        return True

@@ -20,23 +20,26 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, Literal
+from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from evoseek.errors import DataError, EvoseekError
+from evoseek.errors import DataError
 from evoseek.eval.support import NOT_FOUND
 from evoseek.jobs.answering import Answered
 from evoseek.policy.encoding import well_formed
 from evoseek.report.answers import citations
 from evoseek.serve.asking import Asked
-from evoseek.serve.errors import StoppedError, error_body, unforeseen
-from evoseek.serve.library import linked
+from evoseek.serve.connection import error_body, status_of
 from evoseek.types import Action, Message, StopReason, ToolResult
 
 MAX_MESSAGES, MAX_QUESTION = 256, 20_000
+FILES = "v1/files"
+_UNLINKED = (".jsonl", ".mbox", ".gz")  # which hold many documents, or none that a browser opens
 _PAUSE_S = 10.0
 _UNSUPPORTED = "(No passage that was found supports this.)"
 
@@ -132,6 +135,18 @@ def with_links(answer: Mapping[str, Any], files: Collection[str]) -> dict[str, o
     return {**answer, "support": linked(answer["support"], files)}
 
 
+def linked(passages: Iterable[Mapping[str, object]], files: Collection[str]) -> list[dict[str, object]]:
+    """Citations with a `link` to the file, if it is one of `files`, at the page if there is one: an address relative to
+    the server's."""
+    return [{**passage, **_link(str(passage.get("file")), passage.get("page"), files)} for passage in passages]
+
+
+def _link(file: str, page: object, files: Collection[str]) -> dict[str, object]:
+    if file not in files or PurePath(file).suffix.lower() in _UNLINKED:
+        return {}
+    return {"link": f"{FILES}/{quote(file)}" + (f"#page={page}" if page else "")}
+
+
 def completion(
     asked: Asked, answered: Answered, request: ChatRequest, files: Collection[str] = ()
 ) -> dict[str, object]:
@@ -163,12 +178,8 @@ async def stream(asked: Asked, request: ChatRequest, files: Collection[str] = ()
         if request.tells_usage:
             yield _sent({**head, "choices": [], "usage": _usage(answered)})
         yield "data: [DONE]\n\n"
-    except StoppedError as error:
-        yield _sent(error_body(503, str(error)))
-    except EvoseekError as error:
-        yield _sent(error_body(400 if isinstance(error, DataError) else 502, str(error)))
-    except Exception as error:  # a model or a tool of any kind; the client is told before the stream ends
-        yield _sent(error_body(500, unforeseen(error)))
+    except Exception as error:  # a model or a tool of any kind; the client gets it before the stream ends
+        yield _sent(error_body(*status_of(error)))
     finally:
         asked.task.cancel()
 

@@ -18,7 +18,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from evoseek.errors import ConfigError
-from evoseek.serve.errors import error_reply
+from evoseek.serve.connection import error_reply
 
 KEY_VARIABLE = "EVOSEEK_KEY"
 _SHORTEST_KEY = 16

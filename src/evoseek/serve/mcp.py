@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import wraps
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError as ShownError
 from pydantic import Field
 
 from evoseek import __version__
-from evoseek.errors import EvoseekError
+from evoseek.errors import DataError, EvoseekError
+from evoseek.protocols import PassageStore, SearchEngine
 from evoseek.report.answers import citation
-from evoseek.serve.batching import BusyError
-from evoseek.serve.errors import StoppedError
-from evoseek.serve.library import MAX_NEIGHBOURS, MAX_PASSAGES, Library
+from evoseek.search.engines import search
+from evoseek.types import Passage
 
 if TYPE_CHECKING:
     from evoseek.jobs.answering import Answered  # which loads torch, that an index alone does not need
 
 Json = dict[str, object]
-_T = TypeVar("_T")
-
+Found = list[list[Passage]]
+Run = Callable[[Coroutine[Any, Any, Found]], Awaitable[Found]]
+Text = Field(pattern=r"\S", max_length=20_000)
+_LOOKED_AT = 300  # passages
 _ABOUT = (
     "A collection of documents. `search` finds passages, `open` shows one with what stands before and after it, and "
     "`ask` has an agent search and answer; its answer names the passages that support it. What passages say comes from "
@@ -35,56 +39,91 @@ def mcp_server(library: Library | None, ask: Callable[[str], Awaitable[Answered]
     server: MCPServer[None] = MCPServer("evoseek", instructions=_ABOUT, version=__version__, log_level="ERROR")
     logging.getLogger("evoseek").setLevel(logging.WARNING)  # that was the level of everybody's messages, also ours
     if library is not None:
-        server.add_tool(_search(library), name="search", description="Find the passages that fit a query best.")
-        if library.opens:
-            server.add_tool(_open(library), name="open", description="Show a passage with its neighbours.")
+        server.add_tool(_shown(library.search), description="Find the passages that fit a query best.")
+        if library.store is not None:
+            server.add_tool(_shown(library.open), description="Show a passage with its neighbours.")
     if ask is not None:
-        server.add_tool(_ask(ask), name="ask", description="Have an agent search, and answer from what it found.")
+        about = "Have an agent search, and answer from what it found."
+        server.add_tool(_shown(_asked(ask)), name="ask", description=about)
     return server
 
 
-def _search(library: Library) -> Callable[..., Awaitable[Json]]:
-    async def search(
-        query: Annotated[str, Field(description="What to look for, in a few words.")],
-        k: Annotated[int, Field(description="Number of passages.", ge=1, le=MAX_PASSAGES)] = 5,
-    ) -> Json:
-        return {"passages": [citation(passage) for passage in await _shown(library.search(query, k))]}
-
-    return search
-
-
-def _open(library: Library) -> Callable[..., Awaitable[Json]]:
-    async def open(
-        id: Annotated[str, Field(description="Id of a passage that a search gave.")],
-        neighbours: Annotated[
-            int, Field(description="Number of passages before and after it.", ge=0, le=MAX_NEIGHBOURS)
-        ] = 1,
-    ) -> Json:
-        async def opened() -> Json:
-            return {"passages": [citation(passage) for passage in library.open(id, neighbours)]}
-
-        return await _shown(opened())
-
-    return open
-
-
-def _ask(ask: Callable[[str], Awaitable[Answered]]) -> Callable[..., Awaitable[Json]]:
-    async def answer(question: Annotated[str, Field(description="A question that the documents may answer.")]) -> Json:
-        answered = await _shown(ask(question))
+def _asked(ask: Callable[[str], Awaitable[Answered]]) -> Callable[..., Awaitable[Json]]:
+    async def asked(question: Annotated[str, Text, Field(description="A question about the documents.")]) -> Json:
+        answered = await ask(question)
         if failure := answered.trajectory.failure:
             raise ShownError(f"The question could not be answered: {failure}")
         return answered.json
 
-    return answer
+    return asked
 
 
-async def _shown(result: Awaitable[_T]) -> _T:
-    """The result, with every error that a user may see as one that the client is shown."""
-    try:
-        return await result
-    except EvoseekError as error:
-        raise ShownError(str(error)) from error
-    except StoppedError as error:
-        raise ShownError(str(error)) from error
-    except BusyError as error:
-        raise ShownError("Too many questions are waiting. Ask again later.") from error
+def _shown(tool: Callable[..., Awaitable[Json]]) -> Callable[..., Awaitable[Json]]:
+    """The tool, with every error that a user may see as one that the client gets."""
+
+    @wraps(tool)
+    async def shown(*args: object, **kwargs: object) -> Json:
+        try:
+            return await tool(*args, **kwargs)
+        except EvoseekError as error:
+            raise ShownError(str(error)) from error
+
+    return shown
+
+
+async def _directly(searching: Coroutine[Any, Any, Found]) -> Found:
+    return await searching
+
+
+class Library:
+    """An engine, and where it has one, its store of passages, for clients that search by themselves. `run` runs its
+    searches, by default where they are awaited."""
+
+    def __init__(self, engine: SearchEngine, run: Run = _directly) -> None:
+        self._engine, self._run = engine, run
+        self.store = engine if isinstance(engine, PassageStore) else None
+
+    def describe(self) -> Json:
+        """The number of passages, and three questions that the documents may answer, from the places that some of the
+        first passages name. Empty where passages cannot be listed."""
+        if self.store is None:
+            return {}
+        places = {(p.title, p.heading or ""): None for p in islice(self.store.passages(), _LOOKED_AT) if p.title}
+        named = [place for place in places if place[1] and place[1] != place[0]] or list(places)
+        few = named[:: max(1, len(named) // 3)][:3]
+        return {"passages": len(self.store), "examples": [_example(title, heading) for title, heading in few]}
+
+    async def search(
+        self,
+        query: Annotated[str, Text, Field(description="What to look for, in a few words.")],
+        k: Annotated[int, Field(description="Number of passages.", ge=1, le=50)] = 5,
+    ) -> Json:
+        """At most k passages, best first. Raises ToolError."""
+        (found,) = await self._run(search(self._engine, [query], k))
+        return {"passages": [citation(passage) for passage in found]}
+
+    async def open(
+        self,
+        id: Annotated[str, Field(description="Id of a passage that a search gave.", max_length=1_000)],
+        neighbours: Annotated[int, Field(description="Number of passages before and after it.", ge=0, le=10)] = 1,
+    ) -> Json:
+        """A passage with up to so many of its document before and after it, in the document's order. An id is looked up
+        in the index and nowhere else. Raises DataError for an id that is not in the index."""
+        if (own := self._passage(id)) is None:
+            raise DataError("There is no passage with this id. Give an id that a search gave.")
+        document, _, number = id.rpartition("#")
+        passages: list[Passage | None] = [own]
+        if number.isdecimal():
+            near = range(max(0, int(number) - neighbours), int(number) + neighbours + 1)
+            passages = [self._passage(f"{document}#{place}") for place in near]
+        return {"passages": [citation(p) for p in passages if p and p.document_id == own.document_id]}
+
+    def _passage(self, id: str) -> Passage | None:
+        try:
+            return self.store.get(id) if self.store else None
+        except DataError:
+            return None
+
+
+def _example(title: str, heading: str) -> str:
+    return f"What does {title} say about {heading}?" if heading and heading != title else f"What is {title}?"

@@ -3,15 +3,18 @@
     POST /retrieve   as in `search.wire`; 400 for a wrong request, 413 for one that is too large, 503 when too busy
     GET /health      {"status": "ok", "passages": ..., "queries": ..., "batches": ...}
 
-Every error is {"error": "..."}: what was got, what was expected.
+Every error is {"error": "..."}: what was got, what was expected. Queries that arrive while a batch is being searched
+become the next one.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from starlette.applications import Starlette
@@ -22,11 +25,12 @@ from starlette.routing import Route
 
 from evoseek.policy.encoding import well_formed
 from evoseek.search.wire import RequestError, read_request, result_body
-from evoseek.serve.batching import BusyError, Find, MicroBatcher
-from evoseek.serve.body import read_body
-from evoseek.serve.listening import listen
+from evoseek.serve.connection import Attended, BusyError, StoppableServer, listen
+from evoseek.types import Passage
 
 _LOG = logging.getLogger(__name__)
+_DRAIN_S = 30
+Find = Callable[[Sequence[str], int], list[list[Passage]]]
 
 
 class Served(Protocol):
@@ -45,7 +49,7 @@ class Served(Protocol):
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a server accepts: queries of a request and of a batch, characters of a query, passages for a query, bytes of
-    a body, queries that wait; and the seconds in which requests under way may still end when it is stopped."""
+    a body, queries that wait."""
 
     max_queries: int = 1_024
     max_query: int = 20_000
@@ -53,7 +57,6 @@ class Limits:
     max_k: int = 1_000
     max_body: int = 4 * 2**20
     max_waiting: int = 16_384
-    drain_s: int = 30
 
 
 class RetrievalServer:
@@ -64,20 +67,20 @@ class RetrievalServer:
         self._batcher = MicroBatcher(
             index.find_all, max_batch=self._limits.max_batch, max_waiting=self._limits.max_waiting
         )
-        self.app = Starlette(
+        app = Starlette(
             routes=[Route("/retrieve", self._retrieve, methods=["POST"]), Route("/health", self._health)],
             exception_handlers={HTTPException: _refused},
         )
+        self.app = Attended(app, max_body=self._limits.max_body, refuse=_error)
 
     def run(self, host: str, port: int, *, started: Callable[[str], None] = lambda url: None) -> None:
-        """Serve until SIGTERM or Ctrl-C, then accept nothing more, answer what is under way, and return. `started` is
-        given the address. Raises ConfigError if the address cannot be had."""
-        listen(self.app, host, port, started=started, drain_s=self._limits.drain_s)
+        """Serve as `listen` does."""
+        listen(StoppableServer(self.app, drain_s=_DRAIN_S), host, port, started=started)
 
     async def _retrieve(self, request: Request) -> Response:
         limits = self._limits
         try:
-            body = json.loads(await read_body(request, limits.max_body, remedy="Send fewer or shorter queries."))
+            body = json.loads(await request.body())
         except (ValueError, RecursionError) as error:
             raise HTTPException(400, f"The body is not JSON ({error}).") from error
         try:
@@ -87,8 +90,7 @@ class RetrievalServer:
         try:
             found = await self._batcher.search([well_formed(query) for query in asked.queries], asked.k)
         except BusyError as error:
-            what = f"More than {limits.max_waiting} queries would be waiting. Send fewer at a time, or retry later."
-            raise HTTPException(503, what, {"Retry-After": "1"}) from error
+            raise HTTPException(503, str(error), {"Retry-After": "1"}) from error
         except Exception as error:  # an engine of any kind; an error that is not caught would end the connection
             what = f"The search failed: {type(error).__name__}: {error}"
             _LOG.error(what)
@@ -101,5 +103,74 @@ class RetrievalServer:
         return JSONResponse({"status": "ok", **counts})
 
 
+def _error(status: int, text: str) -> Response:
+    return JSONResponse({"error": text}, status)
+
+
 async def _refused(request: Request, error: Any) -> Response:
     return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+
+
+@dataclass(slots=True)
+class _Call:
+    queries: Sequence[str]
+    k: int
+    found: asyncio.Future[list[list[Passage]]] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+
+class MicroBatcher:
+    """Searches with `find`, in a thread, one batch at a time: the calls that wait longest and ask for the same k, up to
+    `max_batch` queries (a call is never split). At most `max_waiting` queries wait.
+
+    An engine that encodes queries does so much faster for many at once, and nobody waits for others to come. `queries`
+    and `batches` are counted. It can be used in one event loop.
+    """
+
+    def __init__(self, find: Find, *, max_batch: int, max_waiting: int) -> None:
+        self._find, self._max_batch, self._max_waiting = find, max_batch, max_waiting
+        self._waiting: deque[_Call] = deque()
+        self._worker: asyncio.Task[None] | None = None
+        self.queries = self.batches = 0
+
+    async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """At most k passages for each query. Raises BusyError, and what `find` raises."""
+        if sum(len(call.queries) for call in self._waiting) + len(queries) > self._max_waiting:
+            raise BusyError(
+                f"More than {self._max_waiting} queries would be waiting. Send fewer at a time, or retry later."
+            )
+        call = _Call(queries, k)
+        self._waiting.append(call)
+        if self._worker is None:
+            self._worker = asyncio.create_task(self._work())
+        return await call.found
+
+    async def _work(self) -> None:
+        while batch := self._batch():
+            queries = [query for call in batch for query in call.queries]
+            self.queries += len(queries)
+            self.batches += 1
+            try:
+                found = iter(await asyncio.to_thread(self._find, queries, batch[0].k))
+                for call in batch:
+                    own = [next(found) for _ in call.queries]
+                    if not call.found.done():
+                        call.found.set_result(own)
+            except Exception as error:  # whatever the engine raises is for those who asked
+                for call in batch:
+                    if not call.found.done():
+                        call.found.set_exception(error)
+        self._worker = None
+
+    def _batch(self) -> list[_Call]:
+        """The next calls to be answered together, taken from those that wait."""
+        waiting = [call for call in self._waiting if not call.found.done()]  # without those whose client has gone
+        batch, size = list[_Call](), 0
+        for call in waiting:
+            if call.k == waiting[0].k and (not batch or size + len(call.queries) <= self._max_batch):
+                batch.append(call)
+                size += len(call.queries)
+        taken = set(map(id, batch))
+        self._waiting = deque(call for call in waiting if id(call) not in taken)
+        return batch

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from evoseek.serve.worker import Worker
+from evoseek.serve.asking import Worker
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import signal
 import pytest
 from starlette.applications import Starlette
 
-from evoseek.serve.listening import listen
+from evoseek.serve.connection import StoppableServer, listen
 
 
 @pytest.fixture
@@ -25,4 +25,4 @@ def test_a_server_that_is_stopped_as_soon_as_it_has_said_where_it_is_ends(missed
         os.kill(os.getpid(), number)
         assert missed == []
 
-    listen(Starlette(), "127.0.0.1", 0, started=started, drain_s=1)
+    listen(StoppableServer(Starlette(), drain_s=1), "127.0.0.1", 0, started=started)

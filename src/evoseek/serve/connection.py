@@ -1,0 +1,153 @@
+"""What every server here does with a connection: errors, bodies up to a limit, clients that leave, and stopping."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import uvicorn
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from evoseek.errors import ConfigError, DataError, EvoseekError
+
+_LOG = logging.getLogger(__name__)
+_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+_CLOSING_S = 5  # seconds in which the errors about cancelled answers are sent
+
+
+class BusyError(EvoseekError):
+    """Too many requests are waiting."""
+
+
+class StoppedError(EvoseekError):
+    """The server was stopped before an answer was there."""
+
+    def __init__(self) -> None:
+        super().__init__("The server was stopped before the answer was there. Ask again when it is back.")
+
+
+def error_body(status: int, message: str) -> dict[str, object]:
+    """The JSON values of an error, as clients of OpenAI's API read them."""
+    type = _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
+    return {"error": {"message": message, "type": type, "param": None, "code": None}}
+
+
+def error_reply(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    """An error as a response."""
+    return JSONResponse(error_body(status, message), status, headers)
+
+
+def status_of(error: Exception) -> tuple[int, str]:
+    """The status and the text for what a rollout raised. What is no EvoseekError is logged as well."""
+    if not isinstance(error, EvoseekError):
+        what = f"The answer failed: {type(error).__name__}: {error}"
+        _LOG.error(what)
+        return 500, what
+    statuses = {BusyError: 429, StoppedError: 503, DataError: 400}
+    return next((status for kind, status in statuses.items() if isinstance(error, kind)), 502), str(error)
+
+
+async def refused(request: Request, error: Any) -> Response:
+    """The handler of an HTTPException."""
+    return error_reply(error.status_code, error.detail, error.headers)
+
+
+class Attended:
+    """An ASGI application around another one. A POST with a body of more than `max_body` bytes gets the response
+    `refuse(status, text)`; if the client of another one leaves before the reply, what it requested is cancelled."""
+
+    def __init__(self, app: ASGIApp, *, max_body: int, refuse: Callable[[int, str], Response] = error_reply) -> None:
+        self._app, self._max_body, self._refuse = app, max_body, refuse
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http" or scope["method"] != "POST":
+            return await self._app(scope, receive, send)
+        body, has_more = bytearray(), True
+        while has_more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            body += message.get("body", b"")
+            has_more = message.get("more_body", False)
+            if len(body) > self._max_body:
+                text = f"The body has more than {self._max_body:,} bytes. Send a shorter one."
+                return await self._refuse(413, text)(scope, receive, send)
+        return await self._answer(scope, [bytes(body)], receive, send)
+
+    async def _answer(self, scope: Scope, unread: list[bytes], receive: Receive, send: Send) -> None:
+        gone = asyncio.create_task(_left(receive))
+
+        async def replay() -> Message:
+            if unread:
+                return {"type": "http.request", "body": unread.pop(), "more_body": False}
+            await asyncio.shield(gone)
+            return {"type": "http.disconnect"}
+
+        answering = asyncio.ensure_future(self._app(scope, replay, send))
+        try:
+            await asyncio.wait({answering, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if answering.done():
+                answering.result()
+        finally:
+            gone.cancel()
+            answering.cancel()
+            await asyncio.gather(gone, answering, return_exceptions=True)
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class StoppableServer(uvicorn.Server):
+    """A server that, when stopped, accepts nothing more and answers what is under way for at most `drain_s` seconds.
+    `end` is then called in its loop to cancel the rest; without `end`, connections are closed."""
+
+    def __init__(self, app: ASGIApp, *, drain_s: int, end: Callable[[], None] | None = None) -> None:
+        self._drain_s, self._end = drain_s, end
+        limit_s = drain_s + (_CLOSING_S if end else 0)
+        super().__init__(
+            uvicorn.Config(
+                app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=limit_s
+            )
+        )
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Called by uvicorn."""
+        timer = asyncio.get_running_loop().call_later(self._drain_s, self._end or (lambda: None))
+        try:
+            await super().shutdown(sockets)
+        finally:
+            timer.cancel()
+
+
+def listen(server: StoppableServer, host: str, port: int, *, started: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or Ctrl-C, then end as `StoppableServer` says, and return. `started` is called with the
+    address. Raises ConfigError if it is not available."""
+
+    def stop(number: int, frame: object) -> None:
+        server.should_exit = True
+
+    with _bound(host, port) as bound:
+        for number in (signal.SIGTERM, signal.SIGINT):  # before uvicorn listens to them, and when it raises them again
+            signal.signal(number, stop)
+        started(f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}")
+        server.run(sockets=[bound])
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=2_048)
+    except (OSError, OverflowError) as error:
+        raise ConfigError(
+            f"Cannot listen on {host}:{port} ({error}). Another server may use it: give another --port, or 0 for any "
+            "free one."
+        ) from error
