@@ -34,7 +34,7 @@ from evoseek.jobs.index import IndexPlan, build_index
 from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.policy.machine import find_machine
 from evoseek.registry import KINDS, find
-from evoseek.run import opened
+from evoseek.training.context import Context
 from evoseek.training.given import gather
 from evoseek.training.model_defaults import follow_model
 from evoseek.training.sources import read_questions
@@ -75,7 +75,7 @@ def draw(arm: str, model: str, run: Path | None, index: Path, questions: Sequenc
     )
     baseline = arm if arm in KINDS["baseline"].parts else None
     search = find("baseline", baseline).searches if baseline else True
-    with opened(settings, checkpoint=latest_checkpoint(run) if run else None) as context:
+    with Context(settings, checkpoint=latest_checkpoint(run) if run else None) as context:
         wanted = Wanted(questions, search=search, baseline=baseline)
         return evaluate(context, wanted, out, console=console, quiet=True).results
 

@@ -40,10 +40,11 @@ from evoseek.report.metrics import read_metrics
 from evoseek.report.plots import plot_curves
 from evoseek.reward.answer import set_f1
 from evoseek.reward.functions import AnswerReward
-from evoseek.run import examined_by, opened
+from evoseek.run import examined_by
 from evoseek.run import train as train_run
 from evoseek.runs import RunDirectory
 from evoseek.systems.deepresearcher import browsed
+from evoseek.training.context import Context
 from evoseek.training.given import load_settings
 from evoseek.training.interrupt import INTERRUPTED
 from evoseek.training.settings import TrainingSettings
@@ -146,7 +147,7 @@ def examine(seed: int, folder: Path, run: Path | None) -> dict:
     """The policy of a run, or the one to begin with, on another world's site."""
     with served("evaluation", seed, QUESTIONS, folder) as server:
         config = make_config(server, seed, folder / "evaluation.jsonl", ARMS["clean"])
-        with opened(config, checkpoint=latest_checkpoint(run) if run is not None else None) as context:
+        with Context(config, checkpoint=latest_checkpoint(run) if run is not None else None) as context:
             questions = load_questions(folder / "evaluation.jsonl")
             roller = examined_by(context).at(config.rollout.temperature)
             evaluation = asyncio.run(evaluate(questions, roller=roller, metric="exact_match", reward=AnswerReward()))

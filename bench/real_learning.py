@@ -49,7 +49,6 @@ from evoseek.jobs.before_after import SAMPLED, measure
 from evoseek.jobs.demo_real import held_out
 from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.report.metrics import read_metrics
-from evoseek.run import opened
 from evoseek.runs import RunDirectory
 from evoseek.training.context import Context
 from evoseek.training.given import load_settings
@@ -187,7 +186,7 @@ class Bench:
     def _opened(self, name: str, directory: Path) -> AbstractContextManager[Context]:
         if name in ARMS:
             settings = load_settings(RunDirectory(directory).config, options={"sampler.slots": SLOTS})
-            return opened(settings, checkpoint=latest_checkpoint(directory))
+            return Context(settings, checkpoint=latest_checkpoint(directory))
         options = {
             "search.index": str(self.index),
             "questions.path": str(self.data / "train.jsonl"),
@@ -196,7 +195,7 @@ class Bench:
             "sampler.slots": SLOTS,
             "run.seed": self.seed,
         }
-        return opened(load_settings(Path("search-r1/smollm2"), options=options))
+        return Context(load_settings(Path("search-r1/smollm2"), options=options))
 
     def _cost(self, directory: Path, name: str) -> dict[str, object]:
         logs = (

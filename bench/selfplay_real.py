@@ -43,10 +43,10 @@ from evoseek.jobs.before_after import measure
 from evoseek.report.metrics import read_metrics
 from evoseek.reward.format import stated
 from evoseek.rollout.record import TrajectoryRecord, read_trajectories
-from evoseek.run import opened
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
 from evoseek.systems.dr_zero import Schedule
+from evoseek.training.context import Context
 from evoseek.training.given import load_settings
 from evoseek.training.sources import read_questions
 from evoseek.types import Scored
@@ -134,7 +134,7 @@ class Bench:
             "policy.model": str(directory),
             "run.seed": self.seed,
         }
-        with opened(load_settings(Path("search-r1/smollm2"), options=given)) as context:
+        with Context(load_settings(Path("search-r1/smollm2"), options=given)) as context:
             scores = measure(context, held_out)
         found: dict[str, object] = {"scores": {kind: rows_of(evaluation) for kind, evaluation in scores.items()}}
         if name != "sft":

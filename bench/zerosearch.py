@@ -34,14 +34,14 @@ from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.recipes.catalogue import FOLDER
 from evoseek.report.metrics import read_metrics
 from evoseek.reward.functions import AnswerReward
-from evoseek.run import opened, training_loop
+from evoseek.run import training_loop
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex, open_index
 from evoseek.simulator.collecting import collect_searches
 from evoseek.simulator.labelling import label_searches
 from evoseek.simulator.trial import check
 from evoseek.simulator.tuning import tune_simulator
-from evoseek.training.context import Objects
+from evoseek.training.context import Context, Objects
 from evoseek.training.given import load_settings
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.sources import read_questions
@@ -135,7 +135,7 @@ def make_simulator(directory: Path, console: Console) -> Path:
         settings = load_settings(RECIPES / "tiny.toml", options={"simulator.model": model})
         try:
             world, searches = held_out / "world.json", held_out / "searches.jsonl"
-            with opened(settings) as context:
+            with Context(settings) as context:
                 engine = context.simulated()
                 check(settings, engine, searches, world=world, count=CHECKED, output=output, console=console)
         except EvoseekError as error:  # a model that was never tuned may write nothing that can be read
@@ -168,7 +168,7 @@ def collect(world: Path, run: RunDirectory | None, pages: int, console: Console)
         paths = {"search.index": str(world / "index"), "questions.path": str(world / "questions.jsonl")}
         config = load_settings(RECIPES / "tiny.toml", options={**paths, "rollout.temperature": 1.0})
         checkpoint = None if run is None else latest_checkpoint(run.path)
-        with Cost(world / "cost.json"), opened(config, checkpoint=checkpoint) as context:
+        with Cost(world / "cost.json"), Context(config, checkpoint=checkpoint) as context:
             collect_searches(context, searches, pages=pages, limit=None, console=console)
     return searches
 
@@ -178,7 +178,7 @@ def label(world: Path, seed: int, run: RunDirectory | None, console: Console) ->
     make_world(world, "pretrain", seed, COLLECTED, EVALUATION_HOPS, entities=ENTITIES)
     searches, labelled = collect(world, run, 2, console), world / "labelled.jsonl"
     if not labelled.exists():
-        with opened(TUNED) as context:
+        with Context(TUNED) as context:
             label_searches(context, searches, labelled, world=world / "world.json", console=console)
     return labelled
 
@@ -217,7 +217,7 @@ def make_config(directory: Path, arm: Arm, seed: int, simulator: Path) -> Traini
 def examine(config: TrainingSettings, worlds: Path, checkpoint: object) -> Evaluation:
     questions = read_questions(str(worlds / "evaluation" / "questions.jsonl"), setting="evaluation.path")
     index = open_index(str(worlds / "evaluation" / "index"), setting="evaluation.index")
-    with opened(config, checkpoint=checkpoint, objects=Objects(search=index)) as context:
+    with Context(config, checkpoint=checkpoint, objects=Objects(search=index)) as context:
         roller = context.solver(index).at(config.rollout.temperature)
         return asyncio.run(evaluate(questions, roller=roller, metric="exact_match", reward=AnswerReward()))
 

@@ -15,14 +15,14 @@ from evoseek.report.status import status
 from evoseek.reward.format import WebFormatReward
 from evoseek.reward.shaping import OverlongReward, UnansweredReward
 from evoseek.rollout.limits import Limits
-from evoseek.run import opened, seconds_left, train, training_loop
+from evoseek.run import seconds_left, train, training_loop
 from evoseek.runs import RunDirectory, changes
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.web.record import Recording
 from evoseek.settings import lookup
 from evoseek.systems.deepresearcher import DeepResearcher
 from evoseek.systems.dspo import DSPO
-from evoseek.training.context import Objects
+from evoseek.training.context import Context, Objects
 from evoseek.training.given import load_settings
 from evoseek.types import Passage, Question, ToolCall
 
@@ -219,7 +219,7 @@ def test_a_training_run_on_the_web_is_deepresearchers(tmp_path):
 
 def test_the_tools_of_the_web_have_the_web_and_the_settings(tmp_path):
     options = {"search.top_k": 6, "web.max_queries": 2, "browse.max_urls": 4, "browse.only_found": False}
-    with opened(web_settings(tmp_path, **options)) as context:
+    with Context(web_settings(tmp_path, **options)) as context:
         solver, web = context.solver(None), context.web
         assert list(solver.env.tools) == ["web_search", "browse"]
         search, browse = solver.env.tools.values()
@@ -229,7 +229,7 @@ def test_the_tools_of_the_web_have_the_web_and_the_settings(tmp_path):
         assert search.rollouts is browse.rollouts
         assert "</browse>" in solver.renderer.stop.strings
         assert context.agent.limits.final_answer == context.agent.prompts["final_answer"].text()
-    with opened(web_settings(tmp_path, **{"rollout.final_answer": False})) as context:
+    with Context(web_settings(tmp_path, **{"rollout.final_answer": False})) as context:
         assert context.agent.limits.final_answer is None
 
 

@@ -26,7 +26,7 @@ from evoseek.env.web import Web
 from evoseek.errors import ConfigError, RunError
 from evoseek.eval.evaluate import Evaluation, Result, evaluate
 from evoseek.files import write_atomic
-from evoseek.learner.checkpoint import Checkpoint, latest_checkpoint
+from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.learner.distributed import ALONE, Ranks, gathered
 from evoseek.learner.launcher import is_orphaned
 from evoseek.loss.base import LossFn, LossInputs
@@ -47,7 +47,7 @@ from evoseek.training.inputs import inputs_of
 from evoseek.training.interrupt import stop_on_interrupt
 from evoseek.training.loop import Evaluate, TrainingLoop
 from evoseek.training.model_defaults import follow_model
-from evoseek.training.plan import TrainingPlan
+from evoseek.training.plan import TrainingContext, TrainingPlan
 from evoseek.training.probe import WeightsProbe, probe_bound
 from evoseek.training.run_state import RunState, resume
 from evoseek.training.settings import TrainingSettings
@@ -135,7 +135,7 @@ class Run:
     @contextmanager
     def _context(self) -> Generator[Context]:
         checkpoint = latest_checkpoint(self.directory.path) if self.directory else None
-        with opened(self.settings, self.directory, checkpoint=checkpoint, objects=self.objects) as context:
+        with Context(self.settings, self.directory, checkpoint=checkpoint, objects=self.objects) as context:
             yield context
 
 
@@ -260,22 +260,6 @@ class _Notices:
 
 
 @contextmanager
-def opened(
-    settings: TrainingSettings,
-    run: RunDirectory | None = None,
-    *,
-    checkpoint: Checkpoint | None = None,
-    ranks: Ranks = ALONE,
-    notify: Callable[[str], None] = lambda _: None,
-    objects: Objects | None = None,
-) -> Generator[Context]:
-    """A context; everything that it opens is closed with the block."""
-    context = Context(settings, run, checkpoint=checkpoint, ranks=ranks, notify=notify, objects=objects)
-    with context.closing:
-        yield context
-
-
-@contextmanager
 def training_loop(
     settings: TrainingSettings,
     run: RunDirectory,
@@ -295,7 +279,7 @@ def training_loop(
     checkpoint = latest_checkpoint(run.path, ranks=ranks)
     stages = Stages.of(settings, checkpoint.position if checkpoint else None)
     own = settings if stages is None else settings_in(settings, stages.current)
-    with opened(own, run, checkpoint=checkpoint, ranks=ranks, notify=notify, objects=objects) as context:
+    with TrainingContext(own, run, checkpoint=checkpoint, ranks=ranks, notify=notify, objects=objects) as context:
         plan = _plan(own, context)
         evaluation = _evaluation(context, plan)
         if ranks.is_first:
@@ -330,7 +314,7 @@ def training_loop(
         )
 
 
-def _claim(run: RunDirectory, settings: TrainingSettings, planned: TrainingSettings, context: Context) -> None:
+def _claim(run: RunDirectory, settings: TrainingSettings, planned: TrainingSettings, context: TrainingContext) -> None:
     """Write the settings, as the system planned with them, into the run's directory; or check that they are those that
     it was begun with."""
     objects = {"objects": names} if (names := context.objects.names()) else {}
@@ -342,7 +326,7 @@ def _claim(run: RunDirectory, settings: TrainingSettings, planned: TrainingSetti
     )
 
 
-def _plan(settings: TrainingSettings, context: Context) -> TrainingPlan:
+def _plan(settings: TrainingSettings, context: TrainingContext) -> TrainingPlan:
     plan: object = find("system", settings.run.system).build(settings, context)
     if not isinstance(plan, TrainingPlan):
         raise ConfigError(
@@ -376,7 +360,7 @@ def asked_engine(context: Context) -> SearchEngine | QuestionEngine | None:
     return context.engine if context.settings.has_engine else None
 
 
-def _evaluation(context: Context, plan: TrainingPlan) -> Evaluate | None:
+def _evaluation(context: TrainingContext, plan: TrainingPlan) -> Evaluate | None:
     """The held-out score of the current policy, each rank taking a share, and the system's own held-out numbers; None
     if there is neither."""
     settings, ranks = context.settings, context.ranks
@@ -402,7 +386,7 @@ def _together(evaluation: Evaluation, ranks: Ranks) -> Evaluation:
     return replace(evaluation, results=tuple(result for share in shares for result in share))
 
 
-def _trackers(context: Context) -> Iterator[TrackedMetrics]:
+def _trackers(context: TrainingContext) -> Iterator[TrackedMetrics]:
     """The trackers of the settings and those that were given as objects. They are closed with the context."""
     settings = context.settings.trackers
     own = [(tracker.name, build("tracker", tracker, context)) for tracker in settings]
@@ -414,7 +398,7 @@ def _trackers(context: Context) -> Iterator[TrackedMetrics]:
         yield tracked
 
 
-def _metrics(context: Context, plan: TrainingPlan) -> MetricSink:
+def _metrics(context: TrainingContext, plan: TrainingPlan) -> MetricSink:
     """The run's metrics and the trackers beside them, with warnings if nothing is learnt or an alarm is raised."""
     path, notify = context.run.metrics, context.notify
     sink = ManyMetrics((JsonlMetrics(path), *_trackers(context)))

@@ -15,10 +15,9 @@ from evoseek.errors import EvoseekError
 from evoseek.jobs import ask as ask_job
 from evoseek.jobs.chat_roller import chat_roller, uses_chat_model
 from evoseek.policy.encoding import harmless, plain
-from evoseek.run import opened
 from evoseek.search.browse.reading import PageBeginning
 from evoseek.search.lexical import LexicalIndex
-from evoseek.training.context import Objects
+from evoseek.training.context import Context, Objects
 from evoseek.training.given import load_settings
 from evoseek.types import Page, Passage
 
@@ -38,7 +37,7 @@ def index(tmp_path_factory):
 @pytest.fixture
 def ask(index, capsys, monkeypatch):
     """`evoseek ask`: (exit status, stdout, stderr), each on one line."""
-    monkeypatch.setattr("evoseek.training.context.load_trainable", None)  # the policy is not even loaded
+    monkeypatch.setattr("evoseek.training.context.load_run_policy", None)  # the policy is not even loaded
 
     def ask(server, *words):
         asked = (
@@ -135,7 +134,7 @@ def test_the_deadline_ends_it(ask):
 
 def test_a_model_without_a_name_is_refused(index):
     settings = load_settings(sets=["answerer.base_url=http://127.0.0.1:9/v1", f"search.index={index}"])
-    with opened(settings) as context, pytest.raises(EvoseekError, match=r"set answerer\.model"):
+    with Context(settings) as context, pytest.raises(EvoseekError, match=r"set answerer\.model"):
         chat_roller(context, None)
 
 
@@ -170,7 +169,7 @@ class OnePage:
 
 def test_on_the_web_it_searches_and_browses(monkeypatch):
     web = Web(OnePage(), OnePage(), PageBeginning(100))
-    monkeypatch.setattr(ask_job, "opened", partial(opened, objects=Objects(web=web)))
+    monkeypatch.setattr(ask_job, "Context", partial(Context, objects=Objects(web=web)))
     console = Console(width=1000, record=True, quiet=False)
     with says("<search>\nmayor\nKalo\n</search>", "<browse> web.test/kalo </browse>", ANSWER) as server:
         sets = [f"answerer.base_url={server.url}", "answerer.model=a-model"]

@@ -14,7 +14,7 @@ from evoseek.data.sorting import filter_questions, find_contamination
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.policy.scripted import ScriptedChat
-from evoseek.run import opened
+from evoseek.training.context import Context
 from evoseek.training.given import load_settings
 from evoseek.types import Question
 
@@ -36,7 +36,7 @@ def said(command, *arguments, **options):
 
 def about(*sets, judge=None):
     """The context of these settings, with a chat in the judge's place."""
-    with opened(load_settings(sets=sets)) as context:
+    with Context(load_settings(sets=sets)) as context:
         if judge is not None:
             context.shared("chat judge", lambda: (judge, load_prompts("default")))
         return context

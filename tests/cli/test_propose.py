@@ -26,9 +26,9 @@ from evoseek.policy.load import Policy, load_policy, save_policy
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.reward.answer import usable_question
 from evoseek.rollout.agent import Agent
-from evoseek.run import opened as opened_context
 from evoseek.search.lexical import LexicalIndex
 from evoseek.training.given import load_settings
+from evoseek.training.plan import TrainingContext
 from evoseek.training.settings import TrainingSettings
 from evoseek.types import Passage, SampleRequest
 from evoseek.world.world import World
@@ -82,7 +82,7 @@ def scripted(agent: Agent, script: Script) -> Agent:
 
 @contextmanager
 def opened(config: TrainingSettings, agent: Agent, script: Script, out: Path) -> Iterator[tuple[Writing, QuestionFile]]:
-    with opened_context(config) as context, open_question_file(out, config.resolved()) as file:
+    with TrainingContext(config) as context, open_question_file(out, config.resolved()) as file:
         context.agent = scripted(replace(agent, settings=config), script)
         yield Writing.of(context), file
 

@@ -14,9 +14,9 @@ from evoseek.jobs.propose import propose
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.reward.answer import usable_question
 from evoseek.rollout.agent import Agent
-from evoseek.run import opened
 from evoseek.search.lexical import LexicalIndex
 from evoseek.training.given import load_settings
+from evoseek.training.plan import TrainingContext
 from evoseek.world.world import World
 
 ROOT = Path(__file__).parents[2]
@@ -141,7 +141,7 @@ def test_a_model_that_proposes_well_gives_verified_questions_of_real_documents(
             "rollout.max_tokens_per_turn": 200,
         },
     )
-    with opened(config) as context:
+    with TrainingContext(config) as context:
         player = context.agent
     decode, tokenizer = player.decode, player.policy.tokenizer
     end = tokenizer.eos_token if form == "tools" else ""

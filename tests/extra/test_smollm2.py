@@ -20,7 +20,7 @@ from evoseek.learner.batch import make_batch
 from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.policy.sampler import TorchSampler
-from evoseek.run import opened
+from evoseek.training.context import Context
 from evoseek.training.given import load_settings
 from evoseek.training.update import group_samples
 from evoseek.types import Question
@@ -97,7 +97,7 @@ def test_segments_are_what_the_model_was_given_and_wrote_and_the_learner_agrees_
     monkeypatch.setattr(TorchSampler, "sample", recorded)
     options = {"policy.model": str(whole), "policy.dtype": dtype, "sampler.slots": 16}
     places = {"search.index": str(place / "index"), "questions.path": str(place / "questions.jsonl")}
-    with opened(load_settings(Path("search-r1/smollm2"), options=options | places)) as context:
+    with Context(load_settings(Path("search-r1/smollm2"), options=options | places)) as context:
         roller = context.solver(context.engine)
         group = asyncio.run(
             roller.group(

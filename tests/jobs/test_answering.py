@@ -9,8 +9,8 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from evoseek.jobs.answering import Answerer
 from evoseek.learner.checkpoint import Checkpoint
-from evoseek.run import opened
 from evoseek.search.lexical import LexicalIndex
+from evoseek.training.context import Context
 from evoseek.training.given import load_settings
 from evoseek.types import Passage
 
@@ -32,7 +32,7 @@ def folder(made, tmp_path_factory):
 
 def reads_history(folder, model, checkpoint=None):
     settings = load_settings(sets=[f"policy.model={folder / model}", f"search.index={folder / 'index'}"])
-    with opened(settings, checkpoint=checkpoint) as context:
+    with Context(settings, checkpoint=checkpoint) as context:
         return Answerer.of(context).reads_history
 
 

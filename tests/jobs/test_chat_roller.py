@@ -5,8 +5,8 @@ import pytest
 from evoseek.env.prompts import load_prompts
 from evoseek.jobs.chat_roller import chat_environment
 from evoseek.policy.encoding import split_trusted
-from evoseek.run import opened
 from evoseek.search.lexical import LexicalIndex
+from evoseek.training.context import Context
 from evoseek.training.given import load_settings
 from evoseek.types import Passage, Question
 
@@ -15,7 +15,7 @@ from evoseek.types import Passage, Question
 def context(tmp_path):
     LexicalIndex.build(tmp_path / "index", [Passage("kalo#0", "kalo", "Kalo", "Meri is the mayor of Kalo.")])
     sets = [f"search.index={tmp_path / 'index'}", "rollout.max_tool_calls=4", "rollout.max_turns=3"]
-    with opened(load_settings(sets=sets)) as context:
+    with Context(load_settings(sets=sets)) as context:
         yield context
 
 

@@ -17,7 +17,7 @@ from evoseek.policy.scripted import ScriptedChat
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.run import converse
-from evoseek.run import opened
+from evoseek.training.context import Context
 from evoseek.training.given import load_settings
 from evoseek.types import Passage, Question
 
@@ -99,7 +99,7 @@ def test_several_attempts_of_an_endpoint_that_always_says_the_same_are_refused(t
     (tmp_path / "q.jsonl").write_text('{"question": "who ?", "golden_answers": ["meri"]}\n')
     settings = load_settings(options={"evaluation.path": str(tmp_path / "q.jsonl")}, sets=sets)
     with (
-        opened(settings) as context,
+        Context(settings) as context,
         pytest.raises(ConfigError, match=r"answerer.temperature is 0, at which they are all"),
     ):
         collect_demonstrations(context, Path("d.jsonl"), Wanted(2), limit=None, console=None)

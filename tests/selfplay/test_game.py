@@ -19,7 +19,7 @@ from evoseek.loss.terms import WithImportance
 from evoseek.policy.encoding import plain
 from evoseek.reward.shaping import EvidenceReward
 from evoseek.rollout.limits import Limits
-from evoseek.run import opened, training_loop
+from evoseek.run import training_loop
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex, open_index
 from evoseek.selfplay.evidence import seen_passages, supporting_passages
@@ -30,6 +30,7 @@ from evoseek.settings import lookup
 from evoseek.systems.dr_zero import DrZero, Schedule
 from evoseek.training.context import Objects
 from evoseek.training.given import load_settings
+from evoseek.training.plan import TrainingContext
 from evoseek.types import (
     Invalid,
     Passage,
@@ -419,7 +420,7 @@ def test_one_policy_is_published_and_restored_with_the_last_step_of_either_phase
 def test_questions_are_written_by_the_one_policy_of_a_run(one_policy, tmp_path):
     loop_of("dr-zero", tmp_path / "run", one_policy).checkpoints.save(1)
     settings = load_settings(system="dr-zero", options=one_policy)
-    with opened(settings, checkpoint=latest_checkpoint(tmp_path / "run")) as context:
+    with TrainingContext(settings, checkpoint=latest_checkpoint(tmp_path / "run")) as context:
         game, _ = DrZero.proposing(settings, context)
         assert game.play.proposer.sampler is game.play.solver.sampler
 
@@ -493,7 +494,9 @@ def test_two_adapters_share_one_model(places):
 
 def test_a_source_passage_is_cut_and_its_end_is_not_shown(places):
     index = open_index(places["search.index"], setting="search.index")
-    with opened(load_settings(system="dr-zero", options={"proposer.max_source_tokens": 3, **places})) as context:
+    with TrainingContext(
+        load_settings(system="dr-zero", options={"proposer.max_source_tokens": 3, **places})
+    ) as context:
         agent = context.agent
         game = PassageGame.between(context.settings, context, agent, agent)
         (cut, *_) = game.tasks("training", 1)(0, 5, "k")
@@ -504,7 +507,7 @@ def test_a_source_passage_is_cut_and_its_end_is_not_shown(places):
     assert cut.text == f"{whole.title}\n{shown}"
     (message,) = game.play.proposer.env.messages(cut)
     assert plain(message.content).endswith(shown)
-    with opened(load_settings(system="dr-zero", options=places)) as context:
+    with TrainingContext(load_settings(system="dr-zero", options=places)) as context:
         free = PassageGame.between(context.settings, context, context.agent, context.agent)
         (task, *_) = free.tasks("training", 1)(0, 5, "k")
     assert task.task.passage.text == whole.text  # as it stands in the corpus, letter case and all

@@ -13,9 +13,10 @@ from evoseek.run import check_settings_of_run
 from evoseek.runs import RunDirectory
 from evoseek.settings import check_settings
 from evoseek.systems.sft import SFT
-from evoseek.training.context import Context, Objects
+from evoseek.training.context import Objects
 from evoseek.training.given import load_settings
 from evoseek.training.model_defaults import follow_model, learning_rate
+from evoseek.training.plan import TrainingContext
 from evoseek.types import Passage, TrainingSample
 
 FILE = {"demonstrations.path": "d.jsonl"}
@@ -101,7 +102,7 @@ def test_a_file_of_both_roles_is_learnt_with_the_prompts_of_both(tmp_path):
     solver = {"question": "who is kalo ?", "turns": [{"query": "kalo"}, {"answer": "meri"}]}
     path.write_text("".join(json.dumps(row) + "\n" for row in (proposer, solver)))
     settings = load_settings(system="sft", options={"demonstrations.path": str(path), "demonstrations.held_out": 0})
-    context = Context(settings, RunDirectory(tmp_path / "run"), objects=Objects(search=Engine()))
+    context = TrainingContext(settings, RunDirectory(tmp_path / "run"), objects=Objects(search=Engine()))
     plan = SFT.build(settings, context)
     assert plan.state is plan.system.passes  # or a resumed run would begin the pass anew
     proposing, solving = (context.agent.decode(sample.token_ids) for sample in plan.system.samples)
@@ -123,7 +124,7 @@ def test_what_is_learnt_is_the_distribution_of_temperature_1_whatever_rollouts_a
 
 def test_the_learner_has_temperature_1_and_a_rate_that_falls_to_0(tmp_path):
     settings = load_settings(system="sft", options=FILE, sets=["rollout.temperature=0.5", "learner.learning_rate=0.5"])
-    context = Context(settings, RunDirectory(tmp_path))
+    context = TrainingContext(settings, RunDirectory(tmp_path))
     trainer = context.learn_supervised(total_steps=4)
     assert trainer is context.trainer
     assert trainer.learner.forward.temperature == 1.0

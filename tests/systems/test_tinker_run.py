@@ -14,7 +14,7 @@ from evoseek.policy.load import load_policy
 from evoseek.report.metrics import read_metrics
 from evoseek.run import Run
 from evoseek.search.lexical import LexicalIndex
-from evoseek.training.context import Context
+from evoseek.training.plan import TrainingContext
 from evoseek.world.world import World
 
 KEY = "tml-of-the-test"
@@ -202,7 +202,7 @@ def test_a_service_that_fails_in_training_leaves_a_run_that_goes_on(service, pla
 def test_several_processes_are_refused_before_anything_is_sent(service, places, tmp_path):
     settings = run_of("search-r1", places, tmp_path / "run").settings
     with pytest.raises(ConfigError, match="2 processes train together"):
-        _ = Context(settings, ranks=Ranks(0, 2, torch.device("cpu"))).agent
+        _ = TrainingContext(settings, ranks=Ranks(0, 2, torch.device("cpu"))).agent
     assert service.calls == []
 
 

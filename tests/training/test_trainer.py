@@ -16,8 +16,8 @@ from evoseek.run import training_loop
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
 from evoseek.systems.search_r1 import SearchR1
-from evoseek.training.context import Context
 from evoseek.training.given import load_settings
+from evoseek.training.plan import TrainingContext
 from evoseek.training.ppo import PPOUpdate
 from evoseek.training.trainer import check_dtype, computes_alike, load_trainable, reads_rows
 from evoseek.types import Passage, Question, TrainingSample
@@ -204,7 +204,7 @@ def test_weights_that_several_processes_share_are_left_unread_until_they_are_spr
 def test_with_servers_no_process_reads_more_than_its_rows(places):
     settings = {"sampler.name": "vllm", "sampler.urls": ["http://127.0.0.1:1", "http://127.0.0.1:2"]}
     for own, expected in (({}, False), (settings, True)):
-        context = Context(load_settings(options=places | own), ranks=Ranks(0, 2, torch.device("cpu")))
+        context = TrainingContext(load_settings(options=places | own), ranks=Ranks(0, 2, torch.device("cpu")))
         with context.closing:
             assert bool(context.agent.policy.unread) == expected
 
@@ -276,4 +276,4 @@ def test_what_cannot_go_on_during_an_update_is_refused(places, tmp_path):
     settings = load_settings(options=places | {"questions.per_step": 2, "rollout.max_staleness": 2})
     two = Ranks(0, 2, torch.device("cpu"))
     with pytest.raises(ConfigError, match=r"max_staleness is 2, but 2 processes train together.*Train in one process"):
-        SearchR1.build(settings, Context(settings, RunDirectory(tmp_path / "d"), ranks=two))
+        SearchR1.build(settings, TrainingContext(settings, RunDirectory(tmp_path / "d"), ranks=two))

@@ -38,10 +38,10 @@ def filter_data(
     given.read().judge.check("judge")
     with end_on_interrupt():
         from evoseek.data.sorting import filter_questions
-        from evoseek.run import opened
+        from evoseek.training.context import Context
 
     stop_if_dry([f"Sort out questions of {questions} by {given.read().judge.model}; write {out}"], given.read())
-    with opened(given.read()) as context:
+    with Context(given.read()) as context:
         finish(filter_questions(context, questions, out, console=Console()))
 
 
@@ -69,10 +69,10 @@ def contamination(
     given = given_settings("data contamination", None, config or (), options=options, sets=set_ or ())
     with end_on_interrupt():
         from evoseek.data.sorting import find_contamination
-        from evoseek.run import opened
+        from evoseek.training.context import Context
 
     stop_if_dry([f"Sort out questions of {questions} that are known or overlap; write {out}"], given.read())
-    with opened(given.read()) as context:
+    with Context(given.read()) as context:
         finished = find_contamination(
             context,
             questions,
@@ -110,10 +110,10 @@ def audit_data(
     check_index(settings.search.index, setting="--index", engine=settings.search.name)
     with end_on_interrupt():
         from evoseek.data.audit import audit_questions
-        from evoseek.run import opened
+        from evoseek.training.context import Context
 
     stop_if_dry([f"Look for the answers to {questions} in {settings.search.index}; write {out}"], settings)
-    with opened(settings) as context:
+    with Context(settings) as context:
         closed_book = model is not None
         audit_questions(
             context, questions, out, evaluation=evaluation or (), closed_book=closed_book, console=Console()

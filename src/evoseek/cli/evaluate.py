@@ -120,7 +120,7 @@ def _evaluate(given: Given, wanted: _Examination, out: Path | None, *, as_json: 
     with end_on_interrupt():
         from evoseek.jobs.evaluate import Wanted
         from evoseek.jobs.evaluate import evaluate as evaluate_policy
-        from evoseek.run import opened
+        from evoseek.training.context import Context
         from evoseek.training.sources import evaluation_path, read_questions
 
     settings, console = _followed(given), Console(stderr=as_json)
@@ -130,7 +130,7 @@ def _evaluate(given: Given, wanted: _Examination, out: Path | None, *, as_json: 
     where = f"Samples and results in {out}" if out else "Nothing is written (--out keeps samples and results)"
     stop_if_dry([f"Ask {who_answers(given, run_dir)} {len(asked)} questions{times}", where], settings)
     say(console, f"Asking {len(asked)} of {len(every)} questions{times}.")
-    with opened(settings, checkpoint=checkpoint_of(run_dir)) as context:
+    with Context(settings, checkpoint=checkpoint_of(run_dir)) as context:
         all_wanted = Wanted(asked, wanted.samples, wanted.searches, suite, wanted.baseline)
         evaluated = evaluate_policy(context, all_wanted, out, console=console, quiet=as_json)
     if as_json:

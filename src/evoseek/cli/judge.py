@@ -30,8 +30,8 @@ def check(
     given.read().judge.check("judge")
     with end_on_interrupt():
         from evoseek.report.judging import check_judge
-        from evoseek.run import opened
+        from evoseek.training.context import Context
 
     stop_if_dry([f"Ask the judge about {len(labelled)} answers of {cases}"], given.read())
-    with opened(given.read()) as context:
+    with Context(given.read()) as context:
         check_judge(*context.chat("judge"), labelled, console=Console())

@@ -98,10 +98,10 @@ def serve_agent(
     with end_on_interrupt():
         from evoseek.jobs.answering import Answerer, searched
         from evoseek.jobs.ask import introduce
-        from evoseek.run import opened
+        from evoseek.training.context import Context
 
     console = Console()
-    with opened(settings, checkpoint=checkpoint, objects=_live(settings)) as context:
+    with Context(settings, checkpoint=checkpoint, objects=_live(settings)) as context:
         answerer = Answerer.of(context)
         introduce(context, answerer, console)
 
@@ -136,9 +136,9 @@ def serve_mcp(
     settings, checkpoint = _settings(who, index, config, set_, "MCP by stdio", _RUNNING)
     from evoseek.jobs.answering import Answerer, searched
     from evoseek.jobs.ask import introduce
-    from evoseek.run import opened
+    from evoseek.training.context import Context
 
-    with opened(settings, checkpoint=checkpoint, objects=_live(settings)) as context:
+    with Context(settings, checkpoint=checkpoint, objects=_live(settings)) as context:
         answerer, engine = Answerer.of(context), searched(context)
         introduce(context, answerer, Console(stderr=True))
         mcp_server(Library(engine) if engine is not None else None, answerer.answer_alone).run("stdio")

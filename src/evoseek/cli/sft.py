@@ -99,12 +99,12 @@ def collect(
         from evoseek.cli.following import following
         from evoseek.jobs.chat_roller import uses_chat_model
         from evoseek.jobs.collect import Wanted, collect_demonstrations
-        from evoseek.run import opened
+        from evoseek.training.context import Context
         from evoseek.training.model_defaults import follow_endpoint
 
     settings, console = given.read(), Console()
     settings = follow_endpoint(settings) if uses_chat_model(settings) else following(settings, console=console)
     stop_if_dry([f"Let {who_answers(given, run_dir)} answer each question {attempts} times; write {out}"], settings)
     wanted = Wanted(attempts, min_reward, per_question)
-    with opened(settings, checkpoint=checkpoint_of(run_dir)) as context:
+    with Context(settings, checkpoint=checkpoint_of(run_dir)) as context:
         finish(collect_demonstrations(context, out, wanted, limit=limit, console=console))

@@ -64,11 +64,11 @@ def collect_searches(
         )
     check_index(settings.search.index, setting="search.index", engine=settings.search.name)
     with end_on_interrupt():
-        from evoseek.run import opened
         from evoseek.simulator.collecting import collect_searches as collect
+        from evoseek.training.context import Context
 
     stop_if_dry([f"Record the searches of {who_answers(given, run_dir)} in {out}"], settings)
-    with opened(settings, checkpoint=checkpoint_of(run_dir)) as context:
+    with Context(settings, checkpoint=checkpoint_of(run_dir)) as context:
         finish(collect(context, out, pages=pages, limit=limit, console=Console()))
 
 
@@ -94,11 +94,11 @@ def label_searches(
     if world is None:
         given.read().judge.check("judge")
     with end_on_interrupt():
-        from evoseek.run import opened
         from evoseek.simulator.labelling import label_searches as label
+        from evoseek.training.context import Context
 
     stop_if_dry([f"Label the searches of {searches} by {world or given.read().judge.model}; write {out}"], given.read())
-    with opened(given.read()) as context:
+    with Context(given.read()) as context:
         finish(label(context, searches, out, world=world, console=Console()))
 
 
@@ -174,13 +174,13 @@ def check_simulator(
     if output is not None:
         check_new_file(output)
     with end_on_interrupt():
-        from evoseek.run import opened
         from evoseek.simulator.trial import Trial, check
+        from evoseek.training.context import Context
 
     settings = simulator_settings(given)
     plan = f"Ask {model or 'the simulator'} for the results of {count} queries of {searches}; write {output}"
     stop_if_dry([plan], settings)
-    with opened(settings) as context:
+    with Context(settings) as context:
         engine = context.simulated()
         trial = Trial.load(context, engine) if policy is not None else None
         check(settings, engine, searches, world=world, count=count, output=output, trial=trial, console=Console())

@@ -12,10 +12,11 @@ from evoseek.doctor.finding import Finding, fault, fine, refused, warning
 from evoseek.doctor.patient import Patient
 from evoseek.errors import EvoseekError
 from evoseek.jobs.propose import Writing
-from evoseek.run import asked_engine, opened
+from evoseek.run import asked_engine
 from evoseek.selfplay.settings import GameSettings
 from evoseek.training.context import Context
 from evoseek.training.memory_needs import step_rollouts
+from evoseek.training.plan import TrainingContext
 from evoseek.types import Question, Trajectory
 
 T = TypeVar("T")
@@ -32,7 +33,7 @@ def probe(patient: Patient) -> Iterator[Finding]:
     """Load the model and let it answer, and propose where the system has a proposer, a few times, within a minute each.
     Nothing is written."""
     try:
-        with opened(patient.settings) as context:
+        with TrainingContext(patient.settings) as context:
             yield _rollouts(patient, context)
             if isinstance(patient.settings, GameSettings):
                 yield _proposals(context)
@@ -72,7 +73,7 @@ def _rollouts(patient: Patient, context: Context) -> Finding:
     return fine("probe", f"{how}; {estimate}, if rollouts are like these. More at a time are faster.")
 
 
-def _proposals(context: Context) -> Finding:
+def _proposals(context: TrainingContext) -> Finding:
     """Whether a proposal becomes a question."""
     writing = Writing.of(context)
     episodes = _within(writing.play(writing.tasks(1)[:_COUNT], "probe", solve=False))

@@ -14,7 +14,6 @@ from evoseek.learner.checkpoint import Checkpoint
 from evoseek.policy.vocabulary import vocabulary_notice
 from evoseek.report.printable import say
 from evoseek.rollout.agent import Agent
-from evoseek.run import opened
 from evoseek.training.context import Context
 from evoseek.training.model_defaults import follow_endpoint
 from evoseek.training.settings import TrainingSettings
@@ -35,7 +34,7 @@ def ask(
     reasons outside the model.
     """
     settings = follow_endpoint(settings) if uses_chat_model(settings) else settings
-    with opened(settings, checkpoint=None if uses_chat_model(settings) else checkpoint) as context:
+    with Context(settings, checkpoint=None if uses_chat_model(settings) else checkpoint) as context:
         answerer = Answerer.of(context)
         introduce(context, answerer, console, question)
         answered = asyncio.run(answerer.answer(question, "ask"))

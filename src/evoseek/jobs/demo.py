@@ -25,7 +25,7 @@ from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.learner.launcher import run_together
 from evoseek.recipes.catalogue import find_recipe
 from evoseek.report.printable import say
-from evoseek.run import opened, seconds_left, train
+from evoseek.run import seconds_left, train
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
 from evoseek.training.context import Context
@@ -72,13 +72,13 @@ def learn(
         settings = demo_settings(directory, seed)
         say(console, f"Worlds in {directory}: {ENTITIES} entities each, names of the evaluation world held out.")
         say(console, f"Measuring the policy before training on {EVALUATION_QUESTIONS} held-out questions ...")
-        with opened(settings) as context:
+        with Context(settings) as context:
             before = _measure(context)
     options = {**demo_options(directory, seed), "run.max_minutes": max_minutes}
     if not _train(options, run, processes or min(2, os.cpu_count() or 1), console):
         return None
     say(console, "Measuring it after training ...")
-    with opened(settings, checkpoint=latest_checkpoint(run.path)) as context:
+    with Context(settings, checkpoint=latest_checkpoint(run.path)) as context:
         return Learnt(before, _measure(context))
 
 

@@ -26,8 +26,9 @@ from evoseek.manual.folder import write_manual
 from evoseek.manual.library import read_library, standard_library
 from evoseek.policy.lora import check_peft
 from evoseek.report.printable import say
-from evoseek.run import opened, train, trained_seconds
+from evoseek.run import train, trained_seconds
 from evoseek.runs import RunDirectory
+from evoseek.training.context import Context
 from evoseek.training.given import load_settings
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.sources import read_questions
@@ -68,7 +69,7 @@ def run_real_demo(
     options = {"policy.model": str(warm.path), "questions.path": str(data / "train.jsonl"), **shared}
     say(console, f"Measuring the policy before reinforcement learning on {len(questions)} held-out questions ...")
     started = perf_counter()
-    with opened(load_settings(RECIPES, options=options)) as context:
+    with Context(load_settings(RECIPES, options=options)) as context:
         before = measure(context, questions)
     measuring = first_seconds(directory / "measuring.json", perf_counter() - started)
     left = minutes_left(max_minutes, trained_seconds(warm), measuring)
@@ -78,7 +79,7 @@ def run_real_demo(
     if not _train(settings, run, console):
         return False
     say(console, "Measuring it after training ...")
-    with opened(settings, checkpoint=latest_checkpoint(run.path)) as context:
+    with Context(settings, checkpoint=latest_checkpoint(run.path)) as context:
         show(Learnt(before, measure(context, questions)), settings, console)
     draw(run, console)
     return True

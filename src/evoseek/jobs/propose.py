@@ -19,15 +19,14 @@ from evoseek.registry import find
 from evoseek.report.printable import say
 from evoseek.report.progress import STOPPING_AFTER_BATCH
 from evoseek.report.proposals import VALID, WritingProgress, failed, fates_table
-from evoseek.run import opened
 from evoseek.selfplay.duplicates import NearDuplicates
 from evoseek.selfplay.episode import SelfPlay
 from evoseek.selfplay.filters import Rejection
 from evoseek.selfplay.play import with_rules
 from evoseek.selfplay.settings import GameSettings
-from evoseek.training.context import Context
 from evoseek.training.inputs import identity
 from evoseek.training.interrupt import stop_on_interrupt
+from evoseek.training.plan import TrainingContext
 from evoseek.training.rollout_metrics import surely_more
 from evoseek.training.settings import TrainingSettings
 from evoseek.types import Episode, Invalid, Question, Scored
@@ -50,7 +49,7 @@ def propose(
     False if Ctrl-C ended it. Raises EvoseekError, also if no proposal became a question.
     """
     most = PROPOSALS_PER_QUESTION * count if max_proposals is None else max_proposals
-    with opened(settings, checkpoint=checkpoint, notify=lambda text: say(console, text)) as context:
+    with TrainingContext(settings, checkpoint=checkpoint, notify=lambda text: say(console, text)) as context:
         writing = Writing.of(context)
         return _write(writing, checkpoint, out, count, most, console)
 
@@ -88,7 +87,7 @@ class Writing:
     max_invalid: float
 
     @classmethod
-    def of(cls, context: Context) -> Writing:
+    def of(cls, context: TrainingContext) -> Writing:
         """Built from the settings, with the policies of a run or else one policy in both roles.
 
         Raises EvoseekError, also for a system without a proposer.

@@ -27,12 +27,12 @@ from evoseek.selfplay.proposals import TaskSource
 from evoseek.selfplay.question_log import QuestionLog
 from evoseek.selfplay.settings import GameSettings
 from evoseek.selfplay.tasks import answer_tasks, passage_pool, passage_tasks
-from evoseek.training.context import Context
+from evoseek.training.context import loader_of
 from evoseek.training.loop import System
-from evoseek.training.plan import TrainingPlan
+from evoseek.training.plan import TrainingContext, TrainingPlan
 from evoseek.training.run_state import State
 from evoseek.training.samples import old_logprobs, record_samples
-from evoseek.training.trainer import computes_alike, forward_of, load_trainable, loader_of, save_trained, sync
+from evoseek.training.trainer import computes_alike, forward_of, load_trainable, save_trained, sync
 from evoseek.training.two_roles import RoleUpdate, TwoRoleUpdate
 from evoseek.training.update import GroupUpdate
 from evoseek.types import Passage
@@ -44,7 +44,7 @@ class _Game:
     """The players, and the episodes between them."""
 
     settings: GameSettings
-    context: Context
+    context: TrainingContext
     proposer: Agent
     solver: Agent
     play: SelfPlay
@@ -85,7 +85,7 @@ class AnswerGame(_Game):
     """One policy in both roles; its questions begin with answers."""
 
     @classmethod
-    def load(cls, settings: GameSettings, context: Context) -> AnswerGame:
+    def load(cls, settings: GameSettings, context: TrainingContext) -> AnswerGame:
         """The policy of the context."""
         agent = context.agent
         return cls(settings, context, agent, agent, make_play(settings, context, agent, agent, AnswerProposerEnv))
@@ -123,7 +123,7 @@ class PassageGame(_Game):
     """Two policies that begin as the same model, or one in both roles; questions begin with passages."""
 
     @classmethod
-    def load(cls, settings: GameSettings, context: Context, *, one_policy: bool) -> PassageGame:
+    def load(cls, settings: GameSettings, context: TrainingContext, *, one_policy: bool) -> PassageGame:
         """Both as the checkpoint has them, or both begun. Raises PolicyError, ConfigError for several processes with
         servers."""
         if one_policy:
@@ -139,7 +139,7 @@ class PassageGame(_Game):
         return cls.between(settings, context, context.agent_of(proposer), context.agent)
 
     @classmethod
-    def between(cls, settings: GameSettings, context: Context, proposer: Agent, solver: Agent) -> PassageGame:
+    def between(cls, settings: GameSettings, context: TrainingContext, proposer: Agent, solver: Agent) -> PassageGame:
         """The game between two loaded agents."""
         play = make_play(settings, context, proposer, solver, PassageProposerEnv)
         return cls(settings, context, proposer, solver, play)

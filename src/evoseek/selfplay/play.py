@@ -23,7 +23,7 @@ from evoseek.selfplay.majority import relabel
 from evoseek.selfplay.settings import GameSettings
 from evoseek.selfplay.verify import Verifier
 from evoseek.settings import lookup, with_setting
-from evoseek.training.context import Context
+from evoseek.training.plan import TrainingContext
 from evoseek.training.settings import TrainingSettings
 from evoseek.types import Passage
 
@@ -33,7 +33,7 @@ _Any = TypeVar("_Any", bound=TrainingSettings)
 
 def make_play(
     settings: GameSettings,
-    context: Context,
+    context: TrainingContext,
     proposer: Agent,
     solver: Agent,
     env: type[AnswerProposerEnv | PassageProposerEnv],

@@ -29,8 +29,7 @@ from evoseek.training.settings import RunSettings
 from evoseek.types import Trajectory, TrajectoryGroup
 
 if TYPE_CHECKING:
-    from evoseek.training.context import Context
-    from evoseek.training.plan import TrainingPlan
+    from evoseek.training.plan import TrainingContext, TrainingPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,7 @@ class DeepResearcher(SearchR1):
             return super().may_differ() | web | ({f"browse.{key}" for key in BrowseSettings.model_fields} - shown)
 
     @classmethod
-    def build(cls, settings: Settings, context: Context) -> TrainingPlan:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def build(cls, settings: Settings, context: TrainingContext) -> TrainingPlan:  # pyright: ignore[reportIncompatibleMethodOverride]
         """From settings: held-out questions are answered on the web, too."""
         return cls.plan(settings, context, None)
 

@@ -46,8 +46,7 @@ from evoseek.world.oracle import Oracle
 
 if TYPE_CHECKING:
     from evoseek.selfplay.game import PassageGame
-    from evoseek.training.context import Context
-    from evoseek.training.plan import TrainingPlan
+    from evoseek.training.plan import TrainingContext, TrainingPlan
     from evoseek.training.update import Update
 
 Phase = Literal["propose", "write", "solve"]
@@ -223,7 +222,7 @@ class DrZero:
             return self.dr_zero.proposer_steps > 0 and not self.proposer.frozen
 
     @classmethod
-    def build(cls, settings: Settings, context: Context) -> TrainingPlan:
+    def build(cls, settings: Settings, context: TrainingContext) -> TrainingPlan:
         """From settings: two policies that begin as the same model."""
         from evoseek.selfplay.game import PassageGame  # imports torch, which the settings do not need
 
@@ -279,7 +278,7 @@ class DrZero:
         )
 
     @classmethod
-    def proposing(cls, settings: Settings, context: Context) -> tuple[PassageGame, TaskSource[Passage]]:
+    def proposing(cls, settings: Settings, context: TrainingContext) -> tuple[PassageGame, TaskSource[Passage]]:
         """The game for writing questions without training: with the two policies of a run, or with one in both
         roles."""
         from evoseek.selfplay.game import PassageGame

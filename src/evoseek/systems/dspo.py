@@ -34,8 +34,7 @@ from evoseek.training.settings import RunSettings
 from evoseek.types import Scored, TrajectoryGroup
 
 if TYPE_CHECKING:
-    from evoseek.training.context import Context
-    from evoseek.training.plan import TrainingPlan
+    from evoseek.training.plan import TrainingContext, TrainingPlan
 
 
 class SelectionSettings(Section):
@@ -78,7 +77,7 @@ class DSPO(SearchR1):
                 )
 
     @classmethod
-    def build(cls, settings: Settings, context: Context) -> TrainingPlan:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def build(cls, settings: Settings, context: TrainingContext) -> TrainingPlan:  # pyright: ignore[reportIncompatibleMethodOverride]
         """From settings."""
         return cls.plan(settings, context, context.engine, limit=settings.dspo.limit)
 

@@ -36,8 +36,7 @@ from evoseek.training.settings import QuestionSettings, StageSettings, TrainingS
 from evoseek.types import Question, TrajectoryGroup
 
 if TYPE_CHECKING:
-    from evoseek.training.context import Context
-    from evoseek.training.plan import TrainingPlan
+    from evoseek.training.plan import TrainingContext, TrainingPlan
     from evoseek.training.rollouts import QuestionRollouts
     from evoseek.training.update import Update
 
@@ -100,13 +99,13 @@ class SearchR1:
                     yield f"The stage {stage.name} has no end, but another one follows. Set its steps, or until."
 
     @classmethod
-    def build(cls, settings: Settings, context: Context) -> TrainingPlan:
+    def build(cls, settings: Settings, context: TrainingContext) -> TrainingPlan:
         """From settings: the policy searches the engine that they name."""
         return cls.plan(settings, context, context.engine)
 
     @classmethod
     def plan(
-        cls, settings: Settings, context: Context, searched: SearchEngine | QuestionEngine | None, **own: Any
+        cls, settings: Settings, context: TrainingContext, searched: SearchEngine | QuestionEngine | None, **own: Any
     ) -> TrainingPlan:
         """The plan of a system that trains on questions, by searching this engine; `own` are its further fields."""
         ahead = _ahead(settings, context)
@@ -184,7 +183,7 @@ class SearchR1:
         return drawn
 
 
-def _ahead(settings: SearchR1.Settings, context: Context) -> Ahead[Rollouts] | None:
+def _ahead(settings: SearchR1.Settings, context: TrainingContext) -> Ahead[Rollouts] | None:
     """What collects rollouts ahead of training; None if the settings do not ask for it. Raises ConfigError."""
     steps = settings.rollout.max_staleness
     if steps == 0:

@@ -34,8 +34,7 @@ from evoseek.types import TrainingSample
 
 if TYPE_CHECKING:
     from evoseek.rollout.demonstrated import Played, Roles
-    from evoseek.training.context import Context
-    from evoseek.training.plan import TrainingPlan
+    from evoseek.training.plan import TrainingContext, TrainingPlan
     from evoseek.training.update import SampleTransform
 
 _NO_REWARDS = "Demonstrations are learnt by the cross-entropy of their tokens, without rewards."
@@ -132,7 +131,7 @@ class SFT:
             return True
 
     @classmethod
-    def build(cls, settings: Settings, context: Context) -> TrainingPlan:
+    def build(cls, settings: Settings, context: TrainingContext) -> TrainingPlan:
         """From settings. The demonstrations are played with the search engine and the limits of rollouts."""
         from evoseek.training.demonstrations import hold_out, sample_of, summary
 
@@ -189,7 +188,7 @@ class SFT:
         return {"eval/loss": loss, "eval/loss_n": float(len(scored))}
 
 
-def _roles(context: Context) -> Roles:
+def _roles(context: TrainingContext) -> Roles:
     """The policy as a solver and as a proposer, with the same limits."""
     from evoseek.rollout.demonstrated import Roles
 
@@ -198,7 +197,7 @@ def _roles(context: Context) -> Roles:
     return Roles(agent.solver(tools), agent.proposer(tools, PassageProposerEnv))
 
 
-def _demonstrations(own: DemonstrationSettings, roles: Roles, context: Context) -> Played:
+def _demonstrations(own: DemonstrationSettings, roles: Roles, context: TrainingContext) -> Played:
     from evoseek.training.demonstrations import demonstrations_of_run, on_all_ranks
     from evoseek.training.kept_rollouts import Selection
 
@@ -209,7 +208,7 @@ def _demonstrations(own: DemonstrationSettings, roles: Roles, context: Context) 
     return on_all_ranks(lambda: demonstrations_of_run(record, chosen, roles, context.agent.decode), context.ranks)
 
 
-def _of_file(path: str, roles: Roles, context: Context) -> Played:
+def _of_file(path: str, roles: Roles, context: TrainingContext) -> Played:
     from evoseek.training.demonstrations import demonstrations_of_file, on_all_ranks
 
     return on_all_ranks(lambda: demonstrations_of_file(Path(path), roles), context.ranks)

@@ -44,8 +44,7 @@ from evoseek.world.oracle import Oracle
 
 if TYPE_CHECKING:
     from evoseek.selfplay.game import AnswerGame
-    from evoseek.training.context import Context
-    from evoseek.training.plan import TrainingPlan
+    from evoseek.training.plan import TrainingContext, TrainingPlan
 
 Fill = Literal["dummy", "resample", "replay", "replay-reset"]
 Role = Literal["proposer", "solver"]
@@ -155,7 +154,7 @@ class SSP:
             yield from self.one_temperature("in ssp")
 
     @classmethod
-    def build(cls, settings: Settings, context: Context) -> TrainingPlan:
+    def build(cls, settings: Settings, context: TrainingContext) -> TrainingPlan:
         """From settings: one policy in both roles."""
         from evoseek.selfplay.game import AnswerGame  # imports torch, which the settings do not need
 
@@ -179,7 +178,7 @@ class SSP:
         return game.plan(system, context.trainer.parts, resumed=context.publish, state=system.given)
 
     @classmethod
-    def proposing(cls, settings: Settings, context: Context) -> tuple[AnswerGame, TaskSource[Lead]]:
+    def proposing(cls, settings: Settings, context: TrainingContext) -> tuple[AnswerGame, TaskSource[Lead]]:
         """The game for writing questions without training."""
         from evoseek.selfplay.game import AnswerGame
 

@@ -34,8 +34,7 @@ from evoseek.training.settings import RunSettings
 
 if TYPE_CHECKING:
     from evoseek.search.simulated import SimulatedEngine
-    from evoseek.training.context import Context
-    from evoseek.training.plan import TrainingPlan
+    from evoseek.training.plan import TrainingContext, TrainingPlan
 
 
 class NoiseSettings(Section):
@@ -78,7 +77,7 @@ class ZeroSearch(SearchR1):
             return super().may_differ() - {"run.steps"}
 
     @classmethod
-    def build(cls, settings: Settings, context: Context) -> TrainingPlan:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def build(cls, settings: Settings, context: TrainingContext) -> TrainingPlan:  # pyright: ignore[reportIncompatibleMethodOverride]
         """From settings: the engine is the simulator, unless the caller brings one."""
         given = context.objects.search
         engine = context.simulated() if given is None else given

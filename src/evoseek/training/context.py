@@ -1,5 +1,5 @@
-"""The objects that a run shares, each made once, when it is first needed: the policy, the engine, the reward, the
-trainer."""
+"""The objects that the parts of a run share, each made once, when it is first needed: the policy, the engine, the web,
+the reward. What trains is added by `training.plan`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 from transformers.utils import logging as transformers_logging
 
@@ -18,42 +20,28 @@ from evoseek.env.prompts import PromptSet
 from evoseek.env.simulator import simulated_engine
 from evoseek.env.web import Web, open_web
 from evoseek.errors import ConfigError
-from evoseek.learner.checkpoint import Checkpoint
-from evoseek.learner.distributed import ALONE, Ranks
-from evoseek.loss.base import LossFn, LossInputs
-from evoseek.loss.likelihood import CrossEntropyLoss
+from evoseek.policy.load import load_policy
+from evoseek.policy.lora import add_adapter
 from evoseek.policy.policy import Policy, SamplerHome
 from evoseek.policy.vocabulary import vocabulary_notice
-from evoseek.protocols import (
-    Chat,
-    MetricSink,
-    PassageStore,
-    QuestionEngine,
-    RewardFn,
-    SearchEngine,
-    Tool,
-)
-from evoseek.registry import build, check_part
+from evoseek.protocols import Chat, MetricSink, PassageStore, QuestionEngine, RewardFn, SearchEngine, Tool
+from evoseek.registry import build, check_part, find
 from evoseek.reward.functions import NamedReward
 from evoseek.reward.judge import same_family
-from evoseek.reward.shaping import OverlongReward, UnansweredReward
 from evoseek.rollout.agent import Agent
-from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.roller import Roller
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import open_index
 from evoseek.search.simulated import SimulatedEngine
 from evoseek.settings import lookup
-from evoseek.training.ahead import Ahead
-from evoseek.training.loop import System, nothing
-from evoseek.training.plan import TrainingPlan
-from evoseek.training.rollouts import QuestionRollouts
-from evoseek.training.run_state import State
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.sources import read_questions
-from evoseek.training.trainer import Trainer, load_trainable, samples_apart
-from evoseek.training.update import Credit
-from evoseek.types import Question, TrajectoryGroup
+from evoseek.types import Question
+
+if TYPE_CHECKING:
+    from evoseek.learner.checkpoint import Checkpoint
+    from evoseek.loss.base import LossFn, LossInputs
+    from evoseek.training.update import Credit
 
 _ENOUGH_ATTEMPTS = 3  # where 20 % of the calls fail, 0.8 % fail so often
 
@@ -92,9 +80,10 @@ class Objects:
 
 
 class Context:
-    """The context that the parts of a run are built from. `closing` closes at the end everything that was opened.
+    """The context that parts are built from, as far as answering and scoring questions need it; of what trains,
+    nothing is imported. It closes at the end of its `with` block everything that was opened.
 
-    `run` is the run's directory (None: nothing is written), `checkpoint` the one that it resumes from. `notify`
+    `run` is the run's directory (None: nothing is written), `checkpoint` the one whose policy is used. `notify`
     receives messages for the user.
     """
 
@@ -104,14 +93,21 @@ class Context:
         run: RunDirectory | None = None,
         *,
         checkpoint: Checkpoint | None = None,
-        ranks: Ranks = ALONE,
         notify: Callable[[str], None] = lambda _: None,
         objects: Objects | None = None,
     ) -> None:
-        self.settings, self.checkpoint, self.ranks, self.notify = settings, checkpoint, ranks, notify
+        self.settings, self.checkpoint, self.notify = settings, checkpoint, notify
         self.objects, self.closing = objects or Objects(), ExitStack()
         self._run = run
         self._shared: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.closing.__exit__(kind, error, traceback)
 
     @property
     def run(self) -> RunDirectory:
@@ -128,30 +124,19 @@ class Context:
 
     @cached_property
     def agent(self) -> Agent:
-        """The run's policy: from the checkpoint, or the model of the settings. With servers as samplers it is the one
-        that several processes share."""
-        shared = ALONE if samples_apart(self.settings, self.ranks) else self.ranks
-        return self.agent_of(load_trainable(self.settings, self.checkpoint, device=self.device, ranks=shared))
+        """The policy of the checkpoint, or the model of the settings."""
+        return self.agent_of(load_run_policy(self.settings, self.checkpoint, device=self.settings.policy.device))
 
     def agent_of(self, policy: Policy) -> Agent:
         """An agent from a loaded policy."""
         web = getattr(self.settings, "web", None)
         lockstep = web is not None and bool(web.record or web.replay)
-        return Agent.of(self.settings, policy, lockstep=lockstep, home=self._sampler_home)
+        return Agent.of(self.settings, policy, lockstep=lockstep, home=self.sampler_home)
 
     @cached_property
-    def _sampler_home(self) -> SamplerHome:
-        ranks, directory = self.ranks, self._run.path / "sampler" if self._run else None
-
-        def first_says(text: str) -> str:
-            return str(ranks.gather(text)[0])
-
-        return SamplerHome(directory, self.closing, ranks.size, ranks.rank, first_says)
-
-    @property
-    def device(self) -> str:
-        """The policy's device: each of several processes has its own."""
-        return str(self.ranks.device) if self.ranks.size > 1 else self.settings.policy.device
+    def sampler_home(self) -> SamplerHome:
+        """Where samplers keep what they write, and what closes them at the end."""
+        return SamplerHome(self._run.path / "sampler" if self._run else None, self.closing)
 
     @cached_property
     def engine(self) -> SearchEngine | QuestionEngine:
@@ -233,61 +218,6 @@ class Context:
         """Name of the reward, and of the part of an outcome that says how right the answer is."""
         return "reward" if self.objects.reward is not None else self.settings.reward.name
 
-    @property
-    def training_reward(self) -> RewardFn:
-        """The solver's reward in training: with the penalties for rollouts without an answer and overlong ones."""
-        settings, reward = self.settings.reward, self.reward
-        if settings.unanswered_penalty:
-            reward = UnansweredReward(reward, settings.unanswered_penalty)
-        longest, cache = settings.overlong_max, settings.overlong_cache
-        return reward if longest is None or cache is None else OverlongReward(reward, longest, cache)
-
-    @cached_property
-    def trainer(self) -> Trainer:
-        """The trainer of the run's own policy."""
-        return self._trainer(self.objects.loss)
-
-    def learn_supervised(self, total_steps: int) -> Trainer:
-        """The same for a policy that learns from demonstrations, by cross-entropy; the learning rate falls to 0."""
-        given = self.objects.loss
-        self.trainer = self._trainer(CrossEntropyLoss() if given is None else given, total_steps)
-        return self.trainer
-
-    def _trainer(self, loss: LossFn[LossInputs] | None, total_steps: int | None = None) -> Trainer:
-        return Trainer.load(
-            self.settings,
-            self.agent.policy,
-            self.run,
-            self.checkpoint,
-            self.ranks,
-            loss=loss,
-            credit=self.objects.credit,
-            total_steps=total_steps,
-        )
-
-    def publish(self, step: int) -> None:
-        """Hand the weights of a step to the sampler; a collective."""
-        self.trainer.sync()
-        self.agent.sampler.update_weights(step, self.trainer.whole_weights())
-
-    @property
-    def trajectories(self) -> TrajectoryWriter:
-        """The record of the run's rollouts, which the first of several ranks writes."""
-        return TrajectoryWriter(self.run.trajectories if self.ranks.is_first else None, self.agent.decode)
-
-    def rollouts(
-        self,
-        solver: Roller,
-        group_size: int,
-        *,
-        reward: RewardFn | None = None,
-        label: Callable[[TrajectoryGroup], TrajectoryGroup] | None = None,
-    ) -> QuestionRollouts:
-        """The rollouts of a step, recorded in the run's directory; scored by the training reward unless another one is
-        given."""
-        given = reward or self.training_reward
-        return QuestionRollouts(solver, given, self.trajectories, group_size, self.ranks, label)
-
     def questions(self, path: str) -> list[Question]:
         """The training questions. Warns if the policy cannot read them."""
         questions = read_questions(path, setting="questions.path")
@@ -305,25 +235,6 @@ class Context:
         for notice in (self.agent.template_notice(), self._judge_notice(), self._attempts_notice()):
             if notice:
                 self.notify(notice)
-
-    def plan(
-        self,
-        system: System,
-        solver: Roller,
-        *,
-        examined: Roller | None = None,
-        state: State | None = None,
-        ahead: Ahead[Any] | None = None,
-    ) -> TrainingPlan:
-        """The plan of a system that trains the run's own policy. Held-out questions are answered with the held-out
-        engine unless another roller is given. `state` is what checkpoints keep of the system, `ahead` holds its
-        rollouts of later steps."""
-        if examined is None and self.settings.evaluation.path and self.settings.has_engine:
-            examined = self.solver(self.held_out_engine)
-        drop = ahead.drop if ahead is not None else nothing
-        return TrainingPlan(
-            system, self.settings, self.trainer.parts, self.publish, examined or solver, state=state, drop=drop
-        )
 
     def check_prompt(self, solver: Roller, question: Question) -> None:
         """Raises ConfigError if a question's prompt leaves no room to answer."""
@@ -359,3 +270,31 @@ def _name_of(part: object) -> str:
     """Module and name of a function, or of an object's class."""
     named = part if hasattr(part, "__qualname__") else type(part)
     return f"{named.__module__}.{getattr(named, '__qualname__', '')}"
+
+
+def load_run_policy(
+    settings: TrainingSettings, checkpoint: Checkpoint | None, *, device: str, part: str = "policy"
+) -> Policy:
+    """A policy of a run: that part of a checkpoint, or the model of the settings, with a new adapter if they ask for
+    one, which has the part's name. Raises PolicyError or ConfigError."""
+    own, lora = settings.policy, settings.lora
+    directory = checkpoint and checkpoint.part_directory(part)
+    if load := loader_of(settings):
+        return load(settings, directory, part)
+    policy = load_policy(str(directory or own.model), device=device, dtype=own.dtype, adapter=part)
+    if directory is not None or lora.rank == 0:
+        return policy
+    if policy.adapter is not None:
+        raise ConfigError(
+            f"lora.rank is {lora.rank}, which asks for a new adapter, but {own.model} is one already. Leave lora.rank "
+            "at 0 to train it further, or merge it (evoseek export) and give the merged model."
+        )
+    return add_adapter(policy, part, rank=lora.rank, alpha=lora.alpha, targets=lora.targets, seed=settings.run.seed)
+
+
+def loader_of(settings: TrainingSettings) -> Callable[[TrainingSettings, Path | None, str], Policy] | None:
+    """How the learner of the settings loads a policy, from a checkpoint's directory or as the model of the settings, by
+    a name; None if it trains one that is loaded here. It is the `load_policy` of the class of a learner elsewhere."""
+    if not settings.learner.is_remote:
+        return None
+    return getattr(find("learner", settings.learner.name), "load_policy", None)

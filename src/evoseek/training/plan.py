@@ -1,18 +1,31 @@
-"""The plan that a system builds for the training loop."""
+"""The plan that a system builds for the training loop, and the context that it is built from."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import Any
 
+from evoseek.learner.checkpoint import Checkpoint, Part
+from evoseek.learner.distributed import ALONE, Ranks
+from evoseek.loss.base import LossFn, LossInputs
+from evoseek.loss.likelihood import CrossEntropyLoss
+from evoseek.policy.policy import SamplerHome
+from evoseek.protocols import RewardFn
+from evoseek.reward.shaping import OverlongReward, UnansweredReward
+from evoseek.rollout.agent import Agent
+from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.roller import Roller
+from evoseek.runs import RunDirectory
+from evoseek.training.ahead import Ahead
+from evoseek.training.context import Context, Objects
 from evoseek.training.loop import Evaluate, System, nothing
+from evoseek.training.rollouts import QuestionRollouts
 from evoseek.training.run_state import State
 from evoseek.training.settings import TrainingSettings
-
-if TYPE_CHECKING:
-    from evoseek.learner.checkpoint import Part
+from evoseek.training.trainer import Trainer, load_trainable, samples_apart
+from evoseek.types import TrajectoryGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +52,116 @@ class TrainingPlan:
     state: State | None = None
     measure: Evaluate | None = None
     drop: Callable[[], Awaitable[None]] = nothing
+
+
+class TrainingContext(Context):
+    """The context with what trains, in one of `ranks` processes that train together. It resumes from `checkpoint`."""
+
+    def __init__(
+        self,
+        settings: TrainingSettings,
+        run: RunDirectory | None = None,
+        *,
+        checkpoint: Checkpoint | None = None,
+        ranks: Ranks = ALONE,
+        notify: Callable[[str], None] = lambda _: None,
+        objects: Objects | None = None,
+    ) -> None:
+        super().__init__(settings, run, checkpoint=checkpoint, notify=notify, objects=objects)
+        self.ranks = ranks
+
+    @cached_property
+    def agent(self) -> Agent:
+        """The policy of the checkpoint, or the model of the settings. With servers as samplers it is the one that
+        several processes share."""
+        shared = ALONE if samples_apart(self.settings, self.ranks) else self.ranks
+        return self.agent_of(load_trainable(self.settings, self.checkpoint, device=self.device, ranks=shared))
+
+    @cached_property
+    def sampler_home(self) -> SamplerHome:
+        """Where the samplers of all processes keep what they write, and what closes them at the end."""
+        ranks, directory = self.ranks, self._run.path / "sampler" if self._run else None
+
+        def first_says(text: str) -> str:
+            return str(ranks.gather(text)[0])
+
+        return SamplerHome(directory, self.closing, ranks.size, ranks.rank, first_says)
+
+    @property
+    def device(self) -> str:
+        """The policy's device: each of several processes has its own."""
+        return str(self.ranks.device) if self.ranks.size > 1 else self.settings.policy.device
+
+    @property
+    def training_reward(self) -> RewardFn:
+        """The solver's reward in training: with the penalties for rollouts without an answer and overlong ones."""
+        settings, reward = self.settings.reward, self.reward
+        if settings.unanswered_penalty:
+            reward = UnansweredReward(reward, settings.unanswered_penalty)
+        longest, cache = settings.overlong_max, settings.overlong_cache
+        return reward if longest is None or cache is None else OverlongReward(reward, longest, cache)
+
+    @cached_property
+    def trainer(self) -> Trainer:
+        """The trainer of the run's own policy."""
+        return self._trainer(self.objects.loss)
+
+    def learn_supervised(self, total_steps: int) -> Trainer:
+        """The same for a policy that learns from demonstrations, by cross-entropy; the learning rate falls to 0."""
+        given = self.objects.loss
+        self.trainer = self._trainer(CrossEntropyLoss() if given is None else given, total_steps)
+        return self.trainer
+
+    def _trainer(self, loss: LossFn[LossInputs] | None, total_steps: int | None = None) -> Trainer:
+        return Trainer.load(
+            self.settings,
+            self.agent.policy,
+            self.run,
+            self.checkpoint,
+            self.ranks,
+            loss=loss,
+            credit=self.objects.credit,
+            total_steps=total_steps,
+        )
+
+    def publish(self, step: int) -> None:
+        """Hand the weights of a step to the sampler; a collective."""
+        self.trainer.sync()
+        self.agent.sampler.update_weights(step, self.trainer.whole_weights())
+
+    @property
+    def trajectories(self) -> TrajectoryWriter:
+        """The record of the run's rollouts, which the first of several ranks writes."""
+        return TrajectoryWriter(self.run.trajectories if self.ranks.is_first else None, self.agent.decode)
+
+    def rollouts(
+        self,
+        solver: Roller,
+        group_size: int,
+        *,
+        reward: RewardFn | None = None,
+        label: Callable[[TrajectoryGroup], TrajectoryGroup] | None = None,
+    ) -> QuestionRollouts:
+        """The rollouts of a step, recorded in the run's directory; scored by the training reward unless another one is
+        given."""
+        given = reward or self.training_reward
+        return QuestionRollouts(solver, given, self.trajectories, group_size, self.ranks, label)
+
+    def plan(
+        self,
+        system: System,
+        solver: Roller,
+        *,
+        examined: Roller | None = None,
+        state: State | None = None,
+        ahead: Ahead[Any] | None = None,
+    ) -> TrainingPlan:
+        """The plan of a system that trains the run's own policy. Held-out questions are answered with the held-out
+        engine unless another roller is given. `state` is what checkpoints keep of the system, `ahead` holds its
+        rollouts of later steps."""
+        if examined is None and self.settings.evaluation.path and self.settings.has_engine:
+            examined = self.solver(self.held_out_engine)
+        drop = ahead.drop if ahead is not None else nothing
+        return TrainingPlan(
+            system, self.settings, self.trainer.parts, self.publish, examined or solver, state=state, drop=drop
+        )

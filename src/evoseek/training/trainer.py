@@ -25,12 +25,12 @@ from evoseek.loss.value import ValueLoss
 from evoseek.policy.critic import load_critic, save_critic
 from evoseek.policy.engines.settings import ServerSettings
 from evoseek.policy.load import load_policy, prepare_process, save_policy
-from evoseek.policy.lora import add_adapter
 from evoseek.policy.policy import Policy, base_of
 from evoseek.policy.tinker.policy import RemotePolicy
 from evoseek.policy.unread import load_unread
 from evoseek.registry import build, find
 from evoseek.runs import RunDirectory
+from evoseek.training.context import load_run_policy, loader_of
 from evoseek.training.ppo import PPOUpdate
 from evoseek.training.samples import old_logprobs, record_samples
 from evoseek.training.settings import TrainingSettings
@@ -222,27 +222,13 @@ def load_trainable(
     part: str = "policy",
     ranks: Ranks = ALONE,
 ) -> Policy:
-    """A policy that a run trains: that part of a checkpoint, or the model of the settings, with a new adapter if they
-    ask for one, which has the part's name. Where several `ranks` are to share its weights, and nothing is against it,
-    they are left unread until it is spread. Raises PolicyError or ConfigError."""
-    own, lora = settings.policy, settings.lora
-    directory = checkpoint and checkpoint.part_directory(part)
-    if load := loader_of(settings):
-        return load(settings, directory, part)
-    source = str(directory or own.model)
-    if reads_rows(settings, ranks) and (unread := load_unread(source)):
-        return unread
-    policy = load_policy(source, device=device, dtype=own.dtype, adapter=part)
-    if directory is not None:
-        return policy
-    if lora.rank == 0:
-        return policy
-    if policy.adapter is not None:
-        raise ConfigError(
-            f"lora.rank is {lora.rank}, which asks for a new adapter, but {own.model} is one already. Leave lora.rank "
-            "at 0 to train it further, or merge it (evoseek export) and give the merged model."
-        )
-    return add_adapter(policy, part, rank=lora.rank, alpha=lora.alpha, targets=lora.targets, seed=settings.run.seed)
+    """`load_run_policy` for a policy that is trained: where several `ranks` are to share its weights, and nothing is
+    against it, they are left unread until it is spread."""
+    if loader_of(settings) is None and reads_rows(settings, ranks):
+        directory = checkpoint and checkpoint.part_directory(part)
+        if unread := load_unread(str(directory or settings.policy.model)):
+            return unread
+    return load_run_policy(settings, checkpoint, device=device, part=part)
 
 
 def reads_rows(settings: TrainingSettings, ranks: Ranks) -> bool:
@@ -267,12 +253,6 @@ def save_trained(policy: Policy, directory: Path, *, ranks: Ranks = ALONE) -> No
     weights = full_state_dict(policy.model, ranks) if ranks.size > 1 else None
     if ranks.is_first:
         save_policy(policy, directory, weights)
-
-
-def loader_of(settings: TrainingSettings) -> Callable[[TrainingSettings, Path | None, str], Policy] | None:
-    """How the learner of the settings loads a policy, from a checkpoint's directory or as the model of the settings, by
-    a name; None if it trains one that is loaded here. It is the `load_policy` of the learner's class."""
-    return getattr(find("learner", settings.learner.name), "load_policy", None)
 
 
 def forward_of(settings: TrainingSettings, policy: Policy, **how: Any) -> Forward[LossInputs]:

@@ -20,9 +20,9 @@ from evoseek.errors import ConfigError
 from evoseek.jobs.chat_roller import ChatRoller, chat_environment
 from evoseek.protocols import Chat, Environment, RewardFn
 from evoseek.rollout.limits import Limits
-from evoseek.run import opened
 from evoseek.search.lexical import LexicalIndex, check_index
 from evoseek.settings import with_setting
+from evoseek.training.context import Context
 from evoseek.training.given import gather
 from evoseek.training.model_defaults import follow_endpoint
 from evoseek.training.settings import TrainingSettings
@@ -101,7 +101,7 @@ def _opened(arguments_json: str) -> Opened:
     if settings.examines_index:
         index = settings.evaluation.index or settings.search.index
         check_index(index, setting="index (evaluation.index)", engine=settings.search.name)
-    context = closing.enter_context(opened(settings))
+    context = closing.enter_context(Context(settings))
     questions = read_questions(evaluation_path(settings), setting="questions (evaluation.path)")
     prompts = load_prompts("default" if settings.policy.prompts == "auto" else settings.policy.prompts)
     env, limits = chat_environment(context, prompts, context.held_out_engine if settings.has_engine else None)
