@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from evoseek.errors import ConfigError
-from evoseek.eval.baselines.attempt import Baseline
+from evoseek.eval.attempt import Baseline
 from evoseek.loss.base import LossFn
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.settings import LossSettings

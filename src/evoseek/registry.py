@@ -165,12 +165,12 @@ KINDS: Mapping[str, Kind] = {
     "baseline": Kind(
         "a way to answer that trains nothing, for `evoseek eval --baseline`",
         {
-            "direct": "evoseek.eval.baselines.methods:Direct",
-            "cot": "evoseek.eval.baselines.methods:ChainOfThought",
-            "rag": "evoseek.eval.baselines.methods:RAG",
-            "ircot": "evoseek.eval.baselines.methods:IRCoT",
-            "search-o1": "evoseek.eval.baselines.methods:SearchO1",
-            "ragent": "evoseek.eval.baselines.methods:RAgent",
+            "direct": "evoseek.eval.baselines:Direct",
+            "cot": "evoseek.eval.baselines:ChainOfThought",
+            "rag": "evoseek.eval.baselines:RAG",
+            "ircot": "evoseek.eval.baselines:IRCoT",
+            "search-o1": "evoseek.eval.baselines:SearchO1",
+            "ragent": "evoseek.eval.baselines:RAgent",
         },
         ("async __call__(attempt)", "searches"),
     ),

@@ -14,7 +14,7 @@ KILLS = int(os.environ.get("EVOSEEK_CHAOS", "6"))
 WATCHED = ("sample", "replace", "fsync", "unlink")
 MOMENTS = ("before", "after", "torn")
 QUESTIONS, SAMPLES = 12, 2
-RESULTS = ("results.json", "results.tex")
+RESULTS = ("results.json", "results.md")
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,17 @@ from evoseek.env.prompts import load_prompts
 from evoseek.env.tools import SearchTool
 from evoseek.errors import SamplerError, ToolError
 from evoseek.eval.evaluate import examining
-from evoseek.eval.sample import Sample, content_digest, draw, merged, sample_from_row
+from evoseek.eval.sample import (
+    Sample,
+    content_digest,
+    document_names,
+    draw,
+    evidence_of,
+    merged,
+    missing,
+    recall,
+    sample_from_row,
+)
 from evoseek.eval.support import by_words
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
@@ -121,3 +131,27 @@ def test_a_row_of_another_kind_is_refused():
     with pytest.raises(TypeError, match="unknown keys"):
         sample_from_row({"queries": [], "documents": [], "colour": 1})
     assert content_digest(QUESTION) != content_digest(Question("q", QUESTION.text, ("vesu",)))
+
+
+PASSAGES = [Passage("d1#0", "d1", "The  Witch's Curse", ""), Passage("d1#1", "d1", "The Witch's Curse", "")]
+
+
+@pytest.mark.parametrize(
+    ("evidence", "found"),
+    [(("the witch's curse", "Riccardo Freda"), 0.5), (("d1",), 1.0), (("d2", "d3"), 0.0), ((), None)],
+)
+def test_recall_by_title_or_id(evidence, found):
+    assert recall(evidence, PASSAGES) == found
+
+
+def test_the_same_document_named_twice_is_needed_once():
+    assert recall(("D1", "d1", "d2"), PASSAGES) == 0.5
+
+
+def test_evidence_is_read_from_the_metadata():
+    assert evidence_of(Question("q", "who?", ("x",), {"evidence": ["a", 3, "b"]})) == ("a", "b")
+    assert evidence_of(Question("q", "who?", ("x",), {"evidence": "a"})) == ()
+
+
+def test_what_is_missing():
+    assert missing(("d2", "THE WITCH'S CURSE"), document_names(PASSAGES)) == ["d2"]

@@ -12,7 +12,7 @@ from evoseek.eval.results import Results
 from evoseek.eval.sample import Sample
 from evoseek.eval.statistics import Interval
 from evoseek.report.answers import trajectory_text
-from evoseek.report.evaluation import evaluation_table, grids, latex, markdown, note, results_json, score_text
+from evoseek.report.evaluation import evaluation_table, grids, markdown, note, results_json, score_text
 from evoseek.report.printable import printable
 from evoseek.report.progress import TrainingProgress, curve
 from evoseek.training.loop import Progress
@@ -83,15 +83,11 @@ def test_metrics_that_papers_define_differently_are_explained():
     assert said.endswith("set F1: F1 over the sets of words of both, articles kept.")
 
 
-def test_markdown_and_latex_hold_every_number():
-    tables = grids(made(3), "tiny_1 | greedy")
-    shown, tex = markdown(tables, note(made(3))), latex(tables, note(made(3)))
-    assert "| EM | 0.250 [0.046, 0.699] (n=4, 1 invalid) |" in shown
-    assert "**tiny_1 | greedy**" in shown
-    assert "Not final" in shown
-    assert r"EM & 0.250 [0.046, 0.699] (n=4, 1 invalid) \\" in tex
-    assert r"tool\_failed & 0.000" in tex
-    assert tex.count(r"\begin{tabular}{ll}") + tex.count(r"\begin{tabular}{lll}") == tex.count(r"\end{tabular}")
+def test_markdown_holds_every_number():
+    text = markdown(grids(made(3), "tiny_1 | greedy"), note(made(3)))
+    assert "| EM | 0.250 [0.046, 0.699] (n=4, 1 invalid) |" in text
+    assert "**tiny_1 | greedy**" in text
+    assert "Not final" in text
 
 
 def shown(thing):

@@ -29,7 +29,7 @@ from evoseek.corpus.questions import load_questions, save_questions
 from evoseek.data.contamination import ClosedBook, Overlap
 from evoseek.data.sorting import closed_book_of
 from evoseek.errors import ConfigError, EvoseekError
-from evoseek.eval.evidence import evidence_of, missing, names
+from evoseek.eval.sample import document_names, evidence_of, missing
 from evoseek.files import check_new_file, write_atomic
 from evoseek.protocols import QuestionEngine
 from evoseek.report.printable import say
@@ -118,7 +118,7 @@ def _gathered(
     lengths, found, present = {len(words) for words in golden}, set[tuple[str, ...]](), set[str]()
     for passage in passages:
         if evidence:
-            present |= names([passage])
+            present |= document_names([passage])
         found.update(run for run in _runs(_words(passage.contents), lengths) if run in golden)
     return found, present
 

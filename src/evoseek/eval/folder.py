@@ -3,7 +3,7 @@
     settings.json   what was evaluated: another model, other settings or other questions are refused
     samples.jsonl   a line a finished sample, appended at once (`eval.sample`)
     trajectories.jsonl   the rollout of each, as a run records its own (`rollout.record`), for `evoseek view`
-    results.json    the scores: determined by the samples alone; results.md and results.tex are the same as tables
+    results.json    the scores: determined by the samples alone; results.md has the same as tables
     timings.json    seconds
     lock            held by the process that writes here
 
@@ -37,7 +37,7 @@ class EvaluationFolder:
         self.settings, self.results, self.timings = (
             path / f"{name}.json" for name in ("settings", "results", "timings")
         )
-        self.markdown, self.latex = path / "results.md", path / "results.tex"
+        self.markdown = path / "results.md"
         self.trajectories = path / "trajectories.jsonl"
         self._samples = ResumableJsonl(path / "samples.jsonl", json.JSONEncoder(ensure_ascii=False))
 

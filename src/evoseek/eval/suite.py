@@ -3,7 +3,7 @@
 A suite is named in the catalogue (`suites.toml`), or is a TOML file of the same keys with the `path` of its questions
 beside it, or a question file or a folder, whose n and checksum are then those that are found. Questions are JSON lines,
 Parquet or data sets of the Hugging Face hub (Parquet and the hub need the extra `data`), in the shapes that FlashRAG
-and Search-R1 publish; FanOutQA and BrowseComp-Plus have forms of their own.
+and Search-R1 publish; `docs/benchmarks.py` converts FanOutQA and BrowseComp-Plus.
 
     FlashRAG    {"id": "test_0", "question": "...", "golden_answers": ["..."], "metadata": {...}}
     Search-R1   the same keys beside `data_source`, or only
@@ -17,20 +17,19 @@ from __future__ import annotations
 
 import importlib
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from evoseek.corpus.questions import parse_question, question_row
 from evoseek.corpus.rows import read_rows
 from evoseek.errors import ConfigError, DataError
-from evoseek.eval.browsecomp import read_queries
-from evoseek.eval.fanoutqa import packaged_file, read_fanoutqa
 from evoseek.files import expanded, json_digest, nearest
 from evoseek.reward.answer import evaluable_question
 from evoseek.types import Question
@@ -106,7 +105,6 @@ class Declaration(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    form: Literal["questions", "fanoutqa", "browsecomp-plus"] = "questions"
     metric: str = ""
     split: str = "test"
     n: int | None = None
@@ -114,7 +112,6 @@ class Declaration(BaseModel):
     sha256: str = ""
     hub: str = ""
     path: str = ""
-    qrels: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +145,7 @@ def load_suite(name: str, data: Path | None = None) -> Suite:
     if name in catalogue:
         suite = _of_catalogue(name, catalogue[name], data)
     elif path.suffix == ".toml" and path.is_file():
-        declared = _declaration(_toml(path), path)
+        declared = _declaration(path)
         suite = _read(path.stem, declared, path.parent / declared.path)
     elif path.exists():
         suite = _read(path.stem, Declaration(split=""), path)
@@ -177,39 +174,26 @@ def _catalogue() -> dict[str, Declaration]:
 def _of_catalogue(name: str, declared: Declaration, data: Path | None) -> Suite:
     if data is not None:
         return _read(name, declared, data)
-    if declared.form == "fanoutqa":
-        return _read(name, declared, packaged_file(declared.split))
     if not declared.hub:
         raise ConfigError(f"The questions of {name} have to be on this machine: give their file or folder with --data.")
-    return _made(name, declared, questions_of(rows_of_hub(declared.hub, name, declared.split)), None)
+    return _made(name, declared, rows_of_hub(declared.hub, name, declared.split), None)
 
 
 def _read(name: str, declared: Declaration, path: Path) -> Suite:
     file = _file_in(path, name, declared) if path.is_dir() else path
-    if declared.form == "fanoutqa":
-        questions = read_fanoutqa(file)
-    elif declared.form == "browsecomp-plus":
-        questions = read_queries(file, file.parent / (declared.qrels or "qrel_evidence.txt"))
-    else:
-        questions = questions_of(rows_of_file(file))
-    return _made(name, declared, questions, file.parent)
+    return _made(name, declared, rows_of_file(file), file.parent)
 
 
-def _made(name: str, declared: Declaration, questions: Sequence[Question], folder: Path | None) -> Suite:
-    return Suite(name, declared, tuple(map(evaluable_question, questions)), folder)
+def _made(name: str, declared: Declaration, rows: Iterable[Row], folder: Path | None) -> Suite:
+    return Suite(name, declared, tuple(map(evaluable_question, questions_of(rows))), folder)
 
 
 def _file_in(folder: Path, name: str, declared: Declaration) -> Path:
     splits = [declared.split] if declared.split else ["test", "dev"]
-    places = [folder / place.format(name=name, split=split) for split in splits for place in _INSIDE]
-    if declared.form == "browsecomp-plus":
-        places.insert(0, folder / "browsecomp_plus_decrypted.jsonl")
-    found = next((place for place in places if place.is_file()), None)
+    places = [place.format(name=name, split=split) for split in splits for place in _INSIDE]
+    found = next((folder / place for place in places if (folder / place).is_file()), None)
     if found is None:
-        raise DataError(
-            f"{folder} holds no questions of {name}. Looked for "
-            f"{', '.join(str(place.relative_to(folder)) for place in places)}."
-        )
+        raise DataError(f"{folder} holds no questions of {name}. Looked for {', '.join(places)}.")
     return found
 
 
@@ -226,23 +210,19 @@ def _check(suite: Suite) -> None:
             f"{digest[:12]}: they were changed. Restore them, or correct `sha256` to {digest}."
         )
     ids = [question.id for question in suite.questions]
-    if twice := next((one for one in ids if ids.count(one) > 1), None) if len(set(ids)) < len(ids) else None:
+    (twice, times), *_ = Counter(ids).most_common(1) or [("", 0)]
+    if times > 1:
         raise DataError(f"The id {twice!r} comes twice in {suite.name}. Every question needs an id of its own.")
 
 
-def _toml(path: Path) -> Mapping[str, Any]:
+def _declaration(path: Path) -> Declaration:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read as TOML ({error}).") from error
-
-
-def _declaration(table: Mapping[str, Any], path: Path) -> Declaration:
-    try:
-        declared = Declaration(**table)
+        declared = Declaration(**tomllib.loads(path.read_text(encoding="utf-8-sig")))
     except ValidationError as error:
         first = error.errors()[0]
         raise DataError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}.") from error
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read as TOML ({error}).") from error
     if not declared.path:
         raise DataError(f"{path}: `path` is missing. Give the file or folder of the questions, relative to this file.")
     return declared

@@ -14,10 +14,8 @@ from typing import Any
 from rich.console import Console
 
 from evoseek.errors import EvoseekError
-from evoseek.eval.baselines.attempt import BaselineAnswerer, ChatModel, PolicyModel
-from evoseek.eval.browsecomp import write_runs
+from evoseek.eval.attempt import BaselineAnswerer, ChatModel, PolicyModel
 from evoseek.eval.evaluate import examining
-from evoseek.eval.fanoutqa import write_answers
 from evoseek.eval.folder import EvaluationFolder
 from evoseek.eval.results import Results
 from evoseek.eval.sample import Answerer, Key, Sample, check_temperature, content_digest, draw_missing, keys_of, merged
@@ -27,7 +25,7 @@ from evoseek.jobs.answering import check_of
 from evoseek.jobs.ask import tell_about_template
 from evoseek.jobs.chat_roller import chat_roller, uses_chat_model
 from evoseek.registry import build
-from evoseek.report.evaluation import cost_grid, grids, latex, markdown, note, results_json, terminal
+from evoseek.report.evaluation import cost_grid, grids, markdown, note, results_json, terminal
 from evoseek.report.printable import say
 from evoseek.report.progress import CountProgress
 from evoseek.rollout.agent import limits_of
@@ -98,7 +96,6 @@ def evaluate(context: Context, wanted: Wanted, out: Path | None, *, console: Con
         evaluated = Evaluated(results, results_json(results, about), _title(about, context.metric))
         if folder:
             _write(folder, evaluated)
-            _write_for_others(folder, wanted.suite, examinee.name, results.samples)
     if not quiet:
         _show(evaluated, folder, console)
     return evaluated
@@ -230,17 +227,7 @@ def _write(folder: EvaluationFolder, evaluated: Evaluated) -> None:
     seconds = {name: asdict(cost) for name, cost in results.seconds().items()}
     write_atomic(folder.timings, json.dumps(seconds, indent=1) + "\n")
     write_atomic(folder.markdown, markdown(made, said))
-    write_atomic(folder.latex, latex(made, said))
     write_atomic(folder.results, json.dumps(evaluated.json, indent=1, ensure_ascii=False) + "\n")
-
-
-def _write_for_others(folder: EvaluationFolder, suite: Suite | None, model: str, samples: Sequence[Sample]) -> None:
-    """Write what the benchmark's own scripts read."""
-    form = suite.declared.form if suite else ""
-    if form == "browsecomp-plus":
-        write_runs(folder.path / "runs", model, samples)
-    elif form == "fanoutqa":
-        write_answers(folder.path / "fanoutqa.json", {s.question: s.answer for s in samples if s.number == 0})
 
 
 def _show(evaluated: Evaluated, folder: EvaluationFolder | None, console: Console) -> None:
@@ -251,7 +238,7 @@ def _show(evaluated: Evaluated, folder: EvaluationFolder | None, console: Consol
     if said := _of_searches(evaluated.results.samples):
         say(console, said)
     if folder:
-        say(console, f"Results: {folder.results} (also results.md and results.tex).")
+        say(console, f"Results: {folder.results} (also results.md).")
 
 
 def _of_searches(samples: Sequence[Sample]) -> str | None:

@@ -1,5 +1,5 @@
-"""The results of an evaluation for people and programs: JSON, and tables for the terminal, Markdown and LaTeX, always
-with n and an interval.
+"""The results of an evaluation for people and programs: JSON, and tables for the terminal and Markdown, always with n
+and an interval.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ _MEANINGS = {
     "guarded_substring_match": f"as whole words, in an answer at most {SPARE_WORDS} words longer than it",
     "set_f1": "F1 over the sets of words of both, articles kept",
 }
-_LATEX = str.maketrans({char: f"\\{char}" for char in "&%$#_{}"} | {"\\": r"\textbackslash{}", "~": "--", "^": r"\^{}"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,17 +162,6 @@ def markdown(made: Sequence[Grid], said: str | None) -> str:
         rows = ("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
         texts.append(f"**{grid.title}**\n\n" + "\n".join(rows))
     return "\n\n".join([*texts, *([said] if said else [])]) + "\n"
-
-
-def latex(made: Sequence[Grid], said: str | None) -> str:
-    """All tables as LaTeX, without any package."""
-    texts = [f"% {said}"] if said else []
-    for grid in made:
-        rows = (" & ".join(cell.translate(_LATEX) for cell in line) + r" \\" for line in (grid.head, *grid.rows))
-        head, *body = rows
-        lines = [rf"\begin{{tabular}}{{{'l' * len(grid.head)}}}", r"\hline", head, r"\hline", *body, r"\hline"]
-        texts.append("\n".join([f"% {grid.title}", *lines, r"\end{tabular}"]))
-    return "\n\n".join(texts) + "\n"
 
 
 def _rows(scores: Mapping[str, Score]) -> tuple[tuple[str, str], ...]:

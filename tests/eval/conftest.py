@@ -7,7 +7,7 @@ import pytest
 
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ToolError
-from evoseek.eval.baselines.attempt import BaselineAnswerer, ChatModel
+from evoseek.eval.attempt import BaselineAnswerer, ChatModel
 from evoseek.policy.encoding import plain
 from evoseek.policy.load import load_policy
 from evoseek.policy.scripted import ScriptedChat, ScriptedSampler

@@ -3,7 +3,7 @@
 import pytest
 
 from evoseek.errors import CutReplyError, ToolError
-from evoseek.eval.baselines import methods
+from evoseek.eval import baselines
 from evoseek.types import Passage, StopReason, ToolCall
 
 
@@ -58,7 +58,7 @@ def test_a_passage_is_shown_once_and_no_more_than_fifteen(attempt, engine):
     engine.search = counted
     replies = ["from 1 to 8", "from 5 to 13", "from 12 to 20", ANSWER]
     _, asked = attempt("ircot", replies, top_k=9, max_turns=9, max_tool_calls=8)
-    assert [prompt.count(": x;") for _, (prompt,) in asked] == [3, 8, 13, methods.MOST_PASSAGES]
+    assert [prompt.count(": x;") for _, (prompt,) in asked] == [3, 8, 13, baselines.MOST_PASSAGES]
     assert "t14: x;" in asked[3][1][0]
     assert "t15" not in asked[3][1][0]
 
@@ -85,12 +85,12 @@ def test_endless_thought_on_the_way_ends_it(attempt, engine):
     ],
 )
 def test_the_first_sentence(text, sentence):
-    assert methods.first_sentence(text, StopReason.MALFORMED) == sentence
+    assert baselines.first_sentence(text, StopReason.MALFORMED) == sentence
 
 
 def test_a_sentence_that_was_cut_is_none():
-    assert methods.first_sentence("Kalo is it. And then", StopReason.MAX_TOKENS) == "Kalo is it."
-    assert methods.first_sentence("Kalo is and then", StopReason.MAX_TOKENS) == ""
+    assert baselines.first_sentence("Kalo is it. And then", StopReason.MAX_TOKENS) == "Kalo is it."
+    assert baselines.first_sentence("Kalo is and then", StopReason.MAX_TOKENS) == ""
 
 
 SEARCH, SEARCH_O1_ANSWER = "<think> hm </think> <search> Nida </search>", "<answer> Meri </answer>"

@@ -6,7 +6,7 @@ import pytest
 
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError, CutReplyError, ToolError
-from evoseek.eval.baselines.attempt import BaselineAnswerer, ChatModel, PolicyModel
+from evoseek.eval.attempt import BaselineAnswerer, ChatModel, PolicyModel
 from evoseek.policy.encoding import plain
 from evoseek.policy.scripted import ScriptedChat
 from evoseek.registry import KINDS, find

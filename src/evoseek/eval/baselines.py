@@ -12,7 +12,7 @@ from evoseek.types import Passage, StopReason, ToolResult
 
 if TYPE_CHECKING:
     from evoseek.env.prompts import PromptTemplate
-    from evoseek.eval.baselines.attempt import Attempt
+    from evoseek.eval.attempt import Attempt
     from evoseek.protocols import Tool
     from evoseek.types import Question, ToolCall, Trajectory
 

@@ -1,1 +1,0 @@
-"""Baselines: ways to answer that train nothing."""
