@@ -67,7 +67,7 @@ test-verifiers: $(VERIFIERS_INSTALLED)
 test-tinker: export OMP_NUM_THREADS ?= 1
 test-tinker: export TINKER_CACHE := $(abspath $(TINKER_VENV))/compiled
 test-tinker: $(TINKER_INSTALLED)
-	$(TINKER) -m pytest -rP --durations=0 tests_tinker
+	$(TINKER) -m pytest -rP --durations=0 packages/tinker/tests_skyrl
 
 # What is tested, in three environments; test-tinker, which is slow, is not among it.
 test-all: test test-engines test-verifiers
@@ -146,7 +146,7 @@ $(TINKER_INSTALLED):
 	$(PYTHON) -m venv $(TINKER_VENV)
 	$(TINKER) -m pip install --quiet $(TORCH)
 	$(TINKER) -m pip install --quiet 'skyrl[tinker,jax]==0.3.0' tinker==0.24.1
-	$(TINKER) -m pip install --quiet -e '.[lora]' 'pytest>=8'
+	$(TINKER) -m pip install --quiet -e '.[lora]' -e packages/tinker 'pytest>=8'
 	@touch $@
 
 $(BENCH_INSTALLED): $(INSTALLED)

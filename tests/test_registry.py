@@ -11,7 +11,7 @@ from evoseek.loss.base import LossFn
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.settings import LossSettings
 from evoseek.protocols import Environment, MetricSink, Sampler, SearchEngine, Tool
-from evoseek.registry import KINDS, build, check_name, find
+from evoseek.registry import KINDS, build, check_name, find, settings_class
 from evoseek.search.encoders.encoder import Encoder
 from evoseek.training.loop import System
 from evoseek.training.question_order import Order
@@ -92,11 +92,25 @@ def mine(tmp_path, monkeypatch):
     sys.modules.pop(module, None)
 
 
-@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, what in KINDS.items() for name in what.parts])
+PATHS = {(kind, name): path for kind, what in KINDS.items() for name, path in {**what.parts, **what.packaged}.items()}
+
+
+@pytest.mark.parametrize(("kind", "name"), PATHS)
 def test_every_name_is_of_its_kind(kind, name):
     part = find(kind, name)
     assert callable(part)
-    assert find(kind, KINDS[kind].parts[name]) is part  # an import path is looked at as one of a user's own is
+    assert find(kind, PATHS[kind, name]) is part  # an import path is looked at as one of a user's own is
+
+
+@pytest.mark.parametrize("kind", ["sampler", "learner"])
+@pytest.mark.parametrize("read", [find, settings_class])
+def test_a_part_whose_package_is_not_installed_names_what_to_install(kind, read, monkeypatch):
+    for name in ("sampler", "learner", "settings"):
+        monkeypatch.delitem(sys.modules, f"evoseek_tinker.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, "evoseek_tinker", None)
+    check_name(kind, "tinker")
+    with pytest.raises(ConfigError, match=r"`pip install evoseek-tinker` .*`pip install packages/tinker`"):
+        read(kind, "tinker")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ import pytest
 import torch
 from tests.doubles.engines import ScriptedServer, ScriptedVLLM
 from tests.doubles.sglang import ScriptedSGLang
-from tests.doubles.tinker import ScriptedTinker
 from tools.tiny.tokenizer import tiny_tokenizer
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
@@ -42,9 +41,6 @@ from evoseek.policy.load import load_policy
 from evoseek.policy.sampler import TorchSampler
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
-from evoseek.policy.tinker.policy import RemotePolicy
-from evoseek.policy.tinker.sampler import TinkerSampler
-from evoseek.policy.tinker.sdk import NewModel, RemoteModel
 from evoseek.protocols import RewardFn, Sampler
 from evoseek.registry import KINDS, find
 from evoseek.reward.functions import AnswerReward
@@ -64,6 +60,10 @@ from evoseek.types import (
     Trajectory,
     TrajectoryGroup,
 )
+from evoseek_tinker.policy import TinkerPolicy
+from evoseek_tinker.sampler import TinkerSampler
+from evoseek_tinker.sdk import NewModel, RemoteModel
+from evoseek_tinker.testing import ScriptedTinker
 
 QUESTION = Question("q", "who is the mayor of Kalo ?", ("Meri",))
 DOWN = Invalid(StopReason.TOOL_FAILED, "the engine is down")
@@ -218,7 +218,7 @@ def served_by(kind: type[EngineSampler], server: type[ScriptedServer]) -> Sampli
 @asynccontextmanager
 async def at_a_service() -> AsyncGenerator[tuple[Sampler, TagRenderer]]:
     remote = RemoteModel(ScriptedTinker(token_s=1.0), NewModel("tiny", 2, 0), api_key="tml-secret")
-    policy = RemotePolicy.over(remote, "tiny", "policy")
+    policy = TinkerPolicy.over(remote, "tiny", "policy")
     yield TinkerSampler(policy, max_length=600), TagRenderer(policy.tokenizer)
 
 
@@ -254,7 +254,7 @@ class TestTrap11WhatThePolicyMakesLongIsScored:
     are left: a policy that is slow where it is wrong scores 1.0 instead of .5."""
 
     def test_every_sampler_and_every_limit_has_its_case(self) -> None:
-        assert set(SAMPLERS) == set(KINDS["sampler"].parts)
+        assert set(SAMPLERS) == {*KINDS["sampler"].parts, *KINDS["sampler"].packaged}
         assert set(LIMITS) == {limit.name for limit in fields(Limits)}
         assert set(SECONDS) == {name for sampler in SAMPLERS for name in seconds_of(sampler)}
 

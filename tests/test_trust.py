@@ -18,7 +18,7 @@ from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError, PolicyError
 from evoseek.policy.chat_template import USER, render_chat
 from evoseek.policy.critic import load_critic
-from evoseek.policy.load import load_policy, load_shell, load_tokenizer
+from evoseek.policy.load import load_policy, load_tokenizer
 from evoseek.policy.source import tiny_policy_dir
 from evoseek.policy.unread import load_unread
 from evoseek.project import find_project, open_project
@@ -33,6 +33,7 @@ from evoseek.settings_tree import nested
 from evoseek.templates import sandbox
 from evoseek.training.given import allow_project, gather, load_settings
 from evoseek.trust import VARIABLE
+from evoseek_tinker.policy import load_shell
 
 NOBODY = 12345
 MODULE = "RAN.touch()\nclass Part:\n    def __call__(self, *given):\n        return 1.0\n"

@@ -31,8 +31,8 @@ class Kind:
 
     `needs` are methods as they are called, attributes, and (capitalised) what the class itself has. If it is just
     `__call__`, a function is enough; for any kind, a class whose `build` makes the part is. `or_needs` stands in their
-    place for a part that is bound to a question first. `settings` are those of built-in parts that import torch: they
-    are read without it.
+    place for a part that is bound to a question first. `settings` are those of parts that import torch: they are read
+    without it. `packaged` are the parts of distributions of their own, which need not be installed.
     """
 
     what: str
@@ -40,6 +40,7 @@ class Kind:
     needs: tuple[str, ...]
     or_needs: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
+    packaged: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 _ANSWER = "evoseek.reward.functions:AnswerReward"
@@ -143,24 +144,25 @@ KINDS: Mapping[str, Kind] = {
             "torch": "evoseek.policy.sampler:TorchSampler",
             "vllm": "evoseek.policy.engines.vllm:VLLMSampler",
             "sglang": "evoseek.policy.engines.sglang:SGLangSampler",
-            "tinker": "evoseek.policy.tinker.sampler:TinkerSampler",
         },
         ("async sample(request)", "release(trajectory_id)", "update_weights(version, weights)", "policy_version"),
         settings={
             "torch": "evoseek.policy.settings:TorchSamplerSettings",
             "vllm": "evoseek.policy.engines.settings:VLLMSettings",
             "sglang": "evoseek.policy.engines.settings:ServerSettings",
-            "tinker": "evoseek.policy.settings:TinkerSamplerSettings",
+            "tinker": "evoseek_tinker.settings:TinkerSamplerSettings",
         },
+        packaged={"tinker": "evoseek_tinker.sampler:TinkerSampler"},
     ),
     "learner": Kind(
         "forward, backward and the optimizer",
-        {"torch": "evoseek.learner.learner:Learner", "tinker": "evoseek.learner.tinker:TinkerLearner"},
+        {"torch": "evoseek.learner.learner:Learner"},
         ("update(samples)",),
         settings={
             "torch": "evoseek.learner.settings:LearnerSettings",
-            "tinker": "evoseek.learner.settings:TinkerSettings",
+            "tinker": "evoseek_tinker.settings:TinkerSettings",
         },
+        packaged={"tinker": "evoseek_tinker.learner:TinkerLearner"},
     ),
     "baseline": Kind(
         "a way to answer that trains nothing, for `evoseek eval --baseline`",
@@ -190,7 +192,7 @@ def find(kind: str, name: str) -> Any:
     """The class or function of a name, or of `package.module:Name`. Raises ConfigError if it does not exist or is of
     another kind."""
     check_name(kind, name)
-    path = KINDS[kind].parts.get(name, name)
+    path = {**KINDS[kind].parts, **KINDS[kind].packaged}.get(name, name)
     part = _load(kind, path)
     if path is name:
         check_part(kind, name, part)
@@ -230,7 +232,7 @@ def _make(part: Any, settings: Any, context: object) -> Any:
 
 def check_name(kind: str, name: str) -> None:
     """Raises ConfigError for a name that is neither known nor an import path. Nothing is imported."""
-    known = KINDS[kind].parts
+    known = {**KINDS[kind].parts, **KINDS[kind].packaged}
     if name in known or ":" in name:
         return
     close = get_close_matches(name, known, 1)
@@ -254,6 +256,13 @@ def _load(kind: str, path: str) -> Any:
         for part in name.split("."):
             found = getattr(found, part)
     except ImportError as error:
+        package = module.partition(".")[0]
+        if error.name == package and package in {path.partition(".")[0] for path in KINDS[kind].packaged.values()}:
+            raise ConfigError(
+                f"The {kind} {path!r} is in a package of its own, which is not installed. Install it with `pip install "
+                f"{package.replace('_', '-')}` (from evoseek's repository: `pip install "
+                f"packages/{package.removeprefix('evoseek_')}`)."
+            ) from error
         raise ConfigError(
             f"The {kind} {path!r} cannot be imported: {error}. Expected package.module:Name of a module that "
             f"`python -c 'import {module}'` finds: install its package, or start in its folder."

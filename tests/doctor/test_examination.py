@@ -194,10 +194,10 @@ def test_more_processes_or_threads_than_cores(found, monkeypatch):
     assert "OMP_NUM_THREADS" in threads.remedy
 
 
-@pytest.mark.skipif(find_spec("tinker") is not None, reason="tinker is installed")
+@pytest.mark.skipif(find_spec("wandb") is not None, reason="wandb is installed")
 def test_a_missing_extra(found):
-    faults, _ = found({"learner.name": "tinker", "sampler.name": "tinker"})
-    assert faults["extras"].remedy == "pip install 'evoseek[tinker]'"
+    faults, _ = found({"trackers": ["wandb"]})
+    assert faults["extras"].remedy == "pip install 'evoseek[track]'"
 
 
 def test_the_time_follows_from_the_steps_that_were_made(folder, found):

@@ -189,7 +189,7 @@ def test_several_processes_share_weights_in_float32_only():
         (1, {}, False),
         (2, {"lora.rank": 2}, False),
         (2, {"policy.dtype": "bfloat16"}, False),
-        (2, {"learner.name": "evoseek.learner.tinker:TinkerLearner"}, False),
+        (2, {"learner.name": "evoseek_tinker.learner:TinkerLearner"}, False),
     ],
 )
 def test_weights_that_several_processes_share_are_left_unread_until_they_are_spread(size, options, expected):

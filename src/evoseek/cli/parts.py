@@ -41,6 +41,8 @@ def show_parts(kind: str | None, name: str | None, *, console: Console) -> None:
     if name is None:
         for known, sentence in parts_of(kind).items():
             say(console, f"{known}\n    {sentence}")
+        for known, path in KINDS[kind].packaged.items():
+            say(console, f"{known}\n    In a package of its own: {path.partition('.')[0].replace('_', '-')}.")
         say(console, f"One of your own needs {', '.join(KINDS[kind].needs)}.")
         return
     settings = settings_of(kind, name)

@@ -11,7 +11,6 @@ from typing import cast
 import torch
 from huggingface_hub.utils import logging as hub_logging
 from transformers import (
-    AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
     GenerationConfig,
@@ -82,33 +81,6 @@ def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32"
             "and give its directory."
         ) from error
     return Policy(model, tokenizer, name_or_dir)
-
-
-def load_shell(name_or_dir: str) -> Policy:
-    """A policy without weights (they are on the device `meta`), whose config and tokenizer are those of a model that is
-    trained elsewhere. Raises PolicyError, also for an adapter or a GGUF file."""
-    source = find_policy(name_or_dir)
-    path = expanded(source)
-    if is_gguf(source) or is_adapter(path):
-        raise PolicyError(
-            f"got '{name_or_dir}' as the policy, but the weights are to be trained at a service, which makes an "
-            "adapter of its own over a model that it has. Give that model's Hugging Face name, or a directory with its "
-            "config.json and tokenizer; neither a GGUF file nor an adapter will do."
-        )
-    tokenizer = load_tokenizer(name_or_dir)
-    try:
-        with quietly():
-            config = AutoConfig.from_pretrained(str(path) if path.is_dir() else source, trust_remote_code=False)
-            with torch.device("meta"):
-                model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
-            model.generation_config = generation_config(str(path) if path.is_dir() else source, model)
-    except Exception as error:  # as in load_policy
-        raise PolicyError(
-            f"the config of '{name_or_dir}' could not be loaded: {first_line(error)} Expected a directory with a "
-            "config.json, or the name of a causal language model on the Hugging Face hub. Check the name and the "
-            "network."
-        ) from error
-    return Policy(model.eval(), tokenizer, name_or_dir)
 
 
 def check_device(name: str) -> torch.device:

@@ -66,6 +66,18 @@ class Policy:
         )
 
 
+class RemotePolicy(Policy):
+    """A policy that a service trains: its `model` has a config, but no weights. Its `str` says what is trained, and
+    where."""
+
+    __slots__ = ()
+
+    def save(self, directory: Path) -> None:
+        """Write where the service has saved the weights last, in the file `REMOTE` (see policy.source), and the
+        tokenizer; whole or not at all."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, slots=True)
 class SamplerHome:
     """The run that samplers belong to: a directory for what they write (None: a temporary one), what is closed at the

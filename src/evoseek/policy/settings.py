@@ -73,16 +73,4 @@ class TorchSamplerSettings(SamplerSettings):
     )
 
 
-class TinkerSamplerSettings(SamplerSettings):
-    """Settings of the sampler at the service that trains."""
-
-    probe_every: int = Field(
-        default=10,
-        ge=0,
-        le=MANY,
-        description="Number of steps between comparisons of the service's logprobs in sampling and in training on "
-        "short samples (sampling/probe_difference), also before the first step; 0: never.",
-    )
-
-
 SamplerPart = Annotated[SerializeAsAny[SamplerSettings], Chosen("sampler", SamplerSettings)]

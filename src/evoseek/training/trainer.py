@@ -25,8 +25,7 @@ from evoseek.loss.value import ValueLoss
 from evoseek.policy.critic import load_critic, save_critic
 from evoseek.policy.engines.settings import ServerSettings
 from evoseek.policy.load import load_policy, prepare_process, save_policy
-from evoseek.policy.policy import Policy, base_of
-from evoseek.policy.tinker.policy import RemotePolicy
+from evoseek.policy.policy import Policy, RemotePolicy, base_of
 from evoseek.policy.unread import load_unread
 from evoseek.registry import build, find
 from evoseek.runs import RunDirectory
@@ -107,7 +106,7 @@ class Trainer:
     def __str__(self) -> str:
         """In words: what is trained, in which type of number and where, and how samples lie in a micro-batch."""
         if isinstance(self.policy, RemotePolicy):
-            return f"Training {self.policy.remote}."
+            return f"Training {self.policy}."
         model, adapted = self.policy.model, self.policy.adapter is not None
         what = "an adapter in float32 over a base" if adapted else "all weights"
         dtype = str(model.dtype).removeprefix("torch.")

@@ -11,17 +11,17 @@ from evoseek.http.retry import TransientError
 from evoseek.policy.engines.turn import Turn
 from evoseek.policy.policy import SamplerContext, eos_ids
 from evoseek.policy.requests import check_request
-from evoseek.policy.settings import TinkerSamplerSettings
 from evoseek.policy.stops import StopRules
-from evoseek.policy.tinker.policy import RemotePolicy
-from evoseek.policy.tinker.sdk import ServiceError
 from evoseek.types import Completion, SampleRequest
+from evoseek_tinker.policy import TinkerPolicy
+from evoseek_tinker.sdk import ServiceError
+from evoseek_tinker.settings import TinkerSamplerSettings
 
 TRAINED, GREEDY = 1.0, 0.0  # the temperatures whose logprobs the service reports
 
 
 class TinkerSampler:
-    """Samples a RemotePolicy (protocols.Sampler) with the weights of the last `update_weights`, which the service keeps
+    """Samples a TinkerPolicy (protocols.Sampler) with the weights of the last `update_weights`, which the service keeps
     for it.
 
     The service reports logprobs of temperature 1 whatever it samples at, so that no others than 1, and 0 for greedy
@@ -35,7 +35,7 @@ class TinkerSampler:
     def build(cls, settings: TinkerSamplerSettings, context: SamplerContext) -> TinkerSampler:
         """From settings. Raises ConfigError."""
         policy = context.policy
-        if not isinstance(policy, RemotePolicy):
+        if not isinstance(policy, TinkerPolicy):
             raise ConfigError(
                 "sampler.name is tinker, which samples what the learner tinker trains, but the policy's weights are "
                 "here. Set learner.name to tinker, too, or sampler.name to torch."
@@ -47,7 +47,7 @@ class TinkerSampler:
             )
         return cls(policy, max_length=context.max_length)
 
-    def __init__(self, policy: RemotePolicy, *, max_length: int) -> None:
+    def __init__(self, policy: TinkerPolicy, *, max_length: int) -> None:
         self._remote, self._max_length = policy.remote, max_length
         self._vocabulary = int(policy.model.config.get_text_config().vocab_size)
         self._rules = StopRules(policy.tokenizer, eos_ids(policy))

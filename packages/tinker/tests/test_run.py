@@ -44,8 +44,8 @@ SELFPLAY = {
     "run.steps": 4,
 }
 OWN = """
-from evoseek.learner.tinker import TinkerLearner
-from tests.doubles.tinker import ScriptedTinker
+from evoseek_tinker.learner import TinkerLearner
+from evoseek_tinker.testing import ScriptedTinker
 
 SERVICE = ScriptedTinker()
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import nn
@@ -27,38 +27,14 @@ from evoseek.learner.base import MAXIMA, LearnerBase, StepBatch, finish_metrics,
 from evoseek.learner.batch import MicroBatch, loss_inputs, make_batch, trained_length
 from evoseek.learner.learner import LearnerContext
 from evoseek.learner.optim import schedule_factor
-from evoseek.learner.settings import TinkerSettings
 from evoseek.loss.base import LossInputs
-from evoseek.policy.settings import LoraSettings, PolicySettings
-from evoseek.policy.tinker.policy import RemotePolicy, saved_state
-from evoseek.policy.tinker.sdk import API_KEY, AdamStep, NewModel, RemoteModel, ServiceError, find_key, load_sdk
+from evoseek.training.settings import TrainingSettings
 from evoseek.types import TrainingSample
+from evoseek_tinker.policy import TinkerPolicy, saved_state
+from evoseek_tinker.sdk import API_KEY, AdamStep, NewModel, RemoteModel, ServiceError, find_key, load_sdk
+from evoseek_tinker.settings import TinkerSettings
 
 T = TypeVar("T")
-
-
-class RemoteRun(Protocol):
-    """The settings that a RemotePolicy is made from."""
-
-    @property
-    def run(self) -> Any:
-        """With the seed."""
-        ...
-
-    @property
-    def policy(self) -> PolicySettings:
-        """Of the tokenizer."""
-        ...
-
-    @property
-    def lora(self) -> LoraSettings:
-        """Of the adapter."""
-        ...
-
-    @property
-    def learner(self) -> Any:
-        """TinkerSettings."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +42,7 @@ class RemoteForward:
     """The forward pass at the service. The inputs that it gives carry a gradient only up to `logprobs`, a leaf; there
     are no entropies. `ratio_to_own` is that of LogprobModel."""
 
-    policy: RemotePolicy
+    policy: TinkerPolicy
     ratio_to_own: bool = True
 
     @property
@@ -98,7 +74,7 @@ class RemoteForward:
 
 
 class TinkerLearner(LearnerBase[LossInputs]):
-    """Trains a RemotePolicy at its service, one optimizer step per `update`.
+    """Trains a TinkerPolicy at its service, one optimizer step per `update`.
 
     Every failure of the service is a TrainingError: what the service then holds is not known, so that the run has to be
     resumed from its last checkpoint, which it does with a new copy of the weights that were saved there.
@@ -112,15 +88,11 @@ class TinkerLearner(LearnerBase[LossInputs]):
         return load_sdk()
 
     @classmethod
-    def load_policy(cls, settings: RemoteRun, directory: Path | None, name: str) -> RemotePolicy:
+    def load_policy(cls, settings: TrainingSettings, directory: Path | None, name: str) -> TinkerPolicy:
         """The policy of a checkpoint's directory, or one that begins as the model of the settings. Nothing is sent.
         Raises ConfigError, PolicyError or CheckpointError."""
-        own, lora = settings.learner, settings.lora
-        new = NewModel(
-            own.base_model or settings.policy.model,
-            lora.rank,
-            settings.run.seed,
-        )
+        own = cast("TinkerSettings", settings.learner)
+        new = NewModel(own.base_model or settings.policy.model, settings.lora.rank, settings.run.seed)
         remote = RemoteModel(
             cls.sdk(),
             new,
@@ -130,11 +102,11 @@ class TinkerLearner(LearnerBase[LossInputs]):
             timeout_s=own.timeout_s,
             gradient=own.gradient,
         )
-        return RemotePolicy.over(remote, settings.policy.model, name)
+        return TinkerPolicy.over(remote, settings.policy.model, name)
 
     @staticmethod
     def forward_of(
-        policy: RemotePolicy, *, temperature: float, entropy_gradient: bool = False, ratio_to_own: bool = False
+        policy: TinkerPolicy, *, temperature: float, entropy_gradient: bool = False, ratio_to_own: bool = False
     ) -> RemoteForward:
         """The policy's forward pass. `temperature` and `entropy_gradient` have been checked in the settings."""
         return RemoteForward(policy, ratio_to_own)

@@ -60,7 +60,7 @@ def load_sdk() -> Any:
     except ImportError as error:
         raise ConfigError(
             "learner.name is tinker, but the package tinker is not installed. Install it with "
-            "`pip install 'evoseek[tinker]'`, or train here with learner.name = torch."
+            "`pip install tinker`, or train here with learner.name = torch."
         ) from error
     check_version(version("tinker"))
     return sdk

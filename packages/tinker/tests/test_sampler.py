@@ -1,23 +1,23 @@
 import asyncio
 
 import pytest
-from tests.doubles.tinker import Answer, ScriptedSampling, ScriptedTinker
 
 from evoseek.errors import ConfigError, PolicyError, SamplerError
-from evoseek.policy.load import load_policy, load_shell
+from evoseek.policy.load import load_policy
 from evoseek.policy.policy import SamplerContext
 from evoseek.policy.sampler import TorchSampler
-from evoseek.policy.tinker.policy import RemotePolicy
-from evoseek.policy.tinker.sampler import TinkerSampler
-from evoseek.policy.tinker.sdk import NewModel, RemoteModel
 from evoseek.types import SampleRequest, StopConditions
+from evoseek_tinker.policy import TinkerPolicy, load_shell
+from evoseek_tinker.sampler import TinkerSampler
+from evoseek_tinker.sdk import NewModel, RemoteModel
+from evoseek_tinker.testing import Answer, ScriptedSampling, ScriptedTinker
 
 STOP = StopConditions(("</search>", "</answer>"))
 
 
 def sampler(service=None, **options):
     remote = RemoteModel(service or ScriptedTinker(), NewModel("tiny", 2, 0), api_key="tml-secret")
-    policy = RemotePolicy.over(remote, "tiny", "policy")
+    policy = TinkerPolicy.over(remote, "tiny", "policy")
     return TinkerSampler.build(TinkerSampler.Settings(**options), SamplerContext(policy, 256))
 
 

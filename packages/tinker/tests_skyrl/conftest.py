@@ -61,7 +61,7 @@ def server(tmp_path_factory):
     words += ["--checkpoints-base", str(root / "checkpoints"), "--database-url", f"sqlite:///{root / 'server.db'}"]
     url = f"http://{HOST}:{port}"
     with ExitStack() as closing:
-        launch({url: Command(words, ENVIRONMENT)}, root, 600.0, closing)
+        launch({url: Command(words, ENVIRONMENT)}, root, closing)
         yield Server(url, root / "checkpoints")
 
 

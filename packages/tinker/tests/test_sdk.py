@@ -1,10 +1,10 @@
 import importlib
 
 import pytest
-from tests.doubles.tinker import Done, ScriptedTinker
 
 from evoseek.errors import ConfigError
-from evoseek.policy.tinker.sdk import NewModel, RemoteModel, ServiceError, check_version, find_key, load_sdk
+from evoseek_tinker.sdk import NewModel, RemoteModel, ServiceError, check_version, find_key, load_sdk
+from evoseek_tinker.testing import Done, ScriptedTinker
 
 
 @pytest.mark.parametrize("version", ["0.24.1", "0.38.0", "0.99"])
@@ -21,7 +21,7 @@ def test_other_versions_are_refused(version):
 def test_without_the_package_the_error_says_how_to_get_it():
     if importlib.util.find_spec("tinker"):
         pytest.skip("it is installed")
-    with pytest.raises(ConfigError, match=r"pip install 'evoseek\[tinker\]'"):
+    with pytest.raises(ConfigError, match=r"pip install tinker"):
         load_sdk()
 
 

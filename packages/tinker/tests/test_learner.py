@@ -3,13 +3,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.doubles.tinker import SCALE, ScriptedTinker
 
 from evoseek.errors import ConfigError, TrainingError
 from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.reference import score, with_ref_logprobs
-from evoseek.learner.tinker import RemoteForward, TinkerLearner, TinkerSettings
 from evoseek.loss.base import Loss, LossFn, Totals
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.likelihood import ReinforceLoss
@@ -18,10 +16,12 @@ from evoseek.loss.terms import WithKL
 from evoseek.policy.load import load_policy
 from evoseek.policy.lora import add_adapter
 from evoseek.policy.policy import base_of
-from evoseek.policy.tinker.policy import RemotePolicy
-from evoseek.policy.tinker.sdk import NewModel, RemoteModel
 from evoseek.settings import check_settings, read_settings
 from evoseek.training.settings import TrainingSettings
+from evoseek_tinker.learner import RemoteForward, TinkerLearner, TinkerSettings
+from evoseek_tinker.policy import TinkerPolicy
+from evoseek_tinker.sdk import NewModel, RemoteModel
+from evoseek_tinker.testing import SCALE, ScriptedTinker
 
 BUDGET = {"token_budget": 512}
 
@@ -42,10 +42,10 @@ def weights_of(policy):
 
 
 def remote(service=None, like=None, **options):
-    """A RemotePolicy at a double, with the weights of a local policy."""
+    """A TinkerPolicy at a double, with the weights of a local policy."""
     service = service or ScriptedTinker()
     model = RemoteModel(service, NewModel("tiny", 2, 0), api_key="tml-secret", **options)
-    policy = RemotePolicy.over(model, "tiny", "policy")
+    policy = TinkerPolicy.over(model, "tiny", "policy")
     if like is not None:
         policy.remote.logprobs([[1, 2]])
         with torch.no_grad():

@@ -7,12 +7,10 @@ from dataclasses import replace
 import pytest
 import torch
 from rich.console import Console
-from tests.doubles.tinker import SCALE
 
 from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.reference import score, with_ref_logprobs
-from evoseek.learner.tinker import RemoteForward, TinkerLearner, TinkerSettings
 from evoseek.loss.base import Totals
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.likelihood import ReinforceLoss
@@ -22,12 +20,15 @@ from evoseek.policy.load import load_policy
 from evoseek.policy.lora import add_adapter
 from evoseek.policy.policy import base_of
 from evoseek.policy.source import tiny_policy_dir
-from evoseek.policy.tinker.policy import RemotePolicy
-from evoseek.policy.tinker.sdk import NewModel, RemoteModel, load_sdk
 from evoseek.report.metrics import read_metrics
 from evoseek.run import Run
 from evoseek.training.probe import EXACT
 from evoseek.types import TrainingSample
+from evoseek_tinker import sdk
+from evoseek_tinker.learner import RemoteForward, TinkerLearner, TinkerSettings
+from evoseek_tinker.policy import TinkerPolicy
+from evoseek_tinker.sdk import NewModel, RemoteModel, load_sdk
+from evoseek_tinker.testing import SCALE
 
 RANK = 4
 SHOWN = ("reward", "loss", "grad_norm", "_logp_difference/mean", "probe_mean", "kl", "invalid_frac")
@@ -55,7 +56,8 @@ SYSTEMS = {
 }
 # Adam without moments: the weights change by -learning_rate x gradient / (|gradient| + eps).
 RATE = 0.05
-BARE = {"learning_rate": RATE, "betas": (0.0, 0.0), "eps": 1.0, "weight_decay": 0.0}
+BARE = {"learning_rate": RATE, "betas": (0.0, 0.0), "weight_decay": 0.0}
+EPS = 1.0
 
 
 def samples_of(number):
@@ -82,7 +84,7 @@ class Pair:
         model = RemoteModel(
             load_sdk(), NewModel(str(tiny_policy_dir()), RANK, 0), api_key="tml-x", base_url=server.url, gradient="mean"
         )
-        self.remote = RemotePolicy.over(model, "tiny", "policy")
+        self.remote = TinkerPolicy.over(model, "tiny", "policy")
         self.local = add_adapter(load_policy("tiny"), "policy", rank=RANK, alpha=SCALE)
         self._server, self._saves = server, 0
 
@@ -129,7 +131,8 @@ def pair(server):
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_the_gradient_is_that_of_the_local_learner(name, pair):
+def test_the_gradient_is_that_of_the_local_learner(name, pair, monkeypatch):
+    monkeypatch.setattr(sdk, "_EPS", EPS)
     samples, loss, local = pair.near(samples_of(8)), LOSSES[name], pair.local
     ours = with_ref_logprobs(samples, RemoteForward(pair.remote), active=base_of(pair.remote).active, token_budget=512)
     theirs = with_ref_logprobs(samples, LogprobModel(local.model), active=base_of(local).active, token_budget=512)

@@ -1,0 +1,1 @@
+"""The learner and the sampler `tinker`: both compute at a service that speaks the Tinker API."""
