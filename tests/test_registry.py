@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from evoseek import registry
 from evoseek.errors import ConfigError
 from evoseek.eval.attempt import Baseline
 from evoseek.loss.base import LossFn
@@ -105,9 +106,10 @@ def test_every_name_is_of_its_kind(kind, name):
 @pytest.mark.parametrize("kind", ["sampler", "learner"])
 @pytest.mark.parametrize("read", [find, settings_class])
 def test_a_part_whose_package_is_not_installed_names_what_to_install(kind, read, monkeypatch):
-    for name in ("sampler", "learner", "settings"):
-        monkeypatch.delitem(sys.modules, f"evoseek_tinker.{name}", raising=False)
-    monkeypatch.setitem(sys.modules, "evoseek_tinker", None)
+    def import_module(module):
+        raise ModuleNotFoundError(f"No module named {module!r}", name=module.partition(".")[0])
+
+    monkeypatch.setattr(registry, "import_module", import_module)
     check_name(kind, "tinker")
     with pytest.raises(ConfigError, match=r"`pip install evoseek-tinker` .*`pip install packages/tinker`"):
         read(kind, "tinker")

@@ -1,5 +1,6 @@
 """Tables of settings: what is given over defaults, parts by name, and what is said of a mistake."""
 
+import os
 import subprocess
 import sys
 from typing import Annotated
@@ -327,7 +328,8 @@ def test_settings_of_built_in_parts_are_read_without_torch_and_are_those_of_the_
         "from evoseek.registry import find\n"
         "assert all(find(kind, name).Settings is found for (kind, name), found in every.items())\n"
     )
-    subprocess.run([sys.executable, "-c", code, *SYSTEMS], check=True)
+    paths = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}  # packages of their own are found as here
+    subprocess.run([sys.executable, "-c", code, *SYSTEMS], env=paths, check=True)
 
 
 def test_a_setting_is_looked_up_by_its_dotted_name():
