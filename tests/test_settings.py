@@ -8,10 +8,9 @@ from typing import Annotated
 import pytest
 from pydantic import Field, SerializeAsAny
 
-from evoseek.credit.parts import CreditPart
+from evoseek.credit.advantages import CreditPart
 from evoseek.errors import ConfigError
-from evoseek.loss.clipped import ClippedLoss
-from evoseek.loss.sequence import SequenceLoss
+from evoseek.loss.clipped import ClippedLoss, SequenceLoss
 from evoseek.loss.settings import LossPart, LossSettings
 from evoseek.runs import flatten
 from evoseek.selfplay.settings import ProposerSettings

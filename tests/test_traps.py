@@ -30,9 +30,8 @@ from evoseek.errors import ConfigError
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.base import LossFn
-from evoseek.loss.clipped import ClippedLoss
+from evoseek.loss.clipped import ClippedLoss, SequenceLoss
 from evoseek.loss.likelihood import ReinforceLoss
-from evoseek.loss.sequence import SequenceLoss
 from evoseek.policy.engines.link import Link
 from evoseek.policy.engines.sampler import EngineSampler
 from evoseek.policy.engines.sglang import SGLangSampler

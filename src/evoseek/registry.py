@@ -116,11 +116,11 @@ KINDS: Mapping[str, Kind] = {
     "credit": Kind(
         "from rewards to advantages",
         {
-            "group": "evoseek.credit.parts:GroupCredit",
-            "leave-one-out": "evoseek.credit.parts:LeaveOneOutCredit",
-            "whitened": "evoseek.credit.parts:WhitenedCredit",
-            "raw": "evoseek.credit.parts:RawCredit",
-            "gae": "evoseek.credit.parts:CriticCredit",
+            "group": "evoseek.credit.advantages:GroupCredit",
+            "leave-one-out": "evoseek.credit.advantages:LeaveOneOutCredit",
+            "whitened": "evoseek.credit.advantages:whitened_advantages",
+            "raw": "evoseek.credit.advantages:raw_advantages",
+            "gae": "evoseek.credit.advantages:CriticCredit",
         },
         ("__call__(rewards, groups)",),
     ),
@@ -128,7 +128,7 @@ KINDS: Mapping[str, Kind] = {
         "what the learner differentiates",
         {
             "clipped": "evoseek.loss.clipped:ClippedLoss",
-            "sequence": "evoseek.loss.sequence:SequenceLoss",
+            "sequence": "evoseek.loss.clipped:SequenceLoss",
             "reinforce": "evoseek.loss.likelihood:ReinforceLoss",
         },
         ("contributes(sample)", "__call__(inputs, totals)"),

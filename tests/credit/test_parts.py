@@ -2,7 +2,7 @@
 
 import pytest
 
-from evoseek.credit.parts import CriticCredit
+from evoseek.credit.advantages import CriticCredit
 from evoseek.registry import KINDS, build, find
 from evoseek.training.given import load_settings
 

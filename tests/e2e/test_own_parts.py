@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from evoseek.credit.parts import CriticCredit
+from evoseek.credit.advantages import CriticCredit
 from evoseek.env.tools import SearchTool
 from evoseek.errors import ConfigError, TrainingError
 from evoseek.jobs.demo import make_world

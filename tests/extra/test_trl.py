@@ -31,8 +31,7 @@ from evoseek.credit.advantages import group_advantages
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.base import FixedLength, Totals
-from evoseek.loss.clipped import ClippedLoss
-from evoseek.loss.sequence import SequenceLoss
+from evoseek.loss.clipped import ClippedLoss, SequenceLoss
 from evoseek.loss.terms import WithKL
 from evoseek.policy.load import Policy, load_policy, save_policy
 from evoseek.types import TrainingSample

@@ -15,9 +15,8 @@ from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.reference import score
 from evoseek.loss.base import FixedLength, Loss, LossInputs, Totals
-from evoseek.loss.clipped import ClippedLoss
+from evoseek.loss.clipped import ClippedLoss, SequenceLoss
 from evoseek.loss.likelihood import CrossEntropyLoss, ReinforceLoss
-from evoseek.loss.sequence import SequenceLoss
 from evoseek.types import TrainingSample
 
 Make = Callable[..., list[TrainingSample]]

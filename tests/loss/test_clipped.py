@@ -9,11 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evoseek.loss.base import FixedLength, LossInputs, count_totals
-from evoseek.loss.clipped import ClippedLoss, clipped_loss, token_ratio
+from evoseek.loss.clipped import ClippedLoss, token_ratio
 from evoseek.types import TrainingSample
 
 CASES = json.loads((Path(__file__).parents[1] / "fixtures" / "policy_losses.json").read_text())["cases"]
 AGGREGATES = ["token-mean", "sequence-mean-token-mean", "sequence-sum", FixedLength(7)]
+
+
+def clipped_loss(logprobs, old_logprobs, advantages, mask, *, totals=None, **settings):
+    weights, entropies = torch.ones(len(logprobs), dtype=logprobs.dtype), torch.zeros_like(logprobs)
+    inputs = LossInputs(logprobs, old_logprobs, old_logprobs, advantages, mask, weights, entropies)
+    return ClippedLoss(**settings)(inputs, totals or count_totals(mask))
 
 
 def tensors(case: dict) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:

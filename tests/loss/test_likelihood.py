@@ -3,9 +3,9 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from evoseek.loss.base import LossInputs, Totals
-from evoseek.loss.clipped import clipped_loss
-from evoseek.loss.likelihood import CrossEntropyLoss, ReinforceLoss, reinforce_loss
+from evoseek.loss.base import LossInputs, Totals, count_totals
+from evoseek.loss.clipped import ClippedLoss
+from evoseek.loss.likelihood import CrossEntropyLoss, ReinforceLoss
 from evoseek.types import TrainingSample
 
 LOGPROBS = torch.tensor([[-1.0, -2.0, -9.0], [-4.0, -0.5, -0.25]], dtype=torch.float64)
@@ -13,25 +13,30 @@ ADVANTAGES = torch.tensor([[1.0], [-2.0]], dtype=torch.float64)
 MASK = torch.tensor([[True, True, False], [True, False, True]])
 
 
+def loss_of(loss, logprobs, advantages):
+    weights, entropies = torch.ones(len(logprobs), dtype=logprobs.dtype), torch.zeros_like(logprobs)
+    inputs = LossInputs(logprobs, LOGPROBS, LOGPROBS, advantages, MASK, weights, entropies)
+    return loss(inputs, count_totals(MASK)).loss
+
+
 def test_sum_over_a_sequences_tokens_by_hand() -> None:
     """-(1 * (-1 - 2) - 2 * (-4 - 0.25)) / 2"""
-    assert reinforce_loss(LOGPROBS, ADVANTAGES, MASK).loss.item() == pytest.approx(-(-3.0 + 8.5) / 2)
-    assert reinforce_loss(LOGPROBS, ADVANTAGES, MASK, aggregate="token-mean").loss.item() == pytest.approx(-5.5 / 4)
+    assert loss_of(ReinforceLoss(), LOGPROBS, ADVANTAGES).item() == pytest.approx(-(-3.0 + 8.5) / 2)
+    assert loss_of(ReinforceLoss("token-mean"), LOGPROBS, ADVANTAGES).item() == pytest.approx(-5.5 / 4)
 
 
 def test_on_policy_the_clipped_loss_has_the_same_gradient() -> None:
     logprobs = LOGPROBS.clone().requires_grad_()
-    options = {"aggregate": "sequence-sum"}
-    (plain,) = torch.autograd.grad(reinforce_loss(logprobs, ADVANTAGES, MASK, **options).loss, logprobs)
-    clipped = clipped_loss(logprobs, LOGPROBS, ADVANTAGES, MASK, clip_low=0.2, clip_high=0.2, **options)
-    (expected,) = torch.autograd.grad(clipped.loss, logprobs)
+    (plain,) = torch.autograd.grad(loss_of(ReinforceLoss(), logprobs, ADVANTAGES), logprobs)
+    clipped = ClippedLoss(aggregate="sequence-sum")
+    (expected,) = torch.autograd.grad(loss_of(clipped, logprobs, ADVANTAGES), logprobs)
     assert torch.equal(plain, expected)
     assert plain.tolist() == [[-0.5, -0.5, 0.0], [1.0, 0.0, 1.0]]
 
 
 def test_off_the_mask_anything_may_stand() -> None:
     junk = LOGPROBS.masked_fill(~MASK, torch.inf).requires_grad_()
-    loss = reinforce_loss(junk, ADVANTAGES.expand(2, 3).masked_fill(~MASK, torch.nan), MASK).loss
+    loss = loss_of(ReinforceLoss(), junk, ADVANTAGES.expand(2, 3).masked_fill(~MASK, torch.nan))
     loss.backward()
     assert loss.item() == pytest.approx(-2.75)
     assert torch.equal(junk.grad[~MASK], torch.zeros(2, dtype=torch.float64))

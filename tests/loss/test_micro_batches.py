@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evoseek.loss.base import FixedLength, LossFn, LossInputs, ValueInputs, count_totals
-from evoseek.loss.clipped import ClippedLoss
+from evoseek.loss.clipped import ClippedLoss, SequenceLoss
 from evoseek.loss.likelihood import CrossEntropyLoss, ReinforceLoss
-from evoseek.loss.sequence import SequenceLoss
 from evoseek.loss.terms import WithEntropy, WithImportance, WithKL
 from evoseek.loss.value import ValueLoss
 

@@ -6,11 +6,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from evoseek.loss.base import LossInputs, Totals
-from evoseek.loss.sequence import SequenceLoss, sequence_loss, sequence_ratio
+from evoseek.loss.base import LossInputs, Totals, count_totals
+from evoseek.loss.clipped import SequenceLoss, sequence_ratio
 from evoseek.types import TrainingSample
 
 CASES = json.loads((Path(__file__).parents[1] / "fixtures" / "policy_losses.json").read_text())["cases"]
+
+
+def sequence_loss(logprobs, old_logprobs, advantages, mask, *, totals=None, **settings):
+    weights, entropies = torch.ones(len(logprobs), dtype=logprobs.dtype), torch.zeros_like(logprobs)
+    inputs = LossInputs(logprobs, old_logprobs, old_logprobs, advantages, mask, weights, entropies)
+    return SequenceLoss(**settings)(inputs, totals or count_totals(mask))
 
 
 def tensors(case: dict) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:

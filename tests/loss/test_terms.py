@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from evoseek.errors import TrainingError
 from evoseek.loss.base import FixedLength, LossInputs, aggregate_tokens, count_totals
-from evoseek.loss.clipped import ClippedLoss
+from evoseek.loss.clipped import ClippedLoss, SequenceLoss
 from evoseek.loss.likelihood import ReinforceLoss
-from evoseek.loss.sequence import SequenceLoss
 from evoseek.loss.terms import WithEntropy, WithImportance, WithKL, importance_weights, kl_k3, wrapped
 from evoseek.registry import build
 from evoseek.training.given import load_settings

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from evoseek.loss.base import ValueInputs, count_totals
-from evoseek.loss.value import ValueLoss, value_loss
+from evoseek.loss.value import ValueLoss
 from evoseek.types import TrainingSample
 
 # One row of four tokens and one off the mask. Old values 0, clip 0.5, so predictions clip to [-0.5, 0.5]:
@@ -17,6 +17,11 @@ PREDICTIONS = torch.tensor([[1.0, -1.0, 0.2, 2.0, math.nan]], dtype=torch.float6
 RETURNS = torch.tensor([[1.0, 1.0, 1.0, 0.0, math.inf]], dtype=torch.float64)
 VALUES = torch.zeros(1, 5, dtype=torch.float64)
 MASK = torch.tensor([[True, True, True, True, False]])
+
+
+def value_loss(predictions, values, returns, mask, *, clip):
+    weights = torch.ones(len(predictions), dtype=predictions.dtype)
+    return ValueLoss(clip)(ValueInputs(predictions, values, returns, mask, weights), count_totals(mask))
 
 
 def test_loss_gradient_and_metrics_by_hand() -> None:

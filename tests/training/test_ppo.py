@@ -5,7 +5,7 @@ from itertools import compress
 
 import pytest
 
-from evoseek.credit.parts import CriticCredit
+from evoseek.credit.advantages import CriticCredit
 from evoseek.training.ppo import PPOUpdate
 from evoseek.training.update import KLPenalty
 

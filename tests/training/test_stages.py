@@ -8,7 +8,7 @@ import pytest
 
 from evoseek.corpus.questions import save_questions
 from evoseek.errors import ConfigError
-from evoseek.loss.sequence import SequenceLoss
+from evoseek.loss.clipped import SequenceLoss
 from evoseek.run import training_loop
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex

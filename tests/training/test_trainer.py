@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from evoseek.corpus.questions import save_questions
-from evoseek.credit.parts import CriticCredit, LeaveOneOutCredit
+from evoseek.credit.advantages import CriticCredit, LeaveOneOutCredit
 from evoseek.errors import ConfigError
 from evoseek.learner.distributed import Ranks
 from evoseek.learner.reference import score, with_old_logprobs, with_ref_logprobs

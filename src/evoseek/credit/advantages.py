@@ -1,5 +1,9 @@
-"""From rewards to advantages: one function for each family of algorithms. None among the rewards is an Invalid member,
-which stays None and is in no statistic. Where rewards are equal, advantages relative to them are exactly 0.
+"""From rewards to advantages: the credit functions of all algorithms, as parts with their settings.
+
+Each is called with rewards and group keys that run in parallel. None among the rewards is an Invalid member, which
+stays None and is in no statistic. Where rewards are equal, advantages relative to them are exactly 0. `is_relative`
+says that equal rewards in a group give no signal; `needs_critic` says that values are needed for every token, so the
+part is not called with rewards alone.
 
     REINFORCE     r_i                                                        `raw_advantages` (Williams 1992)
     GRPO          (r_i - mean of its group) / (std of its group + eps)       `group_advantages` (arXiv 2402.03300)
@@ -19,12 +23,96 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from typing import Literal
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, SerializeAsAny
+
+from evoseek.settings import Chosen, PartSettings
+
+Rewards = Sequence[float | None]
+Groups = Sequence[Hashable]
+
+
+class CreditSettings(PartSettings):
+    """From rewards to advantages."""
+
+    staged: ClassVar[tuple[str, ...]] = ("*",)
+    name: str = Field(default="group", description="Name of the credit, or package.module:Name of one of your own.")
+
+
+CreditPart = Annotated[SerializeAsAny[CreditSettings], Chosen("credit", CreditSettings)]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCredit:
+    """GRPO, Dr. GRPO and HRPO: relative to the group mean; see `group_advantages`."""
+
+    scale: Literal["std", "none"] = "std"
+    singleton: Literal["raw", "zero", "drop"] = "zero"
+    is_relative: ClassVar[bool] = True
+
+    class Settings(CreditSettings):
+        """Settings of group-relative credit."""
+
+        scale: Literal["std", "none"] = Field(
+            default="std", description="Whether advantages are divided by the group's standard deviation."
+        )
+        singleton: Literal["raw", "zero", "drop"] = Field(
+            default="zero",
+            description="Advantage in a group of one: the reward (raw), 0 (zero), or no advantage, so "
+            "that the rollout is left out (drop).",
+        )
+
+    @classmethod
+    def build(cls, settings: Settings, context: object) -> GroupCredit:
+        """From settings."""
+        return cls(settings.scale, settings.singleton)
+
+    def __call__(self, rewards: Rewards, groups: Groups) -> list[float | None]:
+        """Advantages."""
+        return group_advantages(rewards, groups, scale=self.scale, singleton=self.singleton)
+
+
+class LeaveOneOutCredit:
+    """RLOO: relative to the mean of the group's other members."""
+
+    is_relative = True
+
+    def __call__(self, rewards: Rewards, groups: Groups) -> list[float | None]:
+        """Advantages."""
+        return leave_one_out_advantages(rewards, groups)
+
+
+@dataclass(frozen=True, slots=True)
+class CriticCredit:
+    """PPO: generalised advantage estimation with a critic."""
+
+    gamma: float = 1.0
+    lam: float = 1.0
+    needs_critic: ClassVar[bool] = True
+
+    class Settings(CreditSettings):
+        """Settings of advantage estimation."""
+
+        gamma: float = Field(default=1.0, gt=0, le=1, description="Discount of rewards, per token.")
+        lam: float = Field(
+            default=1.0, ge=0, le=1, description="Lambda of GAE: 1 uses the rewards as observed, 0 trusts the critic."
+        )
+
+    @classmethod
+    def build(cls, settings: Settings, context: object) -> CriticCredit:
+        """From settings."""
+        return cls(settings.gamma, settings.lam)
+
+    def __call__(self, rewards: Sequence[float], values: Sequence[float]) -> tuple[list[float], list[float]]:
+        """Advantages and returns of one trajectory's action tokens."""
+        return gae(rewards, values, gamma=self.gamma, lam=self.lam)
 
 
 def group_advantages(
-    rewards: Sequence[float | None],
-    groups: Sequence[Hashable],
+    rewards: Rewards,
+    groups: Groups,
     *,
     scale: Literal["std", "none"] = "std",
     singleton: Literal["raw", "zero", "drop"] = "zero",
@@ -67,7 +155,7 @@ def _centred(values: list[float], scale: str, eps: float) -> list[float]:
     return [deviation / (std + eps) for deviation in deviations]
 
 
-def leave_one_out_advantages(rewards: Sequence[float | None], groups: Sequence[Hashable]) -> list[float | None]:
+def leave_one_out_advantages(rewards: Rewards, groups: Groups) -> list[float | None]:
     """RLOO (arXiv 2402.14740): relative to the mean reward of the group's *other* members.
 
     This is Dr. GRPO's advantage times n / (n - 1), which makes the baseline independent of the member it is subtracted
@@ -98,13 +186,13 @@ def whiten(sequences: Sequence[Sequence[float]], *, eps: float = 1e-8) -> list[l
     return [[(value - mean) / scale for value in sequence] for sequence in sequences]
 
 
-def raw_advantages(rewards: Sequence[float | None]) -> list[float | None]:
-    """The reward itself."""
+def raw_advantages(rewards: Rewards, groups: Groups = ()) -> list[float | None]:
+    """REINFORCE: the reward itself."""
     return list(rewards)
 
 
-def whitened_advantages(rewards: Sequence[float | None], *, eps: float = 1e-8) -> list[float | None]:
-    """Rewards whitened over all valid members of the batch, each counting once whatever its length.
+def whitened_advantages(rewards: Rewards, groups: Groups = (), *, eps: float = 1e-8) -> list[float | None]:
+    """REINFORCE++: rewards whitened over all valid members of the batch, each counting once whatever its length.
 
     Where REINFORCE++ has a KL penalty per token, subtract it from the tokens' rewards and use `whiten` over tokens.
     """

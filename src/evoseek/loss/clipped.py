@@ -1,11 +1,23 @@
-"""The clipped surrogate of PPO (arXiv 1707.06347, eq. 7), as GRPO and DAPO use it, one ratio per token.
+"""The clipped surrogate of PPO (arXiv 1707.06347, eq. 7), with one ratio per token or one per sequence.
 
-    r_t = exp(logprob_t - old_logprob_t)
+    r_t  = exp(logprob_t - old_logprob_t)                                    `ClippedLoss`: PPO, GRPO, DAPO
     loss = - aggregate of min(r_t A_t, clip(r_t, 1 - clip_low, 1 + clip_high) A_t)
 
-With clip_low = clip_high it is PPO's and GRPO's; clip_high > clip_low is DAPO's "clip higher". There is no dual clip:
-a token with a very large ratio and a negative advantage keeps its full gradient, which is where it can fail when the
-sampler's policy is far from the learner's.
+    s_i  = exp(mean over the action tokens of (logprob - old_logprob))       `SequenceLoss`: GSPO (arXiv 2507.18071,
+    loss = - mean over sequences of min(s_i A_i,                             eq. 5-7), DSPO (arXiv 2510.09255, eq. 6
+             clip(s_i, 1 - clip_low, 1 + clip_high) A_i)                     and 11)
+
+With clip_low = clip_high the first is PPO's and GRPO's; clip_high > clip_low is DAPO's "clip higher". There is no dual
+clip: a token with a very large ratio and a negative advantage keeps its full gradient, which is where it can fail when
+the sampler's policy is far from the learner's.
+
+The reward belongs to the whole sequence, so the second's ratio and clip do too: a sequence is in or out as one.
+Observation tokens are in neither the mean nor the gradient. Means of many tokens lie near 1, so the clip is far tighter
+than for token ratios (3e-4 and 4e-4 in the papers). It fails when learner and sampler disagree by more than that
+already before the first step: nearly every sequence is then clipped, which `clip_ratio/region_mean` shows.
+
+The metrics, named as in TRL, are shares of tokens (or sequences) whose gradient the clip cut off:
+`clip_ratio/low_mean`, `/high_mean` and `/region_mean` (either). A sample's weight multiplies its advantages.
 """
 
 from __future__ import annotations
@@ -15,56 +27,33 @@ from dataclasses import dataclass
 import torch
 
 from evoseek.loss.base import Aggregate, Loss, LossInputs, PolicyLoss, Totals, aggregate_of, aggregate_tokens
-from evoseek.loss.settings import ClippedSettings
+from evoseek.loss.settings import ClippedSettings, SequenceSettings
+
+_EPS = 1e-8  # in every mean over tokens of the reference implementation (verl); kept, to give its numbers to 1e-9
 
 
-def token_ratio(logprobs: torch.Tensor, rollout_logprobs: torch.Tensor, loss_mask: torch.Tensor) -> torch.Tensor:
-    """exp(logprobs - rollout_logprobs) on the mask, exactly 1 (without gradient) off it: [B, T] -> [B, T].
+def token_ratio(logprobs: torch.Tensor, old_logprobs: torch.Tensor, loss_mask: torch.Tensor) -> torch.Tensor:
+    """exp(logprobs - old_logprobs) on the mask, exactly 1 (without gradient) off it: [B, T] -> [B, T].
 
     The difference is masked before the exponential, so that arbitrary values off the mask can neither overflow nor
     send a NaN back through the gradient.
     """
-    return (logprobs - rollout_logprobs).masked_fill(~loss_mask, 0.0).exp()
+    return (logprobs - old_logprobs).masked_fill(~loss_mask, 0.0).exp()
 
 
-def clipped_loss(
-    logprobs: torch.Tensor,
-    rollout_logprobs: torch.Tensor,
-    advantages: torch.Tensor,
-    loss_mask: torch.Tensor,
-    *,
-    clip_low: float,
-    clip_high: float,
-    aggregate: Aggregate = "token-mean",
-    totals: Totals | None = None,
-) -> Loss:
-    """Clipped policy loss of [B, T] tensors (advantages may be [B, 1]) over a bool mask [B, T].
+def sequence_ratio(logprobs: torch.Tensor, old_logprobs: torch.Tensor, loss_mask: torch.Tensor) -> torch.Tensor:
+    """exp(mean over the masked tokens of logprobs - old_logprobs), the geometric mean of the tokens' ratios.
 
-    `totals` counts the whole batch that this is a part of (default: this is all). The metrics, named as in TRL, are
-    shares of tokens whose gradient the clip cut off: `clip_ratio/low_mean`, `/high_mean` and `/region_mean` (either).
+    [B, T] -> [B] (GSPO, arXiv 2507.18071, eq. 7). Being a mean, it stays in range however long the sequence is. A
+    sequence without any masked token has the ratio 1, without gradient.
     """
-    ratio = token_ratio(logprobs, rollout_logprobs, loss_mask)
-    clipped = ratio.clamp(1.0 - clip_low, 1.0 + clip_high)
-    objective = torch.minimum(ratio * advantages, clipped * advantages)
-    low = (ratio < 1.0 - clip_low) & (advantages < 0)
-    high = (ratio > 1.0 + clip_high) & (advantages > 0)
-
-    def share(chosen: torch.Tensor) -> torch.Tensor:
-        return aggregate_tokens(chosen.to(logprobs.dtype), loss_mask, "token-mean", totals)
-
-    return Loss(
-        loss=-aggregate_tokens(objective, loss_mask, aggregate, totals),
-        metrics={
-            "clip_ratio/low_mean": share(low),
-            "clip_ratio/high_mean": share(high),
-            "clip_ratio/region_mean": share(low | high),
-        },
-    )
+    difference = (logprobs - old_logprobs).masked_fill(~loss_mask, 0.0)
+    return (difference.sum(dim=-1) / loss_mask.sum(dim=-1).clamp(min=1)).exp()
 
 
 @dataclass(frozen=True, slots=True)
 class ClippedLoss(PolicyLoss):
-    """`clipped_loss` as a LossFn, with the ratio to `old_logprobs`. A sample's weight multiplies its advantages."""
+    """The clipped loss of token ratios."""
 
     clip_low: float = 0.2
     clip_high: float = 0.2
@@ -79,13 +68,49 @@ class ClippedLoss(PolicyLoss):
 
     def __call__(self, inputs: LossInputs, totals: Totals) -> Loss:
         """The micro-batch's share of the loss."""
-        return clipped_loss(
-            inputs.logprobs,
-            inputs.old_logprobs,
-            inputs.weighted_advantages,
-            inputs.loss_mask,
-            clip_low=self.clip_low,
-            clip_high=self.clip_high,
-            aggregate=self.aggregate,
-            totals=totals,
-        )
+        ratio = token_ratio(inputs.logprobs, inputs.old_logprobs, inputs.loss_mask)
+        objective, low, high = _clipped(ratio, inputs.weighted_advantages, self.clip_low, self.clip_high)
+
+        def share(chosen: torch.Tensor) -> torch.Tensor:
+            return aggregate_tokens(chosen.to(ratio.dtype), inputs.loss_mask, "token-mean", totals)
+
+        loss = -aggregate_tokens(objective, inputs.loss_mask, self.aggregate, totals)
+        return Loss(loss, _metrics(share(low), share(high), share(low | high)))
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceLoss(PolicyLoss):
+    """The clipped loss of sequence ratios. A sequence's advantage is the mean over its action tokens."""
+
+    level = "sequence"
+    clip_low: float = 3e-4
+    clip_high: float = 4e-4
+
+    Settings = SequenceSettings
+
+    @classmethod
+    def build(cls, settings: SequenceSettings, context: object) -> SequenceLoss:
+        """From settings."""
+        return cls(settings.clip_low, settings.clip_high)
+
+    def __call__(self, inputs: LossInputs, totals: Totals) -> Loss:
+        """The micro-batch's share of the loss."""
+        mask, sequences = inputs.loss_mask, max(totals.sequences, 1)
+        ratio = sequence_ratio(inputs.logprobs, inputs.old_logprobs, mask)
+        lengths = mask.sum(dim=-1).to(ratio.dtype)
+        advantage = torch.where(mask, inputs.weighted_advantages, 0.0).sum(dim=-1) / (lengths + _EPS)
+        objective, low, high = _clipped(ratio, advantage, self.clip_low, self.clip_high)
+        shares = (chosen.sum() / sequences for chosen in (low, high, low | high))
+        return Loss(-objective.sum() / sequences, _metrics(*shares))
+
+
+def _clipped(
+    ratio: torch.Tensor, advantage: torch.Tensor, low: float, high: float
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The objective, and where its gradient is cut off below and above."""
+    objective = torch.minimum(ratio * advantage, ratio.clamp(1.0 - low, 1.0 + high) * advantage)
+    return objective, (ratio < 1.0 - low) & (advantage < 0), (ratio > 1.0 + high) & (advantage > 0)
+
+
+def _metrics(low: torch.Tensor, high: torch.Tensor, either: torch.Tensor) -> dict[str, torch.Tensor]:
+    return {"clip_ratio/low_mean": low, "clip_ratio/high_mean": high, "clip_ratio/region_mean": either}

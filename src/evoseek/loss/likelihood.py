@@ -11,32 +11,17 @@ from evoseek.loss.settings import ReinforceSettings
 from evoseek.types import TrainingSample
 
 
-def reinforce_loss(
-    logprobs: torch.Tensor,
-    advantages: torch.Tensor,
-    loss_mask: torch.Tensor,
-    *,
-    aggregate: Aggregate = "sequence-sum",
-    totals: Totals | None = None,
-) -> Loss:
-    """The plain policy gradient (Williams 1992), - aggregate of A_t logprob_t, of [B, T] tensors (advantages may be
-    [B, 1]) over a bool mask [B, T].
+@dataclass(frozen=True, slots=True)
+class ReinforceLoss(PolicyLoss):
+    """The plain policy gradient (Williams 1992), - aggregate of A_t logprob_t. A sample's weight multiplies its
+    advantages.
 
     There is no ratio, so its gradient is right only for tokens of the current policy: one optimizer step per batch (for
     a sampler that differs from the learner, see `terms.importance_weights`). In that case the clipped loss has the same
     gradient, but uses a ratio to the sampler's record, whose rounding does not affect this loss. The default sums over
     a sequence's tokens, which is the gradient of the expected reward. The value of the loss says nothing about
     progress; look at the reward.
-
-    `totals` counts the whole batch that this is a part of (default: this is all).
     """
-    values = -torch.where(loss_mask, advantages, 0.0) * logprobs
-    return Loss(loss=aggregate_tokens(values, loss_mask, aggregate, totals), metrics={})
-
-
-@dataclass(frozen=True, slots=True)
-class ReinforceLoss(PolicyLoss):
-    """`reinforce_loss` as a LossFn. A sample's weight multiplies its advantages."""
 
     aggregate: Aggregate = "sequence-sum"
 
@@ -49,13 +34,8 @@ class ReinforceLoss(PolicyLoss):
 
     def __call__(self, inputs: LossInputs, totals: Totals) -> Loss:
         """The micro-batch's share of the loss."""
-        return reinforce_loss(
-            inputs.logprobs,
-            inputs.weighted_advantages,
-            inputs.loss_mask,
-            aggregate=self.aggregate,
-            totals=totals,
-        )
+        values = -torch.where(inputs.loss_mask, inputs.weighted_advantages, 0.0) * inputs.logprobs
+        return Loss(aggregate_tokens(values, inputs.loss_mask, self.aggregate, totals), metrics={})
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,49 +18,13 @@ from evoseek.loss.base import Aggregate, Loss, Totals, ValueInputs, aggregate_to
 from evoseek.types import TrainingSample
 
 
-def value_loss(
-    predictions: torch.Tensor,
-    values: torch.Tensor,
-    returns: torch.Tensor,
-    loss_mask: torch.Tensor,
-    *,
-    clip: float,
-    weights: torch.Tensor | None = None,
-    aggregate: Aggregate = "token-mean",
-    totals: Totals | None = None,
-) -> Loss:
-    """Clipped value loss of [B, T] tensors over a bool mask [B, T]. `clip` = inf leaves the plain squared error.
-
-    `weights` [B] multiply the samples' errors in the loss (default: 1). `totals` counts the whole batch that this is a
-    part of (default: this is all). The metrics are means over tokens: `value/mean` of the predictions, `returns/mean`,
-    `value/squared_error` (unclipped), and `value/clip_frac`, the share of tokens whose gradient the clip took away.
-    """
-    off = ~loss_mask
-    predictions, values, returns = (tensor.masked_fill(off, 0.0) for tensor in (predictions, values, returns))
-    change = predictions - values
-    clipped = values + change.clamp(-clip, clip)
-    plain_error, clipped_error = (predictions - returns).square(), (clipped - returns).square()
-    errors = 0.5 * torch.maximum(plain_error, clipped_error)
-    if weights is not None:
-        errors = errors * weights.unsqueeze(-1)
-
-    def mean(numbers: torch.Tensor) -> torch.Tensor:
-        return aggregate_tokens(numbers.detach().to(predictions.dtype), loss_mask, "token-mean", totals)
-
-    return Loss(
-        loss=aggregate_tokens(errors, loss_mask, aggregate, totals),
-        metrics={
-            "value/mean": mean(predictions),
-            "returns/mean": mean(returns),
-            "value/squared_error": mean(plain_error),
-            "value/clip_frac": mean((change.abs() > clip) & (clipped_error > plain_error)),
-        },
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class ValueLoss:
-    """`value_loss` as a critic's LossFn. A sample's weight multiplies its error."""
+    """The clipped value loss; `clip` = inf leaves the plain squared error. A sample's weight multiplies its error.
+
+    The metrics are means over tokens: `value/mean` of the predictions, `returns/mean`, `value/squared_error`
+    (unclipped), and `value/clip_frac`, the share of tokens whose gradient the clip took away.
+    """
 
     clip: float = 0.2
     aggregate: Aggregate = "token-mean"
@@ -71,13 +35,25 @@ class ValueLoss:
 
     def __call__(self, inputs: ValueInputs, totals: Totals) -> Loss:
         """The micro-batch's share of the loss."""
-        return value_loss(
-            inputs.predictions,
-            inputs.values,
-            inputs.returns,
-            inputs.loss_mask,
-            clip=self.clip,
-            weights=inputs.weights,
-            aggregate=self.aggregate,
-            totals=totals,
+        off = ~inputs.loss_mask
+        predictions, values, returns = (
+            tensor.masked_fill(off, 0.0) for tensor in (inputs.predictions, inputs.values, inputs.returns)
+        )
+        change = predictions - values
+        clipped = values + change.clamp(-self.clip, self.clip)
+        plain_error, clipped_error = (predictions - returns).square(), (clipped - returns).square()
+        errors = 0.5 * torch.maximum(plain_error, clipped_error) * inputs.weights.unsqueeze(-1)
+
+        def mean(numbers: torch.Tensor) -> torch.Tensor:
+            numbers = numbers.detach().to(predictions.dtype)
+            return aggregate_tokens(numbers, inputs.loss_mask, "token-mean", totals)
+
+        return Loss(
+            loss=aggregate_tokens(errors, inputs.loss_mask, self.aggregate, totals),
+            metrics={
+                "value/mean": mean(predictions),
+                "returns/mean": mean(returns),
+                "value/squared_error": mean(plain_error),
+                "value/clip_frac": mean((change.abs() > self.clip) & (clipped_error > plain_error)),
+            },
         )

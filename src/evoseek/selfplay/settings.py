@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from evoseek.credit.parts import CreditPart
+from evoseek.credit.advantages import CreditPart
 from evoseek.loss.settings import LossPart
 from evoseek.reward.answer import GRADED, RIGHT_FROM
 from evoseek.settings import MANY, AnyTemperature, Count, Needs, Section, Share, Temperature, part, table

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from evoseek.chat.settings import SimulatorSettings
-from evoseek.credit.parts import CreditPart
+from evoseek.credit.advantages import CreditPart
 from evoseek.loss.settings import LossPart
 from evoseek.reward.functions import RewardPart
 from evoseek.search.settings import SearchPart

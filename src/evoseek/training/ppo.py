@@ -18,8 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 
-from evoseek.credit.advantages import whiten
-from evoseek.credit.parts import CriticCredit
+from evoseek.credit.advantages import CriticCredit, whiten
 from evoseek.learner.base import LearnerBase
 from evoseek.loss.base import LossInputs, ValueInputs
 from evoseek.training.update import (

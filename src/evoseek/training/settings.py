@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import ConfigDict, Field, SerializeAsAny, model_validator
 
 from evoseek.chat.settings import AnswererSettings, JudgeSettings, SupportSettings
-from evoseek.credit.parts import CreditPart
+from evoseek.credit.advantages import CreditPart
 from evoseek.env.base import EnvironmentPart, ToolPart
 from evoseek.learner.settings import CriticSettings, LearnerPart
 from evoseek.loss.settings import AlgorithmSettings, LossPart
