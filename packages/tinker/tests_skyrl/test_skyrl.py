@@ -12,9 +12,8 @@ from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.reference import score, with_ref_logprobs
 from evoseek.loss.base import Totals
-from evoseek.loss.clipped import ClippedLoss
+from evoseek.loss.clipped import ClippedLoss, SequenceLoss
 from evoseek.loss.likelihood import ReinforceLoss
-from evoseek.loss.sequence import SequenceLoss
 from evoseek.loss.terms import WithKL
 from evoseek.policy.load import load_policy
 from evoseek.policy.lora import add_adapter
