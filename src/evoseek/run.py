@@ -33,11 +33,10 @@ from evoseek.loss.base import LossFn, LossInputs
 from evoseek.policy.machine import find_machine
 from evoseek.protocols import MetricSink, QuestionEngine, SearchEngine, Tool
 from evoseek.registry import build, find
-from evoseek.report.alarm import AlarmedMetrics
+from evoseek.report.alarms import AlarmedMetrics
 from evoseek.report.metrics import JsonlMetrics, ManyMetrics, NoMetrics, TrackedMetrics, read_metrics
 from evoseek.report.printable import say
 from evoseek.report.progress import STOPPING, TrainingProgress
-from evoseek.report.signal import SignalMetrics
 from evoseek.rollout.roller import Roller
 from evoseek.runs import RunDirectory
 from evoseek.settings import check_settings, defaults_of, read_settings, with_setting
@@ -400,10 +399,12 @@ def _trackers(context: TrainingContext) -> Iterator[TrackedMetrics]:
 
 def _metrics(context: TrainingContext, plan: TrainingPlan) -> MetricSink:
     """The run's metrics and the trackers beside them, with warnings if nothing is learnt or an alarm is raised."""
-    path, notify = context.run.metrics, context.notify
-    sink = ManyMetrics((JsonlMetrics(path), *_trackers(context)))
-    relative = bool(getattr(context.trainer.credit, "is_relative", False))
-    signal = SignalMetrics(sink, notify, earlier=read_metrics(path), relative=relative)
-    if not plan.is_game:
-        return signal
-    return AlarmedMetrics(signal, notify, earlier=read_metrics(path), trajectories=context.run.trajectories)
+    run = context.run
+    return AlarmedMetrics(
+        ManyMetrics((JsonlMetrics(run.metrics), *_trackers(context))),
+        context.notify,
+        earlier=read_metrics(run.metrics),
+        relative=bool(getattr(context.trainer.credit, "is_relative", False)),
+        game=plan.is_game,
+        trajectories=run.trajectories,
+    )

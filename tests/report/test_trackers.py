@@ -65,6 +65,7 @@ def test_wandb_is_given_the_same_id_by_a_resumed_run(tmp_path: Path, monkeypatch
     module = ModuleType("wandb")
     module.init = lambda **given: begun.append(given) or runs.append(ScriptedRun()) or runs[-1]
     monkeypatch.setitem(sys.modules, "wandb", module)
+    monkeypatch.delenv("WANDB_MODE", raising=False)
     for step in (1, 2):
         tracker = Wandb(Wandb.Settings(project="mine"), tmp_path / "run", {"run": {"seed": 1}})
         tracker.write(step, {"reward": 0.5})

@@ -14,9 +14,8 @@ from evoseek.eval.evaluate import lowest_of
 from evoseek.eval.statistics import wilson_interval
 from evoseek.files import nearest
 from evoseek.registry import find
-from evoseek.report.alarm import hacking_alarm, proposal_alarm
+from evoseek.report.alarms import alarms
 from evoseek.report.metrics import MetricRow, read_metrics
-from evoseek.report.signal import signs
 from evoseek.runs import RunDirectory
 from evoseek.search.manifest import NAME as MANIFEST
 from evoseek.search.manifest import Manifest
@@ -117,13 +116,9 @@ class RunStatus:
     def warnings(self) -> list[str]:
         """What is wrong with it."""
         relative = bool(getattr(find("credit", self.settings.credit.name), "is_relative", True))
-        alarms = hacking_alarm(self.rows), proposal_alarm(self.rows, self.run.trajectories)
-        dumped = self.run.dump.is_file()
-        return [
-            *(alarm for alarm in alarms if alarm),
-            *(signs(self.rows, relative=relative).values() if self.rows else []),
-            *([f"{self.run.dump} holds a batch with losses or gradients that were not finite."] if dumped else []),
-        ]
+        found = alarms(self.rows, relative=relative, trajectories=self.run.trajectories)
+        dump = f"{self.run.dump} holds a batch with losses or gradients that were not finite."
+        return [*found.values(), *([dump] if self.run.dump.is_file() else [])]
 
     def _state(self) -> str:
         if self.holder is not None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import io
+import os
 import secrets
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -24,11 +25,7 @@ class TensorBoard:
 
     def __init__(self, directory: Path) -> None:
         """ConfigError if tensorboard is not installed. Nothing is written yet."""
-        try:
-            from tensorboard.summary import Writer
-        except ImportError as error:
-            raise missing_extra("tensorboard", error) from error
-        self._make, self._directory, self._writer = Writer, directory, None
+        self._make, self._directory, self._writer = _imported("tensorboard.summary").Writer, directory, None
 
     @classmethod
     def build(cls, settings: TrackerSettings, context: Context) -> TensorBoard:
@@ -49,30 +46,23 @@ class TensorBoard:
             self._writer.close()
 
 
-class WandbSettings(TrackerSettings):
-    """Weights & Biases."""
+class ProjectSettings(TrackerSettings):
+    """Where the record of the run is kept."""
 
-    name: str = Field(default="wandb", description="Name of the tracker.")
     project: str = Field(default="evoseek", description="Name of the project that the run belongs to.")
-    mode: Literal["offline", "online"] = Field(
-        default="offline",
-        description="Whether metrics are sent at once, or kept in the directory until `wandb sync` sends them.",
-    )
 
 
 class Wandb:
-    """Logs to a run of wandb, by default offline, in the run's directory and by its name. The record's id is kept there
-    too, so that a resumed run continues the same record (of offline parts `wandb sync` makes one)."""
+    """Logs to a run of wandb by the name of the run's directory, offline unless the variable WANDB_MODE is `online`.
+    The record's id is kept in that directory, so that a resumed run continues the same record (of offline parts `wandb
+    sync` makes one)."""
 
-    Settings: ClassVar[type[TrackerSettings]] = WandbSettings
+    Settings: ClassVar[type[TrackerSettings]] = ProjectSettings
     module: ClassVar[str] = "wandb"
 
     def __init__(self, settings: Any, run: Path, config: Mapping[str, Any]) -> None:
         """ConfigError if the package is not installed. Nothing is begun yet."""
-        try:
-            self._init: Any = importlib.import_module(self.module).init
-        except ImportError as error:
-            raise missing_extra(self.module, error) from error
+        self._init: Any = _imported(self.module).init
         self._settings, self._directory, self._config = settings, run, config
         self._run: Any = None
 
@@ -96,7 +86,6 @@ class Wandb:
                 self._run.finish()
 
     def _output(self) -> AbstractContextManager[Any]:
-        """Where the program prints."""
         return nullcontext()
 
     def _options(self) -> dict[str, Any]:
@@ -106,36 +95,28 @@ class Wandb:
         if not path.exists():
             write_atomic(path, secrets.token_hex(8))
         identifier = path.read_text(encoding="utf-8").strip()
-        return {"id": identifier, "dir": str(self._directory), "mode": self._settings.mode}
-
-
-class TrackioSettings(TrackerSettings):
-    """A database of trackio."""
-
-    name: str = Field(default="trackio", description="Name of the tracker.")
-    project: str = Field(default="evoseek", description="Name of the project that the run belongs to.")
-    space: str = Field(
-        default="", description="Space of the Hugging Face hub that gets the metrics. Default: none, all stays here."
-    )
+        return {"id": identifier, "dir": str(self._directory), "mode": os.environ.get("WANDB_MODE", "offline")}
 
 
 class Trackio(Wandb):
     """Logs to trackio, which has wandb's calls: a local database (in TRACKIO_DIR, if that variable is set) that
-    `trackio show` shows, or a Space of the Hugging Face hub."""
+    `trackio show` shows, or the Space of the Hugging Face hub that the variable TRACKIO_SPACE_ID names."""
 
-    Settings = TrackioSettings
     module = "trackio"
 
     def _output(self) -> AbstractContextManager[Any]:
         return redirect_stdout(io.StringIO())  # it prints advice into the progress
 
     def _options(self) -> dict[str, Any]:
-        off = {"embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
-        return {"space_id": self._settings.space or None, **off}
+        return {"embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
 
 
-def missing_extra(name: str, error: ImportError) -> ConfigError:
-    """The error for a tracker whose package is not installed."""
-    return ConfigError(
-        f"The tracker {name} needs a package that is not installed ({error}). Install it: pip install 'evoseek[track]'."
-    )
+def _imported(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        name = module.partition(".")[0]
+        raise ConfigError(
+            f"The tracker {name} needs a package that is not installed ({error}). Install it: pip install "
+            "'evoseek[track]'."
+        ) from error

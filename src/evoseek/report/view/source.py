@@ -20,10 +20,9 @@ from evoseek.eval.statistics import Interval, wilson_interval
 from evoseek.files import nearest
 from evoseek.policy.source import find_policy
 from evoseek.registry import find
-from evoseek.report.alarm import AlarmedMetrics
+from evoseek.report.alarms import AlarmedMetrics
 from evoseek.report.evaluation import metric_name, score_text
 from evoseek.report.metrics import MetricRow, NoMetrics
-from evoseek.report.signal import SignalMetrics
 from evoseek.report.view.rollouts import Credit, Rollout, credit_of, rollout_of
 from evoseek.runs import RunDirectory
 from evoseek.trust import check_code
@@ -190,8 +189,7 @@ class Source:
             found.append(Warned(step, text))
 
         earlier = self.rows[: len(self.rows) - len(last)]
-        signal = SignalMetrics(NoMetrics(), notify, earlier=earlier, relative=self._is_relative)
-        sink = AlarmedMetrics(signal, notify, earlier=earlier)
+        sink = AlarmedMetrics(NoMetrics(), notify, earlier=earlier, relative=self._is_relative)
         for row in last:
             step = int(row["step"] or 0)
             sink.write(step, {name: value for name, value in row.items() if value is not None and name != "step"})
