@@ -22,8 +22,7 @@ from evoseek.jobs.before_after import Learnt, measure, show
 from evoseek.jobs.index import IndexPlan, build_index
 from evoseek.jobs.train import draw
 from evoseek.learner.checkpoint import latest_checkpoint
-from evoseek.manual.folder import write_manual
-from evoseek.manual.library import read_library, standard_library
+from evoseek.manual import read_library, standard_library, write_manual
 from evoseek.policy.lora import check_peft
 from evoseek.report.printable import say
 from evoseek.run import train, trained_seconds
