@@ -66,7 +66,7 @@ def test_an_encoding_that_does_not_fit_skips_the_file_and_one_that_is_unknown_is
 def test_the_list_of_guesses_is_bounded() -> None:
     report = ReadReport()
     for number in range(1_200):
-        report.guess(Path(f"{number}.txt"), "cp949")
+        report.guessed.add(Path(f"{number}.txt"), "cp949")
     told = report.guessed_table().split("\n")
     assert (len(report.guessed), told[0]) == (
         1_000,

@@ -180,7 +180,7 @@ def test_hostile_files_are_reported_and_the_others_read(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(make())
     report = ReadReport()
     assert [document.id for document in read_corpus(tmp_path, report=report)] == ["a.txt"]
-    found = {skipped.path.name: skipped.reason for skipped in report.skipped}
+    found = {skipped.path.name: skipped.text for skipped in report.skipped}
     assert {name: found[name][: len(begin)] for name, (_, begin) in HOSTILE.items()} == {
         name: begin for name, (_, begin) in HOSTILE.items()
     }

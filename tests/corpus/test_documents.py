@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from evoseek.corpus import formats
-from evoseek.corpus.documents import Reading, ReadReport, read_corpus, read_documents
-from evoseek.corpus.folder import find_files
+from evoseek.corpus.documents import ReadReport, find_files, read_corpus, read_documents
 from evoseek.corpus.parse_process import ParseProcess
+from evoseek.corpus.parsing import Reading
 from evoseek.corpus.passages import split_document
 from evoseek.errors import DataError, EmptyCorpusError
 from evoseek.types import Document
@@ -40,7 +40,7 @@ def write(folder: Path, **files: str | bytes) -> Path:
 
 
 def reasons(report: ReadReport) -> dict[str, str]:
-    return {skipped.path.name: skipped.reason for skipped in report.skipped}
+    return {skipped.path.name: skipped.text for skipped in report.skipped}
 
 
 def test_an_error_while_finding_the_files_is_one_of_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +215,7 @@ def test_bad_json_lines_are_skipped_with_line_and_reason(tmp_path: Path) -> None
         b'{"id": "a", "text": "x\\u0000"}': "binary: holds NUL characters",
         b'{"id": "a", "text": "\xff"}': "encoding not recognised: JSON lines are UTF-8",
         b'{"id": "%s", "text": "x"}' % (b"a" * 1001): "`id` is too long: more than 1,000 characters",
-        b" " * 200_001: "line is too long: more than 200,000 bytes",
+        b" " * 200_001: "line is too large: more than 200,000 bytes",
     }
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"\n".join([good, *bad, b'{"id": "last", "text": "\\ud800 x"}']))
@@ -223,7 +223,7 @@ def test_bad_json_lines_are_skipped_with_line_and_reason(tmp_path: Path) -> None
     assert {document.id: document.text for document in documents.values()} == {"1": "good", "last": "\ufffd x"}
     assert [skipped.line for skipped in report.skipped] == list(range(2, 2 + len(bad)))
     for skipped, expected in zip(report.skipped, bad.values(), strict=True):
-        assert skipped.reason.startswith(expected)
+        assert skipped.text.startswith(expected)
 
 
 def test_a_line_of_a_hundred_megabytes_is_never_held(tmp_path: Path) -> None:
@@ -237,8 +237,8 @@ def test_a_line_of_a_hundred_megabytes_is_never_held(tmp_path: Path) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert list(documents) == ["1", "2"]
-    assert [(skipped.line, skipped.reason) for skipped in report.skipped] == [
-        (2, "line is too long: more than 100,000 bytes: raise --max-text")
+    assert [(skipped.line, skipped.text) for skipped in report.skipped] == [
+        (2, "line is too large: more than 100,000 bytes: divide it, or raise --max-text for a text")
     ]
     assert peak < 2_000_000
 
@@ -259,7 +259,7 @@ def test_an_empty_corpus_is_an_error_that_says_what_was_found(tmp_path: Path) ->
     with pytest.raises(EmptyCorpusError, match=r"1 files of other types \(1 .xyz\)(?s:.*)a.txt: empty"):
         read(tmp_path)
     with pytest.raises(DataError, match="no corpus at"):
-        read_corpus(tmp_path / "gone", report=ReadReport())
+        read(tmp_path / "gone")
 
 
 def test_pdf(tmp_path: Path) -> None:
@@ -305,7 +305,7 @@ def read_in(process: ParseProcess, folder: Path) -> tuple[list[str], ReadReport]
 
 @pytest.fixture
 def process() -> Iterator[ParseProcess]:
-    process = ParseProcess("evoseek.corpus.parse_worker", cpu_s=1, wall_s=60, memory_bytes=2**30)
+    process = ParseProcess("evoseek.corpus.parsing:answer", cpu_s=1, wall_s=60, memory_bytes=2**30)
     yield process
     process.close()
 
@@ -318,7 +318,7 @@ def test_a_file_that_takes_too_long_is_skipped_and_the_next_one_is_read(tmp_path
 
 
 def test_a_file_that_fills_the_memory_is_skipped(tmp_path: Path) -> None:
-    process = ParseProcess("evoseek.corpus.parse_worker", cpu_s=5, wall_s=60, memory_bytes=120 * 2**20)
+    process = ParseProcess("evoseek.corpus.parsing:answer", cpu_s=5, wall_s=60, memory_bytes=120 * 2**20)
     _, report = read_in(process, write(tmp_path, a__eml=b"From: a@b\n\n" + b"\xe9" * 12_000_000))
     assert reasons(report) == {"a.eml": "reading it takes too much memory, or breaks the reader"}
 
@@ -544,7 +544,7 @@ def test_warnings_of_libraries_name_the_file(tmp_path: Path, capsys: pytest.Capt
     write(tmp_path, b__pdf=small_pdf("Kalo is a city"))  # without a table of its objects
     documents, report = read(tmp_path)
     assert documents["b.pdf"].text == "Kalo is a city"
-    assert report.warned == len(report.warnings) > 0
+    assert report.warnings.counts.total() == len(report.warnings) > 0
     assert f"{tmp_path / 'b.pdf'}: pypdf: parsing for Object Streams" in report.warnings_table().split("\n")
     assert capsys.readouterr().err == ""
 

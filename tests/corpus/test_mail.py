@@ -30,7 +30,7 @@ def message(subject: str, text: str, *, html: str = "", attached: str = "") -> b
 def read(path: Path, **limits: int) -> tuple[list[Document], dict[int | None, str]]:
     report = ReadReport()
     documents = list(read_corpus(path, report=report, **limits))
-    return documents, {skipped.line: skipped.reason for skipped in report.skipped}
+    return documents, {skipped.line: skipped.text for skipped in report.skipped}
 
 
 def test_a_message_is_titled_by_its_subject_and_names_what_is_attached(tmp_path: Path) -> None:

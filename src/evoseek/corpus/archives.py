@@ -1,4 +1,4 @@
-"""Documents that are zip archives of XML: docx and pptx by markitdown (an extra), and epub.
+"""Documents that are zip archives of XML: docx and pptx by markitdown, xlsx by openpyxl (an extra), and epub.
 
 Before anything is unpacked, the archive's own table must keep within bounds: they bound what it unpacks to.
 Parts with declarations of entities, which can grow without bound, are refused.
@@ -13,11 +13,12 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime, time
 from typing import Any
 
 from lxml import etree, html  # pyright: ignore[reportAttributeAccessIssue]
 
-from evoseek.corpus.formats import Parsed, markdown_headings, title_of
+from evoseek.corpus.formats import Parsed, joined, markdown_headings, table_rows, title_of
 from evoseek.errors import DataError
 from evoseek.types import Mark
 
@@ -53,14 +54,40 @@ def parse_pptx(data: bytes, encoding: str | None = None) -> Parsed:
         named = _named(archive)
         converted = _without_pictures(_converted(data, "PptxConverter", ".pptx"))
     pieces = _SLIDE.split(converted)
-    texts, marks, start = list[str](), list[Mark](), 0
-    for page, text in zip(map(int, pieces[1::2]), map(str.strip, pieces[2::2]), strict=True):
-        marks.append(Mark(start, page=page))
-        marks += [replace(mark, start=start + mark.start, page=page) for mark in markdown_headings(text)]
-        texts.append(text)
-        start += len(text) + 2
-    first = [mark for mark in marks if mark.page == 1]
-    return Parsed(title_of(named, first), "\n\n".join(texts), marks=tuple(marks))
+    slides = zip(map(int, pieces[1::2]), map(str.strip, pieces[2::2]), strict=True)
+    parsed = joined("", ((text, _slide_marks(page, text)) for page, text in slides))
+    return parsed._replace(title=title_of(named, [mark for mark in parsed.marks if mark.page == 1]))
+
+
+def _slide_marks(page: int, text: str) -> Iterator[Mark]:
+    yield Mark(0, page=page)
+    for mark in markdown_headings(text):
+        yield replace(mark, page=page)
+
+
+def parse_xlsx(data: bytes, encoding: str | None = None) -> Parsed:
+    """The sheets of a workbook one after the other. Of formulas, the results that were saved with it are read."""
+    try:
+        import openpyxl  # pyright: ignore[reportMissingImports,reportMissingModuleSource]
+    except ImportError as error:
+        raise DataError("xlsx needs an extra: pip install 'evoseek[office]'") from error
+    with checked_archive(data):
+        book: Any = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
+        return joined("", (row for sheet in book.worksheets for row in table_rows(f"{sheet.title}, ", _cells(sheet))))
+
+
+def _cells(sheet: Any) -> Iterator[list[str]]:
+    sheet.reset_dimensions()  # the file may claim more rows and columns than it has
+    return ([_shown(value) for value in row] for row in sheet.iter_rows(values_only=True))
+
+
+def _shown(value: object) -> str:
+    """A cell's value as text; of a day, without its midnight."""
+    if isinstance(value, datetime) and value.time() == time():
+        return value.date().isoformat()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return "" if value is None else str(value)
 
 
 def _named(archive: zipfile.ZipFile) -> str:
@@ -98,13 +125,8 @@ def parse_epub(data: bytes, encoding: str | None = None) -> Parsed:
             raise DataError("damaged: the book does not name its contents")
         contents = _xml(archive, str(package))
         title = next(iter(contents.xpath("//*[local-name()='metadata']/*[local-name()='title']/text()")), "")
-        texts, marks, start = list[str](), list[Mark](), 0
-        for name in _chapters(contents, posixpath.dirname(str(package))):
-            chapter = _chapter(archive, name)
-            marks += [replace(mark, start=start + mark.start) for mark in chapter.marks]
-            texts.append(chapter.text)
-            start += len(chapter.text) + 2
-    return Parsed(title_of(str(title)), "\n\n".join(texts), marks=tuple(marks))
+        chapters = (_chapter(archive, name) for name in _chapters(contents, posixpath.dirname(str(package))))
+        return joined(title_of(str(title)), ((chapter.text, chapter.marks) for chapter in chapters))
 
 
 def _chapters(contents: Any, folder: str) -> Iterator[str]:
@@ -128,19 +150,20 @@ def _chapter(archive: zipfile.ZipFile, name: str) -> Parsed:
         tree = html.document_fromstring(archive.read(name), parser=html.HTMLParser(encoding="utf-8"))
     except (KeyError, etree.ParserError):
         return Parsed("", "")
-    lines, marks, pieces, start = list[str](), list[Mark](), list[str](), 0
+    return joined("", _paragraphs(tree))
+
+
+def _paragraphs(tree: Any) -> Iterator[tuple[str, list[Mark]]]:
+    pieces = list[str]()
     for event, element in etree.iterwalk(tree, events=("start", "end"), tag="*"):
         ends = event == "end"
         if element.tag not in _INLINE:
             if line := " ".join("".join(pieces).split()):
                 is_heading = ends and element.tag in _HEADINGS
-                marks += [Mark(start, heading=line, level=int(element.tag[1]))] if is_heading else []
-                lines.append(line)
-                start += len(line) + 2
+                yield line, [Mark(0, heading=line, level=int(element.tag[1]))] if is_heading else []
             pieces.clear()
         if element.tag not in _NOT_SHOWN or ends:
             pieces.append((element.tail if ends else element.text) or "")
-    return Parsed("", "\n\n".join(lines), marks=tuple(marks))
 
 
 def checked_archive(data: bytes) -> zipfile.ZipFile:

@@ -1,4 +1,4 @@
-"""Bytes of a file to text."""
+"""The bytes of a file, up to a limit, and these to text."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import re
 import stat
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
@@ -36,8 +37,26 @@ def read_bytes(path: Path, limit: int) -> bytes:
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if len(data) > limit:
-        raise DataError(f"file is too large: more than {limit:,} bytes: divide it, or raise --max-text for a text")
+        raise too_large("file", limit)
     return data
+
+
+def too_large(what: str, limit: int) -> DataError:
+    """The error for a file, or a line or message in one, of more than `limit` bytes."""
+    return DataError(f"{what} is too large: more than {limit:,} bytes: divide it, or raise --max-text for a text")
+
+
+def bounded_lines(file: BinaryIO, limit: int) -> Iterator[tuple[int, bytes | None]]:
+    """Lines with their numbers; None for one over the limit, of which no more than that is held at a time."""
+    number = 0
+    while line := file.readline(limit + 1):
+        number += 1
+        if len(line) <= limit or line.endswith(b"\n"):
+            yield number, line
+            continue
+        while (rest := file.readline(limit + 1)) and not rest.endswith(b"\n"):
+            pass
+        yield number, None
 
 
 def opened(path: Path) -> BinaryIO:

@@ -2,47 +2,27 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
+import json
+import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, partial
 from pathlib import Path
+from typing import cast
 
-from pydantic import TypeAdapter
-
-from evoseek.corpus.archives import parse_docx, parse_epub, parse_pptx
-from evoseek.corpus.decoding import check_encoding, proper, read_bytes
-from evoseek.corpus.folder import CorpusFile, find_files
-from evoseek.corpus.formats import PARSERS, Parsed
-from evoseek.corpus.jsonl import read_jsonl
-from evoseek.corpus.mail import parse_message, read_mailbox
-from evoseek.corpus.parse_process import ParseProcess
+from evoseek.corpus.decoding import bounded_lines, check_encoding, check_regular, opened, proper, read_bytes, too_large
+from evoseek.corpus.mail import messages
+from evoseek.corpus.parsing import MAX_SECONDS, MAX_TEXT, PARSERS, Reading
 from evoseek.corpus.read_report import ReadReport
-from evoseek.corpus.tables import parse_csv, parse_xlsx
-from evoseek.errors import DataError, EmptyCorpusError, ToolError
+from evoseek.errors import DataError, EmptyCorpusError
 from evoseek.files import nearest
 from evoseek.types import Document
 
-MAX_TEXT = 16_000_000  # characters
-MAX_SECONDS = 60  # of processor time, for one file or message
-_MAX_MEMORY = 2 * 2**30
-_MAX_BYTES = 512 * 2**20  # of a file that is more than its text, as one with pictures is
-_TEXTS = (".txt", ".md", ".rst", ".org", ".csv", ".tsv", ".jsonl")
-_PLAIN = (".txt", ".md")
-_PARSED = TypeAdapter(Parsed)
-ALL_PARSERS = {
-    **PARSERS,
-    ".docx": parse_docx,
-    ".pptx": parse_pptx,
-    ".epub": parse_epub,
-    ".eml": parse_message,
-    ".csv": parse_csv,
-    ".tsv": parse_csv,
-    ".xlsx": parse_xlsx,
-}
-SUFFIXES = (*ALL_PARSERS, ".mbox", ".jsonl")
+_SPLITTERS = {".jsonl": ("line", bounded_lines), ".mbox": ("message", messages)}
+"""What a file of many documents is divided into."""
+
+SUFFIXES = (*PARSERS, ".mbox", ".jsonl")
+_MAX_ID_CHARACTERS = 1_000
 
 
 def read_corpus(
@@ -63,49 +43,25 @@ def read_corpus(
     line, or message) is held at a time, beside the ids read so far. ConfigError for an unknown encoding, DataError if
     there is nothing at `path`; EmptyCorpusError, at the end, if nothing was read.
     """
-    return _read(path, find_readable(path, report, encoding), report, Reading(max_text, max_seconds, encoding))
-
-
-@cache
-def _shared_process(cpu_s: int) -> ParseProcess:
-    """One for all corpora, since it takes a second to start."""
-    return ParseProcess("evoseek.corpus.parse_worker", cpu_s=cpu_s, wall_s=5 * cpu_s, memory_bytes=_MAX_MEMORY)
+    seen, how = set[str](), Reading(max_text, max_seconds, encoding)
+    for file in find_readable(path, report, encoding):
+        yield from read_documents(file, seen, report, how)
+    check_read(path, report)
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """How files are read: the longest text, the most processor time for a file, the encoding of text that is not UTF-8,
-    and the process (None: a shared one) that parses all formats but plain text and Markdown, whose parsers cannot take
-    long."""
+class CorpusFile:
+    """A file to read. `id` is its path relative to the corpus, with forward slashes."""
 
-    max_text: int = MAX_TEXT
-    max_seconds: int = MAX_SECONDS
-    encoding: str | None = None
-    process: ParseProcess | None = None
+    path: Path
+    id: str
 
-    def max_bytes(self, suffix: str) -> int:
-        """The most bytes of a file or line that are read: a text has four for a character at most."""
-        return 4 * self.max_text if suffix in _TEXTS else _MAX_BYTES
-
-    def parse(self, suffix: str, data: bytes) -> Parsed:
-        """What a file of this type holds. Raises DataError, whose text is only the reason, if it cannot be read."""
-        if suffix in _PLAIN:
-            return parse_document(suffix, data, self.encoding)
-        try:
-            process = self.process or _shared_process(self.max_seconds)
-            found = dict(process.ask({"suffix": suffix, "encoding": self.encoding}, data))
-        except ToolError as error:
-            raise DataError(f"cannot be parsed: {error}") from error
-        if problem := found.get("problem"):
-            raise DataError(f"{problem}{': raise --max-seconds' if found.get('is_slow') else ''}")
-        return _PARSED.validate_python(found)
-
-
-def _read(path: Path, files: Iterator[CorpusFile], report: ReadReport, how: Reading) -> Iterator[Document]:
-    seen: set[str] = set()
-    for file in files:
-        yield from read_documents(file, seen, report, how)
-    check_read(path, report)
+    @property
+    def suffix(self) -> str:
+        """The suffix that says how the file is read."""
+        *before, last = [".txt", *self.path.suffixes] if self.path.suffix else [""]
+        inner = before[-1].lower() if last.lower() == ".gz" else ""
+        return inner if inner in SUFFIXES else last.lower()
 
 
 def find_readable(path: Path, report: ReadReport, encoding: str | None) -> Iterator[CorpusFile]:
@@ -113,44 +69,76 @@ def find_readable(path: Path, report: ReadReport, encoding: str | None) -> Itera
     if encoding is not None:
         check_encoding(encoding)
     try:
-        exists = path.exists()
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    if not exists:
-        raise DataError(
-            f"There is no corpus at {path}.{nearest(path)} Give a folder, or a file of type {', '.join(SUFFIXES)}."
-        )
-    return _find(path, report)
-
-
-def _find(path: Path, report: ReadReport) -> Iterator[CorpusFile]:
-    try:
+        if not path.exists():
+            raise DataError(
+                f"There is no corpus at {path}.{nearest(path)} Give a folder, or a file of type {', '.join(SUFFIXES)}."
+            )
         for file in find_files(path, report):
-            if (suffix := _type(file.path)) in SUFFIXES:
+            if file.suffix in SUFFIXES:
                 yield file
             else:
-                report.other_types[suffix or "no suffix"] += 1
+                report.other_types[file.suffix or "no suffix"] += 1
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise DataError(
+            f"The corpus {path} cannot be read: {error.strerror or error}. Give a folder or file that this user may "
+            "read."
+        ) from error
 
 
-def _type(path: Path) -> str:
-    """The suffix that says how a file is read."""
-    *before, last = [".txt", *path.suffixes] if path.suffix else [""]
-    inner = before[-1].lower() if last.lower() == ".gz" else ""
-    return inner if inner in SUFFIXES else last.lower()
+def find_files(root: Path, report: ReadReport) -> Iterator[CorpusFile]:
+    """Every file under `root` (or `root` itself if it is a file), sorted by name within each folder.
+
+    Links to folders outside are followed, each real folder being read once; a link back into the corpus, or to a
+    folder around it, is skipped, and so are hidden folders and folders that cannot be listed.
+    """
+    if not root.is_dir():
+        yield CorpusFile(root, _text(root.name))
+        return
+    entered = {root.resolve()}
+
+    def admits(folder: Path) -> bool:
+        if reason := _why_not_entered(folder, root.resolve(), entered):
+            report.skipped.add(folder, reason)
+        return not reason
+
+    def unreadable(error: OSError) -> None:
+        report.skipped.add(Path(error.filename or root), f"folder cannot be listed: {error.strerror}")
+
+    for folder, subfolders, names in os.walk(root, followlinks=True, onerror=unreadable):
+        subfolders[:] = [name for name in sorted(subfolders) if admits(Path(folder, name))]
+        for name in sorted(names):
+            path = Path(folder, name)
+            yield CorpusFile(path, _text(path.relative_to(root).as_posix()))
+
+
+def _why_not_entered(folder: Path, root: Path, entered: set[Path]) -> str:
+    """ "" for a folder that is entered, which is then among `entered`."""
+    real = folder.resolve()
+    if folder.name.startswith("."):
+        return "hidden folder"
+    if folder.is_symlink() and (real.is_relative_to(root) or root.is_relative_to(real)):
+        return "link that leads back into the corpus"
+    if real in entered:
+        return "folder that was read under another name"
+    entered.add(real)
+    return ""
+
+
+def _text(path: str) -> str:
+    """The path as proper Unicode: bytes of a name that are not UTF-8 become the replacement character."""
+    return os.fsencode(path).decode("utf-8", "replace")
 
 
 def read_documents(file: CorpusFile, seen: set[str], report: ReadReport, how: Reading) -> Iterator[Document]:
     """The documents of one file whose ids are not among `seen`, to which they are added."""
     for document, line in _read_file(file, report, how):
         if not document.text.strip():
-            report.skip(file.path, "empty", line)
+            report.skipped.add(file.path, "empty", line)
         elif (length := len(document.text)) > how.max_text:
             reason = f"text is too long: {length:,} characters, more than {how.max_text:,}: raise --max-text"
-            report.skip(file.path, reason, line)
+            report.skipped.add(file.path, reason, line)
         elif document.id in seen:
-            report.skip(file.path, f"duplicate id: {document.id}", line)
+            report.skipped.add(file.path, f"duplicate id: {document.id}", line)
         else:
             seen.add(document.id)
             report.read += 1
@@ -164,6 +152,54 @@ def check_read(path: Path, report: ReadReport) -> None:
             f"No readable document was found in {path}: {report.summary()}. Expected files of type "
             f"{', '.join(SUFFIXES)}; the first that were skipped:\n{report.table(5) or '(none)'}"
         )
+
+
+def _read_file(file: CorpusFile, report: ReadReport, how: Reading) -> Iterator[tuple[Document, int | None]]:
+    """The documents of a file, each with its line where there are several."""
+    limit = how.max_bytes(file.suffix)
+    try:
+        if file.suffix in _SPLITTERS:
+            yield from _read_pieces(file, limit, report, how)
+        else:
+            yield _parsed(file, file.id, file.suffix, read_bytes(file.path, limit), report, how), None
+    except DataError as error:
+        report.skipped.add(file.path, str(error))
+    except OSError as error:
+        report.skipped.add(file.path, f"cannot be read: {error.strerror or error}")
+    except (EOFError, zlib.error) as error:  # of what is compressed
+        report.skipped.add(file.path, f"cannot be read: {error}")
+
+
+def _read_pieces(file: CorpusFile, limit: int, report: ReadReport, how: Reading) -> Iterator[tuple[Document, int]]:
+    """The documents of a JSON-lines file, or of a mailbox (`<file>/<n>`, n from 1), each with the line at which it
+    begins. No more than `limit` bytes are held at a time."""
+    check_regular(file.path)
+    noun, split = _SPLITTERS[file.suffix]
+    number = 0
+    with opened(file.path) as data:
+        for number, (line, piece) in enumerate(split(data, limit), start=1):
+            try:
+                if piece is None:
+                    raise too_large(noun, limit)
+                if noun == "message":
+                    yield _parsed(file, f"{file.id}/{number}", ".eml", piece, report, how), line
+                elif piece.strip():
+                    yield _parse_line(piece), line
+            except DataError as error:
+                report.skipped.add(file.path, str(error), line)
+    if noun == "message" and not number:
+        raise DataError("no mail: it does not begin as a mailbox, with a line `From ...`")
+
+
+def _parsed(file: CorpusFile, id: str, suffix: str, data: bytes, report: ReadReport, how: Reading) -> Document:
+    """The document of a file or of a message, titled by itself or else by the file."""
+    parsed = how.parse(suffix, data)
+    if parsed.guessed:
+        report.guessed.add(file.path, parsed.guessed)
+    for text in parsed.warnings:
+        report.warnings.add(file.path, text)
+    title = parsed.title if parsed.title.strip() else Path(file.id.removesuffix(".gz")).stem
+    return Document(id, title, parsed.text, marks=parsed.marks)
 
 
 def _tidy(document: Document, file: str) -> Document:
@@ -181,62 +217,50 @@ def _tidy(document: Document, file: str) -> Document:
     )
 
 
-def _unreadable(path: Path, error: OSError) -> DataError:
-    return DataError(
-        f"The corpus {path} cannot be read: {error.strerror or error}. Give a folder or file that this user may read."
-    )
+def _parse_line(line: bytes) -> Document:
+    """The document of a line of JSON, in one of two shapes that retrieval corpora have:
 
-
-def parse_document(suffix: str, data: bytes, encoding: str | None) -> Parsed:
-    """What a file of this type holds, parsed in this process, with what its library warned of: through logging or
-    `warnings`, which would show it without the name of the file. Raises DataError, whose text is only the reason."""
-    log, found = logging.getLogger(), _Records()
-    log.addHandler(found)
+    {"id": "7", "contents": "\\"Kalo\\"\\nKalo is a city ..."}      title, newline, text (Search-R1, FlashRAG, Pyserini)
+    {"id": "7", "title": "Kalo", "text": "Kalo is a city ..."}     (BEIR, DPR)
+    """
+    if b"\0" in line:
+        raise DataError("binary: holds NUL bytes")
     try:
-        with warnings.catch_warnings(record=True) as raised:
-            parsed = ALL_PARSERS[suffix](data, encoding)
-    except (DataError, MemoryError):
-        raise
-    except RecursionError as error:
-        raise DataError("cannot be parsed: it is nested too deeply") from error
-    except Exception as error:  # parsers of other people's formats fail in ways that they do not document
-        raise DataError(f"cannot be parsed: {type(error).__name__}: {error}") from error
-    finally:
-        log.removeHandler(found)
-    return parsed._replace(warnings=tuple(dict.fromkeys([*found.texts, *(str(one.message) for one in raised)])))
+        record = json.loads(line.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise DataError("encoding not recognised: JSON lines are UTF-8") from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"broken JSON: {error}") from error
+    if not isinstance(record, dict):
+        raise DataError(f"wrong type: a JSON object was expected, not {type(record).__name__}")
+    fields = cast(Mapping[str, object], record)
+    identifier = _identifier(fields.get("id"))
+    if "contents" in fields:
+        title, _, text = _string(fields, "contents").partition("\n")
+        if not text:  # one line alone is a text without a title
+            title, text = "", title
+        title = title.strip()
+        if len(title) > 1 and title[0] == title[-1] == '"':  # which some corpora put around it
+            title = title[1:-1]
+        return Document(identifier, title, text)
+    return Document(identifier, _string(fields, "title", ""), _string(fields, "text"))
 
 
-class _Records(logging.Handler):
-    """Keeps warnings, without trafilatura's: where that finds nothing in a page, all of its text is read."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.texts: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        library = record.name.partition(".")[0]
-        if library != "trafilatura":
-            self.texts.append(f"{library}: {record.getMessage()}")
+def _identifier(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+        raise DataError("wrong type: `id` must be a text or a whole number" if value is not None else "no `id`")
+    identifier = proper(str(value))
+    if len(identifier) > _MAX_ID_CHARACTERS:
+        raise DataError(f"`id` is too long: more than {_MAX_ID_CHARACTERS:,} characters")
+    return identifier
 
 
-def _read_file(file: CorpusFile, report: ReadReport, how: Reading) -> Iterator[tuple[Document, int | None]]:
-    suffix = _type(file.path)
-    try:
-        if suffix == ".jsonl":
-            yield from read_jsonl(file.path, report, how.max_bytes(suffix))
-        elif suffix == ".mbox":
-            yield from read_mailbox(file.path, file.id, report, how.max_bytes(suffix), partial(how.parse, ".eml"))
-        else:
-            parsed = how.parse(suffix, read_bytes(file.path, how.max_bytes(suffix)))
-            if parsed.guessed:
-                report.guess(file.path, parsed.guessed)
-            for text in parsed.warnings:
-                report.warn(file.path, text)
-            title = parsed.title if parsed.title.strip() else Path(file.id.removesuffix(".gz")).stem
-            yield Document(file.id, title, parsed.text, marks=parsed.marks), None
-    except DataError as error:
-        report.skip(file.path, str(error))
-    except OSError as error:
-        report.skip(file.path, f"cannot be read: {error.strerror or error}")
-    except (EOFError, zlib.error) as error:  # of what is compressed
-        report.skip(file.path, f"cannot be read: {error}")
+def _string(fields: Mapping[str, object], key: str, default: str | None = None) -> str:
+    value = fields.get(key, default)
+    if value is None:
+        raise DataError("neither `contents` nor `text`" if key not in fields else f"wrong type: `{key}` is null")
+    if not isinstance(value, str):
+        raise DataError(f"wrong type: `{key}` must be a text, not {type(value).__name__}")
+    if "\0" in value:
+        raise DataError("binary: holds NUL characters")
+    return proper(value)

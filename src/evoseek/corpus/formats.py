@@ -1,13 +1,15 @@
-"""The text formats of a folder: bytes of one file to its title and text."""
+"""Text formats, tables and PDF: the bytes of one file to its title, its text, and the pages and headings of that."""
 
 from __future__ import annotations
 
+import csv
 import io
 import re
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate, islice, takewhile
-from types import MappingProxyType
+from functools import partial
+from itertools import islice, takewhile
 from typing import Any, NamedTuple, cast
 
 import trafilatura
@@ -28,14 +30,7 @@ _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 _ADORNMENT = re.compile(r"([^\w\s])\1{2,}[ \t]*$")
 _ORG_HEADING = re.compile(r"(\*+) +(?:(?:TODO|DONE) +)?(.*?)(?: +:[\w@#%:]+:)?[ \t]*$")
 _ORG_TITLE = re.compile(r"^#\+TITLE:(.*)$", re.IGNORECASE | re.MULTILINE)
-_NO_TITLES = (
-    "",
-    "(anonymous)",
-    "anonymous",
-    "untitled",
-    "untitled document",
-    "powerpoint presentation",
-)  # programs' own
+_NO_TITLES = ("", "(anonymous)", "anonymous", "untitled", "untitled document", "powerpoint presentation")
 _NAME = re.compile(r"[\w.@-]+")  # of a setting in front matter
 _LONGEST_FRONT, _LARGEST_FRONT = 200, 20_000  # lines, characters
 _ELEMENT = re.compile(r"<[a-z]\w*[\s/>]", re.IGNORECASE)
@@ -45,7 +40,11 @@ _HEAD = 4096  # bytes in which a page declares its encoding
 _HTML_HEADINGS = "//h1|//h2|//h3|//h4|//h5|//h6"
 _HEADING_SIGN = re.compile("\u2e0e([1-6]) ?")  # before a heading's text while trafilatura takes out the main text
 _HEADING_LINKS = "//a[normalize-space()='\u00b6' or contains(concat(' ', @class, ' '), ' headerlink ')]"
+_BEGINNING = 64 * 1024  # characters by which the delimiter of a table is known
 _VISIBLE_TEXT = "//body//text()[not(ancestor::script or ancestor::style or ancestor::template or ancestor::noscript)]"
+
+
+csv.field_size_limit(2**31 - 1)  # files are bounded already
 
 
 class Parsed(NamedTuple):
@@ -57,6 +56,24 @@ class Parsed(NamedTuple):
     guessed: str = ""
     marks: tuple[Mark, ...] = ()
     warnings: tuple[str, ...] = ()
+
+
+def joined(title: str, pieces: Iterable[tuple[str, Iterable[Mark]]]) -> Parsed:
+    """Texts with an empty line between them, and the marks of each."""
+    texts, marks, start = list[str](), list[Mark](), 0
+    for text, own in pieces:
+        marks += [replace(mark, start=start + mark.start) for mark in own]
+        texts.append(text)
+        start += len(text) + 2
+    return Parsed(title, "\n\n".join(texts), marks=tuple(marks))
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """The lines with their places."""
+    start = 0
+    for line in text.split("\n"):
+        yield start, line
+        start += len(line) + 1
 
 
 def parse_plain(data: bytes, encoding: str | None = None) -> Parsed:
@@ -96,9 +113,8 @@ def _adorned_headings(text: str) -> Iterator[Mark]:
     """The lines that are underlined with punctuation, perhaps with the same line above. The first kind of lines is that
     of the highest level, as in reStructuredText."""
     kinds: list[tuple[str, bool]] = []
-    lines, underline = ["", *text.split("\n")], 0
-    starts = list(accumulate((len(line) + 1 for line in lines), initial=-1))
-    table_end = 0
+    starts, lines = zip(*_lines(text), strict=True)
+    lines, underline, table_end = ["", *lines], 0, 0
     for number, (above, title, line) in enumerate(zip(lines, lines[1:], lines[2:], strict=False)):
         if title.strip() and above.rstrip() == line.rstrip() and _ADORNMENT.match(line):
             table_end = max(table_end, _end_of_table(lines, number))
@@ -111,7 +127,7 @@ def _adorned_headings(text: str) -> Iterator[Mark]:
         if is_overlined or (not title[0].isspace() and (not above.strip() or underline == number)):
             if (kind := (below[1], is_overlined)) not in kinds:
                 kinds.append(kind)
-            start = starts[number if is_overlined else number + 1]
+            start = starts[number - 1 if is_overlined else number]
             yield Mark(start, heading=title.strip(), level=kinds.index(kind) + 1)
             underline = number + 2
 
@@ -128,8 +144,7 @@ def _end_of_table(lines: Sequence[str], start: int) -> int:
 def parse_org(data: bytes, encoding: str | None = None) -> Parsed:
     """A text of Org mode as it is written, titled by its line `#+TITLE:`."""
     text, guessed = decode(data, encoding)
-    starts = accumulate((len(line) + 1 for line in text.split("\n")), initial=0)
-    found = ((start, _ORG_HEADING.match(line)) for line, start in zip(text.split("\n"), starts, strict=False))
+    found = ((start, _ORG_HEADING.match(line)) for start, line in _lines(text))
     marks = tuple(Mark(start, heading=match[2], level=len(match[1])) for start, match in found if match and match[2])
     named = _ORG_TITLE.search(text)
     return Parsed(title_of(named[1] if named else "", marks), text, guessed, marks)
@@ -159,8 +174,8 @@ def _split_front_matter(text: str) -> tuple[Mapping[str, object], str]:
 
 def markdown_headings(text: str) -> Iterator[Mark]:
     """The headings of a Markdown text, without those in code blocks."""
-    fenced, previous, start = False, Mark(0), 0
-    for line in text.split("\n"):
+    fenced, previous = False, Mark(0)
+    for start, line in _lines(text):
         if _FENCE.match(line):
             fenced = not fenced
         elif not fenced:
@@ -170,7 +185,6 @@ def markdown_headings(text: str) -> Iterator[Mark]:
             elif previous.heading and (underline := _UNDERLINE.match(line)):
                 yield replace(previous, level=1 if underline[1][0] == "=" else 2)
         previous = Mark(start, heading="" if fenced else line.strip())
-        start += len(line) + 1
 
 
 def parse_html(data: bytes, encoding: str | None = None) -> Parsed:
@@ -244,19 +258,34 @@ def parse_pdf(data: bytes, encoding: str | None = None) -> Parsed:
         raise DataError("encrypted PDF: reading it needs another package: pip install 'evoseek[pdf]'") from error
     if texts and not any(text.strip() for text in texts):
         raise DataError("PDF without text: its pages are pictures; recognise their text (OCR) with another program")
-    starts = accumulate((len(text) + 2 for text in texts), initial=0)
-    marks = tuple(Mark(start, page=page) for page, start in zip(range(1, len(texts) + 1), starts, strict=False))
-    return Parsed(title_of(title), "\n\n".join(texts), marks=marks)
+    return joined(title_of(title), ((text, [Mark(0, page=page)]) for page, text in enumerate(texts, start=1)))
 
 
-PARSERS: Mapping[str, Callable[[bytes, str | None], Parsed]] = MappingProxyType(
-    {
-        ".txt": parse_plain,
-        ".md": parse_markdown,
-        ".rst": parse_rst,
-        ".org": parse_org,
-        ".html": parse_html,
-        ".htm": parse_html,
-        ".pdf": parse_pdf,
-    }
-)
+def parse_csv(data: bytes, encoding: str | None = None) -> Parsed:
+    """A table whose cells are separated by tabs, semicolons, commas or bars: by what divides the most of its first rows
+    into equally many cells."""
+    text, guessed = decode(data, encoding)
+    rows = csv.reader(io.StringIO(text), delimiter=max("\t;,|", key=partial(_regularity, text[:_BEGINNING])))
+    return joined("", table_rows("", rows))._replace(guessed=guessed)
+
+
+def _regularity(text: str, delimiter: str) -> tuple[int, int]:
+    """The most rows of one width above 1, and that width."""
+    widths = Counter(map(len, csv.reader(io.StringIO(text), delimiter=delimiter)))
+    return max(((count, width) for width, count in widths.items() if width > 1), default=(0, 0))
+
+
+def table_rows(name: str, table: Iterable[Sequence[str]]) -> Iterator[tuple[str, list[Mark]]]:
+    """The rows that are not empty, each by itself: a line `column heading: value` for each cell, with a mark `NAMErow
+    N`, N from 1. The headings are the first row of which more than half of the columns are filled; rows before it have
+    none."""
+    rows = [(number, [" ".join(cell.split()) for cell in row]) for number, row in enumerate(table, start=1)]
+    rows = [(number, row) for number, row in rows if any(row)]
+    filled = [sum(map(bool, row)) for _, row in rows]
+    place = next((place for place, count in enumerate(filled) if 2 * count > max(filled)), 0)
+    names = rows[place][1] if place + 1 < len(rows) else []
+    for at, (number, row) in enumerate(rows):
+        if at != place or not names:
+            heads = [*(names if at > place else []), *[""] * len(row)]
+            lines = (f"{head}: {cell}" if head else cell for head, cell in zip(heads, row, strict=False) if cell)
+            yield "\n".join(lines), [Mark(0, heading=f"{name}row {number}")]

@@ -6,19 +6,15 @@ of a header is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from email import message_from_bytes
 from email.message import EmailMessage, MIMEPart
 from email.policy import EmailPolicy
-from pathlib import Path
 from typing import BinaryIO, cast
 
-from evoseek.corpus.decoding import check_regular, opened, proper
+from evoseek.corpus.decoding import bounded_lines, proper
 from evoseek.corpus.formats import Parsed, parse_html, parse_plain
-from evoseek.corpus.jsonl import bounded_lines
-from evoseek.corpus.read_report import ReadReport
 from evoseek.errors import DataError
-from evoseek.types import Document
 
 _SHOWN = ("From", "To", "Cc", "Date")
 _LINE_BYTES = 2**20
@@ -62,31 +58,9 @@ def _text(body: MIMEPart, encoding: str | None) -> tuple[str, str]:
     return parsed.text, parsed.guessed
 
 
-def read_mailbox(
-    path: Path, file_id: str, report: ReadReport, max_bytes: int, parse: Callable[[bytes], Parsed]
-) -> Iterator[tuple[Document, int]]:
-    """The messages of a mailbox as documents `<file>/<n>`, n from 1, with the number of the line of each. Messages of
-    more than `max_bytes`, and those that `parse` refuses, are skipped and reported; no more than that is held at a
-    time."""
-    check_regular(path)
-    number = 0
-    with opened(path) as file:
-        for number, (line, data) in enumerate(_messages(file, max_bytes), start=1):
-            try:
-                if data is None:
-                    raise DataError(f"message is too large: more than {max_bytes:,} bytes")
-                parsed = parse(data)
-                if parsed.guessed:
-                    report.guess(path, parsed.guessed)
-                yield Document(f"{file_id}/{number}", parsed.title.strip() or Path(file_id).stem, parsed.text), line
-            except DataError as error:
-                report.skip(path, str(error), line)
-    if not number:
-        report.skip(path, "no mail: it does not begin as a mailbox, with a line `From ...`")
-
-
-def _messages(file: BinaryIO, max_bytes: int) -> Iterator[tuple[int, bytes | None]]:
-    """The line at which each message begins, and its bytes; None for one that is too large."""
+def messages(file: BinaryIO, max_bytes: int) -> Iterator[tuple[int, bytes | None]]:
+    """The line at which each message of a mailbox begins, and its bytes; None for one of more than `max_bytes`, of
+    which no more than that is held at a time."""
     first, pieces, size, is_after_gap = 0, list[bytes](), 0, True
     for number, line in bounded_lines(file, min(_LINE_BYTES, max_bytes)):
         if line is not None and is_after_gap and line.startswith(b"From "):

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, TypeVar, cast
 
-from evoseek.corpus.decoding import check_regular
-from evoseek.corpus.jsonl import bounded_lines
+from evoseek.corpus.decoding import bounded_lines, check_regular
 from evoseek.errors import DataError
 from evoseek.files import nearest
 

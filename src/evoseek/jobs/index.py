@@ -11,7 +11,7 @@ from typing import Literal
 
 from rich.console import Console
 
-from evoseek.corpus.documents import MAX_SECONDS, MAX_TEXT
+from evoseek.corpus.parsing import MAX_SECONDS, MAX_TEXT
 from evoseek.corpus.read_report import ReadReport
 from evoseek.errors import ConfigError, EvoseekError, SearchIndexError
 from evoseek.report.printable import say

@@ -18,10 +18,10 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from evoseek.corpus.decoding import check_regular
-from evoseek.corpus.documents import MAX_SECONDS, MAX_TEXT, Reading, check_read, find_readable, read_documents
-from evoseek.corpus.folder import CorpusFile
+from evoseek.corpus.documents import CorpusFile, check_read, find_readable, read_documents
+from evoseek.corpus.parsing import MAX_SECONDS, MAX_TEXT, Reading
 from evoseek.corpus.passages import split_document
-from evoseek.corpus.read_report import ReadReport, Skipped
+from evoseek.corpus.read_report import Note, Notes, ReadReport
 from evoseek.errors import DataError, SearchIndexError
 from evoseek.files import file_digest
 from evoseek.search.lexical import SOURCES, LexicalIndex
@@ -57,12 +57,9 @@ class Source(BaseModel):
         """The report of its reading, as if it were read now."""
         return ReadReport(
             read=self.read,
-            skipped=[Skipped(path, line, reason) for line, reason in self.skipped],
-            reasons=Counter(self.reasons),
-            guessed=[(path, encoding) for encoding in self.guessed],
-            guesses=Counter(self.guesses),
-            warnings=[(path, text) for text in self.warnings],
-            warned=len(self.warnings),
+            skipped=Notes((Note(path, reason, line) for line, reason in self.skipped), self.reasons),
+            guessed=Notes((Note(path, encoding) for encoding in self.guessed), self.guesses),
+            warnings=Notes(Note(path, text) for text in self.warnings),
         )
 
 
@@ -260,10 +257,10 @@ class _Kept:
 
 def _record(source: Source, report: ReadReport) -> None:
     """Keep the report of a file's reading with it."""
-    source.read, source.reasons = report.read, dict(report.reasons)
-    source.skipped = [(skipped.line, skipped.reason) for skipped in report.skipped]
-    source.warnings = [text for _, text in report.warnings]
-    source.guessed, source.guesses = [encoding for _, encoding in report.guessed], dict(report.guesses)
+    source.read = report.read
+    source.reasons, source.guesses = dict(report.skipped.counts), dict(report.guessed.counts)
+    source.skipped = [(note.line, note.text) for note in report.skipped]
+    source.warnings, source.guessed = [note.text for note in report.warnings], [note.text for note in report.guessed]
 
 
 def _digest(path: Path) -> str:

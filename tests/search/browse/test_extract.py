@@ -139,7 +139,7 @@ def test_a_worker_that_was_killed_is_replaced(extractor):
 
 
 def test_a_worker_ends_with_its_input():
-    command = [sys.executable, "-m", "evoseek.search.browse.extract_worker", "1", str(2**30)]
+    command = [sys.executable, "-m", "evoseek.corpus.parse_process", extract._READER, "1", str(2**30)]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=True)
     assert done.stdout == b"\0\0\0\2{}"
 
@@ -152,11 +152,10 @@ def parsing(tmp_path, monkeypatch):
         (tmp_path / "parsing_worker.py").write_text(
             "import sys, time\nfrom evoseek.search.browse import extract_worker\n\n"
             f"def parse(body):\n    {line}\n    return '', body.decode()\n\n"
-            "extract_worker._PARSERS = {'text/plain': parse}\n"
-            "extract_worker.main(*map(int, sys.argv[1:]))\n"
+            "extract_worker._PARSERS = {'text/plain': parse}\nanswer = extract_worker.answer\n"
         )
         monkeypatch.syspath_prepend(tmp_path)
-        monkeypatch.setattr(extract, "_MODULE", "parsing_worker")
+        monkeypatch.setattr(extract, "_READER", "parsing_worker:answer")
         made.append(Extractor(1, cpu_s=1))
         return made[-1]
 
@@ -186,15 +185,12 @@ def test_the_limit_of_processor_time_is_for_each_page_however_many_a_process_has
 def scripted(tmp_path, monkeypatch):
     """Extractors whose processes, once started, run a line of Python for each page."""
 
-    def make(line, ready="write_frame(out, b'{}')", **settings):
+    def make(line, ready="", **settings):
         (tmp_path / "scripted_worker.py").write_text(
-            "import os, signal, sys, time, json\n"
-            "from evoseek.corpus.frames import read_frame, write_frame\n"
-            f"out = sys.stdout.buffer\n{ready}\n"
-            f"while read_frame(sys.stdin.buffer, 2**30) and read_frame(sys.stdin.buffer, 2**30):\n    {line}\n"
+            f"import os, signal, sys, time\n{ready}\ndef answer(header, body):\n    {line}\n"
         )
         monkeypatch.syspath_prepend(tmp_path)
-        monkeypatch.setattr(extract, "_MODULE", "scripted_worker")
+        monkeypatch.setattr(extract, "_READER", "scripted_worker:answer")
         extractor = Extractor(1, **settings)
         made.append(extractor)
         return extractor
@@ -229,7 +225,7 @@ def test_closing_ends_pages_that_are_being_read_and_starts_no_process(scripted):
         ("sys.exit(1)", PageError, "breaks the reader"),
         ("os.kill(os.getpid(), signal.SIGXCPU)", PageError, "processor time"),
         ("time.sleep(60)", ToolError, "not parsed within 0.3 seconds"),
-        (r"out.write(b'\xff' * 99); out.flush()", PageError, "breaks the reader"),
+        (r"os.write(3, b'\xff' * 99)", PageError, "breaks the reader"),
     ],
 )
 def test_how_workers_fail(scripted, line, error, said):
@@ -238,13 +234,13 @@ def test_how_workers_fail(scripted, line, error, said):
 
 
 def test_a_worker_that_does_not_start_says_how_to_see_why(scripted):
-    with pytest.raises(ToolError, match=r"See why: .*python.* -m scripted_worker"):
-        read(scripted("", ready="raise SystemExit(3)"), "x")
+    with pytest.raises(ToolError, match=r"See why: .*python.* -m evoseek\.corpus\.parse_process scripted_worker"):
+        read(scripted("pass", ready="raise SystemExit(3)"), "x")
 
 
 def test_a_worker_knows_nothing_of_the_environment(scripted, monkeypatch):
     monkeypatch.setenv("SERPER_API_KEY", "sk-secret")
-    answer = "write_frame(out, json.dumps({'title': '', 'text': str(dict(os.environ))}).encode())"
+    answer = "return {'title': '', 'text': str(dict(os.environ))}"
     assert "secret" not in read(scripted(answer), "x")[1]
 
 

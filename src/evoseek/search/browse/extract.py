@@ -17,7 +17,7 @@ TYPES = frozenset({"text/html", "application/xhtml+xml", "text/plain"}) | (
 )
 """The types of content that can be read. PDF needs the extra `pdf`."""
 
-_MODULE = "evoseek.search.browse.extract_worker"
+_READER = "evoseek.search.browse.extract_worker:answer"
 
 
 class Extractor:
@@ -31,7 +31,7 @@ class Extractor:
             )
         self._threads = ThreadPoolExecutor(workers, "extract")
         self._processes = [
-            ParseProcess(_MODULE, cpu_s=cpu_s, wall_s=wall_s, memory_bytes=memory_bytes) for _ in range(workers)
+            ParseProcess(_READER, cpu_s=cpu_s, wall_s=wall_s, memory_bytes=memory_bytes) for _ in range(workers)
         ]
         self._idle: LifoQueue[ParseProcess] = LifoQueue()  # the last used first, so that no more start than are needed
         for process in self._processes:

@@ -1,13 +1,7 @@
-"""Reads pages that may be malicious. Run as a separate process, by extract.py:
-
-    python -m evoseek.search.browse.extract_worker CPU_SECONDS MEMORY_BYTES
-
-Requests and answers are those of `evoseek.corpus.parse_worker`; a request has `kind`, and what that needs.
-"""
+"""Reads pages that may be malicious, in the processes of extract.py. A request has `kind`, and what that needs."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -15,7 +9,6 @@ from protego import Protego
 
 from evoseek.corpus.decoding import proper
 from evoseek.corpus.formats import Parsed, parse_html, parse_pdf, parse_plain
-from evoseek.corpus.parse_worker import serve
 from evoseek.errors import DataError
 
 MAX_TEXT = 2_000_000
@@ -46,7 +39,8 @@ def robots(header: Mapping[str, str], body: bytes) -> dict[str, object]:
     return {"allowed": rules.can_fetch(header["url"], agent), "delay_s": rules.crawl_delay(agent) or 0.0}
 
 
-def _answer(header: Mapping[str, str], body: bytes) -> dict[str, object]:
+def answer(header: Mapping[str, str], body: bytes) -> dict[str, object]:
+    """The answer to a request of a `ParseProcess`."""
     try:
         return robots(header, body) if header["kind"] == "robots" else page(header, body)
     except MemoryError:
@@ -55,12 +49,3 @@ def _answer(header: Mapping[str, str], body: bytes) -> dict[str, object]:
         return {"problem": str(error)}
     except Exception as error:  # whatever a parser raises for what is not of its type
         return {"problem": f"it is not of the type that it is said to be ({type(error).__name__})"}
-
-
-def main(cpu_s: int, memory: int) -> None:
-    """Answer until there are no more requests."""
-    serve(_answer, cpu_s, memory)
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
