@@ -32,8 +32,8 @@ from evoseek.jobs.demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS
 from evoseek.learner.checkpoint import Checkpoint, latest_checkpoint
 from evoseek.recipes.catalogue import FOLDER
 from evoseek.report.metrics import read_metrics
-from evoseek.run import examined_by, training_loop
 from evoseek.runs import RunDirectory
+from evoseek.train import training_loop
 from evoseek.training.context import Context
 from evoseek.training.given import load_settings
 from evoseek.training.settings import TrainingSettings
@@ -86,7 +86,7 @@ def examine(settings: TrainingSettings, checkpoint: Checkpoint | None) -> Evalua
     """All of the held-out questions, at the training temperature."""
     questions = read_questions(settings.evaluation.path, setting="evaluation.path")
     with Context(settings, checkpoint=checkpoint) as context:
-        roller = examined_by(context).at(settings.rollout.temperature)
+        roller = context.solver(context.searched_held_out).at(settings.rollout.temperature)
         return asyncio.run(evaluate(questions, roller=roller, metric=context.metric, reward=context.reward))
 
 

@@ -40,10 +40,9 @@ from evoseek.report.metrics import read_metrics
 from evoseek.report.plots import plot_curves
 from evoseek.reward.answer import set_f1
 from evoseek.reward.functions import AnswerReward
-from evoseek.run import examined_by
-from evoseek.run import train as train_run
 from evoseek.runs import RunDirectory
 from evoseek.systems.deepresearcher import browsed
+from evoseek.train import train as train_run
 from evoseek.training.context import Context
 from evoseek.training.given import load_settings
 from evoseek.training.interrupt import INTERRUPTED
@@ -149,7 +148,7 @@ def examine(seed: int, folder: Path, run: Path | None) -> dict:
         config = make_config(server, seed, folder / "evaluation.jsonl", ARMS["clean"])
         with Context(config, checkpoint=latest_checkpoint(run) if run is not None else None) as context:
             questions = load_questions(folder / "evaluation.jsonl")
-            roller = examined_by(context).at(config.rollout.temperature)
+            roller = context.solver(context.searched_held_out).at(config.rollout.temperature)
             evaluation = asyncio.run(evaluate(questions, roller=roller, metric="exact_match", reward=AnswerReward()))
     answered = [(r.trajectory.answer or "", r.question) for r in evaluation.results if isinstance(r.outcome, Scored)]
     by_hops = {hops: [r.trajectory for r in evaluation.results if r.question.metadata["hops"] == hops] for hops in HOPS}

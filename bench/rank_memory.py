@@ -33,8 +33,8 @@ from evoseek.learner.distributed import joined_ranks
 from evoseek.learner.launcher import run_together
 from evoseek.learner.learner import Learner
 from evoseek.policy.load import load_policy
-from evoseek.run import training_loop
 from evoseek.runs import RunDirectory
+from evoseek.train import training_loop
 from evoseek.training.given import load_settings
 
 sys.path.append(str(Path(__file__).parents[1]))  # for the doubles

@@ -21,8 +21,8 @@ from rich.table import Table
 
 import evoseek.policy.sampler as sampler_module
 from evoseek.report.metrics import read_metrics
-from evoseek.run import training_loop
 from evoseek.runs import RunDirectory
+from evoseek.train import training_loop
 from selfplay import Arm, make_config
 
 STAGES = ("selfplay/propose_seconds", "selfplay/verify_seconds", "selfplay/solve_seconds", "learner/seconds")

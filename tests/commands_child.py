@@ -127,9 +127,9 @@ def wait(order):
 
 def warm_up():
     """Import all, and fill what libraries keep after their first use, which each child would else do for itself."""
-    for module in ("torch._dynamo", "evoseek.jobs.train", "evoseek.jobs.propose", "evoseek.jobs.evaluate"):
+    for module in ("torch._dynamo", "evoseek.train", "evoseek.jobs.propose", "evoseek.jobs.evaluate"):
         importlib.import_module(module)
-    sys.modules["evoseek.jobs.train"].draw = lambda run, console: None  # slow, and no part of the state
+    sys.modules["evoseek.train"].draw = lambda run, console: None  # slow, and no part of the state
     torch = sys.modules["torch"]
     torch.set_num_threads(1)
     model = pkgutil.resolve_name("evoseek.policy.load:load_policy")("tiny").model

@@ -22,8 +22,9 @@ from evoseek.errors import EvoseekError
 from evoseek.recipes.catalogue import FOLDER, recipes
 from evoseek.reference import settings_of
 from evoseek.registry import KINDS
-from evoseek.run import Run, check_settings_of_run
+from evoseek.run import Run
 from evoseek.settings import check_settings
+from evoseek.train import check_settings_of_run
 from evoseek.training.given import gather
 
 ROOT = Path(__file__).parents[1]

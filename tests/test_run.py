@@ -15,13 +15,13 @@ from evoseek.report.status import status
 from evoseek.reward.format import WebFormatReward
 from evoseek.reward.shaping import OverlongReward, UnansweredReward
 from evoseek.rollout.limits import Limits
-from evoseek.run import seconds_left, train, training_loop
 from evoseek.runs import RunDirectory, changes
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.web.record import Recording
 from evoseek.settings import lookup
 from evoseek.systems.deepresearcher import DeepResearcher
 from evoseek.systems.dspo import DSPO
+from evoseek.train import seconds_left, train, training_loop
 from evoseek.training.context import Context, Objects
 from evoseek.training.given import load_settings
 from evoseek.types import Passage, Question, ToolCall
@@ -83,7 +83,7 @@ def test_every_option_reaches_its_object(places, tmp_path, monkeypatch):
         asked.append((len(questions), options))
         return type("Nothing", (), {"metrics": lambda self: {}})()
 
-    monkeypatch.setattr("evoseek.run.evaluate", note)
+    monkeypatch.setattr("evoseek.train.evaluate", note)
     with training_loop(load_settings(options=places | OPTIONS), RunDirectory(tmp_path), notify=print) as loop:
         pass
     system, rollouts, update = loop.system, loop.system.rollouts, loop.system.update

@@ -1,4 +1,4 @@
-"""A training run, or an agent: settings and objects in, training, evaluation and answers out.
+"""A run: settings and objects in, training, evaluation and answers out. Nothing that trains is imported before `train`.
 
 run = Run("search-r1", "runs/first", settings={"search.index": "index", "questions.path": "questions.jsonl"})
 run.train()
@@ -9,60 +9,41 @@ print(run.ask("Who wrote Dune?").answer)
 from __future__ import annotations
 
 import asyncio
-import gc
-import math
-import shlex
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from evoseek.effect import changed, check_effect
+from evoseek.answer import Answered, Answerer, uses_chat_model
 from evoseek.env.web import Web
-from evoseek.errors import ConfigError, RunError
-from evoseek.eval.evaluate import Evaluation, Result, evaluate
-from evoseek.files import write_atomic
+from evoseek.errors import ConfigError
+from evoseek.eval.evaluate import Evaluation, evaluate
 from evoseek.learner.checkpoint import latest_checkpoint
-from evoseek.learner.distributed import ALONE, Ranks, gathered
-from evoseek.learner.launcher import is_orphaned
-from evoseek.loss.base import LossFn, LossInputs
 from evoseek.policy.machine import find_machine
 from evoseek.protocols import MetricSink, QuestionEngine, SearchEngine, Tool
-from evoseek.registry import build, find
-from evoseek.report.alarms import AlarmedMetrics
-from evoseek.report.metrics import JsonlMetrics, ManyMetrics, NoMetrics, TrackedMetrics, read_metrics
 from evoseek.report.printable import say
-from evoseek.report.progress import STOPPING, TrainingProgress
-from evoseek.rollout.roller import Roller
 from evoseek.runs import RunDirectory
-from evoseek.settings import check_settings, defaults_of, read_settings, with_setting
 from evoseek.training.context import Context, Objects
 from evoseek.training.given import gather
-from evoseek.training.inputs import inputs_of
-from evoseek.training.interrupt import stop_on_interrupt
-from evoseek.training.loop import Evaluate, TrainingLoop
-from evoseek.training.model_defaults import follow_model
-from evoseek.training.plan import TrainingContext, TrainingPlan
-from evoseek.training.probe import WeightsProbe, probe_bound
-from evoseek.training.run_state import RunState, resume
+from evoseek.training.model_defaults import follow_endpoint, follow_model
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.sources import read_questions
-from evoseek.training.stages import Stages, check_stages, settings_in
-from evoseek.training.update import Credit
-from evoseek.types import Question, Trajectory
+from evoseek.types import Question
+
+if TYPE_CHECKING:
+    from evoseek.loss.base import LossFn, LossInputs
+    from evoseek.training.update import Credit
 
 
 class Run:
     """A system with its settings and a run directory.
 
     system: a name, package.module:Name, or None for the system that the settings name. directory: where the run is
-    written, and resumed from. settings: dotted names with values, over the files and recipes in `config`. The other
-    arguments are parts as objects, which replace those that the settings name; `tools` and `trackers` are added to
-    those of the settings. `console` shows progress and what a user should know; a quiet one shows nothing.
+    written, and resumed from. settings: dotted names with values, over the files and recipes in `config`; or complete
+    settings, which are taken as they are. The other arguments are parts as objects, which replace those that the
+    settings name; `tools` and `trackers` are added to those of the settings. `console` shows progress and what a user
+    should know; a quiet one shows nothing.
 
     Raises ConfigError for settings that are wrong.
     """
@@ -73,7 +54,7 @@ class Run:
         directory: Path | str | None = None,
         *,
         config: Path | str | Sequence[Path | str] = (),
-        settings: Mapping[str, object] | None = None,
+        settings: Mapping[str, object] | TrainingSettings | None = None,
         search: SearchEngine | QuestionEngine | None = None,
         reward: Callable[..., Any] | None = None,
         loss: LossFn[LossInputs] | None = None,
@@ -83,29 +64,40 @@ class Run:
         trackers: Sequence[MetricSink] = (),
         console: Console | None = None,
     ) -> None:
-        files = [Path(file) for file in ([config] if isinstance(config, Path | str) else config)]
-        options = {key: str(value) if isinstance(value, Path) else value for key, value in (settings or {}).items()}
         self.directory = RunDirectory(Path(directory)) if directory is not None else None
-        if not files and system is None and not options and self.directory and self.directory.config.is_file():
-            files = [self.directory.config]
-        given = gather(files, system=system, options=options).read()
-        saved = self.directory.read_config() if self.directory and self.directory.is_begun else None
-        self.settings, self.words = follow_model(given, find_machine, saved)
+        self.console = console or Console()
+        self.words = ""
+        if isinstance(settings, TrainingSettings):
+            self._given = self.settings = settings
+        else:
+            self._given = self._read(system, config, settings or {})
+            saved = self.directory.read_config() if self.directory and self.directory.is_begun else None
+            self.settings, self.words = follow_model(self._given, find_machine, saved)
         self.objects = Objects(search, reward, loss, credit, web, tools, trackers)
         self.objects.check()
-        self._console = console or Console()
+
+    def _read(
+        self, system: str | None, config: Path | str | Sequence[Path | str], settings: Mapping[str, object]
+    ) -> TrainingSettings:
+        files = [Path(file) for file in ([config] if isinstance(config, Path | str) else config)]
+        options = {key: str(value) if isinstance(value, Path) else value for key, value in settings.items()}
+        if not files and system is None and not options and self.directory and self.directory.config.is_file():
+            files = [self.directory.config]
+        return gather(files, system=system, options=options).read()
 
     def train(self) -> int:
         """Train to the last step, or resume; returns the last step made. Ctrl-C finishes the step and saves.
 
         Raises EvoseekError.
         """
+        from evoseek.train import train
+
         if self.directory is None:
             raise ConfigError("Training needs a directory for the run: Run(system, directory, ...).")
         if self.words:
-            say(self._console, self.words)
+            say(self.console, self.words)
         with self.directory.locked():
-            ended = train(self.settings, self.directory, console=self._console, objects=self.objects)
+            ended = train(self.settings, self.directory, console=self.console, objects=self.objects)
         return ended.step
 
     def evaluate(
@@ -118,293 +110,26 @@ class Run:
         if isinstance(questions, str | Path):
             path = str(questions or self.settings.evaluation.path)
             questions = read_questions(path, setting="evaluation.path")[: self.settings.evaluation.limit]
-        with self._context() as context:
-            roller = examined_by(context) if search else context.agent.solver([])
+        with self.context() as context:
+            roller = context.solver(context.searched_held_out) if search else context.agent.solver([])
             drawn = self.settings.held_out_temperature if temperature is None else temperature
             return asyncio.run(
                 evaluate(questions, roller=roller.at(drawn), metric=context.metric, reward=context.reward)
             )
 
-    def ask(self, question: str) -> Trajectory:
-        """Answer one question, greedily. Raises EvoseekError."""
-        with self._context() as context:
-            roller = replace(context.solver(asked_engine(context)), temperature=0.0)
-            return asyncio.run(roller.one(Question("ask", question, ()), "ask"))
+    def ask(self, question: str) -> Answered:
+        """Answer one question, greedily, by the policy or the model of [answerer], and check the answer against the
+        passages found. Raises EvoseekError."""
+        with self.context() as context:
+            answerer = Answerer.of(context)
+            for notice in answerer.notices(question):
+                say(self.console, notice)
+            return asyncio.run(answerer.answer(question, "ask"))
 
-    @contextmanager
-    def _context(self) -> Generator[Context]:
+    def context(self) -> Context:
+        """The objects that answer and score, with the policy of the last checkpoint, if there is one, or the model of
+        [answerer]; for a `with` block, at whose end everything is closed. Raises EvoseekError."""
+        if uses_chat_model(self._given):
+            return Context(follow_endpoint(self._given), objects=self.objects)
         checkpoint = latest_checkpoint(self.directory.path) if self.directory else None
-        with Context(self.settings, self.directory, checkpoint=checkpoint, objects=self.objects) as context:
-            yield context
-
-
-class Ended(NamedTuple):
-    """How training ended: the last step made, and whether Ctrl-C (or SIGTERM) ended it early."""
-
-    step: int
-    interrupted: bool
-
-
-def train(
-    settings: TrainingSettings,
-    run: RunDirectory,
-    *,
-    console: Console,
-    ranks: Ranks = ALONE,
-    objects: Objects | None = None,
-) -> Ended:
-    """Train, or resume a run whose lock the caller holds; shows progress.
-
-    Ctrl-C finishes the step and saves. Raises whatever training raises.
-    """
-    notify = _Notices(partial(say, console))
-
-    def is_asked_to_stop() -> bool:
-        return interrupted() or is_orphaned()
-
-    def train_stage() -> tuple[int, bool, bool]:
-        """Train to the end of the current stage, or of the run: the last step, whether another stage begins, whether
-        the run is at its end. What it holds in memory is free when it returns."""
-        with ExitStack() as held:
-            with ranks.setting_up(), notify.preparing():
-                made = training_loop(settings, run, notify=notify, ranks=ranks, objects=objects)
-                loop = held.enter_context(made)
-            begins = loop.stages is not None and loop.stages.begins_after(loop.start)
-            if loop.start and not begins:
-                notify(f"Resuming {run.path} after step {loop.start}.")
-            if loop.stages is not None:
-                notify(loop.stages.describe(loop.start))
-                if not loop.start and (unreached := loop.stages.unreached(loop.steps)):
-                    notify(unreached)
-            loop.progress, loop.should_stop = progress, is_asked_to_stop
-            loop.max_seconds = seconds_left(settings, run)  # of the log, from which discarded steps are cut by now
-            step = asyncio.run(loop.run())
-            return step, loop.has_turned, step >= loop.steps
-
-    with (
-        _recording_stop(run, ranks) as record,
-        stop_on_interrupt(lambda: say(console, STOPPING)) as interrupted,
-        TrainingProgress(console, max_seconds=seconds_left(settings, run)) as progress,
-    ):
-        step, has_turned, is_over = train_stage()
-        while has_turned and not is_over and not ranks.any(is_asked_to_stop()):
-            gc.collect()  # before the model is loaded anew: two of them may not fit
-            step, has_turned, is_over = train_stage()
-        ended = Ended(step, ranks.any(is_asked_to_stop()))
-        if ended.interrupted:
-            record("Ctrl-C, or a signal to end (SIGTERM)")
-        elif not is_over:
-            record(f"run.max_minutes = {settings.run.max_minutes:g}; raise it to train on")
-    if ended.interrupted:
-        say(console, f"Stopped after step {ended.step}. The same command resumes it.")
-    elif not is_over:
-        say(console, f"Trained {run.path} to step {ended.step}, where run.max_minutes ended it; raise it to go on.")
-    else:
-        say(console, f"Trained {run.path} to step {ended.step}.")
-        usual = with_setting(settings, "run.steps", defaults_of(settings).run.steps).planned_steps
-        if usual > settings.run.steps == ended.step:
-            words = f"evoseek train --run-dir {shlex.quote(str(run.path))} --steps {usual}"
-            say(console, f"That is where run.steps = {ended.step} ends it. To train on: {words}")
-    return ended
-
-
-@contextmanager
-def _recording_stop(run: RunDirectory, ranks: Ranks) -> Generator[Callable[[str], None]]:
-    """Record, by the function it gives, why a run that was begun ends early; an error by itself."""
-
-    def record(reason: str) -> None:
-        if ranks.is_first and run.config.is_file():
-            with suppress(RunError):  # a full disk must not hide the reason itself
-                write_atomic(run.stopped, reason)
-
-    if ranks.is_first:
-        run.stopped.unlink(missing_ok=True)
-    try:
-        yield record
-    except BaseException as error:
-        record(str(error) or type(error).__name__)
-        raise
-
-
-def seconds_left(settings: TrainingSettings, run: RunDirectory) -> float:
-    """Seconds of steps that `run.max_minutes` leaves to a run; infinity if there is no limit."""
-    if settings.run.max_minutes is None:
-        return math.inf
-    return 60 * settings.run.max_minutes - trained_seconds(run)
-
-
-def trained_seconds(run: RunDirectory) -> float:
-    """Seconds of a run's steps, those before a resume included."""
-    return sum(row.get("step/seconds") or 0.0 for row in read_metrics(run.timings))
-
-
-class _Notices:
-    """Passes texts on to the user; those that come while a stage is prepared only once, since they would come again
-    with every stage."""
-
-    def __init__(self, notify: Callable[[str], None]) -> None:
-        self._notify, self._told, self._is_preparing = notify, set[str](), False
-
-    @contextmanager
-    def preparing(self) -> Generator[None]:
-        """While a stage is prepared."""
-        self._is_preparing = True
-        yield
-        self._is_preparing = False
-
-    def __call__(self, text: str) -> None:
-        if not (self._is_preparing and text in self._told):
-            self._told.add(text)
-            self._notify(text)
-
-
-@contextmanager
-def training_loop(
-    settings: TrainingSettings,
-    run: RunDirectory,
-    *,
-    notify: Callable[[str], None],
-    ranks: Ranks = ALONE,
-    objects: Objects | None = None,
-) -> Generator[TrainingLoop]:
-    """A training loop ready to run; it continues from the run's last checkpoint if it has one. Of a run with stages, it
-    is that of the current stage.
-
-    Everything is opened and checked before the settings are claimed for the directory, so a mistake leaves no trace.
-    The caller holds the run's lock. Every rank makes its own loop from the same settings; together they train one
-    policy. Raises EvoseekError.
-    """
-    check_run(settings, run)
-    checkpoint = latest_checkpoint(run.path, ranks=ranks)
-    stages = Stages.of(settings, checkpoint.position if checkpoint else None)
-    own = settings if stages is None else settings_in(settings, stages.current)
-    with TrainingContext(own, run, checkpoint=checkpoint, ranks=ranks, notify=notify, objects=objects) as context:
-        plan = _plan(own, context)
-        evaluation = _evaluation(context, plan)
-        if ranks.is_first:
-            _claim(run, settings, plan.settings if stages is None else settings, context)
-        start = resume(run, checkpoint, plan.parts, ranks, plan.state)
-        notify(f"{context.trainer}")
-        if stages is not None and ranks.is_first:
-            stages.restore_rows(read_metrics(run.metrics))
-        ranks.barrier()  # none waits below for weights from one that has failed above
-        plan.resumed(start)
-        steps = settings.run.steps
-        yield TrainingLoop(
-            system=plan.system,
-            checkpoints=RunState(run, plan.parts, settings.run.keep_checkpoints, ranks, plan.state, stages),
-            metrics=_metrics(context, plan) if ranks.is_first else NoMetrics(),
-            timings=JsonlMetrics(run.timings) if ranks.is_first else NoMetrics(),
-            start=start,
-            steps=steps if plan.steps is None else min(steps, plan.steps),
-            checkpoint_every=settings.run.checkpoint_every,
-            evaluate=evaluation,
-            probe=WeightsProbe(
-                plan.examined.at(settings.learnt_temperature), context.trainer.old_logprobs(), probe_bound(own), ranks
-            ),
-            probe_every=settings.sampler.probe_every,
-            evaluate_every=settings.evaluation.every if plan.is_due is None else 1,
-            max_invalid=settings.run.max_invalid,
-            pause_s=settings.run.pause_s,
-            notify=notify,
-            agree=ranks.any,
-            stages=stages,
-            drop=plan.drop,
-        )
-
-
-def _claim(run: RunDirectory, settings: TrainingSettings, planned: TrainingSettings, context: TrainingContext) -> None:
-    """Write the settings, as the system planned with them, into the run's directory; or check that they are those that
-    it was begun with."""
-    objects = {"objects": names} if (names := context.objects.names()) else {}
-    run.claim(
-        planned.resolved() | objects,
-        inputs_of(settings),
-        may_differ=settings.may_differ(),
-        defaults=defaults_of(settings).resolved(),
-    )
-
-
-def _plan(settings: TrainingSettings, context: TrainingContext) -> TrainingPlan:
-    plan: object = find("system", settings.run.system).build(settings, context)
-    if not isinstance(plan, TrainingPlan):
-        raise ConfigError(
-            f"The system {settings.run.system} built {plan!r}. Expected its `build(settings, context)` to return a "
-            "TrainingPlan, as `context.plan(system, solver)` makes one."
-        )
-    return plan
-
-
-def check_run(settings: TrainingSettings, run: RunDirectory) -> None:
-    """Raises ConfigError for settings that a run in this directory would refuse, as far as that takes no model."""
-    if not run.is_begun:  # a resumed run has to keep the settings that it was begun with
-        check_settings_of_run(settings)
-        check_stages(settings)
-    check_settings(settings)
-
-
-def check_settings_of_run(settings: TrainingSettings) -> None:
-    """Raises ConfigError for a setting that is not its system's default and has no effect."""
-    defaults = read_settings(type(settings), {"run": {"system": settings.run.system}})
-    check_effect(settings, changed(settings, defaults))
-
-
-def examined_by(context: Context) -> Roller:
-    """The roller for held-out questions: the policy, with the held-out engine or on the web."""
-    return context.solver(context.held_out_engine if context.settings.has_engine else None)
-
-
-def asked_engine(context: Context) -> SearchEngine | QuestionEngine | None:
-    """The engine that is searched for a user's question."""
-    return context.engine if context.settings.has_engine else None
-
-
-def _evaluation(context: TrainingContext, plan: TrainingPlan) -> Evaluate | None:
-    """The held-out score of the current policy, each rank taking a share, and the system's own held-out numbers; None
-    if there is neither."""
-    settings, ranks = context.settings, context.ranks
-    if not settings.evaluation.path:
-        return plan.measure
-    questions = read_questions(settings.evaluation.path, setting="evaluation.path")[: settings.evaluation.limit]
-    own = questions[ranks.rank :: ranks.size]
-    roller = plan.examined.at(settings.held_out_temperature)
-
-    async def evaluate_now(step: int) -> Mapping[str, float]:
-        if plan.is_due is not None and not plan.is_due(step):
-            return {}
-        share = await evaluate(own, roller=roller, metric=context.metric, reward=context.reward)
-        own_numbers = {} if plan.measure is None else await plan.measure(step)
-        return {**own_numbers, **(share if ranks.size == 1 else _together(share, ranks)).metrics()}
-
-    return evaluate_now
-
-
-def _together(evaluation: Evaluation, ranks: Ranks) -> Evaluation:
-    """All of the results, on every rank, from each one's share."""
-    shares = gathered(ranks, evaluation.results, tuple[Result, ...])
-    return replace(evaluation, results=tuple(result for share in shares for result in share))
-
-
-def _trackers(context: TrainingContext) -> Iterator[TrackedMetrics]:
-    """The trackers of the settings and those that were given as objects. They are closed with the context."""
-    settings = context.settings.trackers
-    own = [(tracker.name, build("tracker", tracker, context)) for tracker in settings]
-    given = [(type(tracker).__name__, tracker) for tracker in context.objects.trackers]
-    for number, (name, tracker) in enumerate([*own, *given], start=1):
-        last = context.run.path / "trackers" / f"{number}-{name.rpartition(':')[2]}.step"
-        tracked = TrackedMetrics(tracker, name, last=last, notify=context.notify)
-        context.closing.callback(tracked.close)
-        yield tracked
-
-
-def _metrics(context: TrainingContext, plan: TrainingPlan) -> MetricSink:
-    """The run's metrics and the trackers beside them, with warnings if nothing is learnt or an alarm is raised."""
-    run = context.run
-    return AlarmedMetrics(
-        ManyMetrics((JsonlMetrics(run.metrics), *_trackers(context))),
-        context.notify,
-        earlier=read_metrics(run.metrics),
-        relative=bool(getattr(context.trainer.credit, "is_relative", False)),
-        game=plan.is_game,
-        trajectories=run.trajectories,
-    )
+        return Context(self.settings, checkpoint=checkpoint, objects=self.objects)

@@ -1,6 +1,5 @@
 """Asking a model behind an endpoint: the command against a real HTTP server on the loopback."""
 
-from functools import partial
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
@@ -8,16 +7,16 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
+from evoseek.answer import chat_roller, uses_chat_model
 from evoseek.cli.main import main
 from evoseek.env.prompts import load_prompts
 from evoseek.env.web import Web
 from evoseek.errors import EvoseekError
-from evoseek.jobs import ask as ask_job
-from evoseek.jobs.chat_roller import chat_roller, uses_chat_model
 from evoseek.policy.encoding import harmless, plain
+from evoseek.run import Run
 from evoseek.search.browse.reading import PageBeginning
 from evoseek.search.lexical import LexicalIndex
-from evoseek.training.context import Context, Objects
+from evoseek.training.context import Context
 from evoseek.training.given import load_settings
 from evoseek.types import Page, Passage
 
@@ -167,15 +166,13 @@ class OnePage:
         return Page(url, "Kalo", "The mayor of Kalo is Meri.")
 
 
-def test_on_the_web_it_searches_and_browses(monkeypatch):
+def test_on_the_web_it_searches_and_browses():
     web = Web(OnePage(), OnePage(), PageBeginning(100))
-    monkeypatch.setattr(ask_job, "Context", partial(Context, objects=Objects(web=web)))
-    console = Console(width=1000, record=True, quiet=False)
     with says("<search>\nmayor\nKalo\n</search>", "<browse> web.test/kalo </browse>", ANSWER) as server:
         sets = [f"answerer.base_url={server.url}", "answerer.model=a-model"]
         settings = load_settings(system="deepresearcher", sets=sets)
-        ask_job.ask(settings, None, "who is the mayor of Kalo?", console=console)
-    said = console.export_text()
+        run = Run(settings=settings, web=web, console=Console(quiet=True))
+        said = run.ask("who is the mayor of Kalo?").text.plain
     assert "1. web_search: mayor, Kalo" in said
     assert "2. browse: web.test/kalo  ->  Kalo" in said
     assert "[http://web.test/kalo] Kalo: The mayor of Kalo is Meri." in said

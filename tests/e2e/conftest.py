@@ -32,7 +32,7 @@ ARCHITECTURES = {
 def without_curves(request, monkeypatch):
     """Curves take longer than a small run; they are drawn for a test that takes `curves`."""
     if "curves" not in request.fixturenames:
-        monkeypatch.setattr("evoseek.jobs.train.draw", lambda run, console: None)
+        monkeypatch.setattr("evoseek.train.draw", lambda run, console: None)
 
 
 @pytest.fixture

@@ -94,7 +94,7 @@ def test_on_the_command_line(folder, processes, kind, monkeypatch):
     shows(kind, folder / "run")
     monkeypatch.setenv(VARIABLE, str(folder))
     run = Run(directory="run", console=Console(quiet=True))  # with the run's own parts, by their names
-    assert run.ask("where is the mayor of the town?").stop_reason is not None
+    assert run.ask("where is the mayor of the town?").trajectory.stop_reason is not None
     assert 0 <= run.evaluate("few.jsonl").score.mean <= 1
 
 
@@ -129,7 +129,7 @@ def test_from_python(folder, kind):
     assert run.train() == 2
     shows(kind, folder / "run")
     if kind != "loss":  # a policy of a run is asked and scored with the same parts
-        assert run.ask("where is the mayor of the town?").stop_reason is not None
+        assert run.ask("where is the mayor of the town?").trajectory.stop_reason is not None
         assert 0 <= run.evaluate("few.jsonl").score.mean <= 1
 
 

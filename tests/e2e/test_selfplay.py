@@ -24,10 +24,10 @@ from evoseek.registry import build
 from evoseek.reward.answer import normalise
 from evoseek.reward.proposer import DIFFICULTIES
 from evoseek.rollout.record import TrajectoryRecord, read_trajectories
-from evoseek.run import training_loop
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex, open_index
 from evoseek.selfplay.settings import GameSettings
+from evoseek.train import training_loop
 from evoseek.training.context import Objects
 from evoseek.training.given import load_settings
 from evoseek.training.update import GroupUpdate

@@ -332,7 +332,7 @@ def run(order: dict, rank: int, port: int, output: Path) -> None:
 def warm_up() -> None:
     """Fill what libraries keep after their first use, which each child would else do for itself."""
     importlib.import_module("torch._dynamo")
-    importlib.import_module("evoseek.jobs.train")
+    importlib.import_module("evoseek.train")
     model = make_model("plain")
     with tempfile.TemporaryDirectory() as directory:
         model.save_pretrained(directory)

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 
 import pytest
 
+from evoseek.answer import Answerer
 from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
 from evoseek.env.tools import SearchTool
 from evoseek.eval.support import by_words
-from evoseek.jobs.answering import Answerer
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.rollout.limits import Limits as RolloutLimits

@@ -9,10 +9,10 @@ import pytest
 from evoseek.errors import ConfigError
 from evoseek.policy.machine import Machine
 from evoseek.policy.source import tiny_policy_dir
-from evoseek.run import check_settings_of_run
 from evoseek.runs import RunDirectory
 from evoseek.settings import check_settings
 from evoseek.systems.sft import SFT
+from evoseek.train import check_settings_of_run
 from evoseek.training.context import Objects
 from evoseek.training.given import load_settings
 from evoseek.training.model_defaults import follow_model, learning_rate

@@ -11,6 +11,7 @@ from evoseek.search.dense import DenseIndex
 from evoseek.search.lexical import LexicalIndex
 from evoseek.training.context import Context, Objects
 from evoseek.training.given import load_settings
+from evoseek.training.plan import TrainingContext
 from evoseek.types import Passage
 
 
@@ -66,7 +67,7 @@ def test_what_is_shared_is_made_once():
 
 def test_training_needs_a_directory():
     with pytest.raises(ConfigError, match="Training needs a directory for the run"):
-        Context(load_settings()).run  # noqa: B018
+        TrainingContext(load_settings()).run  # noqa: B018
 
 
 class EmptyEngine:

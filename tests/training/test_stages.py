@@ -9,10 +9,10 @@ import pytest
 from evoseek.corpus.questions import save_questions
 from evoseek.errors import ConfigError
 from evoseek.loss.clipped import SequenceLoss
-from evoseek.run import training_loop
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
 from evoseek.settings import check_settings
+from evoseek.train import training_loop
 from evoseek.training.given import load_settings
 from evoseek.training.loop import StepReport, TrainingLoop
 from evoseek.training.stages import Condition, Stages, check_stages, parse_condition, settings_in

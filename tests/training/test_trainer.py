@@ -12,10 +12,10 @@ from evoseek.loss.terms import WithImportance
 from evoseek.loss.value import ValueLoss
 from evoseek.policy.load import load_policy, save_policy
 from evoseek.policy.lora import add_adapter
-from evoseek.run import training_loop
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
 from evoseek.systems.search_r1 import SearchR1
+from evoseek.train import training_loop
 from evoseek.training.given import load_settings
 from evoseek.training.plan import TrainingContext
 from evoseek.training.ppo import PPOUpdate

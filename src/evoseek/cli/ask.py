@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from json import dumps
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from evoseek.cli.options import ConfigFiles, Index, Json, Model, RunDir, Sets, checkpoint_of
+from evoseek.cli.options import ConfigFiles, Index, Json, Model, RunDir, Sets
 from evoseek.cli.shared import stop_if_dry, who_answers
-from evoseek.training.interrupt import end_on_interrupt
+from evoseek.errors import EvoseekError
+from evoseek.report.printable import say
 
 NO_ANSWER = 1  # the exit status of `ask` if the model gave no answer
 
@@ -27,20 +29,22 @@ def ask(
 
     If there is no answer, prints the model's output and ends with status 1.
     """
-    from evoseek.cli.settings import check_asking, given_settings, run_of_project
+    from evoseek.cli.settings import answering_settings, check_asking, given_settings, run_of_project
 
     run_dir = run_of_project(run_dir, model, config)
     options = {"search.index": index, "policy.model": model}
     given = given_settings("ask", run_dir, config or (), options=options, sets=set_ or ())
     check_asking(given.read(), question, model=model)
     stop_if_dry([f"Ask {who_answers(given, run_dir)}: {question}"], given.read())
-    with end_on_interrupt():
-        from evoseek.cli.following import following
-        from evoseek.jobs.ask import ask as ask_model
-        from evoseek.jobs.chat_roller import uses_chat_model
+    settings = answering_settings(given)
+    from evoseek.run import Run
 
-    settings = given.read()
-    if not uses_chat_model(settings):
-        settings = following(settings, console=Console(stderr=True))
-    if not ask_model(settings, checkpoint_of(run_dir), question, console=Console(stderr=json), as_json=json):
+    answered = Run(directory=run_dir, settings=settings, console=Console(stderr=json)).ask(question)
+    if json:
+        print(dumps(answered.json, ensure_ascii=False))
+    else:
+        say(Console(), answered.text)
+    if failure := answered.trajectory.failure:
+        raise EvoseekError(f"The question could not be answered: {failure}")
+    if answered.answer is None:
         raise typer.Exit(NO_ANSWER)

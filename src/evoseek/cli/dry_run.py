@@ -14,10 +14,10 @@ from evoseek.cli.shared import stop_if_dry
 from evoseek.policy.machine import find_machine, too_many
 from evoseek.policy.shape import prompts_for, read_config, shape_of
 from evoseek.registry import find
-from evoseek.run import check_run
 from evoseek.runs import RunDirectory
 from evoseek.selfplay.play import with_rules_for
 from evoseek.settings import defaults_of, lookup
+from evoseek.train import check_run
 from evoseek.training.given import Given
 from evoseek.training.inputs import inputs_of
 from evoseek.training.memory_needs import memory_needs, told

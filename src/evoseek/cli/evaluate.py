@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from evoseek.cli.options import ConfigFiles, Index, Json, Model, Questions, RunDir, Seed, Sets, checkpoint_of
+from evoseek.cli.options import ConfigFiles, Index, Json, Model, Questions, RunDir, Seed, Sets
 from evoseek.cli.shared import stop_if_dry, who_answers
 from evoseek.cli.who import Who, resolve_answerer
 from evoseek.errors import ConfigError
@@ -112,7 +112,7 @@ class _Examination:
 
 
 def _evaluate(given: Given, wanted: _Examination, out: Path | None, *, as_json: bool) -> None:
-    from evoseek.cli.settings import check_evaluation
+    from evoseek.cli.settings import answering_settings, check_evaluation
 
     suite, run_dir = wanted.suite, wanted.run_dir
     own = None if suite or run_dir is None else _written(given.read(), run_dir)
@@ -120,32 +120,21 @@ def _evaluate(given: Given, wanted: _Examination, out: Path | None, *, as_json: 
     with end_on_interrupt():
         from evoseek.jobs.evaluate import Wanted
         from evoseek.jobs.evaluate import evaluate as evaluate_policy
-        from evoseek.training.context import Context
+        from evoseek.run import Run
         from evoseek.training.sources import evaluation_path, read_questions
 
-    settings, console = _followed(given), Console(stderr=as_json)
+    settings, console = answering_settings(given), Console(stderr=as_json)
     every = suite.questions if suite else own or read_questions(evaluation_path(settings), setting="evaluation.path")
     asked = every[: settings.evaluation.limit]
     times = f", {wanted.samples} times each" if wanted.samples > 1 else ""
     where = f"Samples and results in {out}" if out else "Nothing is written (--out keeps samples and results)"
     stop_if_dry([f"Ask {who_answers(given, run_dir)} {len(asked)} questions{times}", where], settings)
     say(console, f"Asking {len(asked)} of {len(every)} questions{times}.")
-    with Context(settings, checkpoint=checkpoint_of(run_dir)) as context:
+    with Run(directory=run_dir, settings=settings, console=console).context() as context:
         all_wanted = Wanted(asked, wanted.samples, wanted.searches, suite, wanted.baseline)
         evaluated = evaluate_policy(context, all_wanted, out, console=console, quiet=as_json)
     if as_json:
         print(dumps(evaluated.json, ensure_ascii=False))
-
-
-def _followed(given: Given) -> TrainingSettings:
-    """The settings, with those that were not given chosen for who answers."""
-    with end_on_interrupt():
-        from evoseek.cli.following import following
-        from evoseek.jobs.chat_roller import uses_chat_model
-        from evoseek.training.model_defaults import follow_endpoint
-
-    settings = given.read()
-    return follow_endpoint(settings) if uses_chat_model(settings) else following(settings, console=Console(stderr=True))
 
 
 def _written(settings: TrainingSettings, run_dir: Path) -> list[Question] | None:

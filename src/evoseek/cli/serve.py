@@ -12,17 +12,18 @@ import typer
 from rich.console import Console
 
 from evoseek.cli.index import EngineChoice
-from evoseek.cli.options import ConfigFiles, Index, Sets, checkpoint_of, new_group
+from evoseek.cli.options import ConfigFiles, Index, Sets, new_group
 from evoseek.cli.shared import named_index, stop_if_dry, who_answers
 from evoseek.cli.who import Who, resolve_answerer
 from evoseek.errors import ConfigError
+from evoseek.protocols import QuestionEngine, SearchEngine
 from evoseek.report.printable import say
 from evoseek.settings import lookup, with_setting
 from evoseek.training.interrupt import end_on_interrupt
 
 if TYPE_CHECKING:
-    from evoseek.learner.checkpoint import Checkpoint
-    from evoseek.training.context import Objects
+    from evoseek.answer import Answerer
+    from evoseek.run import Run
     from evoseek.training.settings import TrainingSettings
 
 _RUNNING = 16
@@ -94,22 +95,15 @@ def serve_agent(
         from evoseek.serve.agent import AgentServer, Limits
         from evoseek.serve.guard import read_keys
     keys = read_keys(key_file, host=host)
-    settings, checkpoint = _settings(who, index, config, set_, f"a server at {host}:{port}", running)
-    with end_on_interrupt():
-        from evoseek.jobs.answering import Answerer, searched
-        from evoseek.jobs.ask import introduce
-        from evoseek.training.context import Context
-
     console = Console()
-    with Context(settings, checkpoint=checkpoint, objects=_live(settings)) as context:
-        answerer = Answerer.of(context)
-        introduce(context, answerer, console)
+    run = _run(who, index, config, set_, f"a server at {host}:{port}", running)
+    with _answering(run, console) as (answerer, engine):
 
         def started(url: str) -> None:
             say(console, f"{server.model} at {url}   chat page {url}/, API {url}/v1, MCP {url}/mcp   (Ctrl-C ends it)")
 
         limits = Limits(running=running, waiting=waiting, drain_s=drain)
-        server = AgentServer(answerer, searched(context), limits=limits, keys=keys, host=host, names=name or ())
+        server = AgentServer(answerer, engine, limits=limits, keys=keys, host=host, names=name or ())
         server.run(port, started=started)
     say(console, "Ended.")
 
@@ -133,62 +127,64 @@ def serve_mcp(
 
         mcp_server(Library(LiveIndex(Path(who))), None).run("stdio")
         return
-    settings, checkpoint = _settings(who, index, config, set_, "MCP by stdio", _RUNNING)
-    from evoseek.jobs.answering import Answerer, searched
-    from evoseek.jobs.ask import introduce
-    from evoseek.training.context import Context
-
-    with Context(settings, checkpoint=checkpoint, objects=_live(settings)) as context:
-        answerer, engine = Answerer.of(context), searched(context)
-        introduce(context, answerer, Console(stderr=True))
+    run = _run(who, index, config, set_, "MCP by stdio", _RUNNING)
+    with _answering(run, Console(stderr=True)) as (answerer, engine):
         mcp_server(Library(engine) if engine is not None else None, answerer.answer_alone).run("stdio")
 
 
-def _settings(
+def _run(
     who: str | None, index: str | None, config: list[Path] | None, set_: list[str] | None, place: str, running: int
-) -> tuple[TrainingSettings, Checkpoint | None]:
-    """The settings of who answers so many questions at once, and the checkpoint of a run. Prints the memory that the
-    policy needs for them."""
+) -> Run:
+    """The run, or the model alone, that answers so many questions at once. Prints the memory that its policy needs."""
     run_dir, model, endpoint_options = resolve_answerer(who, None, None)
-    from evoseek.cli.settings import check_asking, given_settings, run_of_project
+    from evoseek.cli.settings import answering_settings, check_asking, given_settings, run_of_project
 
     run_dir = run_of_project(run_dir, model, config, endpoint_options)
     options = {"search.index": index, "policy.model": model, **endpoint_options}
     given = given_settings("serve agent", run_dir, config or (), options=options, sets=set_ or ())
     check_asking(given.read(), "-", model=model)
     with end_on_interrupt():
-        from evoseek.cli.following import following
-        from evoseek.jobs.chat_roller import uses_chat_model
+        from evoseek.answer import uses_chat_model
         from evoseek.policy.machine import find_machine
         from evoseek.policy.shape import read_config, shape_of
+        from evoseek.run import Run
         from evoseek.training.memory_needs import memory_needs, told
-        from evoseek.training.model_defaults import follow_endpoint
 
-    settings, plan = given.read(), f"Serve {who_answers(given, run_dir)}: {place}"
+    settings, plan = answering_settings(given, answers=running), f"Serve {who_answers(given, run_dir)}: {place}"
     if uses_chat_model(settings):
         stop_if_dry([plan], settings)
-        return follow_endpoint(settings), None
-    console = Console(stderr=True)
-    settings = following(settings, console=console, answers=running)
+        return Run(settings=settings, search=_live(settings))
     if (slots := lookup(settings, "sampler.slots")) is not None:  # a run's own are for its training
         settings = with_setting(settings, "sampler.slots", min(slots, running))
     memory = "unknown, since config.json of the model does not name its sizes"
     if (shape := shape_of(read_config(settings.policy.model))) is not None:
         memory = told(memory_needs(settings, shape, answers=running), find_machine(settings.policy.device))
     stop_if_dry([plan, f"Memory: {memory}"], settings)
-    say(console, f"Memory: {memory}")
-    return settings, checkpoint_of(run_dir)
+    say(Console(stderr=True), f"Memory: {memory}")
+    return Run(directory=run_dir, settings=settings, search=_live(settings))
 
 
-def _live(settings: TrainingSettings) -> Objects:
-    """The index that is searched, as one that is opened anew whenever it was changed on disk."""
+def _live(settings: TrainingSettings) -> SearchEngine | None:
+    """The index that is searched, as one that is opened anew whenever it was changed on disk; None if none is."""
     from evoseek.registry import build
     from evoseek.search.opening import LiveIndex
-    from evoseek.training.context import Objects
 
     if not settings.examines_index:
-        return Objects()
-    return Objects(LiveIndex(Path(settings.search.index), partial(build, "search", settings.search, None)))
+        return None
+    return LiveIndex(Path(settings.search.index), partial(build, "search", settings.search, None))
+
+
+@contextmanager
+def _answering(run: Run, console: Console) -> Generator[tuple[Answerer, SearchEngine | None]]:
+    """What answers while the block runs, and the engine that clients may search, too: none on the web, and none that
+    depends on the question."""
+    from evoseek.answer import Answerer
+
+    with run.context() as context:
+        answerer, engine = Answerer.of(context), context.searched
+        for notice in answerer.notices():
+            say(console, notice)
+        yield answerer, None if isinstance(engine, QuestionEngine) else engine
 
 
 @contextmanager

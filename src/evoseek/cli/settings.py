@@ -18,8 +18,8 @@ from evoseek.report.printable import say
 from evoseek.runs import RunDirectory, flatten
 from evoseek.search.lexical import check_index
 from evoseek.settings import check_settings, read_settings
-from evoseek.systems.zerosearch import ZeroSearch
 from evoseek.training.given import Given, allow_project, edited, flat_settings, gather, shared_settings
+from evoseek.training.interrupt import end_on_interrupt
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.sources import check_training_sources, evaluation_path, read_questions
 from evoseek.training.stages import check_stages
@@ -172,14 +172,20 @@ def _check_trainable(own: Project, options: Mapping[str, object]) -> None:
         )
 
 
-def simulator_settings(given: Given) -> ZeroSearch.Settings:
-    """The settings of a command about simulators. Raises ConfigError for the settings of another system."""
+def answering_settings(given: Given, *, answers: int = 0) -> TrainingSettings:
+    """The settings for a command that only answers, so many questions at once: those that were not given are chosen for
+    the model, and printed."""
+    with end_on_interrupt():
+        from evoseek.answer import uses_chat_model
+        from evoseek.policy.machine import find_machine
+        from evoseek.training.model_defaults import follow_endpoint, follow_model
+
     settings = given.read()
-    if not isinstance(settings, ZeroSearch.Settings):
-        raise ConfigError(
-            f"These are settings for {given.system} (run.system), but simulators belong to zerosearch. Give settings "
-            "for zerosearch, or none."
-        )
+    if uses_chat_model(settings):
+        return follow_endpoint(settings)
+    settings, words = follow_model(settings, find_machine, shown=is_read, answers=answers)
+    if words:
+        _note(words)
     return settings
 
 

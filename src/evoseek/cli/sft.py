@@ -17,7 +17,6 @@ from evoseek.cli.options import (
     RunDir,
     Seed,
     Sets,
-    checkpoint_of,
     finish,
 )
 from evoseek.cli.shared import stop_if_dry, who_answers
@@ -89,22 +88,18 @@ def collect(
 
     With --set answerer.base_url=URL and --set answerer.model=NAME a model behind an OpenAI-compatible endpoint answers.
     """
-    from evoseek.cli.settings import check_evaluation, given_settings, run_of_project
+    from evoseek.cli.settings import answering_settings, check_evaluation, given_settings, run_of_project
 
     run_dir = run_of_project(run_dir, model, config)
     options = {"search.index": index, "evaluation.path": questions, "policy.model": model, "run.seed": seed}
     given = given_settings("collect", run_dir, config or (), options=options, sets=set_ or ())
     check_evaluation(given.read(), search=True)
     with end_on_interrupt():
-        from evoseek.cli.following import following
-        from evoseek.jobs.chat_roller import uses_chat_model
         from evoseek.jobs.collect import Wanted, collect_demonstrations
-        from evoseek.training.context import Context
-        from evoseek.training.model_defaults import follow_endpoint
+        from evoseek.run import Run
 
-    settings, console = given.read(), Console()
-    settings = follow_endpoint(settings) if uses_chat_model(settings) else following(settings, console=console)
+    settings, console = answering_settings(given), Console()
     stop_if_dry([f"Let {who_answers(given, run_dir)} answer each question {attempts} times; write {out}"], settings)
     wanted = Wanted(attempts, min_reward, per_question)
-    with Context(settings, checkpoint=checkpoint_of(run_dir)) as context:
+    with Run(directory=run_dir, settings=settings, console=console).context() as context:
         finish(collect_demonstrations(context, out, wanted, limit=limit, console=console))

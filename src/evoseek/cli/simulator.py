@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -26,6 +26,10 @@ from evoseek.cli.shared import stop_if_dry, who_answers
 from evoseek.errors import ConfigError
 from evoseek.search.settings import INDEX_ENGINES
 from evoseek.training.interrupt import end_on_interrupt
+
+if TYPE_CHECKING:
+    from evoseek.systems.zerosearch import ZeroSearch
+    from evoseek.training.given import Given
 
 simulator = new_group("Make a language model that plays the search engine (zerosearch).")
 Searches = Annotated[Path, typer.Argument(help="Searches: a file of JSON lines that `simulator collect` wrote.")]
@@ -120,7 +124,7 @@ def tune_simulator(
     set_: Sets = None,
 ) -> None:
     """Tune a model (policy.model, with lora.rank an adapter of it) to write the results of labelled searches."""
-    from evoseek.cli.settings import given_settings, simulator_settings
+    from evoseek.cli.settings import given_settings
 
     options = {"policy.model": model, "learner.learning_rate": learning_rate, "run.seed": seed}
     given = given_settings(
@@ -129,7 +133,7 @@ def tune_simulator(
     with end_on_interrupt():
         from evoseek.simulator.tuning import tune_simulator as tune
 
-    settings, length = simulator_settings(given), {"steps": steps, "tokens_per_step": tokens_per_step}
+    settings, length = _zerosearch(given), {"steps": steps, "tokens_per_step": tokens_per_step}
     plan = f"Tune {settings.policy.model} for {steps} steps on {searches}; write {directory}, checkpoints in {work}"
     stop_if_dry([plan], settings)
     finish(tune(settings, searches, directory, work, **length, console=Console()))
@@ -156,7 +160,7 @@ def check_simulator(
 
     With --policy and --questions also: what does a policy score that searches with it?
     """
-    from evoseek.cli.settings import given_settings, simulator_settings
+    from evoseek.cli.settings import given_settings
     from evoseek.files import check_new_file
 
     if policy is None and (questions or index):
@@ -177,10 +181,23 @@ def check_simulator(
         from evoseek.simulator.trial import Trial, check
         from evoseek.training.context import Context
 
-    settings = simulator_settings(given)
+    settings = _zerosearch(given)
     plan = f"Ask {model or 'the simulator'} for the results of {count} queries of {searches}; write {output}"
     stop_if_dry([plan], settings)
     with Context(settings) as context:
         engine = context.simulated()
         trial = Trial.load(context, engine) if policy is not None else None
         check(settings, engine, searches, world=world, count=count, output=output, trial=trial, console=Console())
+
+
+def _zerosearch(given: Given) -> ZeroSearch.Settings:
+    """The settings of a command about simulators. Raises ConfigError for the settings of another system."""
+    from evoseek.systems.zerosearch import ZeroSearch
+
+    settings = given.read()
+    if not isinstance(settings, ZeroSearch.Settings):
+        raise ConfigError(
+            f"These are settings for {given.system} (run.system), but simulators belong to zerosearch. Give settings "
+            "for zerosearch, or none."
+        )
+    return settings

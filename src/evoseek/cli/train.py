@@ -106,8 +106,8 @@ def begin_or_resume(
         raise typer.Exit(run_together(processes, sys.argv[1:]))
     with end_on_interrupt():
         from evoseek.cli.following import following
-        from evoseek.jobs.train import train_together
         from evoseek.runs import RunDirectory
+        from evoseek.train import train_together
 
     run, quiet = RunDirectory(run_dir, given.of_project), os.environ.get("RANK", "0") != "0"
     settings = following(given.read(), run=run, console=Console(quiet=quiet))

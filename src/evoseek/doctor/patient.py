@@ -7,8 +7,8 @@ from pathlib import Path
 
 from huggingface_hub import try_to_load_from_cache
 
+from evoseek.answer import uses_chat_model
 from evoseek.files import expanded
-from evoseek.jobs.chat_roller import uses_chat_model
 from evoseek.policy.machine import Machine, find_machine
 from evoseek.policy.shape import ModelShape, read_config, shape_of
 from evoseek.policy.source import find_policy, is_gguf

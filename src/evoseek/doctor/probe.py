@@ -12,7 +12,6 @@ from evoseek.doctor.finding import Finding, fault, fine, refused, warning
 from evoseek.doctor.patient import Patient
 from evoseek.errors import EvoseekError
 from evoseek.jobs.propose import Writing
-from evoseek.run import asked_engine
 from evoseek.selfplay.settings import GameSettings
 from evoseek.training.context import Context
 from evoseek.training.memory_needs import step_rollouts
@@ -44,7 +43,7 @@ def probe(patient: Patient) -> Iterator[Finding]:
 def _rollouts(patient: Patient, context: Context) -> Finding:
     """Whether a question is answered with the tool, and the time of a step."""
     settings, each = patient.settings, step_rollouts(patient.settings)
-    roller, question = context.solver(asked_engine(context)), Question("probe", "Who is the mayor of Kalo?", ())
+    roller, question = context.solver(context.searched), Question("probe", "Who is the mayor of Kalo?", ())
 
     async def roll() -> list[Trajectory]:
         return await asyncio.gather(*(roller.one(question, f"probe-{number}") for number in range(_COUNT)))

@@ -10,16 +10,15 @@ from pathlib import Path
 
 from rich.console import Console
 
+from evoseek.answer import chat_roller, uses_chat_model
 from evoseek.corpus.demonstrations import Demonstration, demonstration_row
 from evoseek.corpus.resumable_jsonl import ResumableJsonl, open_growing_file
 from evoseek.errors import ConfigError, EvoseekError
-from evoseek.jobs.chat_roller import chat_roller, uses_chat_model
 from evoseek.protocols import RewardFn
 from evoseek.report.printable import for_example, say, say_left_out
 from evoseek.report.progress import STOPPING_AFTER_BATCH, CountProgress
 from evoseek.rollout.demonstrated import demonstration_of
 from evoseek.rollout.roller import score
-from evoseek.run import asked_engine
 from evoseek.training.context import Context
 from evoseek.training.inputs import identity
 from evoseek.training.interrupt import stop_on_interrupt
@@ -159,13 +158,13 @@ def _model(context: Context, wanted: Wanted) -> tuple[str, Roll]:
     answerer = context.settings.answerer
     if not uses_chat_model(context.settings):
         context.tell_about_models()
-        return context.agent.policy.name, context.solver(asked_engine(context)).one
+        return context.agent.policy.name, context.solver(context.searched).one
     if wanted.attempts > 1 and answerer.temperature == 0:
         raise ConfigError(
             f"{wanted.attempts} attempts were asked for, but answerer.temperature is 0, at which they are all alike. "
             "Set answerer.temperature above 0 (--set answerer.temperature=0.7), or --attempts to 1."
         )
-    model = chat_roller(context, asked_engine(context))
+    model = chat_roller(context, context.searched)
     return model.chat.name, model.one
 
 

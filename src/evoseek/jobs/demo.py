@@ -20,14 +20,13 @@ from evoseek.corpus.questions import save_questions
 from evoseek.errors import ConfigError, TrainingError
 from evoseek.eval.evaluate import Evaluation
 from evoseek.jobs.before_after import Learnt, best_example, measure, show
-from evoseek.jobs.train import draw
 from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.learner.launcher import run_together
 from evoseek.recipes.catalogue import find_recipe
 from evoseek.report.printable import say
-from evoseek.run import seconds_left, train
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
+from evoseek.train import draw, seconds_left, train
 from evoseek.training.context import Context
 from evoseek.training.given import load_settings
 from evoseek.training.interrupt import INTERRUPTED

@@ -20,13 +20,12 @@ from evoseek.errors import DataError
 from evoseek.files import write_atomic
 from evoseek.jobs.before_after import Learnt, measure, show
 from evoseek.jobs.index import IndexPlan, build_index
-from evoseek.jobs.train import draw
 from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.manual import read_library, standard_library, write_manual
 from evoseek.policy.lora import check_peft
 from evoseek.report.printable import say
-from evoseek.run import train, trained_seconds
 from evoseek.runs import RunDirectory
+from evoseek.train import draw, train, trained_seconds
 from evoseek.training.context import Context
 from evoseek.training.given import load_settings
 from evoseek.training.settings import TrainingSettings

@@ -13,6 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
+from evoseek.answer import chat_roller, check_of, uses_chat_model
 from evoseek.errors import EvoseekError
 from evoseek.eval.attempt import BaselineAnswerer, ChatModel, PolicyModel
 from evoseek.eval.evaluate import examining
@@ -21,16 +22,12 @@ from evoseek.eval.results import Results
 from evoseek.eval.sample import Answerer, Key, Sample, check_temperature, content_digest, draw_missing, keys_of, merged
 from evoseek.eval.suite import Suite
 from evoseek.files import json_digest, write_atomic
-from evoseek.jobs.answering import check_of
-from evoseek.jobs.ask import tell_about_template
-from evoseek.jobs.chat_roller import chat_roller, uses_chat_model
 from evoseek.registry import build
 from evoseek.report.evaluation import cost_grid, grids, markdown, note, results_json, terminal
 from evoseek.report.printable import say
 from evoseek.report.progress import CountProgress
 from evoseek.rollout.agent import limits_of
 from evoseek.rollout.record import TrajectoryWriter
-from evoseek.run import examined_by
 from evoseek.runs import with_digests
 from evoseek.search.manifest import Manifest
 from evoseek.settings import PartSettings, defaults_of, tables
@@ -108,8 +105,9 @@ def _examinee(context: Context, wanted: Wanted, console: Console) -> _Examinee:
         model = chat_roller(context, context.held_out_engine if context.settings.has_engine else None, wanted.search)
         return _Examinee(model.chat.name, model.one, context.settings.answerer.temperature)
     agent, temperature = context.agent, context.settings.held_out_temperature
-    tell_about_template(agent, console)
-    roller = (examined_by(context) if wanted.search else agent.solver([])).at(temperature)
+    if notice := agent.template_notice():
+        say(console, notice)
+    roller = (context.solver(context.searched_held_out) if wanted.search else agent.solver([])).at(temperature)
     return _Examinee(agent.policy.name, roller.one, temperature)
 
 
@@ -123,7 +121,8 @@ def _baseline(context: Context, name: str, search: bool, console: Console) -> _E
         model, called, temperature = ChatModel(chat), chat.name, settings.answerer.temperature
     else:
         agent, temperature = context.agent, settings.held_out_temperature
-        tell_about_template(agent, console)
+        if notice := agent.template_notice():
+            say(console, notice)
         model, called, prompts = PolicyModel(agent, temperature), agent.policy.name, agent.prompts
     baseline = build("baseline", PartSettings(name=name), context)
     limits = limits_of(settings.rollout, prompts)

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from evoseek.errors import ConfigError
 from evoseek.files import write_atomic
-from evoseek.training.context import Context
+from evoseek.training.plan import TrainingContext
 from evoseek.training.settings import TrackerSettings
 
 
@@ -28,7 +28,7 @@ class TensorBoard:
         self._make, self._directory, self._writer = _imported("tensorboard.summary").Writer, directory, None
 
     @classmethod
-    def build(cls, settings: TrackerSettings, context: Context) -> TensorBoard:
+    def build(cls, settings: TrackerSettings, context: TrainingContext) -> TensorBoard:
         """The tracker of a run."""
         return cls(context.run.path / "tensorboard")
 
@@ -67,7 +67,7 @@ class Wandb:
         self._run: Any = None
 
     @classmethod
-    def build(cls, settings: TrackerSettings, context: Context) -> Wandb:
+    def build(cls, settings: TrackerSettings, context: TrainingContext) -> Wandb:
         """The tracker of a run."""
         return cls(settings, context.run.path, context.settings.resolved())
 

@@ -29,8 +29,8 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
+from evoseek.answer import Answered, Answerer
 from evoseek.errors import DataError
-from evoseek.jobs.answering import Answered, Answerer
 from evoseek.policy.encoding import well_formed
 from evoseek.protocols import SearchEngine
 from evoseek.search.opening import LiveIndex

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from evoseek.jobs.answering import Answered, Answerer
+from evoseek.answer import Answered, Answerer
 from evoseek.serve.connection import BusyError, StoppedError
 from evoseek.types import Action, Message, ToolResult
 

@@ -28,9 +28,9 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from evoseek.answer import Answered
 from evoseek.errors import DataError
 from evoseek.eval.support import NOT_FOUND
-from evoseek.jobs.answering import Answered
 from evoseek.policy.encoding import well_formed
 from evoseek.report.answers import citations
 from evoseek.serve.asking import Asked

@@ -20,7 +20,7 @@ from evoseek.search.engines import search
 from evoseek.types import Passage
 
 if TYPE_CHECKING:
-    from evoseek.jobs.answering import Answered  # which loads torch, that an index alone does not need
+    from evoseek.answer import Answered  # which loads torch, that an index alone does not need
 
 Json = dict[str, object]
 Found = list[list[Passage]]

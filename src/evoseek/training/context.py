@@ -30,7 +30,6 @@ from evoseek.reward.functions import NamedReward
 from evoseek.reward.judge import same_family
 from evoseek.rollout.agent import Agent
 from evoseek.rollout.roller import Roller
-from evoseek.runs import RunDirectory
 from evoseek.search.lexical import open_index
 from evoseek.search.simulated import SimulatedEngine
 from evoseek.settings import lookup
@@ -83,14 +82,12 @@ class Context:
     """The context that parts are built from, as far as answering and scoring questions need it; of what trains,
     nothing is imported. It closes at the end of its `with` block everything that was opened.
 
-    `run` is the run's directory (None: nothing is written), `checkpoint` the one whose policy is used. `notify`
-    receives messages for the user.
+    `checkpoint` is the one whose policy is used, `notify` receives messages for the user.
     """
 
     def __init__(
         self,
         settings: TrainingSettings,
-        run: RunDirectory | None = None,
         *,
         checkpoint: Checkpoint | None = None,
         notify: Callable[[str], None] = lambda _: None,
@@ -98,7 +95,6 @@ class Context:
     ) -> None:
         self.settings, self.checkpoint, self.notify = settings, checkpoint, notify
         self.objects, self.closing = objects or Objects(), ExitStack()
-        self._run = run
         self._shared: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
@@ -108,13 +104,6 @@ class Context:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.closing.__exit__(kind, error, traceback)
-
-    @property
-    def run(self) -> RunDirectory:
-        """The run's directory. Raises ConfigError where there is none."""
-        if self._run is None:
-            raise ConfigError("Training needs a directory for the run: give one with --run-dir (in Python: directory).")
-        return self._run
 
     def shared(self, name: str, make: Callable[[], Any]) -> Any:
         """An object that several parts share, made by the first part that needs it."""
@@ -136,7 +125,7 @@ class Context:
     @cached_property
     def sampler_home(self) -> SamplerHome:
         """Where samplers keep what they write, and what closes them at the end."""
-        return SamplerHome(self._run.path / "sampler" if self._run else None, self.closing)
+        return SamplerHome(closing=self.closing)
 
     @cached_property
     def engine(self) -> SearchEngine | QuestionEngine:
@@ -156,6 +145,16 @@ class Context:
                 "reads another index. Leave evaluation.index out, or name the engine in the settings (search.name)."
             )
         return build("search", self.settings.search.model_copy(update={"index": index}), self)
+
+    @property
+    def searched(self) -> SearchEngine | QuestionEngine | None:
+        """The engine that is searched for a user's question; None on the web."""
+        return self.engine if self.settings.has_engine else None
+
+    @property
+    def searched_held_out(self) -> SearchEngine | QuestionEngine | None:
+        """The engine that is searched for held-out questions; None on the web."""
+        return self.held_out_engine if self.settings.has_engine else None
 
     def simulated(self) -> SimulatedEngine:
         """The engine that the model of [simulator] plays, without noise."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from evoseek.errors import ConfigError
 from evoseek.learner.checkpoint import Checkpoint, Part
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.loss.base import LossFn, LossInputs
@@ -55,7 +56,8 @@ class TrainingPlan:
 
 
 class TrainingContext(Context):
-    """The context with what trains, in one of `ranks` processes that train together. It resumes from `checkpoint`."""
+    """The context with what trains, in one of `ranks` processes that train together. `run` is the run's directory
+    (None: nothing is trained, or written), `checkpoint` the one that it resumes from."""
 
     def __init__(
         self,
@@ -67,8 +69,15 @@ class TrainingContext(Context):
         notify: Callable[[str], None] = lambda _: None,
         objects: Objects | None = None,
     ) -> None:
-        super().__init__(settings, run, checkpoint=checkpoint, notify=notify, objects=objects)
-        self.ranks = ranks
+        super().__init__(settings, checkpoint=checkpoint, notify=notify, objects=objects)
+        self.ranks, self._run = ranks, run
+
+    @property
+    def run(self) -> RunDirectory:
+        """The run's directory. Raises ConfigError where there is none."""
+        if self._run is None:
+            raise ConfigError("Training needs a directory for the run: give one with --run-dir (in Python: directory).")
+        return self._run
 
     @cached_property
     def agent(self) -> Agent:

@@ -14,10 +14,10 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
+from evoseek.answer import ChatRoller, chat_environment
 from evoseek.corpus.questions import save_questions
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError
-from evoseek.jobs.chat_roller import ChatRoller, chat_environment
 from evoseek.protocols import Chat, Environment, RewardFn
 from evoseek.rollout.limits import Limits
 from evoseek.search.lexical import LexicalIndex, check_index

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from rich.text import Text
 
-from evoseek.errors import DataError
+from evoseek.env.base import EnvironmentContext
+from evoseek.env.environments import HistoryEnv
+from evoseek.env.prompts import PromptSet
+from evoseek.errors import ConfigError, DataError
 from evoseek.eval.support import Check, Support, SupportJudge, by_words
-from evoseek.jobs.chat_roller import ChatRoller, chat_roller, uses_chat_model
 from evoseek.policy.source import origin
-from evoseek.protocols import QuestionEngine, SearchEngine
+from evoseek.policy.vocabulary import vocabulary_notice
+from evoseek.protocols import Chat, Environment, QuestionEngine, SearchEngine
+from evoseek.registry import build
 from evoseek.report.answers import answer_json, answer_text
+from evoseek.rollout.agent import Agent, limits_of
 from evoseek.rollout.calls import Watch, unwatched
+from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
-from evoseek.run import asked_engine
+from evoseek.rollout.run import converse
 from evoseek.training.context import Context
+from evoseek.training.settings import TrainingSettings
 from evoseek.types import Message, Question, Trajectory
 
 
@@ -58,6 +65,7 @@ class Answerer:
     check: Check
     refuses: bool
     reads_history: bool
+    agent: Agent | None = None  # of a policy
 
     @classmethod
     def of(cls, context: Context) -> Answerer:
@@ -65,13 +73,24 @@ class Answerer:
         settings, check = context.settings, check_of(context)
         refuses = settings.support.unsupported == "refuse"
         if uses_chat_model(settings):
-            model = chat_roller(context, asked_engine(context))
-            return cls(model.chat.name, model, check, refuses, True)
-        roller = context.solver(asked_engine(context)).at(0.0)
-        model = settings.policy.model
+            model = chat_roller(context, context.searched)
+            return cls(model.chat.name, model, check, refuses, reads_history=True)
+        agent, model = context.agent, settings.policy.model
         is_trained = context.checkpoint is not None or origin(model) != model
-        reads_history = not is_trained and bool(context.agent.policy.tokenizer.chat_template)
-        return cls(context.agent.policy.name, roller, check, refuses, reads_history)
+        reads_history = not is_trained and bool(agent.policy.tokenizer.chat_template)
+        roller = context.solver(context.searched).at(0.0)
+        return cls(agent.policy.name, roller, check, refuses, reads_history, agent)
+
+    def notices(self, question: str = "") -> Iterator[str]:
+        """What a user should know beforehand: who answers, or what the policy's chat template can do, and whether the
+        policy cannot read the question."""
+        if self.agent is None:
+            yield f"Asking {self.name}, as [answerer] says, and not the policy."
+            return
+        if notice := self.agent.template_notice():
+            yield notice
+        if question and (notice := vocabulary_notice(self.agent.policy, [question], what="the question")):
+            yield notice
 
     async def answer(
         self, question: str, trajectory_id: str, *, history: Sequence[Message] = (), watch: Watch = unwatched
@@ -114,7 +133,54 @@ def check_of(context: Context) -> Check:
     return SupportJudge(chat, prompts["support"])
 
 
-def searched(context: Context) -> SearchEngine | None:
-    """The engine that a context's agent searches; None on the web, and for one that depends on the question."""
-    engine = asked_engine(context)
-    return None if isinstance(engine, QuestionEngine) else engine
+@dataclass(frozen=True, slots=True)
+class ChatRoller:
+    """A chat model with an environment."""
+
+    chat: Chat
+    env: Environment
+    limits: Limits
+
+    def after(self, history: Sequence[Message]) -> ChatRoller:
+        """The same model for a question that follows earlier messages."""
+        return replace(self, env=HistoryEnv(self.env, history)) if history else self
+
+    async def one(self, question: Question, trajectory_id: str, *, watch: Watch = unwatched) -> Trajectory:
+        """One rollout; see `converse`."""
+        return await converse(
+            question, env=self.env, chat=self.chat, limits=self.limits, trajectory_id=trajectory_id, watch=watch
+        )
+
+
+def uses_chat_model(settings: TrainingSettings) -> bool:
+    """Whether the model of [answerer] is to answer. Raises ConfigError if some of its settings are set, but not
+    its model."""
+    answerer = settings.answerer
+    if answerer.model or answerer.base_url:
+        return True
+    before = type(answerer)()
+    changed = [key for key in type(answerer).model_fields if getattr(answerer, key) != getattr(before, key)]
+    if changed:
+        raise ConfigError(
+            f"answerer.{changed[0]} is set, but neither answerer.model nor answerer.base_url. Set answerer.model (and "
+            "answerer.base_url, if it is behind an endpoint), or leave [answerer] out to ask the policy."
+        )
+    return False
+
+
+def chat_roller(context: Context, engine: SearchEngine | QuestionEngine | None, search: bool = True) -> ChatRoller:
+    """The model of [answerer], which searches with this engine or the web, or not at all. Raises EvoseekError."""
+    chat, prompts = context.chat("answerer")
+    env, limits = chat_environment(context, prompts, engine, search)
+    return ChatRoller(chat, env, limits)
+
+
+def chat_environment(
+    context: Context, prompts: PromptSet, engine: SearchEngine | QuestionEngine | None, search: bool = True
+) -> tuple[Environment, Limits]:
+    """The environment of a chat model with these prompts, which searches with this engine or the web, or not at all,
+    and the limits of its rollouts. Raises ConfigError."""
+    settings, tools = context.settings, context.tools(prompts, engine) if search else []
+    limits = limits_of(settings.rollout, prompts)
+    env = build("environment", settings.environment, EnvironmentContext(tools, prompts, "tags", limits.calls))
+    return env, limits

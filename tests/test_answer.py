@@ -1,4 +1,4 @@
-"""Who is given the messages before a question."""
+"""What answers: the policy or another model, its environment, and the messages that it is given before a question."""
 
 import json
 import shutil
@@ -7,12 +7,14 @@ import pytest
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from evoseek.jobs.answering import Answerer
+from evoseek.answer import Answerer, chat_environment
+from evoseek.env.prompts import load_prompts
 from evoseek.learner.checkpoint import Checkpoint
+from evoseek.policy.encoding import split_trusted
 from evoseek.search.lexical import LexicalIndex
 from evoseek.training.context import Context
 from evoseek.training.given import load_settings
-from evoseek.types import Passage
+from evoseek.types import Passage, Question
 
 
 @pytest.fixture(scope="module")
@@ -41,3 +43,29 @@ def test_a_policy_that_a_run_trained_gets_the_last_question_alone_and_any_other_
     checkpoint = Checkpoint(folder / "run" / "checkpoints" / "step-000001", 1, {}, {"policy": {}}, "")
     assert not reads_history(folder, "model", checkpoint)
     assert not reads_history(folder, "run")
+
+
+@pytest.fixture
+def context(tmp_path):
+    LexicalIndex.build(tmp_path / "index", [Passage("kalo#0", "kalo", "Kalo", "Meri is the mayor of Kalo.")])
+    sets = [f"search.index={tmp_path / 'index'}", "rollout.max_tool_calls=4", "rollout.max_turns=3"]
+    with Context(load_settings(sets=sets)) as context:
+        yield context
+
+
+def prompt(env):
+    (message,) = env.messages(Question("q", "Who?", ("Meri",)))
+    return "".join(piece for _, piece in split_trusted(message.content))
+
+
+def test_it_searches_by_tags_and_is_told_how_often_it_can(context):
+    env, limits = chat_environment(context, load_prompts("default"), context.held_out_engine)
+    assert (set(env.tools), limits.max_tool_calls, limits.max_turns) == ({"search"}, 4, 3)
+    assert "at most 2 times" in prompt(env)  # the third turn can only answer
+    assert "inside <search> and </search>" in prompt(env)
+
+
+def test_without_searching_it_has_no_tools_and_is_not_told_of_any(context):
+    env, _ = chat_environment(context, load_prompts("default"), context.held_out_engine, search=False)
+    assert env.tools == {}
+    assert "search" not in prompt(env)
