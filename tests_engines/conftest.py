@@ -150,14 +150,13 @@ def running(logs):
     policy, served = saved_models()
     own = VLLMSampler.Settings(
         name="vllm",
-        launch=True,
         program=(str(VENV / "bin" / "vllm"),),
         arguments=("--enforce-eager", "--max-num-seqs", "64"),
     )
     (port,) = free_ports(1)
     os.environ |= {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
     with ExitStack() as closing:
-        launch(VLLMSampler.commands(own, Model(str(served), MAX_LENGTH, "float32", 8), [port]), logs, 1800.0, closing)
+        launch(VLLMSampler.commands(own, Model(str(served), MAX_LENGTH, "float32", 8), [port]), logs, closing, 1800.0)
         yield Server(f"http://{HOST}:{port}", policy)
 
 

@@ -148,8 +148,8 @@ KINDS: Mapping[str, Kind] = {
         ("async sample(request)", "release(trajectory_id)", "update_weights(version, weights)", "policy_version"),
         settings={
             "torch": "evoseek.policy.settings:TorchSamplerSettings",
-            "vllm": "evoseek.policy.engines.settings:VLLMSettings",
-            "sglang": "evoseek.policy.engines.settings:ServerSettings",
+            "vllm": "evoseek.policy.engines.settings:EngineSettings",
+            "sglang": "evoseek.policy.engines.settings:EngineSettings",
             "tinker": "evoseek_tinker.settings:TinkerSamplerSettings",
         },
         packaged={"tinker": "evoseek_tinker.sampler:TinkerSampler"},

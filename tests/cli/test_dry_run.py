@@ -34,12 +34,12 @@ def said(words, monkeypatch):
 
 
 def test_it_says_what_would_be_done_and_does_nothing(words, tmp_path, monkeypatch):
-    launched = ["--set", "sampler.name=vllm", "--set", "sampler.launch=true", "--set", "lora.rank=4"]
+    launched = ["--set", "sampler.name=vllm", "--set", "lora.rank=4"]
     before = sorted(tmp_path.rglob("*"))
     lines = said([*words, *launched, "--set", "sampler.gpus=[0,1]", "--dry-run"], monkeypatch)
     assert sorted(tmp_path.rglob("*")) == before
     assert f"  search.index = {json.dumps(str(tmp_path / 'index'))}" in lines
-    assert {"  run.steps = 7", "  lora.rank = 4", "  sampler.gpus = [0, 1]"} <= set(lines)
+    assert {"  run.steps = 7", "  lora.rank = 4", '  sampler.gpus = ["0", "1"]'} <= set(lines)
     assert "Model: tiny (float32, an adapter of rank 4) on cpu" in lines
     assert f"Plan: search-r1, 7 steps, in {tmp_path / 'run'}" in lines
     assert f"Questions: 3 of {tmp_path / 'q.jsonl'}, 20 in a step" in lines
@@ -123,11 +123,9 @@ def test_what_a_run_would_refuse_is_refused(words, tmp_path):
 @pytest.mark.parametrize(
     ("sets", "refusal"),
     [
-        (["sampler.name=sglang"], "sampler.urls is empty and sampler.launch is false"),
-        (["sampler.name=vllm", "sampler.urls=['a']", "sampler.launch=true"], "are given and sampler.launch is true"),
-        (["sampler.name=vllm", "sampler.urls=['http://a']", "sampler.tensor_parallel=2"], "no effect here"),
+        (["sampler.name=vllm", "sampler.urls=['http://a']", "sampler.gpus=[0]"], "no effect here"),
         (["sampler.name=sglang", "sampler.urls=['nonsense']"], "nonsense"),
-        (["sampler.name=sglang", "sampler.launch=true", "sampler.api_key_env=EVOSEEK_NO_KEY"], "EVOSEEK_NO_KEY"),
+        (["sampler.name=sglang", "sampler.api_key_env=EVOSEEK_NO_KEY"], "EVOSEEK_NO_KEY"),
     ],
 )
 def test_servers_that_a_run_would_refuse_are_refused(words, sets, refusal):

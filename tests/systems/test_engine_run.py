@@ -7,7 +7,7 @@ from tests.doubles.sglang import ScriptedSGLang
 from evoseek.corpus.questions import save_questions
 from evoseek.errors import ConfigError, TrainingError
 from evoseek.policy.load import load_policy
-from evoseek.policy.policy import SamplerContext, SamplerHome
+from evoseek.policy.policy import SamplerContext, SamplerRun
 from evoseek.policy.sampler import TorchSampler
 from evoseek.recipes.catalogue import recipes
 from evoseek.registry import build
@@ -34,7 +34,6 @@ def train(server, places, directory, **options):
             **places,
             "sampler.name": "sglang" if isinstance(server, ScriptedSGLang) else "vllm",
             "sampler.urls": [url],
-            "sampler.attempts": 1,
             "questions.per_step": 2,
             "rollout.group_size": 2,
             "run.steps": 2,
@@ -69,7 +68,6 @@ def test_two_processes_have_servers_of_their_own_and_hand_over_weights_that_they
             **{name: str(path) for name, path in places.items()},
             "sampler.name": "vllm",
             "sampler.urls": [one, other],
-            "sampler.attempts": 1,
             "lora.rank": rank,
             "questions.per_step": 4,
             "rollout.group_size": 2,
@@ -104,7 +102,6 @@ def test_two_processes_hand_over_one_policy_that_plays_both_roles_from_the_first
             "policy.model": "tiny-weak",
             "sampler.name": "vllm",
             "sampler.urls": [one, other],
-            "sampler.attempts": 1,
             "dr_zero.one_policy": True,
             "dr_zero.proposer_steps": 2,
             "proposer.attempts": 2,
@@ -165,7 +162,7 @@ def test_every_recipe_can_be_sampled_by_servers():
 def test_several_processes_are_refused_for_now():
     own = load_settings(options={"sampler.name": "vllm", "sampler.urls": ["http://127.0.0.1:1"]}).sampler
     with pytest.raises(ConfigError, match="2 processes train together"):
-        build("sampler", own, SamplerContext(load_policy("tiny"), 64, home=SamplerHome(processes=2)))
+        build("sampler", own, SamplerContext(load_policy("tiny"), 64, run=SamplerRun(processes=2)))
 
 
 @pytest.mark.parametrize("rank", [0, 2])

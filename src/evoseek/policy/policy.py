@@ -79,9 +79,9 @@ class RemotePolicy(Policy):
 
 
 @dataclass(frozen=True, slots=True)
-class SamplerHome:
+class SamplerRun:
     """The run that samplers belong to: a directory for what they write (None: a temporary one), what is closed at the
-    run's end, and the number of processes that train together, of which this is number `rank`. `first_says` gives every
+    run's end, and the number of processes that train together, of which this is number `rank`. `broadcast` gives every
     one of them the text of the first, once all have called it.
 
     `launched` are the addresses of servers that the first sampler has started and the others share; `policies` are
@@ -92,7 +92,7 @@ class SamplerHome:
     closing: ExitStack = field(default_factory=ExitStack)
     processes: int = 1
     rank: int = 0
-    first_says: Callable[[str], str] = str
+    broadcast: Callable[[str], str] = str
     launched: list[str] = field(default_factory=list[str])
     policies: list[Policy] = field(default_factory=list[Policy])
 
@@ -105,7 +105,7 @@ class SamplerContext:
     policy: Policy
     max_length: int
     lockstep: bool = False
-    home: SamplerHome = field(default_factory=SamplerHome)
+    run: SamplerRun = field(default_factory=SamplerRun)
 
 
 def base_of(policy: Policy) -> Policy:

@@ -12,7 +12,7 @@ from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv
 from evoseek.env.web import Seeded
 from evoseek.errors import ConfigError
 from evoseek.policy.load import prepare_process
-from evoseek.policy.policy import Policy, SamplerContext, SamplerHome, prompts_of
+from evoseek.policy.policy import Policy, SamplerContext, SamplerRun, prompts_of
 from evoseek.policy.renderer import make_renderer
 from evoseek.policy.settings import PolicySettings, SamplerSettings
 from evoseek.policy.tags import TagRenderer
@@ -66,15 +66,15 @@ class Agent:
 
     @classmethod
     def of(
-        cls, settings: AgentSettings, policy: Policy, *, lockstep: bool = False, home: SamplerHome | None = None
+        cls, settings: AgentSettings, policy: Policy, *, lockstep: bool = False, sampler_run: SamplerRun | None = None
     ) -> Agent:
-        """An agent from a loaded policy, with its own sampler, in lockstep or not, in a run's home or one of its own.
+        """An agent from a loaded policy, with its own sampler, in lockstep or not, as part of a run or alone.
         Raises ConfigError."""
         prepare_process(policy)
         longest = settings.rollout.max_total_tokens
         _check_length(policy, longest)
         prompts = load_prompts(prompts_of(policy, settings.policy.prompts))
-        context = SamplerContext(policy, longest, lockstep, home or SamplerHome())
+        context = SamplerContext(policy, longest, lockstep, sampler_run or SamplerRun())
         sampler = build("sampler", settings.sampler, context)
         return cls(settings, policy, sampler, prompts, limits_of(settings.rollout, prompts))
 

@@ -22,7 +22,7 @@ from evoseek.env.web import Web, open_web
 from evoseek.errors import ConfigError
 from evoseek.policy.load import load_policy
 from evoseek.policy.lora import add_adapter
-from evoseek.policy.policy import Policy, SamplerHome
+from evoseek.policy.policy import Policy, SamplerRun
 from evoseek.policy.vocabulary import vocabulary_notice
 from evoseek.protocols import Chat, MetricSink, PassageStore, QuestionEngine, RewardFn, SearchEngine, Tool
 from evoseek.registry import build, check_part, find
@@ -120,12 +120,12 @@ class Context:
         """An agent from a loaded policy."""
         web = getattr(self.settings, "web", None)
         lockstep = web is not None and bool(web.record or web.replay)
-        return Agent.of(self.settings, policy, lockstep=lockstep, home=self.sampler_home)
+        return Agent.of(self.settings, policy, lockstep=lockstep, sampler_run=self.sampler_run)
 
     @cached_property
-    def sampler_home(self) -> SamplerHome:
+    def sampler_run(self) -> SamplerRun:
         """Where samplers keep what they write, and what closes them at the end."""
-        return SamplerHome(closing=self.closing)
+        return SamplerRun(closing=self.closing)
 
     @cached_property
     def engine(self) -> SearchEngine | QuestionEngine:

@@ -21,7 +21,7 @@ import sys
 from collections.abc import Mapping
 
 from evoseek.learner.logprobs import MAX_LOGITS
-from evoseek.policy.engines.settings import ServerSettings
+from evoseek.policy.engines.settings import EngineSettings
 from evoseek.policy.machine import Machine
 from evoseek.policy.shape import ModelShape
 from evoseek.settings import lookup
@@ -41,7 +41,7 @@ def memory_needs(
     answers so many questions at once."""
     number, adapted = _BYTES[settings.policy.dtype], settings.lora.rank > 0
     whole = shape.parameters * number
-    served = isinstance(settings.sampler, ServerSettings)
+    served = isinstance(settings.sampler, EngineSettings)
     held = 0 if served else min(lookup(settings, "sampler.slots") or 0, answers or _held(settings))
     own = {"process": _PROCESS * (settings.policy.device == "cpu")}
     rollouts = held * rollout_bytes(settings, shape)
@@ -51,8 +51,6 @@ def memory_needs(
     players = 2 if two and not adapted else 1
     each = whole if adapted else shape.parameters * (16 if number == 4 else 18)
     copies = int(not served and (processes > 1 or settings.max_staleness > 0))
-    if lookup(settings, "sampler.transfer") == "nccl":
-        copies = 2  # the new one, and the one before, while a server still takes it
     referred = settings.algorithm.kl_coefficient > 0 and not adapted
     needs = {
         **own,

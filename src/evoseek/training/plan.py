@@ -12,7 +12,7 @@ from evoseek.learner.checkpoint import Checkpoint, Part
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.loss.base import LossFn, LossInputs
 from evoseek.loss.likelihood import CrossEntropyLoss
-from evoseek.policy.policy import SamplerHome
+from evoseek.policy.policy import SamplerRun
 from evoseek.protocols import RewardFn
 from evoseek.reward.shaping import OverlongReward, UnansweredReward
 from evoseek.rollout.agent import Agent
@@ -87,14 +87,14 @@ class TrainingContext(Context):
         return self.agent_of(load_trainable(self.settings, self.checkpoint, device=self.device, ranks=shared))
 
     @cached_property
-    def sampler_home(self) -> SamplerHome:
+    def sampler_run(self) -> SamplerRun:
         """Where the samplers of all processes keep what they write, and what closes them at the end."""
         ranks, directory = self.ranks, self._run.path / "sampler" if self._run else None
 
-        def first_says(text: str) -> str:
+        def broadcast(text: str) -> str:
             return str(ranks.gather(text)[0])
 
-        return SamplerHome(directory, self.closing, ranks.size, ranks.rank, first_says)
+        return SamplerRun(directory, self.closing, ranks.size, ranks.rank, broadcast)
 
     @property
     def device(self) -> str:

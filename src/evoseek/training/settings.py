@@ -280,9 +280,7 @@ class TrainingSettings(Section):
         names."""
         run = ("steps", "max_minutes", "checkpoint_every", "keep_checkpoints", "max_invalid", "pause_s")
         run += ("record_samples",)
-        servers = ("urls", "api_key_env", "concurrency", "timeout_s", "attempts")
-        servers += ("weights_directory", "launch", "program", "gpus", "tensor_parallel", "memory_share")
-        servers += ("arguments", "probe_every", "transfer", "transfer_host")
+        servers = ("urls", "api_key_env", "concurrency", "timeout_s", "program", "gpus", "arguments", "probe_every")
         service = ("base_url", "api_key_env", "timeout_s")
         names = (*(f"run.{key}" for key in run), *(f"sampler.{key}" for key in servers))
         names += tuple(f"learner.{key}" for key in service)

@@ -23,7 +23,7 @@ from evoseek.loss.base import LossFn, LossInputs, ValueInputs
 from evoseek.loss.terms import wrapped
 from evoseek.loss.value import ValueLoss
 from evoseek.policy.critic import load_critic, save_critic
-from evoseek.policy.engines.settings import ServerSettings
+from evoseek.policy.engines.settings import EngineSettings
 from evoseek.policy.load import load_policy, prepare_process, save_policy
 from evoseek.policy.policy import Policy, RemotePolicy, base_of
 from evoseek.policy.unread import load_unread
@@ -209,7 +209,7 @@ class Trainer:
 
 def samples_apart(settings: TrainingSettings, ranks: Ranks) -> bool:
     """Whether the sampler computes in this process with a whole copy of the policy, beside what is trained."""
-    served = isinstance(settings.sampler, ServerSettings)
+    served = isinstance(settings.sampler, EngineSettings)
     return not served and (ranks.size > 1 or settings.max_staleness > 0)
 
 

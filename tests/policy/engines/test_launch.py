@@ -9,6 +9,7 @@ import time
 from contextlib import ExitStack
 
 import pytest
+from pydantic import ValidationError
 
 from evoseek.errors import ConfigError
 from evoseek.policy.engines.launch import HOST, Command, Model, free_ports, launch
@@ -24,7 +25,7 @@ UP = "import http.server, sys; H = http.server.BaseHTTPRequestHandler\n" + textw
 
 
 def settings(**given):
-    return VLLMSampler.Settings(name="vllm", launch=True, **given)
+    return VLLMSampler.Settings(name="vllm", **given)
 
 
 def start(tmp_path, code, closing, start_s=60.0):
@@ -43,32 +44,29 @@ def gone(pid):
 
 
 def test_the_command_of_each_server_names_its_gpus_and_the_model():
-    own = settings(
-        gpus=(0, 1, 2, 3), tensor_parallel=2, memory_share=0.5, program=("/opt/vllm",), arguments=("--seed", "1")
-    )
+    own = settings(gpus=("0,1", "2,3"), program=("/opt/vllm",), arguments=("--seed", "1"))
     first, second = VLLMSampler.commands(own, Model("/m", 2048, "bfloat16", 12), [8000, 8001]).items()
     assert first[0] == "http://127.0.0.1:8000"
     assert str(first[1]) == (
         "CUDA_VISIBLE_DEVICES=0,1 VLLM_SERVER_DEV_MODE=1 VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 /opt/vllm serve /m "
         "--served-model-name policy --host 127.0.0.1 --port 8000 --dtype bfloat16 --max-model-len 2048 "
         "--logprobs-mode processed_logprobs --generation-config vllm --tensor-parallel-size 2 "
-        "--gpu-memory-utilization 0.5 --enable-lora --max-loras 2 --max-lora-rank 16 --seed 1"
+        "--enable-lora --max-loras 2 --max-lora-rank 16 --seed 1"
     )
     assert "CUDA_VISIBLE_DEVICES=2,3" in str(second[1])
     assert "--port 8001" in str(second[1])
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"launch": False}, "sampler.urls is empty and sampler.launch is false"),
-        ({"urls": ("http://a",)}, "sampler.urls are given and sampler.launch is true"),
-        ({"gpus": (0, 1, 2), "tensor_parallel": 2}, "names 3 GPUs, which servers of 2 each"),
-        ({"launch": False, "urls": ("http://a", "http://a")}, "names a server twice"),
-    ],
-)
-def test_contradictory_settings_have_a_remedy(given, said):
-    assert said in " ".join(VLLMSampler.Settings(name="vllm", **{"launch": True, **given}).problems())
+def test_contradictory_settings_have_a_remedy():
+    assert "names a server twice" in " ".join(settings(urls=("http://a", "http://a")).problems())
+    with pytest.raises(ValidationError, match=r"gpus"):
+        settings(gpus=("0, 1",))
+
+
+def test_a_program_that_is_not_there_is_named_before_anything_starts(tmp_path):
+    command = Command(["no-such-vllm", "serve"], {})
+    with ExitStack() as closing, pytest.raises(ConfigError, match=r"no program 'no-such-vllm'\. Set sampler\.program"):
+        launch({"http://127.0.0.1:1": command}, tmp_path, closing)
 
 
 def test_a_server_is_waited_for_and_ends_with_the_run(tmp_path):

@@ -34,10 +34,10 @@ def ids(text):
 
 
 @asynccontextmanager
-async def serving(server, *, max_length=256, **settings):
+async def serving(server, *, attempts=1, max_length=256, **settings):
     async with server.serving() as url:
-        own = SGLangSampler.Settings(name="sglang", urls=(url,), **{"attempts": 1, **settings})
-        yield SGLangSampler(POLICY, [Link(url, own, wait_s=0.001)], max_length=max_length)
+        own = SGLangSampler.Settings(name="sglang", urls=(url,), **settings)
+        yield SGLangSampler(POLICY, [Link(url, own, attempts=attempts, wait_s=0.001)], max_length=max_length)
 
 
 def scripted(said="<search> mayor </search>", **options):
@@ -134,7 +134,7 @@ META = {
 
 def read(ids=(8, 9), **changed):
     reply = {"text": "", "output_ids": list(ids), "meta_info": META | changed}
-    return SGLang().read(reply, "policy", Weights(3, Path("weights-3")), 0)
+    return SGLang.read(reply, "policy", Weights(3, Path("weights-3")), 0)
 
 
 def test_a_reply_says_which_weights_it_is_from():
@@ -152,14 +152,14 @@ def test_an_event_gives_its_new_tokens_whether_or_not_it_repeats_the_earlier_one
     pairs = triples[2:] if repeats == "none" else triples
     meta = META | {"completion_tokens": 3, "output_token_logprobs": pairs, "finish_reason": None}
     reply = {"output_ids": ids, "meta_info": meta}
-    sampled = SGLang().read(reply, "policy", Weights(3, Path("weights-3")), 2)
+    sampled = SGLang.read(reply, "policy", Weights(3, Path("weights-3")), 2)
     assert (sampled.token_ids, sampled.logprobs, sampled.finish_reason) == ([7], [-0.75], None)
 
 
 def test_what_a_turn_leaves_in_the_cache_is_found_by_turns_of_the_same_weights_alone():
     rule = StopRules(TOKENIZER, [TOKENIZER.eos_token_id]).rule(REQUEST.stop)
     weights = (None, Weights(3, Path("a/weights-3")), Weights(4, Path("a/weights-4"), "adapter-4"))
-    bodies = [SGLang().ask(REQUEST, rule, "policy", one) for one in weights]
+    bodies = [SGLang.body(REQUEST, rule, "policy", one) for one in weights]
     assert [body["extra_key"] for body in bodies] == ["0", "weights-3", "weights-4"]
     assert [body.get("lora_path") for body in bodies] == [None, None, "adapter-4"]
 
@@ -186,8 +186,8 @@ def test_a_server_too_old_or_too_short_or_with_raw_logprobs_stops_the_run():
 
 def test_the_longest_sequence_fits_into_the_context_of_a_server_that_the_run_starts():
     longest = replace(REQUEST, token_ids=(5,) * 10, max_tokens=246, stop=StopConditions())
-    own = SGLangSampler.Settings(name="sglang", launch=True)
-    words = SGLang().command(own, Model("/m", 256, "float32", 0), (), 1).words
+    own = SGLangSampler.Settings(name="sglang")
+    words = SGLang.command(own, Model("/m", 256, "float32", 0), "", 1).words
     context = int(words[words.index("--context-length") + 1])
     server = scripted(lambda request: "mayor " * 400, max_length=context)
     assert len(sample(server, longest).token_ids) == 246
@@ -196,17 +196,14 @@ def test_the_longest_sequence_fits_into_the_context_of_a_server_that_the_run_sta
 def test_the_command_of_each_server_names_its_gpus_and_the_model():
     own = SGLangSampler.Settings(
         name="sglang",
-        launch=True,
-        gpus=(0, 1, 2, 3),
-        tensor_parallel=2,
-        memory_share=0.5,
+        gpus=("0,1", "2,3"),
         program=("/opt/python", "-m", "sglang.launch_server"),
         arguments=("--disable-cuda-graph",),
     )
     commands = SGLangSampler.commands(own, Model("/m", 2048, "bfloat16", 12), [8000, 8001])
     assert [str(command) for command in commands.values()] == [
         f"CUDA_VISIBLE_DEVICES={gpus} /opt/python -m sglang.launch_server --model-path /m --served-model-name policy "
-        f"--host 127.0.0.1 --port {port} --dtype bfloat16 --context-length 2056 --tp-size 2 --mem-fraction-static 0.5 "
+        f"--host 127.0.0.1 --port {port} --dtype bfloat16 --context-length 2056 --tp-size 2 "
         "--enable-lora --max-lora-rank 12 --lora-target-modules all --max-loras-per-batch 2 --disable-cuda-graph"
         for gpus, port in (("0,1", 8000), ("2,3", 8001))
     ]

@@ -16,6 +16,7 @@ from evoseek.policy.engines.vllm import VLLMSampler
 from evoseek.policy.load import load_policy
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.types import Completion, SampleRequest, StopConditions
+from evoseek.world.server import Response
 
 POLICY = load_policy("tiny")
 TOKENIZER = POLICY.tokenizer
@@ -27,13 +28,13 @@ def ids(text):
 
 
 @asynccontextmanager
-async def serving(*servers, policy=POLICY, files=None, model="", max_length=256, clock=time.monotonic, **settings):
+async def serving(*servers, attempts=1, max_length=256, clock=time.monotonic, **settings):
     """A sampler over servers."""
     async with AsyncExitStack() as stack:
         urls = [await stack.enter_async_context(server.serving()) for server in servers]
-        own = VLLMSampler.Settings(name="vllm", urls=urls, **{"attempts": 1, **settings})
-        links = [Link(url, own, wait_s=0.001, clock=clock) for url in urls]
-        yield VLLMSampler(policy, links, max_length=max_length, model=model, files=files)
+        own = VLLMSampler.Settings(name="vllm", urls=urls, **settings)
+        links = [Link(url, own, attempts=attempts, wait_s=0.001, clock=clock) for url in urls]
+        yield VLLMSampler(POLICY, links, max_length=max_length)
 
 
 def scripted(said="<search> mayor </search>", **options):
@@ -285,16 +286,23 @@ def test_a_released_trajectory_is_forgotten():
 
 
 @pytest.mark.parametrize(
-    ("options", "settings", "said"),
+    ("options", "said"),
     [
-        ({"version": "0.29.1"}, {}, "runs vLLM 0.29.1; 0.30 or later"),
-        ({}, {"model": "qwen"}, "expected to serve the model 'qwen', but it serves policy"),
-        ({"max_length": 255}, {}, "takes sequences of up to 255 tokens, but rollout.max_total_tokens is 256"),
+        ({"version": "0.29.1"}, "runs vLLM 0.29.1; 0.30 or later"),
+        ({"max_length": 255}, "takes sequences of up to 255 tokens, but rollout.max_total_tokens is 256"),
     ],
 )
-def test_a_server_that_cannot_be_used_stops_the_run(options, settings, said):
+def test_a_server_that_cannot_be_used_stops_the_run(options, said):
     with pytest.raises(ConfigError, match=said):
-        sample(scripted(**options), **settings)
+        sample(scripted(**options))
+
+
+def test_a_server_of_several_models_is_refused():
+    server = scripted()
+    models = [{"id": name, "parent": None, "max_model_len": 256} for name in ("policy", "qwen")]
+    server.listed = lambda: Response.of_json({"object": "list", "data": models})
+    with pytest.raises(ConfigError, match="expected to serve exactly one model, but it serves policy, qwen"):
+        sample(server)
 
 
 def test_raw_logprobs_are_refused():

@@ -11,7 +11,7 @@ from tests.doubles.engines import Failure, ScriptedVLLM
 from tests.doubles.sglang import ScriptedSGLang
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from evoseek.errors import ConfigError, SamplerError, TrainingError
+from evoseek.errors import SamplerError, TrainingError
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.reference import with_old_logprobs
 from evoseek.policy.engines.link import Link
@@ -20,7 +20,7 @@ from evoseek.policy.engines.vllm import VLLMSampler
 from evoseek.policy.engines.weight_files import WeightFiles, save_untied
 from evoseek.policy.load import load_policy
 from evoseek.policy.lora import add_adapter
-from evoseek.policy.policy import Policy, SamplerHome
+from evoseek.policy.policy import Policy, SamplerRun
 from evoseek.policy.sampler import TorchSampler
 from evoseek.rollout.agent import Agent
 from evoseek.training.given import load_settings
@@ -45,7 +45,7 @@ def change(policy):
                 parameter.add_(0.05)
 
 
-def run(policy, directory, what, *, engine="vllm", server=None, **settings):
+def run(policy, directory, what, *, engine="vllm", server=None):
     """`what(sampler, server, probe)`, with a sampler whose server starts with the policy's own model."""
     scripted, kind = ENGINES[engine]
     server = server or scripted(TorchSampler(load_policy("tiny"), slots=4), open_weights=opened)
@@ -57,9 +57,9 @@ def run(policy, directory, what, *, engine="vllm", server=None, **settings):
 
     async def within():
         async with server.serving() as url:
-            own = kind.Settings(name=engine, urls=(url,), attempts=2)
-            files = WeightFiles(policy, directory, SamplerHome()) if settings.get("weights") != "served" else None
-            sampler = kind(policy, [Link(url, own, wait_s=0.001)], max_length=256, files=files)
+            own = kind.Settings(name=engine, urls=(url,))
+            files = WeightFiles(policy, directory, SamplerRun())
+            sampler = kind(policy, [Link(url, own, attempts=2, wait_s=0.001)], max_length=256, files=files)
             agent = Agent.of(load_settings(), policy)
             solver = Agent(agent.settings, policy, sampler, agent.prompts, agent.limits).solver([])
             return await what(sampler, server, WeightsProbe(solver, score, EXACT))
@@ -149,17 +149,6 @@ def test_a_server_that_failed_gets_the_weights_again(tmp_path):
     run(policy, tmp_path, what)
 
 
-def test_servers_that_keep_their_weights_are_given_none(tmp_path):
-    async def what(sampler, server, probe):
-        await probe(0)
-        sampler.update_weights(0)
-        assert not server.loaded
-        with pytest.raises(ConfigError, match=r"sampler\.weights is served"):
-            sampler.update_weights(1)
-
-    run(load_policy("tiny"), tmp_path, what, weights="served")
-
-
 def test_a_tied_head_is_written_beside_the_embeddings_and_the_model_stays_tied(tmp_path):
     tiny = load_policy("tiny")
     config = LlamaConfig(
@@ -187,7 +176,7 @@ def test_remains_of_a_killed_run_are_removed_and_what_is_not_ours_stays(tmp_path
     for name in ("weights-0123abcd-7", "weights", "proposer-0123abcd-7"):
         (tmp_path / name).mkdir()
     with ExitStack() as closing:
-        files = WeightFiles.opened(load_policy("tiny"), tmp_path, SamplerHome(closing=closing))
+        files = WeightFiles.opened(load_policy("tiny"), SamplerRun(tmp_path, closing))
         written = files.write(3)
         assert {path.name for path in tmp_path.iterdir()} == {"weights", "proposer-0123abcd-7", written.directory.name}
     assert not written.directory.exists()

@@ -40,9 +40,9 @@ class TinkerSampler:
                 "sampler.name is tinker, which samples what the learner tinker trains, but the policy's weights are "
                 "here. Set learner.name to tinker, too, or sampler.name to torch."
             )
-        if context.home.processes > 1:
+        if context.run.processes > 1:
             raise ConfigError(
-                f"sampler.name is tinker, but {context.home.processes} processes train together, and the service "
+                f"sampler.name is tinker, but {context.run.processes} processes train together, and the service "
                 "trains for one. Start the run in one process: it computes next to nothing by itself."
             )
         return cls(policy, max_length=context.max_length)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -15,7 +16,6 @@ from pathlib import Path
 import httpx2
 
 from evoseek.errors import ConfigError
-from evoseek.policy.engines.settings import ServerSettings
 
 HOST = "127.0.0.1"
 _LOOK_S, _LINES, _REPLY_S = 0.5, 15, 5.0
@@ -44,29 +44,6 @@ class Command:
         return " ".join([*(f"{name}={value}" for name, value in self.environment.items()), *self.words])
 
 
-def gpus_of(settings: ServerSettings) -> list[tuple[int, ...]]:
-    """The GPUs of each server; one server without any if none are named."""
-    size = settings.tensor_parallel
-    return [settings.gpus[start : start + size] for start in range(0, len(settings.gpus), size)] or [()]
-
-
-def command_of(
-    program: Sequence[str],
-    own: Sequence[str],
-    settings: ServerSettings,
-    model: Model,
-    gpus: Sequence[int],
-    port: int,
-    environment: Mapping[str, str] | None = None,
-) -> Command:
-    """The command of a server that sees these GPUs alone, or without any named all that there are: the `program` with
-    the words that every engine takes, those that are an engine's `own`, and sampler.arguments."""
-    name, address = settings.model or "policy", ("--host", HOST, "--port", str(port))
-    words = [*program, "--served-model-name", name, *address, "--dtype", model.dtype, *own, *settings.arguments]
-    visible = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus))} if gpus else {}
-    return Command(words, {**visible, **(environment or {})})
-
-
 def free_ports(number: int) -> list[int]:
     """Ports of the loopback that are free now."""
     with ExitStack() as held:
@@ -82,8 +59,15 @@ def launch(commands: Mapping[str, Command], logs: Path, closing: ExitStack, star
     """Start the server of each address, with a log file in a directory, and wait until all are up. They end with
     `closing`, or when this process does, however it ends.
 
-    Raises ConfigError, with the last lines of its log, if a server has ended, or is not up in `start_s` seconds.
+    Raises ConfigError if there is no such program, and, with the last lines of its log, if a server has ended, or is
+    not up in `start_s` seconds.
     """
+    for command in commands.values():
+        if shutil.which(command.words[0]) is None:
+            raise ConfigError(
+                f"sampler.urls is empty, so the run starts a server by `{command}`, but there is no program "
+                f"{command.words[0]!r}. Set sampler.program to where it is, or sampler.urls to servers that run."
+            )
     logs.mkdir(parents=True, exist_ok=True)
     started = {
         url: _started(command, logs / f"server-{number}.log", closing)
@@ -97,7 +81,7 @@ def launch(commands: Mapping[str, Command], logs: Path, closing: ExitStack, star
                 why = f"ended with status {process.returncode}" if has_ended else f"was not up in {start_s:g} seconds"
                 log = logs / f"server-{number}.log"
                 raise ConfigError(
-                    f"The server that sampler.launch started by `{commands[url]}` {why}. Correct sampler.program, "
+                    f"The server that was started by `{commands[url]}` {why}. Correct sampler.program, "
                     f"sampler.arguments or the memory. The end of {log}:\n{_tail(log)}"
                 )
             time.sleep(_LOOK_S)

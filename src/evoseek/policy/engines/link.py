@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import httpx2
@@ -14,12 +14,12 @@ from evoseek.http.pool import CallPool
 from evoseek.http.replies import json_of
 from evoseek.http.retry import Retry, TransientError
 from evoseek.http.server import Reply, Server, check_url
-from evoseek.policy.engines.settings import ServerSettings
+from evoseek.policy.engines.settings import EngineSettings
 
 T = TypeVar("T")
 
 _FAILURES, _PAUSE_S = 6, 30.0  # failed calls in a row after which a server is lost, and seconds until it is tried again
-_WAIT_S, _MAX_WAIT_S = 0.5, 30.0
+_ATTEMPTS, _WAIT_S, _MAX_WAIT_S = 3, 0.5, 30.0  # of a call, and the seconds between them
 
 
 class RefusedError(SamplerError):
@@ -34,16 +34,17 @@ class Link:
     """Calls one server. Transient failures, and replies that cannot be read, are retried; when too many calls in a row
     have failed, the server counts as lost (`is_lost`) and is not called, but for one trial now and then.
 
-    `wait_s` is the first wait before a retry, and `clock` tells when a lost server is due for its trial. Raises
+    `wait_s` is the first wait before a retry, and `clock` decides when a lost server is due for its trial. Raises
     ConfigError for a url that is none, or an api_key that no header can hold.
     """
 
     def __init__(
         self,
         url: str,
-        settings: ServerSettings,
+        settings: EngineSettings,
         *,
         api_key: str = "",
+        attempts: int = _ATTEMPTS,
         wait_s: float = _WAIT_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -55,7 +56,7 @@ class Link:
             setting="sampler.urls",
             api_key=api_key,
             timeout_s=settings.timeout_s,
-            retry=Retry(settings.attempts, wait_s, _MAX_WAIT_S),
+            retry=Retry(attempts, wait_s, _MAX_WAIT_S),
             pool=CallPool(concurrency=settings.concurrency),
             headers={"Authorization": f"Bearer {api_key}"} if api_key else None,
         )
@@ -74,36 +75,37 @@ class Link:
         SamplerError, which is a RefusedError for a status of 4xx."""
         return await self._call("POST", path, body, self._as_json(read))
 
-    async def stream(self, path: str, ask: Callable[[], object], read: Callable[[Any], T | None]) -> T:
+    async def stream(self, path: str, body: Callable[[], object], read: Callable[[Any], T | None]) -> T:
         """What `read` makes of the JSON value of an event, for the first of which it makes anything, in the reply to
-        the body that `ask` gives. If it fails, `ask` is called again for what is missing then; a reply that broke off
+        a request with a `body`. If it fails, `body` is called again for what is missing then; a reply that broke off
         after an event is no failed attempt, however often that happens. Raises as `post`."""
 
         async def attempt(client: httpx2.AsyncClient) -> T:
             while True:
                 with self._breaker.call():
-                    done = await self._events(client, path, ask(), read)
+                    done = await self._events(client, path, body(), read)
                 if done is not None:
                     return done
 
         return await self._named(f"POST {path}", attempt)
 
-    async def tell(self, path: str, body: object = None, *, retried: Collection[int] = ()) -> None:
-        """A request whose reply says nothing. One with a status among `retried` is made again. Raises as `post`."""
+    async def tell(self, path: str, body: object = None, *, retried: int | None = None) -> None:
+        """A request whose reply holds nothing. A reply with the status `retried` is a transient failure. Raises as
+        `post`."""
         await self._call("POST", path, body, lambda _: None, retried)
 
     def _as_json(self, read: Callable[[Any], T]) -> Callable[[bytes], T]:
         return lambda body: read(json_of(body, secret=self._api_key))
 
     async def _call(
-        self, method: str, path: str, body: object, read: Callable[[bytes], T], retried: Collection[int] = ()
+        self, method: str, path: str, body: object, read: Callable[[bytes], T], retried: int | None = None
     ) -> T:
         request = {} if body is None else {"json": body}
 
         async def attempt(client: httpx2.AsyncClient) -> T:
             with self._breaker.call():
                 reply = await self._server.send(client, method, f"{self.url}{path}", **request)
-                if reply.status in retried:
+                if reply.status == retried:
                     raise TransientError(self._server.refusal(reply))
                 if not reply.is_success:
                     raise _Refusal(self._server.refusal(reply), reply.status)
@@ -138,7 +140,7 @@ class Link:
         return reply
 
     async def _named(self, what: str, attempt: Callable[[httpx2.AsyncClient], Awaitable[T]]) -> T:
-        """The result of a call. Raises SamplerError, which names the server and what it was asked."""
+        """The result of a call. Raises SamplerError, which names the server and the request."""
         try:
             return await self._server.call(attempt)
         except _Refusal as error:

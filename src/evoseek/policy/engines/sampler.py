@@ -11,15 +11,13 @@ from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, cast
 
 from evoseek.errors import ConfigError
-from evoseek.files import expanded
-from evoseek.policy.engines.engine import Engine, Publisher
-from evoseek.policy.engines.launch import HOST, Command, Model, free_ports, gpus_of, launch
+from evoseek.policy.engines.engine import EngineServer
+from evoseek.policy.engines.launch import HOST, Command, Model, free_ports, launch
 from evoseek.policy.engines.link import Link, check_address
-from evoseek.policy.engines.replica import Replica
-from evoseek.policy.engines.settings import ServerSettings
+from evoseek.policy.engines.settings import EngineSettings
 from evoseek.policy.engines.weight_files import WeightFiles, save_untied
 from evoseek.policy.load import merged
-from evoseek.policy.policy import Policy, SamplerContext, SamplerHome, eos_ids
+from evoseek.policy.policy import Policy, SamplerContext, SamplerRun, eos_ids
 from evoseek.policy.requests import check_request
 from evoseek.policy.stops import StopRules
 from evoseek.types import Completion, SampleRequest
@@ -29,53 +27,44 @@ _PROMPT = "The capital of France is"  # any text will do
 
 class EngineSampler:
     """Samples with servers that hold the policy's weights (protocols.Sampler). What the servers speak is a class
-    derived from it.
+    derived from EngineServer.
 
     New trajectories are spread over the servers by their ids. Those of a server that is lost fail, with SamplerError,
     and later ones go to the others until it is found to be back. New weights are written by `update_weights`; each
     server takes them before its next turn. The random numbers are the servers' own, so that runs differ from each
     other. Of several processes each has servers of its own, a share of all; the first writes the weights.
 
-    files: what hands weights over; None: the servers have the policy's weights, and keep them. engine: the class's,
-    unless it takes weights in another way.
+    files: writes the weights for the servers; None: they have the policy's weights, and keep them.
     """
 
-    engine: ClassVar[Engine]
+    Settings = EngineSettings
+    server: ClassVar[type[EngineServer]]
 
     @classmethod
-    def build(cls, settings: ServerSettings, context: SamplerContext) -> EngineSampler:
+    def build(cls, settings: EngineSettings, context: SamplerContext) -> EngineSampler:
         """From settings. Raises ConfigError."""
-        policy, home, key = context.policy, context.home, _key(settings.api_key_env)
-        _check_processes(settings, home.processes)
-        engine, files = cls.engine, None
-        if settings.weights == "update":
-            _check_sharing(policy, home)
-            home.policies.append(policy)
-            engine, files = cls.publishing(settings, context)
-        if settings.launch and not home.launched:
-            home.launched.extend(cls._launch(settings, context))
-        urls = (settings.urls or home.launched)[home.rank :: home.processes]
+        policy, run, key = context.policy, context.run, _key(settings.api_key_env)
+        _check_processes(settings, run.processes)
+        _check_sharing(policy, run)
+        run.policies.append(policy)
+        files = WeightFiles.opened(policy, run)
+        if not (settings.urls or run.launched):
+            run.launched.extend(cls._launch(settings, context))
+        urls = (settings.urls or run.launched)[run.rank :: run.processes]
         links = [Link(url, settings, api_key=key) for url in urls]
-        return cls(policy, links, max_length=context.max_length, model=settings.model, files=files, engine=engine)
+        return cls(policy, links, max_length=context.max_length, files=files)
 
     @classmethod
-    def publishing(cls, settings: ServerSettings, context: SamplerContext) -> tuple[Engine, Publisher]:
-        """What hands the policy's weights over, and the engine that takes them so: as files. Raises ConfigError."""
-        home = context.home
-        folder = expanded(settings.weights_directory) if settings.weights_directory else home.directory
-        return cls.engine, WeightFiles.opened(context.policy, folder, home)
-
-    @classmethod
-    def commands(cls, settings: ServerSettings, model: Model, ports: Sequence[int]) -> dict[str, Command]:
+    def commands(cls, settings: EngineSettings, model: Model, ports: Sequence[int]) -> dict[str, Command]:
         """How the servers of a model are started, by their addresses."""
         return {
-            f"http://{HOST}:{port}": cls.engine.command(settings, model, gpus, port)
-            for gpus, port in zip(gpus_of(settings), ports, strict=True)
+            f"http://{HOST}:{port}": cls.server.command(settings, model, gpus, port)
+            for gpus, port in zip(settings.gpus or [""], ports, strict=True)
         }
 
     @classmethod
     def planned(
-        cls, settings: ServerSettings, directory: Path, max_length: int, dtype: str, rank: int, processes: int
+        cls, settings: EngineSettings, directory: Path, max_length: int, dtype: str, rank: int, processes: int
     ) -> dict[str, Command]:
         """How a run would start its servers, of a model in a directory below this one, by addresses that are free now;
         none if it is given addresses. Raises ConfigError for so many processes, for an address that is none, and
@@ -84,53 +73,37 @@ class EngineSampler:
         _key(settings.api_key_env)
         for url in settings.urls:
             check_address(url)
-        if not settings.launch:
+        if settings.urls:
             return {}
         served = Model(str((directory / "model").absolute()), max_length, dtype, rank)
-        return cls.commands(settings, served, free_ports(len(gpus_of(settings))))
+        return cls.commands(settings, served, free_ports(max(1, len(settings.gpus))))
 
     @classmethod
-    def _launch(cls, settings: ServerSettings, context: SamplerContext) -> list[str]:
+    def _launch(cls, settings: EngineSettings, context: SamplerContext) -> list[str]:
         """Start servers of the policy's base, and wait until they are up; their addresses. Raises ConfigError."""
-        policy, home = context.policy, context.home
-        directory = home.directory or Path(home.closing.enter_context(TemporaryDirectory(prefix="evoseek-")))
-        base = replace(policy, adapter=None)
-        save_untied(merged(base), directory / "model")
+        policy, run = context.policy, context.run
+        directory = run.directory or Path(run.closing.enter_context(TemporaryDirectory(prefix="evoseek-")))
+        save_untied(merged(replace(policy, adapter=None)), directory / "model")
         model = cast("Any", policy.model)
         rank = int(model.peft_config[policy.adapter].r) if policy.adapter is not None else 0
         dtype = str(policy.model.dtype).removeprefix("torch.")
-        commands = cls.planned(settings, directory, context.max_length, dtype, rank, home.processes)
-        launch(commands, directory, home.closing)
+        commands = cls.planned(settings, directory, context.max_length, dtype, rank, run.processes)
+        launch(commands, directory, run.closing)
         return list(commands)
 
     def __init__(
-        self,
-        policy: Policy,
-        links: Sequence[Link],
-        *,
-        max_length: int,
-        model: str = "",
-        files: Publisher | None = None,
-        engine: Engine | None = None,
+        self, policy: Policy, links: Sequence[Link], *, max_length: int, files: WeightFiles | None = None
     ) -> None:
         self.max_length, self._files = max_length, files
         self._vocabulary = int(policy.model.config.get_text_config().vocab_size)
         self._version, self._is_published = 0, False
         prompt = [int(token) for token in policy.tokenizer.encode(_PROMPT, add_special_tokens=False)]
         rules = StopRules(policy.tokenizer, eos_ids(policy))
-        self._replicas = tuple(
-            Replica(
-                engine or self.engine,
-                link,
-                rules,
-                model=model,
-                vocabulary=self._vocabulary,
-                prompt=prompt,
-                max_length=max_length,
-            )
+        self._servers = [
+            self.server(link, rules, vocabulary=self._vocabulary, prompt=prompt, max_length=max_length)
             for link in links
-        )
-        self._homes: dict[str, Replica] = {}
+        ]
+        self._homes: dict[str, EngineServer] = {}
 
     @property
     def policy_version(self) -> int:
@@ -138,10 +111,10 @@ class EngineSampler:
         return self._version
 
     @property
-    def replicas(self) -> tuple[Replica, ...]:
+    def replicas(self) -> Sequence[EngineServer]:
         """Each server as a sampler of its own, with the policy's weights."""
         self._publish_first()
-        return self._replicas
+        return self._servers
 
     async def sample(self, request: SampleRequest) -> Completion:
         """Sample one completion at the trajectory's server. Raises SamplerError, and ConfigError for a server that
@@ -157,10 +130,9 @@ class EngineSampler:
     def update_weights(self, version: int, weights: Mapping[str, Any] | None = None) -> None:
         """Write the policy's weights as they are now, or these, as those of a version. Every server takes them before
         its next turn. All of several processes call it; those of the first are written. Raises SamplerError if they
-        cannot be written, ConfigError if the servers keep their own."""
-        if version == self._version and weights is None and (self._is_published or version == 0):
-            return
-        self._publish(version, weights)
+        cannot be written."""
+        if version != self._version or weights is not None or not (self._is_published or version == 0):
+            self._publish(version, weights)
 
     def _publish_first(self) -> None:
         """Hand the policy's weights over before the first turn, so that nothing depends on what the servers began
@@ -169,43 +141,39 @@ class EngineSampler:
             self._publish(self._version, None)
 
     def _publish(self, version: int, weights: Mapping[str, Any] | None) -> None:
-        if self._files is None and version != self._version:
-            raise ConfigError(
-                f"The servers were to get the weights of version {version}, but sampler.weights is served: they keep "
-                "those that they were started with. Set sampler.weights to update to train."
-            )
         self._version, self._is_published = version, True
         if self._files is not None:
             written = self._files.write(version, weights)
-            for replica in self._replicas:
-                replica.publish(written)
+            for server in self._servers:
+                server.publish(written)
 
-    def _home(self, trajectory_id: str) -> Replica:
+    def _home(self, trajectory_id: str) -> EngineServer:
         """The server of a trajectory: of those that are up, the one that a hash of both puts first. It stays the same,
-        and whoever else comes or goes changes the servers of no other new trajectory."""
+        and a server that comes or goes changes the servers of no other new trajectory."""
         home = self._homes.get(trajectory_id)
         if home is None:
-            up = [replica for replica in self._replicas if not replica.is_lost] or self._replicas
-            home = self._homes[trajectory_id] = max(up, key=lambda replica: _rank(replica.link.url, trajectory_id))
+            up = [server for server in self._servers if not server.is_lost] or self._servers
+            home = self._homes[trajectory_id] = max(up, key=lambda server: _rank(server.link.url, trajectory_id))
         return home
 
 
-def _check_processes(settings: ServerSettings, processes: int) -> None:
-    if processes > 1 and settings.launch:
+def _check_processes(settings: EngineSettings, processes: int) -> None:
+    if processes > 1 and not settings.urls:
         raise ConfigError(
-            f"sampler.launch starts servers for one process, but {processes} processes train together. Start the "
-            "servers yourself, as --dry-run with one process prints it, and give their addresses in sampler.urls."
+            f"sampler.urls is empty, so the run starts servers, but {processes} processes train together, and servers "
+            "are started for one alone. Start them yourself, as --dry-run with one process prints it, and give their "
+            "addresses in sampler.urls."
         )
-    if processes > 1 and len(settings.urls) < processes:
+    if len(settings.urls) < processes and settings.urls:
         raise ConfigError(
             f"sampler.urls names {len(settings.urls)} servers, but {processes} processes train together, and each "
             "needs one of its own. Give more addresses, or train in fewer processes."
         )
 
 
-def _check_sharing(policy: Policy, home: SamplerHome) -> None:
+def _check_sharing(policy: Policy, run: SamplerRun) -> None:
     """Raise ConfigError for a second policy on the same servers, unless both are adapters."""
-    if home.policies and not all(other.adapter is not None for other in (policy, *home.policies)):
+    if run.policies and not all(other.adapter is not None for other in (policy, *run.policies)):
         raise ConfigError(
             "The run trains all weights of two policies, but its servers can hold those of one. Train adapters "
             "(lora.rank above 0), which share a base on the same servers, or set sampler.name to torch."

@@ -6,7 +6,7 @@
 
 What is known to go wrong, and how it is met here: `ignore_eos` switches stop tokens off as well (it stays off); a
 sequence has two tokens less than the server's context at most, a prompt six less, and what is longer is cut without a
-word (the context counts as `_RESERVED` tokens shorter); the cache cannot be flushed while tokens are sampled (turns are
+word (the context counts as `reserved` tokens shorter); the cache cannot be flushed while tokens are sampled (turns are
 aborted before, and every request has the weights' name as `extra_key`); a server that was restarted answers with the
 weights that it began with (all weights of a version have a name, which the reply's `weight_version` has to repeat); a
 prompt's ids are not returned (their number is compared); logprobs may be those before the temperature (this is refused;
@@ -15,34 +15,16 @@ SGLANG_RETURN_ORIGINAL_LOGPROB); a model's own generation settings are defaults 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
-from evoseek.errors import ConfigError
-from evoseek.policy.engines.engine import (
-    INTERVAL,
-    TOP,
-    Served,
-    Weights,
-    highest,
-    listed,
-    load_adapter,
-    reader,
-    strange,
-)
-from evoseek.policy.engines.launch import Command, Model, command_of
-from evoseek.policy.engines.link import Link
+from evoseek.policy.engines.engine import INTERVAL, TOP, EngineServer, Weights
+from evoseek.policy.engines.launch import Model
 from evoseek.policy.engines.sampler import EngineSampler
-from evoseek.policy.engines.settings import ServerSettings
 from evoseek.policy.engines.turn import Sampled
 from evoseek.policy.stops import StopRule
 from evoseek.types import SampleRequest
 
-OLDEST = (0, 5, 10)
-_RESERVED = 8  # tokens of the context that no sequence can have
-_GENERATE = "/generate"
 _UNFILTERED = {
     "top_p": 1.0,
     "top_k": -1,
@@ -51,67 +33,54 @@ _UNFILTERED = {
     "presence_penalty": 0.0,
     "repetition_penalty": 1.0,
 }
-_ADAPTERS = (
-    "The server has to see that directory, and be started with --enable-lora, --lora-target-modules all and "
-    "--max-lora-rank of at least lora.rank."
-)
 
 
-class SGLang:
-    """Speaks to SGLang's servers (see engine.Engine)."""
+class SGLang(EngineServer):
+    """A server of SGLang."""
 
-    name, path = "SGLang", _GENERATE
-    remedy = "Start it without SGLANG_RETURN_ORIGINAL_LOGPROB."
+    engine, path = "SGLang", "/generate"
+    version_path, oldest = "/server_info", (0, 5, 10)
+    reserved = 8
+    raw_remedy = "Start it without SGLANG_RETURN_ORIGINAL_LOGPROB."
+    adapter_root, adapter_retried = "", 400
+    adapter_remedy = (
+        "The server has to see that directory, and be started with --enable-lora, --lora-target-modules all and "
+        "--max-lora-rank of at least lora.rank."
+    )
+    program, source_words = ("python", "-m", "sglang.launch_server"), ("--model-path",)
 
-    def command(self, settings: ServerSettings, model: Model, gpus: Sequence[int], port: int) -> Command:
-        """`sglang.launch_server`."""
-        context = str(model.max_length + _RESERVED)
-        own = ["--context-length", context, "--tp-size", str(settings.tensor_parallel)]
-        if gpus:
-            own += ["--mem-fraction-static", str(settings.memory_share)]
+    @classmethod
+    def options(cls, model: Model, gpus: int) -> list[str]:
+        """Its own options."""
+        words = ["--context-length", str(model.max_length + cls.reserved), "--tp-size", str(gpus)]
         if model.rank:
-            own += ["--enable-lora", "--max-lora-rank", str(model.rank), "--lora-target-modules", "all"]
-            own += ["--max-loras-per-batch", "2"]
-        program = (*(settings.program or ("python", "-m", "sglang.launch_server")), "--model-path", model.source)
-        return command_of(program, own, settings, model, gpus, port)
+            words += ["--enable-lora", "--max-lora-rank", str(model.rank), "--lora-target-modules", "all"]
+            words += ["--max-loras-per-batch", "2"]
+        return words
 
-    async def check(self, link: Link) -> list[Served]:
-        """Of the version and the list of models. Adapters are not among them."""
-        version = await link.get("/server_info", reader(self.name, lambda value: str(value["version"])))
-        if tuple(int(number) for number in re.findall(r"\d+", version)[:3]) < OLDEST:
-            raise ConfigError(
-                f"The server {link.url} runs SGLang {version}; 0.5.10 or later is needed, which takes new weights "
-                "while it is paused. Install a newer one (pip install 'sglang>=0.5.10')."
-            )
-        models = await link.get("/v1/models", reader(self.name, listed))
-        return [
-            replace(model, max_length=None if model.max_length is None else model.max_length - _RESERVED)
-            for model in models
-        ]
-
-    async def top_logprobs(self, link: Link, model: str, prompt: Sequence[int], temperature: float) -> list[float]:
+    async def top_logprobs(self, model: str, temperature: float) -> list[float]:
         """By a request for one token."""
         body = {
-            "input_ids": list(prompt),
+            "input_ids": list(self.prompt),
             "sampling_params": {"max_new_tokens": 1, "temperature": temperature, **_UNFILTERED},
             "return_logprob": True,
             "top_logprobs_num": TOP,
         }
-        return await link.post(_GENERATE, body, reader(self.name, _top_logprobs))
+        return await self.highest(
+            body, lambda value: [entry[0] for entry in value["meta_info"]["output_top_logprobs"][0]]
+        )
 
-    async def load(self, link: Link, model: str, weights: Weights, before: Weights | None) -> None:
-        """An adapter by its name; all weights from their directory, while no token is sampled."""
-        if weights.adapter:
-            await load_adapter(link, weights, before, root="", remedy=_ADAPTERS, retried=(400,))
-            return
-        await link.tell("/pause_generation", {"mode": "abort"})
+    async def load_all(self, weights: Weights) -> None:
+        """From their directory, while no token is sampled."""
+        await self.link.tell("/pause_generation", {"mode": "abort"})
         try:
             body = {"model_path": str(weights.directory), "weight_version": weights.name}
-            await link.tell("/update_weights_from_disk", {**body, "flush_cache": True})
+            await self.link.tell("/update_weights_from_disk", {**body, "flush_cache": True})
         finally:
-            await link.tell("/continue_generation", {})
+            await self.link.tell("/continue_generation", {})
 
-    def ask(self, request: SampleRequest, rule: StopRule, model: str, weights: Weights | None) -> dict[str, Any]:
+    @classmethod
+    def body(cls, request: SampleRequest, rule: StopRule, model: str, weights: Weights | None) -> dict[str, Any]:
         """A completion of ids, of the model or the adapter."""
         adapter = {"lora_path": weights.adapter} if weights and weights.adapter else {}
         return {
@@ -134,7 +103,8 @@ class SGLang:
             **adapter,
         }
 
-    def read(self, value: Any, model: str, weights: Weights | None, written: int) -> Sampled:
+    @classmethod
+    def read(cls, value: Any, model: str, weights: Weights | None, written: int) -> Sampled:
         """The ids with the logprobs beside them. An event repeats those of earlier ones, and may have more than it
         counts; from a server that was started to stream them incrementally it has the new ones alone."""
         match value:
@@ -152,7 +122,7 @@ class SGLang:
                 pairs = pairs[new] if repeats or len(pairs) > total - written else pairs
                 ids = ids[new] if repeats else ids
                 if not _are_of(pairs, ids):
-                    raise strange(self.name, value)
+                    raise cls.strange(value)
                 own = weights is not None and not weights.adapter
                 return Sampled(
                     ids,
@@ -163,14 +133,13 @@ class SGLang:
                     asked_version=weights.name if own and weights else None,
                 )
             case _:
-                raise strange(self.name, value)
+                raise cls.strange(value)
 
 
 class SGLangSampler(EngineSampler):
     """Samples with servers of SGLang."""
 
-    Settings = ServerSettings
-    engine = SGLang()
+    server = SGLang
 
 
 def _are_of(pairs: Sequence[Any], ids: Sequence[Any]) -> bool:
@@ -178,8 +147,3 @@ def _are_of(pairs: Sequence[Any], ids: Sequence[Any]) -> bool:
     if not all(isinstance(pair, list) and len(pair) > 1 for pair in pairs):
         return False
     return all(pair[1] == token for pair, token in zip(pairs, ids, strict=False))
-
-
-def _top_logprobs(value: Any) -> list[float]:
-    """The highest logprobs of the first token."""
-    return highest([entry[0] for entry in value["meta_info"]["output_top_logprobs"][0]])

@@ -13,128 +13,79 @@ as it was (weights are written untied, see `weight_files`); a model's own genera
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from evoseek.errors import ConfigError, SamplerError
-from evoseek.policy.engines.engine import (
-    INTERVAL,
-    TOP,
-    Engine,
-    Publisher,
-    Served,
-    Weights,
-    highest,
-    listed,
-    load_adapter,
-    reader,
-    strange,
-)
-from evoseek.policy.engines.launch import Command, Model, command_of
-from evoseek.policy.engines.link import Link, RefusedError
-from evoseek.policy.engines.nccl import OLDEST_WITH_NCCL, NCCLTransfer, SentWeights, check_nccl, check_nccl_policy
+from evoseek.errors import SamplerError
+from evoseek.policy.engines.engine import INTERVAL, TOP, EngineServer, Weights
+from evoseek.policy.engines.launch import Model
+from evoseek.policy.engines.link import RefusedError
 from evoseek.policy.engines.sampler import EngineSampler
-from evoseek.policy.engines.settings import ServerSettings, VLLMSettings
 from evoseek.policy.engines.turn import Sampled
-from evoseek.policy.policy import SamplerContext
 from evoseek.policy.stops import StopRule
 from evoseek.types import SampleRequest
 
-OLDEST = (0, 30)
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM allows
-_COMPLETIONS = "/v1/completions"
-_ADAPTERS = (
-    "The server has to see that directory, and be started with --enable-lora, --max-lora-rank of at least lora.rank, "
-    "and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1."
-)
 _UNFILTERED = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
 
 
-class VLLM:
-    """Speaks to vLLM's servers (see engine.Engine)."""
+class VLLM(EngineServer):
+    """A server of vLLM."""
 
-    name, path = "vLLM", _COMPLETIONS
-    remedy = "Start it with --logprobs-mode processed_logprobs."
+    engine, path = "vLLM", "/v1/completions"
+    version_path, oldest = "/version", (0, 30)
+    raw_remedy = "Start it with --logprobs-mode processed_logprobs."
+    adapter_root, adapter_retried = "/v1", 404
+    adapter_remedy = (
+        "The server has to see that directory, and be started with --enable-lora, --max-lora-rank of at least "
+        "lora.rank, and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1."
+    )
+    program, source_words = ("vllm",), ("serve",)
+    environment: ClassVar = {
+        "VLLM_SERVER_DEV_MODE": "1",
+        "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
+    }  # endpoints for new weights
 
-    def __init__(self, transfer: NCCLTransfer | None = None) -> None:
-        """`transfer` sends all weights; None: they are files."""
-        self._transfer = transfer
-
-    def command(self, settings: ServerSettings, model: Model, gpus: Sequence[int], port: int) -> Command:
-        """`vllm serve`, with the endpoints for new weights."""
-        own = [
-            *("--max-model-len", str(model.max_length)),
-            *("--logprobs-mode", "processed_logprobs", "--generation-config", "vllm"),
-            *("--tensor-parallel-size", str(settings.tensor_parallel)),
-        ]
-        if isinstance(settings, VLLMSettings) and settings.transfer == "nccl":
-            own += ["--weight-transfer-config", '{"backend": "nccl"}']
-        if gpus:
-            own += ["--gpu-memory-utilization", str(settings.memory_share)]
+    @classmethod
+    def options(cls, model: Model, gpus: int) -> list[str]:
+        """Its own options."""
+        words = ["--max-model-len", str(model.max_length), "--logprobs-mode", "processed_logprobs"]
+        words += ["--generation-config", "vllm", "--tensor-parallel-size", str(gpus)]
         if model.rank:
             rank = next((size for size in _RANKS if size >= model.rank), model.rank)
-            own += ["--enable-lora", "--max-loras", "2", "--max-lora-rank", str(rank)]
-        development = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}
-        program = (*(settings.program or ("vllm",)), "serve", model.source)
-        return command_of(program, own, settings, model, gpus, port, development)
+            words += ["--enable-lora", "--max-loras", "2", "--max-lora-rank", str(rank)]
+        return words
 
-    async def check(self, link: Link) -> list[Served]:
-        """Of the version and the list of models. Adapters are not among them."""
-        version = await link.get("/version", reader(self.name, lambda value: str(value["version"])))
-        numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
-        oldest, what = OLDEST, "token ids and logprobs as they were sampled"
-        if self._transfer is not None:
-            oldest, what = OLDEST_WITH_NCCL, "weights by NCCL (sampler.transfer)"
-        if numbers < oldest:
-            needed = ".".join(map(str, oldest))
-            raise ConfigError(
-                f"The server {link.url} runs vLLM {version}; {needed} or later is needed for {what}. Install a newer "
-                f"one (pip install 'vllm>={needed}')."
-            )
-        return await link.get("/v1/models", reader(self.name, listed))
-
-    async def top_logprobs(self, link: Link, model: str, prompt: Sequence[int], temperature: float) -> list[float]:
+    async def top_logprobs(self, model: str, temperature: float) -> list[float]:
         """By a request for one token."""
         body = {
             "model": model,
-            "prompt": list(prompt),
+            "prompt": list(self.prompt),
             "max_tokens": 1,
             "temperature": temperature,
             "logprobs": TOP,
             "return_tokens_as_token_ids": True,
             **_UNFILTERED,
         }
-        return await link.post(_COMPLETIONS, body, reader(self.name, _top_logprobs))
+        return await self.highest(body, lambda value: value["choices"][0]["logprobs"]["top_logprobs"][0].values())
 
-    async def load(self, link: Link, model: str, weights: Weights, before: Weights | None) -> None:
-        """An adapter by its name; all weights from their directory, or as they are sent, while no token is sampled."""
-        if weights.adapter:
-            await load_adapter(link, weights, before, root="/v1", remedy=_ADAPTERS, retried=(404,))
-            return
+    async def load_all(self, weights: Weights) -> None:
+        """From their directory, while no token is sampled."""
+        directory = {"weights_path": str(weights.directory)}
         try:
             try:
-                await link.tell("/pause?mode=keep")
-                await self._exchange(link, weights)
-                await link.tell("/update_weight_version", {"new_version": str(weights.version)})
+                await self.link.tell("/pause?mode=keep")
+                await self.link.tell("/collective_rpc", {"method": "reload_weights", "kwargs": directory})
+                await self.link.tell("/update_weight_version", {"new_version": str(weights.version)})
             finally:
-                await link.tell("/resume")
+                await self.link.tell("/resume")
         except RefusedError as error:
             raise SamplerError(
                 f"{error} Start it with VLLM_SERVER_DEV_MODE=1, so that it takes all weights."
             ) from error
 
-    async def _exchange(self, link: Link, weights: Weights) -> None:
-        if self._transfer is None:
-            directory = {"weights_path": str(weights.directory)}
-            await link.tell("/collective_rpc", {"method": "reload_weights", "kwargs": directory})
-        else:
-            gpus = await link.get("/get_world_size", reader(self.name, lambda value: int(value["world_size"])))
-            await self._transfer.send(link.url, gpus, weights)
-
-    def ask(self, request: SampleRequest, rule: StopRule, model: str, weights: Weights | None) -> dict[str, Any]:
-        """A completion of ids. Where it ends is said in full: what the server would add is switched off."""
+    @classmethod
+    def body(cls, request: SampleRequest, rule: StopRule, model: str, weights: Weights | None) -> dict[str, Any]:
+        """A completion of ids. Where it ends is stated in full: what the server would add is switched off."""
         return {
             "model": _name_of(model, weights),
             "prompt": list(request.token_ids),
@@ -153,7 +104,8 @@ class VLLM:
             **_UNFILTERED,
         }
 
-    def read(self, value: Any, model: str, weights: Weights | None, written: int) -> Sampled:
+    @classmethod
+    def read(cls, value: Any, model: str, weights: Weights | None, written: int) -> Sampled:
         """The only choice. The prompt comes with the first event."""
         match value:
             case {
@@ -170,41 +122,15 @@ class VLLM:
                 prompt, name = more.get("prompt_token_ids"), _name_of(model, weights)
                 return Sampled(ids, logprobs, reason, prompt_ids=prompt, version=version, asked_version=name)
             case _:
-                raise strange(self.name, value)
+                raise cls.strange(value)
 
 
 class VLLMSampler(EngineSampler):
     """Samples with servers of vLLM."""
 
-    Settings = VLLMSettings
-    engine = VLLM()
-
-    @classmethod
-    def publishing(cls, settings: ServerSettings, context: SamplerContext) -> tuple[Engine, Publisher]:
-        """As files, or by NCCL."""
-        if not isinstance(settings, VLLMSettings) or settings.transfer == "files":
-            return super().publishing(settings, context)
-        policy, home = context.policy, context.home
-        check_nccl(policy.adapter is not None, home.processes)
-        check_nccl_policy(policy)
-        transfer = NCCLTransfer(settings.transfer_host, settings.timeout_s, closing=home.closing)
-        return VLLM(transfer), SentWeights(policy)
-
-    @classmethod
-    def planned(
-        cls, settings: ServerSettings, directory: Path, max_length: int, dtype: str, rank: int, processes: int
-    ) -> dict[str, Command]:
-        """As of every engine; also raises ConfigError for weights that cannot go by NCCL."""
-        if isinstance(settings, VLLMSettings) and settings.transfer == "nccl":
-            check_nccl(rank > 0, processes)
-        return super().planned(settings, directory, max_length, dtype, rank, processes)
+    server = VLLM
 
 
 def _name_of(model: str, weights: Weights | None) -> str:
     """The name of a model with these weights: that of an adapter, if they are one."""
     return weights.adapter if weights and weights.adapter else model
-
-
-def _top_logprobs(value: Any) -> list[float]:
-    """The highest logprobs of the first token."""
-    return highest(list(value["choices"][0]["logprobs"]["top_logprobs"][0].values()))

@@ -19,7 +19,7 @@ from evoseek.errors import EvoseekError, SamplerError
 from evoseek.files import remove_directory, replace_directory
 from evoseek.policy.engines.engine import Weights
 from evoseek.policy.load import quietly, save_policy
-from evoseek.policy.policy import Policy, SamplerHome
+from evoseek.policy.policy import Policy, SamplerRun
 
 _KEPT = 2  # directories: a server may still be reading the last but one
 _OURS = re.compile(r"[A-Za-z_]\w*-[0-9a-f]{8}-\d+")
@@ -34,20 +34,19 @@ class WeightFiles:
     may leave a tied head as it was. Of several processes the first one writes, where all can read.
     """
 
-    def __init__(self, policy: Policy, directory: Path, home: SamplerHome) -> None:
-        self._policy, self._directory, self._home = policy, directory, home
+    def __init__(self, policy: Policy, directory: Path, run: SamplerRun) -> None:
+        self._policy, self._directory, self._run = policy, directory, run
         self._name = f"{policy.adapter or 'weights'}-{uuid.uuid4().hex[:8]}"
         self._written: list[Path] = []
 
     @classmethod
-    def opened(cls, policy: Policy, directory: Path | None, home: SamplerHome) -> WeightFiles:
-        """In a directory, or a temporary one; what was written goes with the run. Remains of killed processes are
-        removed: the directory belongs to one run."""
-        if directory is None:
-            directory = Path(home.closing.enter_context(tempfile.TemporaryDirectory(prefix="evoseek-")))
-        files = cls(policy, directory, home)
-        home.closing.callback(files.clear)
-        if directory.is_dir() and home.rank == 0:
+    def opened(cls, policy: Policy, run: SamplerRun) -> WeightFiles:
+        """In the run's directory, or a temporary one; what was written goes with the run. Remains of killed processes
+        are removed: the directory belongs to one run."""
+        directory = run.directory or Path(run.closing.enter_context(tempfile.TemporaryDirectory(prefix="evoseek-")))
+        files = cls(policy, directory, run)
+        run.closing.callback(files.clear)
+        if directory.is_dir() and run.rank == 0:
             kind = f"{policy.adapter or 'weights'}-"
             for path in directory.iterdir():
                 if path.name.startswith(kind) and _OURS.fullmatch(path.name):
@@ -57,16 +56,16 @@ class WeightFiles:
     def write(self, version: int, weights: Mapping[str, Any] | None = None) -> Weights:
         """Write the policy's weights as they are now, or these; a collective. Raises SamplerError."""
         path = self._directory.absolute() / f"{self._name}-{version}"
-        failure = self._save(path, weights) if self._home.rank == 0 else None
-        told = self._home.first_says("" if failure else str(path))
-        if not told:
+        failure = self._save(path, weights) if self._run.rank == 0 else None
+        written = self._run.broadcast("" if failure else str(path))
+        if not written:
             raise SamplerError(
                 f"The weights of version {version} could not be written to {path}: {failure or 'see the first one'}. "
-                "Free space on the disk, or set sampler.weights_directory to another one that the servers can read."
+                "Free space on the disk; the servers have to be able to read what lies there."
             ) from failure
-        if self._home.rank == 0:
+        if self._run.rank == 0:
             self._keep(path)
-        return Weights(version, Path(told), Path(told).name if self._policy.adapter is not None else "")
+        return Weights(version, Path(written), Path(written).name if self._policy.adapter is not None else "")
 
     def _save(self, path: Path, weights: Mapping[str, Any] | None) -> Exception | None:
         """Write a directory; what went wrong."""
