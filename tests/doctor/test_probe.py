@@ -5,7 +5,7 @@ from typing import ClassVar
 import pytest
 from tests.search.failing import FailingEngine
 
-from evoseek.doctor.patient import Patient
+from evoseek.doctor.context import DoctorContext
 from evoseek.doctor.probe import probe
 from evoseek.errors import SamplerError
 from evoseek.policy.scripted import ScriptedSampler
@@ -74,7 +74,7 @@ def probed(tmp_path, monkeypatch):
     def examined(sampler=Scripted, engine=Engine, **options):
         parts = {"sampler.name": f"{__name__}:{sampler.__name__}", "search.name": f"{__name__}:{engine.__name__}"}
         settings = load_settings(options={**parts, "policy.model": "tiny", **options})
-        (finding,) = probe(Patient(settings))
+        (finding,) = probe(DoctorContext(settings))
         assert list(tmp_path.iterdir()) == []  # nothing is written
         return finding
 
@@ -94,7 +94,7 @@ def test_an_engine_that_fails_is_a_fault_and_not_a_fast_rollout(probed):
     assert finding.state == "fault"
     assert finding.words.startswith("4 of 4 rollouts failed: ")
     assert "the search engine is down" in finding.words
-    assert "Invalid in training" in finding.remedy
+    assert "in training such a rollout is Invalid" in finding.remedy
 
 
 def test_a_sampler_that_cannot_be_built_is_a_fault_with_its_remedy(probed):
@@ -112,6 +112,6 @@ def test_a_model_that_never_uses_the_tool_is_not_fine(probed):
 def test_a_model_that_writes_no_valid_proposal_is_not_fine(tmp_path):
     index = LexicalIndex.build(tmp_path / "index", [Passage("a#0", "a", "kalo", "the mayor of kalo is meri .")])
     options = {"sampler.name": f"{__name__}:Idle", "search.index": str(index.directory), "policy.model": "tiny"}
-    _, finding = probe(Patient(load_settings(system="dr-zero", options=options)))
+    _, finding = probe(DoctorContext(load_settings(system="dr-zero", options=options)))
     assert (finding.about, finding.state) == ("proposals", "warning")
     assert finding.words == "0 of 4 proposals became a question; rejected: unfinished (4)."

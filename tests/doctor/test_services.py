@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from evoseek.doctor.patient import Patient
+from evoseek.doctor.context import DoctorContext
 from evoseek.doctor.services import check_services
 from evoseek.training.given import load_settings
 
@@ -47,7 +47,7 @@ def asked(monkeypatch):
     monkeypatch.delenv("SERPER_API_KEY", raising=False)
 
     def examined(options, system="search-r1"):
-        findings = list(check_services(Patient(load_settings(system=system, options=options))))
+        findings = list(check_services(DoctorContext(load_settings(system=system, options=options))))
         assert SECRET not in str(findings)
         (finding,) = [finding for finding in findings if finding.about in ("answerer", "search.url", "web.provider")]
         return finding

@@ -19,7 +19,7 @@ from evoseek.report.printable import printable
 from evoseek.training.interrupt import end_on_interrupt
 
 if TYPE_CHECKING:
-    from evoseek.doctor.finding import Finding
+    from evoseek.doctor.context import Finding
     from evoseek.project import Project
 
 FAULTY = 1  # the exit status with a fault
@@ -52,7 +52,7 @@ def doctor(
     """
     options = {"search.index": index, "questions.path": questions, "policy.model": model}
     with end_on_interrupt():
-        from evoseek.doctor.finding import refused
+        from evoseek.doctor.context import refused
 
     try:
         own = project()
@@ -77,11 +77,11 @@ def _findings(
     processes: int,
     probing: bool | None,
 ) -> list[Finding]:
-    """All findings. Raises ConfigError for settings that cannot be read, without which nothing can be examined."""
+    """All findings. Raises ConfigError for settings that cannot be read, without which nothing can be checked."""
     with end_on_interrupt():
         from evoseek.cli.following import following
-        from evoseek.doctor.examination import examine
-        from evoseek.doctor.patient import Patient, is_here
+        from evoseek.doctor.checks import findings
+        from evoseek.doctor.context import DoctorContext, is_here
         from evoseek.doctor.probe import probe
         from evoseek.runs import RunDirectory
         from evoseek.training.given import gather
@@ -90,14 +90,14 @@ def _findings(
     settings, where = given.read(), run_dir or (own.run if own else None)
     if is_here(settings.policy.model):
         settings = following(settings, console=Console(quiet=True))
-    patient = Patient(settings, RunDirectory(where) if where else None, processes, own.index if own else None)
-    findings = list(examine(patient))
+    context = DoctorContext(settings, RunDirectory(where) if where else None, processes, own.index if own else None)
+    found = list(findings(context))
     if probing is None:
         probing = settings.examines_index and settings.sampler.name == "torch"
-    is_ready = patient.is_trained and patient.has_model and not any(found.state == "fault" for found in findings)
+    is_ready = context.trains and context.has_model and not any(finding.state == "fault" for finding in found)
     if own is not None and own.index is not None and not own.index.exists():
         is_ready = False
-    return [*findings, *(probe(patient) if probing and is_ready else ())]
+    return [*found, *(probe(context) if probing and is_ready else ())]
 
 
 def _show(findings: Sequence[Finding]) -> None:

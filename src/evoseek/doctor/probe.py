@@ -8,12 +8,10 @@ from collections.abc import Coroutine, Iterator
 from time import perf_counter
 from typing import Any, TypeVar
 
-from evoseek.doctor.finding import Finding, fault, fine, refused, warning
-from evoseek.doctor.patient import Patient
+from evoseek.doctor.context import DoctorContext, Finding, fault, fine, refused, warning
 from evoseek.errors import EvoseekError
 from evoseek.jobs.propose import Writing
 from evoseek.selfplay.settings import GameSettings
-from evoseek.training.context import Context
 from evoseek.training.memory_needs import step_rollouts
 from evoseek.training.plan import TrainingContext
 from evoseek.types import Question, Trajectory
@@ -28,21 +26,21 @@ _LIMIT_S = 60.0
 _WITH_UPDATE = 1.4  # a step over its rollouts: 2.23 s over 1.60 in recipes/dr-zero/README.md
 
 
-def probe(patient: Patient) -> Iterator[Finding]:
+def probe(context: DoctorContext) -> Iterator[Finding]:
     """Load the model and let it answer, and propose where the system has a proposer, a few times, within a minute each.
     Nothing is written."""
     try:
-        with TrainingContext(patient.settings) as context:
-            yield _rollouts(patient, context)
-            if isinstance(patient.settings, GameSettings):
-                yield _proposals(context)
+        with TrainingContext(context.settings) as training:
+            yield _rollouts(training)
+            if isinstance(context.settings, GameSettings):
+                yield _proposals(training)
     except EvoseekError as error:
         yield refused("probe", error)
 
 
-def _rollouts(patient: Patient, context: Context) -> Finding:
+def _rollouts(context: TrainingContext) -> Finding:
     """Whether a question is answered with the tool, and the time of a step."""
-    settings, each = patient.settings, step_rollouts(patient.settings)
+    settings, each = context.settings, step_rollouts(context.settings)
     roller, question = context.solver(context.searched), Question("probe", "Who is the mayor of Kalo?", ())
 
     async def roll() -> list[Trajectory]:
@@ -56,7 +54,7 @@ def _rollouts(patient: Patient, context: Context) -> Finding:
         return warning("probe", words, "Lower rollout.max_total_tokens, or train on a faster machine.")
     if failures := [trajectory.failure for trajectory in rolled if trajectory.failure]:
         words = f"{len(failures)} of {_COUNT} rollouts failed: {failures[0]}"
-        return fault("probe", words, "Mend what failed: such a rollout is Invalid in training, and is not learnt from.")
+        return fault("probe", words, "Repair what failed: in training such a rollout is Invalid, and leaves the loss.")
     searched = sum(bool(trajectory.tool_results) for trajectory in rolled)
     answered = sum(trajectory.answer is not None for trajectory in rolled)
     how = f"{searched} of {_COUNT} rollouts used the tool, {answered} gave an answer, in {seconds:.2f} s each"
@@ -66,10 +64,8 @@ def _rollouts(patient: Patient, context: Context) -> Finding:
         return warning("probe", f"{how}; the settings do not say how many a step has.", "Train a step to know more.")
     step = seconds * each * _WITH_UPDATE
     minutes = step * settings.planned_steps / 60
-    estimate = (
-        f"{each} in a step and {_WITH_UPDATE - 1:.0%} more to train: {step:.0f} s a step, {minutes:.0f} min in all"
-    )
-    return fine("probe", f"{how}; {estimate}, if rollouts are like these. More at a time are faster.")
+    each_step = f"{each} in a step and {_WITH_UPDATE - 1:.0%} more to train: {step:.0f} s a step"
+    return fine("probe", f"{how}; {each_step}, {minutes:.0f} min in all, if rollouts are like these.")
 
 
 def _proposals(context: TrainingContext) -> Finding:

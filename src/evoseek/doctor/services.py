@@ -1,7 +1,7 @@
 """Whether the servers that the settings name answer, know the key, and have the model. No key is shown or written.
 
-Each is asked once, for its list of models or its address, within a few seconds. Providers of web search are not called,
-since a search costs money: only their key is looked for.
+Each is called once, for its list of models or at its address, within a few seconds. Providers of web search are not
+called, since a search costs money: only their key is looked for.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from evoseek.chat.settings import EndpointSettings
-from evoseek.doctor.finding import Finding, fault, fine, warning
-from evoseek.doctor.patient import Patient, is_here
+from evoseek.doctor.context import DoctorContext, Finding, fault, fine, is_here, warning
 from evoseek.errors import EvoseekError
 from evoseek.http.pool import CallPool
 from evoseek.http.retry import Retry
@@ -28,7 +27,7 @@ TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _Service:
-    """A server, the variable with its key, and the model that it is to have ("": any)."""
+    """A server, the variable with its key, and the model that it should have ("": any)."""
 
     setting: str
     url: str
@@ -40,21 +39,21 @@ class _Service:
         return os.environ.get(self.key_env, "") if self.key_env else ""
 
 
-def check_services(patient: Patient) -> Iterator[Finding]:
+def check_services(context: DoctorContext) -> Iterator[Finding]:
     """Every server that is named, the provider's key, and in-process chat models."""
-    yield from _provider(patient)
-    for setting, chat in tables(patient.settings):
+    yield from _provider(context)
+    for setting, chat in tables(context.settings):
         if isinstance(chat, EndpointSettings) and chat.model and not chat.base_url and not is_here(chat.model):
             words = f"{chat.model} is not on this machine."
             yield warning(f"{setting}.model", words, f"Correct {setting}.model, or download the model first.")
-    if patient.settings.reward.name == "judge" and not patient.settings.judge.model:
+    if context.settings.reward.name == "judge" and not context.settings.judge.model:
         yield fault("judge", "The reward is a judge's, but judge.model is empty.", "Set judge.model.")
-    for service in _services(patient):
-        yield _tried(service)
+    for service in _services(context):
+        yield _called(service)
 
 
-def _services(patient: Patient) -> Iterator[_Service]:
-    settings = patient.settings
+def _services(context: DoctorContext) -> Iterator[_Service]:
+    settings = context.settings
     for setting, chat in tables(settings):
         if isinstance(chat, EndpointSettings) and chat.base_url:
             yield _Service(setting, chat.base_url, chat.api_key_env, chat.model)
@@ -64,12 +63,12 @@ def _services(patient: Patient) -> Iterator[_Service]:
         yield _Service("sampler.urls", url, lookup(settings, "sampler.api_key_env") or "")
 
 
-def _provider(patient: Patient) -> Iterator[Finding]:
-    name = lookup(patient.settings, "web.provider")
-    if not name or lookup(patient.settings, "web.replay"):
+def _provider(context: DoctorContext) -> Iterator[Finding]:
+    name = lookup(context.settings, "web.provider")
+    if not name or lookup(context.settings, "web.replay"):
         return
     usual = PROVIDERS[name].key_env if name in PROVIDERS else ""
-    variable = lookup(patient.settings, "web.api_key_env") or usual
+    variable = lookup(context.settings, "web.api_key_env") or usual
     if variable and not os.environ.get(variable):
         words = f"{name} needs a key, but the environment variable {variable} is not set."
         yield fault("web.provider", words, f"export {variable}=... (the key of your account at {name}).")
@@ -77,7 +76,7 @@ def _provider(patient: Patient) -> Iterator[Finding]:
         yield fine("web.provider", f"{name}" + (f", with the key in {variable}" if variable else ", without a key"))
 
 
-def _tried(service: _Service) -> Finding:
+def _called(service: _Service) -> Finding:
     if service.key_env and not service.key:
         words = f"The environment variable {service.key_env}, which is to hold the key, is not set."
         return fault(service.setting, words, f"export {service.key_env}=...")
@@ -87,10 +86,6 @@ def _tried(service: _Service) -> Finding:
     except EvoseekError as error:
         words = f"{service.url} does not answer: {error}"
         return fault(service.setting, words, "Start the server, or correct its address.")
-    return _judged(service, reply)
-
-
-def _judged(service: _Service, reply: Reply) -> Finding:
     if reply.status in (401, 403):
         how = f"the key in {service.key_env}" if service.key_env else "a request without a key"
         words = f"{service.url} refuses {how} (status {reply.status})."
@@ -104,7 +99,7 @@ def _judged(service: _Service, reply: Reply) -> Finding:
 
 
 async def _models(service: _Service) -> Reply:
-    """The reply to a question for the list of models. Raises ToolError."""
+    """The reply to a request for the list of models. Raises ToolError."""
     server = Server(
         setting=service.setting,
         api_key=service.key,

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from evoseek.cli.main import app
-from evoseek.doctor.examination import examine
-from evoseek.doctor.patient import Patient
+from evoseek.doctor.checks import findings as findings_of
+from evoseek.doctor.context import DoctorContext
 from evoseek.policy.source import tiny_policy_dir
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
@@ -46,7 +46,7 @@ def found(folder):
         for key, value in (direct or {}).items():
             settings = with_setting(settings, key, value)
         before = sorted(folder.rglob("*"))
-        findings = list(examine(Patient(settings, RunDirectory(folder / run), processes)))
+        findings = list(findings_of(DoctorContext(settings, RunDirectory(folder / run), processes)))
         assert sorted(folder.rglob("*")) == before  # nothing is written
         assert all(finding.remedy for finding in findings if finding.state != "ok")
         return {finding.about: finding for finding in findings if finding.state == "fault"}, findings
@@ -200,17 +200,6 @@ def test_a_missing_extra(found):
     assert faults["extras"].remedy == "pip install 'evoseek[track]'"
 
 
-def test_the_time_follows_from_the_steps_that_were_made(folder, found):
-    (folder / "run").mkdir()
-    (folder / "run" / "lock").write_text("")
-    rows = [{"step": step, "step/seconds": seconds} for step, seconds in ((1, 20.0), (2, 40.0))]
-    (folder / "run" / "timings.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    _, findings = found()
-    (time,) = [finding for finding in findings if finding.about == "time"]
-    assert time.words.startswith("about 59 min for 118 ")  # 118 x 30 s
-    assert "at 30.0 s" in time.words
-
-
 def test_the_command_line_reports_settings_it_cannot_read_and_ends_with_status_1(folder, monkeypatch):
     monkeypatch.chdir(folder)
     words = ["doctor", "--index", "index", "--questions", "q.jsonl", "--json"]
@@ -242,8 +231,8 @@ def test_the_projects_index_that_is_not_built_yet_is_what_to_do_next_and_no_faul
 def test_a_model_behind_an_endpoint_needs_nothing_of_what_is_for_training(found):
     endpoint = {"answerer.model": "qwen", "answerer.base_url": "http://127.0.0.1:9/v1", "questions.path": ""}
     settings = load_settings(options=endpoint)
-    abouts = {finding.about: finding.state for finding in examine(Patient(settings))}
+    abouts = {finding.about: finding.state for finding in findings_of(DoctorContext(settings))}
     assert abouts.keys() & {"questions.path", "memory", "plan", "model"} == set()
     assert abouts["answerer"] == "fault"  # nobody listens there
     trained = load_settings(options={**endpoint, "policy.model": "tiny"})
-    assert "plan" in {finding.about for finding in examine(Patient(trained))}
+    assert "plan" in {finding.about for finding in findings_of(DoctorContext(trained))}

@@ -1,9 +1,10 @@
-"""What is examined: the settings of a command line, and the directory of a run."""
+"""What is checked, and what a check finds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from huggingface_hub import try_to_load_from_cache
 
@@ -18,28 +19,28 @@ from evoseek.training.settings import TrainingSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Patient:
-    """Settings, the run that they would make or resume (None: none was named), how many processes would train, and the
-    index of the project, which `evoseek index` builds (None: it is not one of a project)."""
+class DoctorContext:
+    """Settings, the run that they would make or resume (optional), the number of processes that would train, and the
+    index that `evoseek index` builds for the project (None: there is no project)."""
 
     settings: TrainingSettings
     run: RunDirectory | None = None
     processes: int = 1
-    own_index: Path | None = None
+    project_index: Path | None = None
 
     @property
-    def is_trained(self) -> bool:
+    def trains(self) -> bool:
         """Whether there is a policy to train, and not only a model behind [answerer]."""
         return not uses_chat_model(self.settings) or is_given(self.settings, "policy.model")
 
     @property
     def has_model(self) -> bool:
-        """Whether the model's files are on this machine, so that looking at them downloads nothing."""
+        """Whether the model's files are on this machine, so that reading them downloads nothing."""
         return is_here(self.settings.policy.model)
 
     @property
     def shape(self) -> ModelShape | None:
-        """The sizes of the model, if they can be told."""
+        """The sizes of the model; None if they are unknown."""
         return shape_of(read_config(self.settings.policy.model)) if self.has_model else None
 
     @property
@@ -57,3 +58,34 @@ def is_here(model: str) -> bool:
         return isinstance(try_to_load_from_cache(source, "config.json"), str)
     except ValueError:  # no name of the hub: a path that is not there
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of a check; warnings, and faults, which make a command fail, have a remedy."""
+
+    about: str
+    state: Literal["ok", "warning", "fault"]
+    words: str
+    remedy: str = ""
+
+
+def fine(about: str, words: str) -> Finding:
+    """A finding that needs nothing."""
+    return Finding(about, "ok", words)
+
+
+def warning(about: str, words: str, remedy: str) -> Finding:
+    """A finding about what works, but may not be what the user expects."""
+    return Finding(about, "warning", words, remedy)
+
+
+def fault(about: str, words: str, remedy: str) -> Finding:
+    """A finding about what makes a command fail."""
+    return Finding(about, "fault", words, remedy)
+
+
+def refused(about: str, error: Exception) -> Finding:
+    """An error as a fault: its last sentence is the remedy, as in all errors of evoseek."""
+    words, stop, remedy = " ".join(str(error).split()).rpartition(". ")
+    return fault(about, f"{words}{stop.strip()}" if words else remedy, remedy if words else "Correct that.")

@@ -1,0 +1,329 @@
+"""The checks, in report order: what is installed, what fits, what is read, and what would be trained."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import shutil
+from collections.abc import Callable, Iterator, Sized
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+from transformers import PreTrainedTokenizerBase
+
+from evoseek import __version__
+from evoseek.corpus.demonstrations import load_demonstrations
+from evoseek.doctor.context import DoctorContext, Finding, fault, fine, refused, warning
+from evoseek.doctor.services import check_services
+from evoseek.effect import changed, check_effect
+from evoseek.errors import EvoseekError, PolicyError, disk_text, is_of_disk
+from evoseek.files import expanded
+from evoseek.jobs.prompt import rendered
+from evoseek.policy.load import check_device, load_tokenizer
+from evoseek.policy.machine import cores, too_many
+from evoseek.policy.shape import read_config
+from evoseek.policy.source import find_policy, is_gguf
+from evoseek.policy.template_check import check_template
+from evoseek.policy.vocabulary import is_spelled
+from evoseek.search.lexical import LexicalIndex, check_index
+from evoseek.search.opening import open_built
+from evoseek.settings import check_settings, defaults_of, lookup
+from evoseek.training.memory_needs import memory_needs, step_rollouts, told
+from evoseek.training.sources import read_questions
+from evoseek.training.stages import check_stages
+
+_PACKAGES = ("torch", "transformers", "safetensors", "tantivy", "pydantic")
+_EXTRAS = {  # by what in the settings needs it: the module, and the extra that brings it
+    "lora": ("peft", "lora"),
+    "dense": ("wordllama", "static"),
+    "hybrid": ("wordllama", "static"),
+    "faiss": ("faiss", "faiss"),
+    "tinker": ("tinker", "tinker"),
+    "gguf": ("gguf", "gguf"),
+    "tensorboard": ("tensorboard", "track"),
+    "wandb": ("wandb", "track"),
+    "trackio": ("trackio", "track"),
+}
+_TIGHT = 0.8  # of the free memory
+_MEMORY_REMEDIES = {
+    "process": "Give fewer --processes, or end what else runs.",
+    "learner": "Train an adapter (lora.rank=16), or give a smaller model.",
+    "activations": "Lower learner.token_budget, or set learner.gradient_checkpointing.",
+    "sampler": "Sample with a server (sampler.name=vllm), or give a smaller model.",
+    "reference": "Train an adapter (lora.rank=16), whose base is the reference, or give a smaller model.",
+    "keys and values": "Lower sampler.slots or rollout.max_total_tokens.",
+}
+_MOMENTS = 8  # bytes of AdamW's moments for each trained parameter
+_LOGS = 100e6  # bytes of trajectories and metrics
+_WEIGHTS = ("*.safetensors", "adapter_model.safetensors", "remote.json")
+_AMONG, _WORDS = 5, 12  # passages found, and words of the query, when an index is tried
+
+
+def check_environment(context: DoctorContext) -> Iterator[Finding]:
+    """Versions, and missing extras."""
+    versions = ", ".join(f"{package} {version(package)}" for package in _PACKAGES)
+    yield fine("environment", f"evoseek {__version__}, Python {platform.python_version()}, {versions}")
+    for need in _needed_extras(context):
+        module, extra = _EXTRAS[need]
+        if find_spec(module) is None:
+            words = f"The settings need {need}, but the package {module} is not installed."
+            yield fault("extras", words, f"pip install 'evoseek[{extra}]'")
+
+
+def _needed_extras(context: DoctorContext) -> Iterator[str]:
+    """The names in `_EXTRAS` that the settings call for."""
+    settings = context.settings
+    if settings.lora.rank > 0:
+        yield "lora"
+    if settings.policy.model.endswith(".gguf") or settings.policy.model == "smollm2-135m":
+        yield "gguf"
+    encoder = str(lookup(settings, "search.encoder") or "static")
+    names = [settings.learner.name, *(tracker.name for tracker in settings.trackers)]
+    names += [settings.search.name] if settings.search.name == "faiss" or encoder == "static" else []
+    yield from dict.fromkeys(name for name in names if name in _EXTRAS)
+
+
+def check_machine(context: DoctorContext) -> Iterator[Finding]:
+    """Whether the device is there, and enough cores for the processes and their threads."""
+    device, number = context.settings.policy.device, cores()
+    try:
+        check_device(device)
+    except PolicyError as error:
+        yield refused("device", error)
+    else:
+        yield fine("device", f"{device}, {context.machine.free_bytes / 2**30:.1f} GiB free; {number} cores")
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    if words := too_many(context.processes, device):
+        yield fault("cores", words, f"Give --processes {number} or fewer.")
+    elif threads.isdecimal() and int(threads) * context.processes > number:
+        words = f"{context.processes} x {threads} threads (OMP_NUM_THREADS) would share {number} cores."
+        yield warning("threads", words, f"Set OMP_NUM_THREADS to {max(1, number // context.processes)}, or unset it.")
+
+
+def check_memory(context: DoctorContext) -> Iterator[Finding]:
+    """Whether training fits the free memory."""
+    settings, shape, machine = context.settings, context.shape, context.machine
+    if settings.learner.is_remote or shape is None or not machine.is_here:
+        why = "a service trains" if settings.learner.is_remote else "the sizes of the model are not known here"
+        why = why if machine.is_here else f"there is no {machine.device} on this machine"
+        yield warning("memory", f"No estimate: {why}.", "Watch the memory in the first steps.")
+        return
+    needs = memory_needs(settings, shape, context.processes)
+    need = sum(needs.values()) * (context.processes if machine.is_cpu else 1)
+    words, remedy = told(needs, machine), _MEMORY_REMEDIES[max(needs, key=lambda name: needs[name])]
+    words += f" (each of {context.processes} processes)" if context.processes > 1 else ""
+    if need > machine.free_bytes:
+        yield fault("memory", f"It does not fit: {words}.", remedy)
+    elif need > _TIGHT * machine.free_bytes:
+        yield warning("memory", f"It is tight: {words}.", remedy)
+    else:
+        yield fine("memory", words)
+
+
+def check_disk(context: DoctorContext) -> Iterator[Finding]:
+    """Whether the run's directory can be written, and has room for the checkpoints that are kept and one more."""
+    if context.run is None:
+        return
+    place = context.run.path.absolute()
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    if not place.is_dir() or not os.access(place, os.W_OK):
+        words = f"{context.run.path} cannot be written: {place} is no folder that this user may write to."
+        yield fault("disk", words, "Give another --run-dir, or make the folder writable.")
+        return
+    free, need = shutil.disk_usage(place).free, _run_bytes(context)
+    takes = f"of which checkpoints and logs take about {need / 1e9:.2g}"
+    words = f"{free / 1e9:.3g} GB free for {context.run.path}, {takes}"
+    remedy = "Free space, set run.keep_checkpoints=1, or train an adapter."
+    yield fault("disk", f"It does not fit: {words}.", remedy) if need > free else fine("disk", words)
+
+
+def _run_bytes(context: DoctorContext) -> float:
+    """Bytes of a run's directory at its largest."""
+    settings, shape = context.settings, context.shape
+    if shape is None:
+        return _LOGS
+    number = 4 if settings.policy.dtype == "float32" else 2
+    parts = 2 if lookup(settings, "dr_zero") is not None else 1
+    adapted = settings.lora.rank > 0
+    each = 0.02 * shape.parameters * number if adapted else shape.parameters * (number + _MOMENTS) * parts
+    return each * (settings.run.keep_checkpoints + 1) + _LOGS
+
+
+def check_model(context: DoctorContext) -> Iterator[Finding]:
+    """The model's files, its tokenizer and chat template, and the prompts that it is given."""
+    name = context.settings.policy.model
+    source = expanded(find_policy(name))
+    if not context.has_model and (expanded(name).is_absolute() or name.startswith((".", "~"))):
+        yield fault("model", f"There is no model at {name}.", "Correct policy.model.")
+        return
+    if not context.has_model:
+        words = f"{name} is not on this machine, so it is looked for on the Hugging Face hub when it is needed."
+        yield warning("model", words, "Correct policy.model, or download the model first.")
+        return
+    if source.is_dir() and not is_gguf(name) and not any(any(source.glob(pattern)) for pattern in _WEIGHTS):
+        words = f"{source} holds no weights in safetensors; others are not read."
+        yield fault("model", words, "Save the model with save_pretrained (safe_serialization), or download it again.")
+    else:
+        yield fine("model", f"{name}" + ("" if str(source) == name else f" ({source})"))
+    try:
+        tokenizer = load_tokenizer(name)
+    except EvoseekError as error:
+        yield refused("tokenizer", error)
+        return
+    shape = context.shape
+    if shape is not None and len(tokenizer) > shape.vocabulary:
+        words = f"The tokenizer has {len(tokenizer):,} tokens, but the model's vocabulary {shape.vocabulary:,}."
+        yield fault("tokenizer", words, "Give a directory whose tokenizer and weights were saved together.")
+    yield _template(context, tokenizer)
+    yield from _prompts(context)
+
+
+def _template(context: DoctorContext, tokenizer: PreTrainedTokenizerBase) -> Finding:
+    own = context.settings.policy
+    try:
+        report = check_template(tokenizer, own.format)
+    except EvoseekError as error:
+        return refused("chat template", error)
+    if report.has_template and report.call_format is None and own.format == "auto":
+        words = f"{report} The tag format is used instead."
+        return warning("chat template", words, "Set policy.format=tags, or give a model with tool calls.")
+    return fine("chat template", str(report))
+
+
+def _prompts(context: DoctorContext) -> Iterator[Finding]:
+    """The length of an example of each role's prompt, relative to the longest rollout."""
+    settings = context.settings
+    for role in ("solver", "proposer") if lookup(settings, "proposer") is not None else ("solver",):
+        try:
+            shown = rendered(settings, role, "")
+        except EvoseekError as error:
+            yield refused("prompt", error)
+            continue
+        longest = settings.rollout.max_total_tokens
+        words = f"{role}: {shown.tokens} of {longest} tokens, format {shown.format} (`evoseek prompt --role {role}`)"
+        if shown.tokens >= longest:
+            yield fault("prompt", f"No room for an answer: {words}.", "Raise rollout.max_total_tokens.")
+        else:
+            yield fine("prompt", words)
+
+
+def check_indexes(context: DoctorContext) -> Iterator[Finding]:
+    """Whether the indexes are whole, of this version, and find a passage that they hold."""
+    settings = context.settings
+    named = {
+        "search.index": settings.search.index if settings.searches_index else "-",
+        "evaluation.index": settings.evaluation.index or "-",
+    }
+    for setting, directory in named.items():
+        if directory == "-":
+            continue
+        place, own = Path(directory).absolute(), context.project_index
+        if own is not None and place == own.absolute() and not place.exists():
+            yield warning(setting, f"The project's index {directory} is not built yet.", "Run `evoseek index`.")
+            continue
+        try:
+            check_index(directory, setting=setting, engine=settings.search.name)
+            yield _searched(context, setting, Path(directory))
+        except EvoseekError as error:
+            yield refused(setting, error)
+
+
+def _searched(context: DoctorContext, setting: str, directory: Path) -> Finding:
+    """Checksums, and a search for the words of the first passage."""
+    engine, model = context.settings.search.name, context.settings.policy.model
+    lexical = LexicalIndex.open(directory)
+    first = next(lexical.passages(), None)
+    if first is None:
+        return fault(setting, f"{directory} holds no passage.", "Index documents that have text.")
+    query = " ".join([first.title, *first.text.split()[:_WORDS]])
+    found = asyncio.run(open_built(directory, engine).search([query], _AMONG))[0]
+    words = f"{directory}: {len(lexical):,} passages, checksums right"
+    if first.id not in [passage.id for passage in found] and first.text not in [passage.text for passage in found]:
+        words = f"{words}, but searching ({engine}) for the words of the passage {first.id} does not find it."
+        return fault(setting, words, "Build it again with `evoseek index`.")
+    is_tiny = context.has_model and read_config(model).get("evoseek_prompts") == "tiny"
+    if is_tiny and is_spelled(load_tokenizer(model), (passage.text for passage in lexical.passages())):
+        words = f"{words}, but the policy {model} would have to spell its words: it knows generated worlds alone."
+        return warning(setting, words, "Give a language model (policy.model), or expect no more than a trial.")
+    return fine(setting, f"{words}, a known passage is found")
+
+
+def check_sources(context: DoctorContext) -> Iterator[Finding]:
+    """The files that the run reads: questions, demonstrations, a world, answers."""
+    settings = context.settings
+    readers: dict[str, tuple[str, Callable[[str], Sized]]] = {
+        "questions.path": ("questions", lambda path: read_questions(path, setting="questions.path")),
+        "evaluation.path": ("questions", lambda path: read_questions(path, setting="evaluation.path")),
+        "demonstrations.path": ("demonstrations", lambda path: load_demonstrations(Path(path))),
+        "demonstrations.held_out_path": ("demonstrations", lambda path: load_demonstrations(Path(path))),
+    }
+    for setting, (noun, read) in readers.items():
+        path = lookup(settings, setting)
+        if path or (setting == "questions.path" and path is not None):
+            try:
+                yield fine(setting, f"{len(read(path))} {noun} in {path}")
+            except EvoseekError as error:
+                yield refused(setting, error)
+    if not settings.evaluation.path:
+        words = "No held-out questions: training is not evaluated."
+        yield warning("evaluation.path", words, "Name labelled questions as evaluation.path, if there are any.")
+    for setting in ("selfplay.world", "ssp.answers"):
+        if (path := lookup(settings, setting)) and not Path(path).is_file():
+            yield fault(setting, f"There is no file {path}.", f"Correct {setting}.")
+
+
+def check_run(context: DoctorContext) -> Iterator[Finding]:
+    """Whether the run's directory is a run's, and free."""
+    run = context.run
+    if run is None:
+        return
+    try:
+        run.check()
+        if run.is_begun:
+            run.read_config()
+    except EvoseekError as error:
+        yield refused("run", error)
+        return
+    if holder := run.holder():
+        words = f"{run.path} is in use by the process {holder}."
+        yield fault("run", words, "Wait for it to end, stop it, or give another --run-dir.")
+    else:
+        yield fine("run", f"{run.path}" + (" is resumed" if run.is_begun else " is new"))
+
+
+def check_plan(context: DoctorContext) -> Iterator[Finding]:
+    """Whether the settings go together, and what is trained."""
+    settings, run = context.settings, context.run
+    try:
+        check_settings(settings)
+        if run is None or not run.is_begun:
+            check_effect(settings, changed(settings, defaults_of(settings)))
+            check_stages(settings)
+    except EvoseekError as error:
+        yield refused("settings", error)
+    trained = f"an adapter of rank {settings.lora.rank}" if settings.lora.rank else "all weights"
+    words = f"{settings.run.system}: {trained} of {settings.policy.model}, {settings.planned_steps} steps"
+    yield fine("plan", words + (f" of {each} rollouts" if (each := step_rollouts(settings)) else ""))
+
+
+_OF_TRAINING = (check_memory, check_disk, check_model, check_sources, check_run, check_plan)
+CHECKS: tuple[Callable[[DoctorContext], Iterator[Finding]], ...] = (
+    *(check_environment, check_machine, check_memory, check_disk, check_model),
+    *(check_indexes, check_sources, check_services, check_run, check_plan),
+)
+
+
+def findings(context: DoctorContext) -> Iterator[Finding]:
+    """Every finding; where a model of [answerer] answers and none is trained, without those about training. A check
+    that raises an unforeseen error is a fault, and the others go on."""
+    for check in CHECKS:
+        if check in _OF_TRAINING and not context.trains:
+            continue
+        try:
+            yield from check(context)
+        except Exception as error:
+            remedy = disk_text(error) if is_of_disk(error) else "Report this with the line above: it is unforeseen."
+            yield fault(check.__name__.removeprefix("check_"), f"{type(error).__name__}: {error}", remedy)
