@@ -29,12 +29,10 @@ from evoseek.eval.results import Results
 from evoseek.eval.sample import Sample
 from evoseek.jobs.demo import EVALUATION_HOPS, make_world
 from evoseek.jobs.demo_real import PASSAGE_WORDS, held_out
-from evoseek.jobs.evaluate import Wanted, evaluate
 from evoseek.jobs.index import IndexPlan, build_index
-from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.policy.machine import find_machine
 from evoseek.registry import KINDS, find
-from evoseek.training.context import Context
+from evoseek.run import Run
 from evoseek.training.given import gather
 from evoseek.training.model_defaults import follow_model
 from evoseek.training.sources import read_questions
@@ -63,7 +61,6 @@ def text(directory: Path, data: Path, number: int, console: Console) -> dict[int
 
 def draw(arm: str, model: str, run: Path | None, index: Path, questions: Sequence[Question], out: Path) -> Results:
     """The results of an arm, resumed if some are there: a baseline, or an agent (of a run)."""
-    console = Console(quiet=True)
     options = {"search.index": str(index), "evaluation.temperature": 0.0, "reward.name": METRIC}
     if run is None:
         settings = gather([], options={"policy.model": model, **options}).read()
@@ -75,9 +72,8 @@ def draw(arm: str, model: str, run: Path | None, index: Path, questions: Sequenc
     )
     baseline = arm if arm in KINDS["baseline"].parts else None
     search = find("baseline", baseline).searches if baseline else True
-    with Context(settings, checkpoint=latest_checkpoint(run) if run else None) as context:
-        wanted = Wanted(questions, search=search, baseline=baseline)
-        return evaluate(context, wanted, out, console=console, quiet=True).results
+    agent = Run(directory=run, settings=settings, console=Console(quiet=True))
+    return agent.evaluate(questions, search=search, baseline=baseline, out=out).results
 
 
 def rows(found: Mapping[str, Mapping[int, Results]]) -> Iterator[tuple[str, ...]]:

@@ -27,6 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from evoseek.corpus.questions import save_questions
+from evoseek.eval.results import value_of
 from evoseek.eval.statistics import paired_test, wilson_interval
 from evoseek.files import write_atomic
 from evoseek.jobs.demo import ENTITIES, EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS
@@ -85,7 +86,8 @@ def measure(directory: Path, arm: str, seed: int, number: int) -> list[dict[str,
     if arm != BEFORE:
         run.train()
     files = [str(worlds / f"evaluation-{wording}.jsonl") for wording in range(len(WORDINGS))]
-    return [dict(run.evaluate(read_questions(file, setting="questions")).rewards()) for file in files]
+    found = (run.evaluate(read_questions(file, setting="questions")).results for file in files)
+    return [{one.question: value_of(one, results.metric) for one in results.samples} for results in found]
 
 
 def score(rewards: Sequence[float]) -> str:

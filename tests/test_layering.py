@@ -17,7 +17,7 @@ FOUNDATION = (
 LAYERS = (
     *("corpus", "manual", "search", "world", "policy", "chat", "env", "rollout", "reward", "credit", "loss", "learner"),
     *("training", "selfplay", "systems", "eval", "report", "data", "simulator", "tiny"),
-    *("answer", "train", "run", "jobs", "reference", "doctor", "serve"),
+    *("answer", "evaluation", "train", "run", "jobs", "reference", "doctor", "serve"),
     *("cli", "__main__"),
 )
 STRANGERS = {"reward", "credit", "loss"}

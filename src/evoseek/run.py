@@ -18,12 +18,14 @@ from rich.console import Console
 from evoseek.answer import Answered, Answerer, uses_chat_model
 from evoseek.env.web import Web
 from evoseek.errors import ConfigError
-from evoseek.eval.evaluate import Evaluation, evaluate
+from evoseek.eval.suite import Suite
+from evoseek.evaluation import Evaluated, Wanted, evaluate
 from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.policy.machine import find_machine
 from evoseek.protocols import MetricSink, QuestionEngine, SearchEngine, Tool
 from evoseek.report.printable import say
 from evoseek.runs import RunDirectory
+from evoseek.settings import with_setting
 from evoseek.training.context import Context, Objects
 from evoseek.training.given import gather
 from evoseek.training.model_defaults import follow_endpoint, follow_model
@@ -101,21 +103,29 @@ class Run:
         return ended.step
 
     def evaluate(
-        self, questions: str | Path | Sequence[Question] = "", *, temperature: float | None = None, search: bool = True
-    ) -> Evaluation:
-        """Score the policy (of the last checkpoint, if there is one) on questions, or on those of evaluation.path.
+        self,
+        questions: str | Path | Sequence[Question] = "",
+        *,
+        samples: int = 1,
+        temperature: float | None = None,
+        search: bool = True,
+        baseline: str | None = None,
+        suite: Suite | None = None,
+        out: Path | None = None,
+    ) -> Evaluated:
+        """Score the policy (of the last checkpoint, if there is one) or the model of [answerer] on questions, or on
+        those of evaluation.path, with so many samples of each.
 
-        Raises EvoseekError.
+        With a `baseline` it answers by that, and without `search` from its own knowledge. `suite` is the one that the
+        questions are of. With a folder `out`, what is missing in it is drawn. Raises EvoseekError.
         """
         if isinstance(questions, str | Path):
             path = str(questions or self.settings.evaluation.path)
             questions = read_questions(path, setting="evaluation.path")[: self.settings.evaluation.limit]
         with self.context() as context:
-            roller = context.solver(context.searched_held_out) if search else context.agent.solver([])
-            drawn = self.settings.held_out_temperature if temperature is None else temperature
-            return asyncio.run(
-                evaluate(questions, roller=roller.at(drawn), metric=context.metric, reward=context.reward)
-            )
+            if temperature is not None:
+                context.settings = with_setting(context.settings, "evaluation.temperature", temperature)
+            return evaluate(context, Wanted(questions, samples, search, suite, baseline), out, console=self.console)
 
     def ask(self, question: str) -> Answered:
         """Answer one question, greedily, by the policy or the model of [answerer], and check the answer against the

@@ -168,7 +168,7 @@ def test_a_run_is_evaluated_and_asked_at_the_service(service, places, tmp_path):
     run.train()
     before = len(service.sampled)
     evaluation = run.evaluate(load_questions(places / "questions.jsonl")[:4], temperature=0.0)
-    assert len(evaluation.results) == 4
+    assert evaluation.results.n == 4
     assert {sample.temperature for sample in service.sampled[before:]} == {0.0}
     assert service.calls.count("load_state_with_optimizer") == 1
     with pytest.raises(PolicyError, match=r"its weights are at a service; .*remote\.json says where"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from json import dumps
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +11,7 @@ import typer
 from rich.console import Console
 
 from evoseek.cli.options import Json
+from evoseek.report.printable import say
 
 
 def compare(
@@ -21,6 +24,14 @@ def compare(
     Exact McNemar test (0 or 1) or sign flips (graded, or several samples), each difference with its interval; p-values
     are corrected for the number of comparisons, and a warning says if there are too few questions.
     """
-    from evoseek.jobs.compare import compare_folders
+    from evoseek.eval.comparison import compare_folders
+    from evoseek.report.evaluation import comparison_grids, terminal
 
-    compare_folders(folders, metric, console=Console(stderr=json), as_json=json)
+    compared, console = compare_folders(folders, metric), Console()
+    if json:
+        print(dumps([asdict(pair) for pair in compared.pairs], ensure_ascii=False))
+        return
+    for grid in comparison_grids(compared):
+        console.print(terminal(grid))
+    for note in compared.notes:
+        say(console, note)

@@ -22,12 +22,15 @@ from evoseek.settings import lookup
 from evoseek.training.interrupt import end_on_interrupt
 
 if TYPE_CHECKING:
+    from evoseek.eval.results import Results
     from evoseek.eval.suite import Suite
+    from evoseek.evaluation import Evaluated
     from evoseek.training.given import Given
     from evoseek.training.settings import TrainingSettings
     from evoseek.types import Question
 
 
+_ENOUGH = 10  # searches without any result that tell a broken engine from queries that match nothing
 On = Annotated[
     str | None,
     typer.Option(help="Suite: a name such as hotpotqa, a TOML file that declares one, or a question file or folder."),
@@ -118,8 +121,6 @@ def _evaluate(given: Given, wanted: _Examination, out: Path | None, *, as_json: 
     own = None if suite or run_dir is None else _written(given.read(), run_dir)
     check_evaluation(given.read(), search=wanted.searches, model=wanted.model, questions=suite is None and own is None)
     with end_on_interrupt():
-        from evoseek.jobs.evaluate import Wanted
-        from evoseek.jobs.evaluate import evaluate as evaluate_policy
         from evoseek.run import Run
         from evoseek.training.sources import evaluation_path, read_questions
 
@@ -130,11 +131,38 @@ def _evaluate(given: Given, wanted: _Examination, out: Path | None, *, as_json: 
     where = f"Samples and results in {out}" if out else "Nothing is written (--out keeps samples and results)"
     stop_if_dry([f"Ask {who_answers(given, run_dir)} {len(asked)} questions{times}", where], settings)
     say(console, f"Asking {len(asked)} of {len(every)} questions{times}.")
-    with Run(directory=run_dir, settings=settings, console=console).context() as context:
-        all_wanted = Wanted(asked, wanted.samples, wanted.searches, suite, wanted.baseline)
-        evaluated = evaluate_policy(context, all_wanted, out, console=console, quiet=as_json)
+    evaluated = Run(directory=run_dir, settings=settings, console=console).evaluate(
+        asked,
+        samples=wanted.samples,
+        search=wanted.searches,
+        baseline=wanted.baseline,
+        suite=suite,
+        out=out,
+    )
     if as_json:
         print(dumps(evaluated.json, ensure_ascii=False))
+    else:
+        _show(evaluated, out, console)
+
+
+def _show(evaluated: Evaluated, out: Path | None, console: Console) -> None:
+    from evoseek.report.evaluation import cost_grid, grids, note, terminal
+
+    results = evaluated.results
+    for grid in (*grids(results, evaluated.title), cost_grid(results.seconds())):
+        console.print(terminal(grid))
+    for said in (note(results), _empty_searches(results)):
+        if said:
+            say(console, said)
+    if out:
+        say(console, f"Results: {out / 'results.json'} (also results.md).")
+
+
+def _empty_searches(results: Results) -> str | None:
+    made = sum(sample.searches for sample in results.samples)
+    if made < _ENOUGH or any(sample.documents for sample in results.samples):
+        return None
+    return f"None of {made} searches found anything: the index is empty or lost, and the scores are those of no search."
 
 
 def _written(settings: TrainingSettings, run_dir: Path) -> list[Question] | None:

@@ -11,17 +11,19 @@ All intervals are 95 %, and a difference is that of the second minus the first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import inf, isinf, sqrt
+from pathlib import Path
 from statistics import fmean
 
 import numpy as np
 from scipy import stats
 
-from evoseek.errors import DataError
+from evoseek.errors import ConfigError, DataError
 from evoseek.eval.evaluate import lowest_of
+from evoseek.eval.folder import EvaluationFolder
 from evoseek.eval.results import value_of
 from evoseek.eval.sample import Sample
 from evoseek.eval.statistics import Interval, bootstrap_mean_interval, paired_test, score_interval
@@ -50,6 +52,79 @@ class Comparison:
     def carries(self) -> bool:
         """Whether n questions are enough to speak of a difference of this size, whatever the test says."""
         return abs(self.difference) >= self.detectable
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Evaluations by name, compared by one metric over the questions that all of them have: the means there, every
+    pair, and what a reader must know of it."""
+
+    metric: str
+    n: int
+    means: Mapping[str, float]
+    pairs: Sequence[Comparison]
+    notes: Sequence[str]
+
+
+def compare_folders(paths: Sequence[Path], metric: str | None = None) -> Compared:
+    """Compare every pair of finished evaluations over the questions that all of them have, by their metric or this one.
+
+    Raises ConfigError for a single folder, one that is named twice, or metrics that differ where none was chosen;
+    RunError or DataError if a folder holds no finished evaluation, or nothing is common.
+    """
+    if len(paths) < 2 or len({path.resolve() for path in paths}) < len(paths):
+        raise ConfigError("A comparison needs two or more different folders that `evoseek eval --out` wrote.")
+    folders = {str(path): EvaluationFolder(path) for path in paths}
+    declared = {name: folder.declared() for name, folder in folders.items()}
+    samples = {name: list(folder.samples().values()) for name, folder in folders.items()}
+    for name, (_, n) in declared.items():
+        if len(samples[name]) != n:
+            raise DataError(
+                f"{name} has results of {n} samples, but {len(samples[name])} in samples.jsonl. Give its `evoseek eval "
+                "--out` command again: what is missing is drawn."
+            )
+    chosen = _metric(metric, declared, samples)
+    every = {name: values_of(own, chosen) for name, own in samples.items()}
+    shared = common(every)
+    pairs = compare(shared, chosen)
+    means = {name: fmean(own.values()) for name, own in shared.items()}
+    return Compared(chosen, pairs[0].n, means, pairs, list(_notes(pairs, every, samples)))
+
+
+def _metric(given: str | None, declared: Mapping[str, tuple[str, int]], samples: Mapping[str, Sequence[Sample]]) -> str:
+    names = sorted({metric for metric, _ in declared.values()})
+    if given is None and len(names) > 1:
+        raise ConfigError(f"The evaluations declare different metrics ({', '.join(names)}). Choose one with --metric.")
+    chosen = given or names[0]
+    for name, own in samples.items():
+        for sample in own:
+            if sample.invalid is None and chosen not in sample.scores:
+                has = ", ".join(sample.scores) or "none"
+                raise DataError(
+                    f"{name} has a sample without a score by {chosen} ({sample.question!r}). It has: {has}."
+                )
+    return chosen
+
+
+def _notes(
+    pairs: Sequence[Comparison], every: Mapping[str, Values], samples: Mapping[str, Sequence[Sample]]
+) -> Iterator[str]:
+    """Questions that were left out, Invalid samples, and claims that n cannot carry."""
+    n = pairs[0].n
+    if any(len(own) != n for own in every.values()):
+        sizes = ", ".join(f"{name} has {len(own)}" for name, own in every.items())
+        yield f"Only the {n} questions that all of them have are compared: {sizes}."
+    for name, own in samples.items():
+        if failed := sum(sample.invalid is not None for sample in own):
+            lowest = lowest_of(pairs[0].metric)
+            yield f"{failed} of {len(own)} samples of {name} are Invalid and count as {lowest:g}."
+    for one in pairs:
+        if not one.carries:
+            yield (
+                f"{n} question{'' if n == 1 else 's'} cannot carry a claim about {one.second} and {one.first}: "
+                f"differences below {one.detectable:.3f} are found less than 4 times of 5, and this one is "
+                f"{one.difference:+.3f}."
+            )
 
 
 Values = Mapping[str, float]

@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.table import Table
 
+from evoseek.eval.comparison import Compared
 from evoseek.eval.evaluate import Evaluation, Score
 from evoseek.eval.results import GROUPS, Cost, Results
 from evoseek.reward.answer import SPARE_WORDS
@@ -144,6 +145,30 @@ def note(results: Results) -> str | None:
             " The same command with --out draws them again."
         )
     return " ".join(said) or None
+
+
+def comparison_grids(compared: Compared) -> list[Grid]:
+    """The means over the common questions, and the differences of every pair."""
+    means = tuple((name, f"{mean:.3f}") for name, mean in compared.means.items())
+    title = f"{metric_name(compared.metric)} over {_counted(compared.n, 'common question')}"
+    rows = (
+        (
+            f"{one.second} - {one.first}",
+            f"{one.difference:+.3f} [{one.interval.low:+.3f}, {one.interval.high:+.3f}]",
+            one.test,
+            f"{one.p_value:.2g}",
+            f"{one.adjusted:.2g}",
+            f"{one.detectable:.3f}",
+        )
+        for one in compared.pairs
+    )
+    head = ("", "difference [95 % interval]", "test", "p", "p (Holm)", "detectable")
+    differences = f"Paired differences, {_counted(len(compared.pairs), 'comparison')}"
+    return [Grid(title, ("evaluation", "mean"), means), Grid(differences, head, tuple(rows))]
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def terminal(grid: Grid) -> Table:

@@ -16,14 +16,14 @@ from rich.console import Console
 from evoseek.answer import chat_roller, check_of, uses_chat_model
 from evoseek.errors import EvoseekError
 from evoseek.eval.attempt import BaselineAnswerer, ChatModel, PolicyModel
-from evoseek.eval.evaluate import examining
+from evoseek.eval.evaluate import Score, examining
 from evoseek.eval.folder import EvaluationFolder
 from evoseek.eval.results import Results
 from evoseek.eval.sample import Answerer, Key, Sample, check_temperature, content_digest, draw_missing, keys_of, merged
 from evoseek.eval.suite import Suite
 from evoseek.files import json_digest, write_atomic
 from evoseek.registry import build
-from evoseek.report.evaluation import cost_grid, grids, markdown, note, results_json, terminal
+from evoseek.report.evaluation import grids, markdown, note, results_json
 from evoseek.report.printable import say
 from evoseek.report.progress import CountProgress
 from evoseek.rollout.agent import limits_of
@@ -40,7 +40,6 @@ _DECIDING = (  # tables of settings that decide how a question is answered and s
     *("policy", "lora", "search", "simulator", "rollout", "environment", "tools", "web", "browse", "reader"),
     *("reward", "judge", "answerer", "support"),
 )
-_ENOUGH = 10  # searches without any result that tell a broken engine from queries that match nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +56,8 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class _Examinee:
-    """Who answers: a name, a way to answer, and the temperature."""
+class _Model:
+    """What answers: a name, a way to answer, and the temperature."""
 
     name: str
     answer: Answerer
@@ -73,19 +72,24 @@ class Evaluated:
     json: dict[str, Any]
     title: str
 
+    @property
+    def score(self) -> Score:
+        """By the declared metric, over all questions."""
+        return self.results.score(self.results.metric)
 
-def evaluate(context: Context, wanted: Wanted, out: Path | None, *, console: Console, quiet: bool = False) -> Evaluated:
-    """Draw every sample that the folder `out` lacks (None: nothing is written), and print the results unless `quiet`.
+
+def evaluate(context: Context, wanted: Wanted, out: Path | None, *, console: Console) -> Evaluated:
+    """Draw every sample that the folder `out` lacks (None: nothing is written); shows progress.
 
     Raises EvoseekError if not one rollout was valid: there is then no score. ConfigError if `out` holds something else.
     """
-    examinee = _examinee(context, wanted, console)
-    check_temperature(wanted.samples, examinee.temperature)
-    about = _about(context, wanted, examinee)
+    model = _model_of(context, wanted, console)
+    check_temperature(wanted.samples, model.temperature)
+    about = _about(context, wanted, model)
     folder = EvaluationFolder(out) if out is not None else None
     with _held(folder, context, wanted, about) if folder else nullcontext():
         samples = folder.samples() if folder else {}
-        _draw(context, wanted, examinee, samples, folder, console)
+        _draw(context, wanted, model, samples, folder, console)
         results = Results(
             context.metric, len(wanted.questions), wanted.samples, tuple(merged(samples.values()).values())
         )
@@ -93,25 +97,23 @@ def evaluate(context: Context, wanted: Wanted, out: Path | None, *, console: Con
         evaluated = Evaluated(results, results_json(results, about), _title(about, context.metric))
         if folder:
             _write(folder, evaluated)
-    if not quiet:
-        _show(evaluated, folder, console)
     return evaluated
 
 
-def _examinee(context: Context, wanted: Wanted, console: Console) -> _Examinee:
+def _model_of(context: Context, wanted: Wanted, console: Console) -> _Model:
     if wanted.baseline is not None:
         return _baseline(context, wanted.baseline, wanted.search, console)
     if uses_chat_model(context.settings):
-        model = chat_roller(context, context.held_out_engine if context.settings.has_engine else None, wanted.search)
-        return _Examinee(model.chat.name, model.one, context.settings.answerer.temperature)
+        roller = chat_roller(context, context.searched_held_out, wanted.search)
+        return _Model(roller.chat.name, roller.one, context.settings.answerer.temperature)
     agent, temperature = context.agent, context.settings.held_out_temperature
     if notice := agent.template_notice():
         say(console, notice)
     roller = (context.solver(context.searched_held_out) if wanted.search else agent.solver([])).at(temperature)
-    return _Examinee(agent.policy.name, roller.one, temperature)
+    return _Model(agent.policy.name, roller.one, temperature)
 
 
-def _baseline(context: Context, name: str, search: bool, console: Console) -> _Examinee:
+def _baseline(context: Context, name: str, search: bool, console: Console) -> _Model:
     """The policy, or the model of [answerer], that answers by a baseline."""
     settings, engine = context.settings, None
     if search:
@@ -127,17 +129,17 @@ def _baseline(context: Context, name: str, search: bool, console: Console) -> _E
     baseline = build("baseline", PartSettings(name=name), context)
     limits = limits_of(settings.rollout, prompts)
     answerer = BaselineAnswerer(baseline, model, prompts, limits, engine, settings.search)
-    return _Examinee(called, answerer.answer, temperature)
+    return _Model(called, answerer.answer, temperature)
 
 
-def _about(context: Context, wanted: Wanted, examinee: _Examinee) -> dict[str, object]:
+def _about(context: Context, wanted: Wanted, model: _Model) -> dict[str, object]:
     """What was evaluated, as far as results tell it."""
     contents = {question.id: content_digest(question) for question in wanted.questions}
     return {
-        "model": examinee.name,
+        "model": model.name,
         "search": wanted.search,
         **_engine(context.settings, wanted.search),
-        "temperature": examinee.temperature,
+        "temperature": model.temperature,
         "seed": context.settings.run.seed,
         "questions": json_digest(contents),
         **({"suite": wanted.suite.about()} if wanted.suite else {}),
@@ -173,7 +175,7 @@ def _identity(context: Context, wanted: Wanted, about: Mapping[str, object]) -> 
 def _draw(
     context: Context,
     wanted: Wanted,
-    examinee: _Examinee,
+    model: _Model,
     samples: dict[Key, Sample],
     folder: EvaluationFolder | None,
     console: Console,
@@ -200,7 +202,7 @@ def _draw(
                 wanted.questions,
                 wanted.samples,
                 done,
-                answer=examinee.answer,
+                answer=model.answer,
                 metric=context.metric,
                 reward=examining(context.reward, context.metric, check_of(context)),
                 keep=keep,
@@ -227,24 +229,6 @@ def _write(folder: EvaluationFolder, evaluated: Evaluated) -> None:
     write_atomic(folder.timings, json.dumps(seconds, indent=1) + "\n")
     write_atomic(folder.markdown, markdown(made, said))
     write_atomic(folder.results, json.dumps(evaluated.json, indent=1, ensure_ascii=False) + "\n")
-
-
-def _show(evaluated: Evaluated, folder: EvaluationFolder | None, console: Console) -> None:
-    for grid in (*grids(evaluated.results, evaluated.title), cost_grid(evaluated.results.seconds())):
-        console.print(terminal(grid))
-    if said := note(evaluated.results):
-        say(console, said)
-    if said := _of_searches(evaluated.results.samples):
-        say(console, said)
-    if folder:
-        say(console, f"Results: {folder.results} (also results.md).")
-
-
-def _of_searches(samples: Sequence[Sample]) -> str | None:
-    made = sum(sample.searches for sample in samples)
-    if made < _ENOUGH or any(sample.documents for sample in samples):
-        return None
-    return f"None of {made} searches found anything: the index is empty or lost, and the scores are those of no search."
 
 
 def _check_any_valid(results: Results) -> None:

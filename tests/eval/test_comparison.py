@@ -13,11 +13,21 @@ from scipy import stats
 
 from evoseek.cli.compare import compare as command
 from evoseek.errors import ConfigError, DataError, RunError
-from evoseek.eval.comparison import bootstrap, common, compare, detectable, holm, mcnemar, paired_interval, values_of
+from evoseek.eval.comparison import (
+    bootstrap,
+    common,
+    compare,
+    compare_folders,
+    detectable,
+    holm,
+    mcnemar,
+    paired_interval,
+    values_of,
+)
 from evoseek.eval.folder import EvaluationFolder
 from evoseek.eval.sample import Sample
 from evoseek.eval.statistics import score_interval
-from evoseek.jobs.compare import compare_folders
+from evoseek.report.evaluation import comparison_grids, terminal
 
 
 def test_mcnemar_by_hand():
@@ -152,9 +162,10 @@ def folder(tmp_path):
 
 
 def shown(*folders, metric=None):
-    console = Console(width=200, record=True, quiet=False)
+    compared, console = compare_folders(folders, metric), Console(width=200)
     with console.capture() as captured:
-        compare_folders(folders, metric, console=console)
+        for shown in (*map(terminal, comparison_grids(compared)), *compared.notes):
+            console.print(shown)
     return " ".join(captured.get().split())
 
 
