@@ -33,13 +33,11 @@ def test_two_runs_and_another_place(run, tmp_path):
 
 
 def test_the_list_in_the_terminal(run):
-    assert "0 of 0 trajectories." in view(run, "--terminal")
+    assert "0 trajectories." in view(run, "--terminal")
     assert not (run / "view.html").exists()
 
 
 def test_options_of_the_other_form_are_refused(run):
-    with pytest.raises(ConfigError, match="--role filters the list of --terminal"):
-        view(run, "--role", "solver")
     with pytest.raises(ConfigError, match="--out and --open are about the page"):
         view(run, "--terminal", "--open")
 

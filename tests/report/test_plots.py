@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from evoseek.errors import ConfigError
-from evoseek.report.metrics import JsonlMetrics
+from evoseek.report.metrics import CHARTS, JsonlMetrics
 from evoseek.report.plots import curve, panels, plot_curves, smoothed
 from evoseek.runs import RunDirectory
 
@@ -24,8 +24,8 @@ def test_curves_skip_what_has_no_value():
 
 def test_a_run_has_the_panels_that_were_measured_and_none_that_is_empty(tmp_path):
     rows = [{"step": 1.0, "reward": 0.5, "entropy": None, "rollout/invalid_frac": 0.0}]
-    assert [panel.title for panel in panels(rows)] == ["Reward", "Invalid rollouts"]
-    assert panels([]) == []
+    assert list(panels(rows)) == ["Reward", "Invalid rollouts"]
+    assert panels([]) == {}
     assert plot_curves(RunDirectory(tmp_path)).read_bytes().startswith(b"\x89PNG")
 
 
@@ -38,56 +38,21 @@ def test_a_long_curve_is_smoothed_over_a_tenth_of_it():
     assert smoothed(values[:19]) == []
 
 
-def test_a_run_that_browses_shows_how_by_hops():
-    row = {"browsing/share": 0.5, "browsing/share/hops_2": 0.75, "browsing/share/hops_1": 0.25, "browsing/turns": 3.0}
-    shown = {panel.title: panel.curves for panel in panels([{"step": 1.0, **row}])}
-    assert list(shown["Rollouts that browse"].items()) == [
-        ("all", "browsing/share"),
-        ("1 hops", "browsing/share/hops_1"),
-        ("2 hops", "browsing/share/hops_2"),
-    ]
-    assert shown["Turns a rollout"] == {"all": "browsing/turns"}
-
-
-SELFPLAY = [
-    {
-        "step": 1.0,
-        "solver/reward": 0.25,
-        "proposer/reward": 0.5,
-        "selfplay/valid_rate": 0.5,
-        "selfplay/true_hops/0": 0.0,
+def test_a_chart_has_a_curve_for_each_role_that_was_measured():
+    row = {"solver/reward": 0.25, "proposer/reward": 0.5, "selfplay/valid_rate": 0.5, "solver/entropy": None}
+    assert panels([{"step": 1.0, **row}]) == {
+        "Reward": {"proposer": "proposer/reward", "solver": "solver/reward"},
+        "Valid questions": {"": "selfplay/valid_rate"},
     }
-    | {"selfplay/rejected/no_answer": 0.25, "selfplay/rejected/ambiguous": 0.0, "selfplay/rejected/too_long": 0.25},
-    {"step": 2.0, "solver/reward": 0.5, "selfplay/valid_rate": 1.0, "selfplay/true_valid_rate": None}
-    | {"selfplay/rejected/no_answer": 0.0, "selfplay/rejected/ambiguous": 0.0, "selfplay/rejected/too_long": 0.0},
-    {"step": 2.0, "eval/reward": 0.5, "eval/reward/hops_1": 0.5},
-]
 
 
-def test_self_play_shows_what_was_measured():
-    shown = {panel.title: panel.curves for panel in panels(SELFPLAY)}
-    assert shown == {
-        "In-game reward": {"proposer": "proposer/reward", "solver": "solver/reward"},
-        "Held-out reward": {"": "eval/reward"},
-        "Valid questions": {"not rejected": "selfplay/valid_rate"},
-        "Rejected proposals": {"no_answer": "selfplay/rejected/no_answer", "too_long": "selfplay/rejected/too_long"},
-    }
-    assert [panel.title for panel in panels(SELFPLAY) if panel.stacked] == ["Rejected proposals"]
-
-
-def test_no_panel_of_rejections_where_there_were_none():
-    assert [panel.title for panel in panels(SELFPLAY[1:])] == ["In-game reward", "Held-out reward", "Valid questions"]
-
-
-def test_a_picture_of_self_play_grows_with_its_panels(tmp_path):
-    names = [name for panel in panels(SELFPLAY) for name in panel.curves.values()]
-    more = ["entropy", "selfplay/pass_rate/mean", "selfplay/topics/entropy", "selfplay/duplicate_rate"]
+def test_the_picture_grows_with_its_charts(tmp_path):
     sizes = []
-    for number, known in enumerate((names, names + more)):
+    for number, charts in enumerate((6, 8)):
         run = RunDirectory(tmp_path / str(number))
         run.path.mkdir()
         for step in range(3):
-            JsonlMetrics(run.metrics).write(step, dict.fromkeys(known, 0.5))
+            JsonlMetrics(run.metrics).write(step, dict.fromkeys(list(CHARTS)[:charts], 0.5))
         sizes.append(struct.unpack(">II", plot_curves(run).read_bytes()[16:24]))
     assert sizes == [(1200, 600), (1600, 600)]
 

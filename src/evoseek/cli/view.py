@@ -24,14 +24,7 @@ def view(
     out: Annotated[Path | None, typer.Option(help="The page to write. Default: view.html in the run.")] = None,
     open: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     terminal: Annotated[bool, typer.Option("--terminal", help="List them in the terminal instead.")] = False,
-    role: Annotated[str | None, typer.Option(help="List only this role: solver, proposer or reader.")] = None,
-    stop_reason: Annotated[str | None, typer.Option(help="List only those that ended so, such as answered.")] = None,
-    min_reward: Annotated[float | None, typer.Option(help="List only rewards from here on.")] = None,
-    max_reward: Annotated[float | None, typer.Option(help="List only rewards up to here.")] = None,
-    hops: Annotated[int | None, typer.Option(help="List only questions of so many hops.")] = None,
-    invalid: Annotated[bool, typer.Option("--invalid", help="List only Invalid ones.")] = False,
-    text: Annotated[str | None, typer.Option(help="List only those whose question, answer or id holds this.")] = None,
-    last: Annotated[int, typer.Option(min=1, help="List at most so many, the latest.")] = 50,
+    last: Annotated[int, typer.Option(min=1, help="Maximum number of trajectories with --terminal, the latest.")] = 50,
 ) -> None:
     """Write the curves and trajectories of a run, or the scores and trajectories of an evaluation, or of two side by
     side, as a page that opens without a server.
@@ -39,22 +32,11 @@ def view(
     The page loads nothing from elsewhere. With --terminal the trajectories are listed, or one is shown.
     """
     run = run or named_run()
-    filters: dict[str, object] = {
-        "role": role,
-        "stop_reason": stop_reason,
-        "min_reward": min_reward,
-        "max_reward": max_reward,
-        "hops": hops,
-        "invalid": invalid or None,
-        "text": text,
-    }
     if terminal:
         if out is not None or open:
             raise ConfigError("--out and --open are about the page, which --terminal does not write. Leave them out.")
-        _in_terminal(run, other, filters, last)
+        _in_terminal(run, other, last)
         return
-    if given := [f"--{name.replace('_', '-')}" for name, value in filters.items() if value is not None]:
-        raise ConfigError(f"{given[0]} filters the list of --terminal; the page has its own filters. Add --terminal.")
     stop_if_dry([f"Write the page of {run}{f' and {other}' if other else ''} to {out or run / 'view.html'}"])
     _as_page([run] if other is None else [run, Path(other)], out, console=Console(), opened=open)
 
@@ -73,12 +55,12 @@ def _as_page(directories: list[Path], out: Path | None, *, console: Console, ope
         say(console, "No browser could be started here. Open the file yourself.")
 
 
-def _in_terminal(run: Path, id: str | None, filters: dict[str, object], last: int) -> None:
+def _in_terminal(run: Path, id: str | None, last: int) -> None:
     from evoseek.report.view.source import Source
-    from evoseek.report.view.terminal import Filter, say_rollout, say_rollouts
+    from evoseek.report.view.terminal import list_rollouts, show_rollout
 
     source, console = Source.open(run), Console()
     if id is not None:
-        say_rollout(console, source, id)
+        show_rollout(console, source, id)
     else:
-        say_rollouts(console, source, Filter(**filters), last)  # pyright: ignore[reportArgumentType]
+        list_rollouts(console, source, last)

@@ -17,6 +17,25 @@ from evoseek.protocols import MetricSink
 MetricRow = Mapping[str, float | None]
 """The metrics of a step by name; None for a number that was not finite."""
 
+CHARTS: Mapping[str, str] = {
+    "reward": "Reward",
+    "eval/reward": "Held-out score",
+    "entropy": "Entropy",
+    "completions/mean_length": "Response length (tokens)",
+    "tools/call_frequency": "Searches a rollout",
+    "browsing/share": "Rollouts that browse",
+    "frac_reward_zero_std": "Groups without a signal",
+    "rollout/invalid_frac": "Invalid rollouts",
+    "kl": "KL to the reference",
+    "sampling/sampling_logp_difference/mean": "Sampler and learner: difference of logprobs",
+    "grad_norm": "Gradient norm",
+    "selfplay/valid_rate": "Valid questions",
+    "selfplay/pass_rate/mean": "Solver's pass rate",
+    "selfplay/trainable": "Trainable questions",
+    "selfplay/duplicate_rate": "Duplicate questions",
+}
+"""The charts of a run, by the metric without its role; a metric that a run lacks has none."""
+
 
 class JsonlMetrics:
     """A MetricSink that appends {"step": ..., name: number, ...} to a file.

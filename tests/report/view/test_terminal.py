@@ -5,7 +5,7 @@ from rich.console import Console
 
 from evoseek.errors import ConfigError
 from evoseek.report.view.source import Source
-from evoseek.report.view.terminal import Filter, say_rollout, say_rollouts
+from evoseek.report.view.terminal import list_rollouts, show_rollout
 
 
 @pytest.fixture
@@ -29,43 +29,26 @@ def said(source, show, *arguments):
 
 
 def test_the_list_shows_facts_and_cannot_steer_the_terminal(source):
-    text = said(source, say_rollouts, Filter(), 50)
+    text = said(source, list_rollouts, 50)
     assert "   0.00  step-000001/q/0  (step 1, solver, max_turns, 1 search)" in text
     assert "Invalid  step-000001/q/1" in text
     assert "[bold]What?  ->  Meri".replace("  ", " ") in text
     assert "\x1b" not in text
-    assert "3 of 3 trajectories." in text
-
-
-@pytest.mark.parametrize(
-    ("wanted", "ids"),
-    [
-        (Filter(min_reward=0.5), ["g/2"]),
-        (Filter(max_reward=0.5), ["step-000001/q/0"]),
-        (Filter(invalid=True), ["step-000001/q/1"]),
-        (Filter(hops=3), ["g/2"]),
-        (Filter(stop_reason="max_turns", role="solver"), ["step-000001/q/0"]),
-        (Filter(text="WHAT"), ["g/2"]),
-    ],
-)
-def test_filters(source, wanted, ids):
-    assert [rollout.id for rollout, _ in source.rollouts() if wanted(rollout)] == ids
+    assert "3 trajectories." in text
 
 
 def test_the_last_ones_are_listed(source):
-    text = said(source, say_rollouts, Filter(), 1)
-    assert "3 of 3 trajectories, the last 1." in text
+    text = said(source, list_rollouts, 1)
+    assert "3 trajectories, the last 1 are shown." in text
     assert "step-000001" not in text
 
 
 def test_one_in_full(source):
-    text = said(source, say_rollout, "g/2")
+    text = said(source, show_rollout, "g/2")
     assert "Policy:\nsearch\n\nObservation:\nKalo 's mayor is Meri .\n\nPolicy:\nanswer" in text
     assert "Reward: 1 (exact_match 1)\nAdvantage: +0.5" in text
 
 
-def test_unknown_names_are_errors(source):
+def test_an_unknown_id_is_an_error(source):
     with pytest.raises(ConfigError, match="Did you mean g/2"):
-        said(source, say_rollout, "g/3")
-    with pytest.raises(ConfigError, match=r"role 'solvr'\. Those that it has: solver"):
-        said(source, say_rollouts, Filter(role="solvr"), 50)
+        said(source, show_rollout, "g/3")

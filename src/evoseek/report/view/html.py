@@ -21,6 +21,7 @@ from typing import Any
 
 from evoseek.errors import ConfigError, RunError, disk_text
 from evoseek.files import remove_directory, replace_directory, write_atomic
+from evoseek.report.metrics import CHARTS
 from evoseek.report.proposals import MEANINGS
 from evoseek.report.view.source import Source
 from evoseek.report.view.table import CHUNK, RolloutTable, packed, script_json, source_hash
@@ -33,23 +34,6 @@ _DATA_MARK = "evoseekChunk"  # the beginning of every data file, likewise
 _INLINE = 3_000_000  # characters of chunks up to which they are written into the page
 _PAGE = Path(__file__).parent / "page"
 _SCRIPTS = ("elements", "data", "charts", "list", "rollout", "episode", "compare", "main")
-
-CHARTS: Mapping[str, str] = {
-    "reward": "Reward",
-    "eval/reward": "Held-out score",
-    "entropy": "Entropy",
-    "completions/mean_length": "Response length (tokens)",
-    "tools/call_frequency": "Searches a rollout",
-    "frac_reward_zero_std": "Groups without a signal",
-    "rollout/invalid_frac": "Invalid rollouts",
-    "kl": "KL to the reference",
-    "sampling/sampling_logp_difference/mean": "Sampler and learner: difference of logprobs",
-    "grad_norm": "Gradient norm",
-    "selfplay/valid_rate": "Valid questions",
-    "selfplay/pass_rate/mean": "Solver's pass rate",
-    "selfplay/duplicate_rate": "Duplicate questions",
-}
-"""The charts that are shown first, by the metric without its role; a metric that a run lacks has no chart."""
 
 
 @dataclass(frozen=True, slots=True)
