@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from evoseek.cli.main import main
-from evoseek.corpus.judged_answers import JudgedAnswer
+from evoseek.corpus.questions import JudgedAnswer
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import EvoseekError, ToolError
 from evoseek.policy.scripted import ChatScript, ScriptedChat

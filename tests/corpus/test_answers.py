@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evoseek.corpus.answers import KINDS, Answer, load_answers, mine_answers, normal_form, save_answers
-from evoseek.corpus.rows import MAX_LINE_BYTES
 from evoseek.errors import DataError
 from evoseek.types import Passage
 from evoseek.world.world import World
@@ -170,7 +169,6 @@ def test_a_file_needs_answers_alone_and_the_first_of_equal_ones_stays(tmp_path):
         ({"answer": "Meri", "count": -1}, "`count` is -1"),
         ({"answer": "Meri", "count": True}, "`count` is True"),
         ('{"answer": ' + "[" * 100_000, "nested too deeply"),
-        ('{"answer": "' + "x" * MAX_LINE_BYTES + '"}', "longer than"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path, row, phrase):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evoseek.corpus.judged_answers import JudgedAnswer, load_judged_answers
+from evoseek.corpus.questions import JudgedAnswer, load_judged_answers
 from evoseek.errors import DataError
 from evoseek.types import Question
 

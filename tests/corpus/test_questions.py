@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evoseek.corpus.questions import Reached, load_questions, open_question_file, save_questions
-from evoseek.corpus.rows import MAX_LINE_BYTES
 from evoseek.errors import DataError
 from evoseek.reward.answer import evaluable_question, usable_question
 from evoseek.training.sources import read_questions
@@ -71,7 +70,6 @@ def test_an_unanswerable_question_is_read_written_and_kept_from_training(tmp_pat
         ({"question": "who?", "answer": "x", "id": None}, "`id` must be a text or an integer, got None"),
         ('{"question": ' + "[" * 100_000, "nested too deeply"),
         ('{"question": "who\0", "answer": "x"}', "NUL bytes"),
-        ('{"question": "' + "x" * MAX_LINE_BYTES + '"}', "longer than"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path, row, phrase):
@@ -188,18 +186,6 @@ def test_an_array_is_read_and_supporting_facts_are_its_evidence(tmp_path, indent
     first, second = load_questions(tmp_path / "q.json")
     assert (first.id, first.golden_answers, first.metadata) == ("5a8b", ("Meri",), {"evidence": ["Kalo", "Meri"]})
     assert (second.id, second.golden_answers, second.metadata) == ("2", ("7 m", "7 metres"), {"hops": 1})
-
-
-def test_objects_of_several_lines_are_read(tmp_path):
-    (tmp_path / "q.json").write_text("".join(json.dumps(row, indent=2) + "\n" for row in (HOTPOT, OTHER)))
-    assert [question.id for question in load_questions(tmp_path / "q.json")] == ["5a8b", "2"]
-
-
-@pytest.mark.parametrize("beginning", ["{ \n", "{ ", "{\t\r\n"])
-def test_pretty_json_may_begin_with_spaces(tmp_path, beginning):
-    rows = [beginning + json.dumps(row, indent=2).removeprefix("{\n") for row in (HOTPOT, OTHER)]
-    (tmp_path / "q.json").write_text("\n".join(rows))
-    assert [question.id for question in load_questions(tmp_path / "q.json")] == ["5a8b", "2"]
 
 
 @pytest.mark.parametrize(

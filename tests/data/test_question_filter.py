@@ -6,7 +6,7 @@ import pytest
 
 from evoseek.corpus.resumable_jsonl import open_growing_file
 from evoseek.data import question_filter
-from evoseek.data.question_filter import FORM, KINDS, Finding, JudgeCheck, check_questions, load_findings
+from evoseek.data.question_filter import FORM, Finding, JudgeCheck, check_questions, load_findings
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import DataError, EvoseekError, ToolError
 from evoseek.policy.encoding import plain, split_trusted
@@ -23,7 +23,7 @@ def check(tmp_path):
     def run(by, questions=QUESTIONS, *, batches=99, **options):
         left = iter(range(batches))
         path = tmp_path / "findings.jsonl"
-        with open_growing_file(path, {}, KINDS) as file:
+        with open_growing_file(path, {}) as file:
             stop = {"should_stop": lambda: next(left, None) is None}
             done = asyncio.run(check_questions(questions, by, file, **stop, **options))
         return done, load_findings(path) if path.stat().st_size else []

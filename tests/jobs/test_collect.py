@@ -12,7 +12,7 @@ from evoseek.env.prompts import load_prompts
 from evoseek.env.tools import SearchTool
 from evoseek.errors import ConfigError, EvoseekError, ToolError
 from evoseek.jobs import collect as job
-from evoseek.jobs.collect import KINDS, Wanted, collect, collect_demonstrations
+from evoseek.jobs.collect import Wanted, collect, collect_demonstrations
 from evoseek.policy.scripted import ScriptedChat
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
@@ -50,7 +50,7 @@ def roll_of(script):
 
 
 def collected(tmp_path, script, *, questions=QUESTIONS, wanted=None, **options):
-    with open_growing_file(tmp_path / "d.jsonl", {}, KINDS) as file:
+    with open_growing_file(tmp_path / "d.jsonl", {}) as file:
         return asyncio.run(collect(questions, roll_of(script), AnswerReward(), wanted or Wanted(), file, **options))
 
 

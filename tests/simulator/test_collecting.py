@@ -17,7 +17,7 @@ from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
-from evoseek.simulator.collecting import KINDS, Collected, PagingEngine, collect
+from evoseek.simulator.collecting import Collected, PagingEngine, collect
 from evoseek.simulator.records import load_records
 from evoseek.types import Passage, Question, StopReason, ToolCall, ToolResult, Trajectory
 
@@ -52,7 +52,7 @@ def collect_into(questions, roller, engine, **options):
 
 
 def written(collecting):
-    with TemporaryDirectory() as folder, open_growing_file(Path(folder, "s.jsonl"), {}, KINDS) as file:
+    with TemporaryDirectory() as folder, open_growing_file(Path(folder, "s.jsonl"), {}) as file:
         said = asyncio.run(collecting(file))
         return (load_records(file.path) if file.size else []), said
 

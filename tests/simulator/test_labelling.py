@@ -11,7 +11,7 @@ from evoseek.errors import DataError, EvoseekError, ToolError
 from evoseek.policy.encoding import plain, split_trusted
 from evoseek.policy.scripted import ScriptedChat
 from evoseek.simulator import labelling as simulator_labelling
-from evoseek.simulator.labelling import FORM, KINDS, JudgeLabel, TrueLabel, label_records
+from evoseek.simulator.labelling import FORM, JudgeLabel, TrueLabel, label_records
 from evoseek.simulator.records import SearchRecord, load_records
 from evoseek.types import Passage
 from evoseek.world.world import World
@@ -34,7 +34,7 @@ def label(tmp_path):
         left = iter(range(batches))
         stop = {"should_stop": lambda: next(left, None) is None}
         path = tmp_path / "labelled.jsonl"
-        with open_growing_file(path, {}, KINDS) as file:
+        with open_growing_file(path, {}) as file:
             labelled = asyncio.run(label_records(records, label, file, **stop, **options))
         return labelled, load_records(path) if path.stat().st_size else []
 

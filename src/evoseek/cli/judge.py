@@ -23,7 +23,7 @@ def check(
 ) -> None:
     """Ask the judge of the settings (judge.model) about labelled answers, and report how far it agrees."""
     from evoseek.cli.settings import given_settings
-    from evoseek.corpus.judged_answers import load_judged_answers
+    from evoseek.corpus.questions import load_judged_answers
 
     given = given_settings("judge check", None, config or (), options={}, sets=set_ or ())
     labelled = load_judged_answers(cases)

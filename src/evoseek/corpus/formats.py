@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import re
-from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import islice, takewhile
 from typing import Any, NamedTuple, cast
 
@@ -16,6 +13,7 @@ import trafilatura
 import yaml
 
 from evoseek.corpus.decoding import Decoded, check_encoding, decode
+from evoseek.corpus.rows import csv_rows
 from evoseek.errors import ConfigError, DataError
 from evoseek.types import Mark
 
@@ -40,11 +38,7 @@ _HEAD = 4096  # bytes in which a page declares its encoding
 _HTML_HEADINGS = "//h1|//h2|//h3|//h4|//h5|//h6"
 _HEADING_SIGN = re.compile("\u2e0e([1-6]) ?")  # before a heading's text while trafilatura takes out the main text
 _HEADING_LINKS = "//a[normalize-space()='\u00b6' or contains(concat(' ', @class, ' '), ' headerlink ')]"
-_BEGINNING = 64 * 1024  # characters by which the delimiter of a table is known
 _VISIBLE_TEXT = "//body//text()[not(ancestor::script or ancestor::style or ancestor::template or ancestor::noscript)]"
-
-
-csv.field_size_limit(2**31 - 1)  # files are bounded already
 
 
 class Parsed(NamedTuple):
@@ -262,17 +256,9 @@ def parse_pdf(data: bytes, encoding: str | None = None) -> Parsed:
 
 
 def parse_csv(data: bytes, encoding: str | None = None) -> Parsed:
-    """A table whose cells are separated by tabs, semicolons, commas or bars: by what divides the most of its first rows
-    into equally many cells."""
+    """A table of texts with separators."""
     text, guessed = decode(data, encoding)
-    rows = csv.reader(io.StringIO(text), delimiter=max("\t;,|", key=partial(_regularity, text[:_BEGINNING])))
-    return joined("", table_rows("", rows))._replace(guessed=guessed)
-
-
-def _regularity(text: str, delimiter: str) -> tuple[int, int]:
-    """The most rows of one width above 1, and that width."""
-    widths = Counter(map(len, csv.reader(io.StringIO(text), delimiter=delimiter)))
-    return max(((count, width) for width, count in widths.items() if width > 1), default=(0, 0))
+    return joined("", table_rows("", csv_rows(text)))._replace(guessed=guessed)
 
 
 def table_rows(name: str, table: Iterable[Sequence[str]]) -> Iterator[tuple[str, list[Mark]]]:

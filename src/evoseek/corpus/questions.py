@@ -1,5 +1,5 @@
-"""Question files: JSON lines, one question each; or a JSON array of the same (HotpotQA's own file, too), objects of
-several lines, or CSV with these keys as column headings.
+"""Question files: JSON lines, one question each; or a JSON array of the same (HotpotQA's own file, too), or CSV
+with these keys as column headings.
 
     {"id": "q1", "question": "who wrote Dune?", "golden_answers": ["Frank Herbert", "Herbert"], "metadata": {"hops": 1}}
 
@@ -170,6 +170,34 @@ def _golden_answers(fields: Mapping[str, object], answerable: object) -> tuple[s
 
 
 @dataclass(frozen=True, slots=True)
+class JudgedAnswer:
+    """An answer to a question, whether people judged it correct, and the line that says so."""
+
+    question: Question
+    answer: str
+    correct: bool
+    line: int
+
+
+def load_judged_answers(path: Path) -> list[JudgedAnswer]:
+    """Every answer of a file by which a judge is measured, in order: `question` and `golden_answers` as above, `answer`
+    and `correct`. Raises DataError as `load_questions`."""
+    keys = "`question`, `golden_answers`, `answer` and `correct`"
+    return read_rows(path, _judged_answer, noun="judged answer", keys=keys)
+
+
+def _judged_answer(fields: Mapping[str, object], line: int) -> JudgedAnswer:
+    answer, correct = fields.get("answer"), fields.get("correct")
+    if not isinstance(answer, str):
+        raise DataError("The key `answer`, the text that is to be judged, is missing or not a text.")
+    if not isinstance(correct, bool):
+        raise DataError(f"The key `correct`, true or false, says whether the answer is; got {correct!r}.")
+    if "golden_answers" not in fields:
+        raise DataError("The key `golden_answers`, a list of the right answers, is missing.")
+    return JudgedAnswer(parse_question(fields, str(line)), answer, correct, line)
+
+
+@dataclass(frozen=True, slots=True)
 class Reached:
     """The progress of a file: the batches made, what was counted in them, and the questions left over from the last
     one, which come first when more are requested."""
@@ -201,7 +229,7 @@ class QuestionFile:
 @contextmanager
 def open_question_file(path: Path, settings: Mapping[str, object]) -> Generator[QuestionFile]:
     """A new file, or one to be resumed with the same settings. Raises the same errors as `open_growing_file`."""
-    with open_growing_file(path, settings, {"batches": int, "counts": dict, "spare": list}) as file:
+    with open_growing_file(path, settings) as file:
         yield QuestionFile(file)
 
 

@@ -29,7 +29,7 @@ from evoseek.runs import changes
 
 T = TypeVar("T")
 _ASCII, _UNICODE = json.JSONEncoder(), json.JSONEncoder(ensure_ascii=False)
-_KINDS = {"settings": dict, "place": int, "before": str, "lines": str}
+_STATE = {"settings", "reached", "place", "before", "lines"}
 _BLOCK = 2**20
 _REMEDY = "Restore the file from a copy, or start again with another run directory or file name."
 
@@ -65,13 +65,8 @@ class ResumableJsonl:
         """Add rows to a file that keeps its own position, and how far it then is, as values for JSON. Both are on the
         disk afterwards. Raises RunError as `append`."""
         lines = self._lines(rows)
-        state = {
-            "settings": self._settings,
-            **reached,
-            "place": self.size,
-            "before": self.digest(),
-            "lines": lines,
-        }
+        end = {"place": self.size, "before": self.digest(), "lines": lines}
+        state = {"settings": self._settings, "reached": reached, **end}
         write_atomic(_state_path(self.path), json.dumps({**state, "sha256": json_digest(state)}, ensure_ascii=False))
         self._write(lines.encode())
         self.position()
@@ -138,19 +133,18 @@ class ResumableJsonl:
             with self._writable():
                 os.truncate(self.path, length)
 
-    def resume(self, kinds: Mapping[str, type]) -> None:
-        """Resume the file where its state says that another process left it; `kinds` are the types of what `reached`
-        holds.
+    def resume(self) -> None:
+        """Resume the file where its state says that another process left it.
 
         Raises ConfigError if the settings are others, RunError if file and state do not belong together.
         """
         state = _read_state(self.path)
-        _check_kinds(self.path, state, _KINDS)
         self._check_settings(state["settings"])
-        _check_kinds(self.path, state, kinds)
         place, lines = state["place"], state["lines"].encode()
         self._check_beginning(place, state["before"])
-        tail = self._bytes_from(place, len(lines) + 1)
+        with self._readable() as file:
+            file.seek(place)
+            tail = file.read(len(lines) + 1)
         if not lines.startswith(tail):
             raise RunError(
                 f"{self.path} was changed since it was written: after its first {place} bytes it does not hold the "
@@ -160,7 +154,7 @@ class ResumableJsonl:
             self.cut_back(place)
             self._write(lines)
             self.position()
-        self.reached = {key: state[key] for key in kinds}
+        self.reached = state["reached"]
 
     def _lines(self, rows: Iterable[Mapping[str, object]]) -> str:
         return "".join([self._encoder.encode(row) + "\n" for row in rows])
@@ -174,11 +168,6 @@ class ResumableJsonl:
             except BaseException:
                 file.truncate(end)
                 raise
-
-    def _bytes_from(self, start: int, most: int) -> bytes:
-        with self._readable() as file:
-            file.seek(start)
-            return file.read(most)
 
     def _check_beginning(self, length: int, digest: str | None) -> None:
         if self.path.is_dir():
@@ -216,11 +205,9 @@ class ResumableJsonl:
 
 
 @contextmanager
-def open_growing_file(
-    path: Path, settings: Mapping[str, object], kinds: Mapping[str, type]
-) -> Generator[ResumableJsonl]:
+def open_growing_file(path: Path, settings: Mapping[str, object]) -> Generator[ResumableJsonl]:
     """A file that stores its own position, locked against other processes: a new one, or one to be resumed with the
-    same settings. `kinds` are the types of what `reached` will hold.
+    same settings.
 
     Raises ConfigError or RunError if there is something else at `path`, if it cannot be written, or if another process
     is writing it.
@@ -240,7 +227,7 @@ def open_growing_file(
             ) from error
         file = ResumableJsonl(path, _UNICODE, settings)
         if begun:
-            file.resume(kinds)
+            file.resume()
         yield file
 
 
@@ -283,20 +270,11 @@ def _read_state(path: Path) -> dict[str, Any]:
         if not isinstance(state, dict):
             raise ValueError("it is not what belongs there")
         found = cast(dict[str, Any], state)
-        if found.pop("sha256", None) != json_digest(found):
+        if found.pop("sha256", None) != json_digest(found) or found.keys() != _STATE:
             raise ValueError("it does not match its own checksum")
     except (OSError, ValueError, RecursionError) as error:
-        raise _damaged(path, str(error)) from error
+        raise RunError(
+            f"{_state_path(path)} is damaged ({error}), so {path} cannot be resumed. Restore it from a copy, or give "
+            "another file."
+        ) from error
     return found
-
-
-def _check_kinds(path: Path, state: Mapping[str, Any], kinds: Mapping[str, type]) -> None:
-    if any(not isinstance(state.get(key), kind) for key, kind in kinds.items()):
-        raise _damaged(path, "it is not what belongs there")
-
-
-def _damaged(path: Path, why: str) -> RunError:
-    return RunError(
-        f"{_state_path(path)} is damaged ({why}), so {path} cannot be resumed. Restore it from a copy, or give another "
-        "file."
-    )

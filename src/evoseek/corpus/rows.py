@@ -1,7 +1,7 @@
 """Rows of a file, strictly: those that cannot be used are an error that names their lines.
 
-A file is JSON lines; or, as its beginning tells, one JSON array, objects of several lines each, or a table (CSV) of
-questions.
+A file is JSON lines; or, as its beginning shows, one JSON array, or a table (CSV) of questions. Each row becomes the
+text of a JSON object with its number, which is then read in one way.
 """
 
 from __future__ import annotations
@@ -10,23 +10,27 @@ import csv
 import io
 import json
 import re
-from codecs import BOM_UTF16_BE, BOM_UTF16_LE
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
-from evoseek.corpus.decoding import bounded_lines, check_regular
+from evoseek.corpus.decoding import read_bytes
 from evoseek.errors import DataError
 from evoseek.files import nearest
 
-MAX_LINE_BYTES = 16 * 2**20
+if TYPE_CHECKING:
+    from _csv import Reader
+
+MAX_BYTES = 2**31
 MAX_LISTED = 10  # lines that an error lists one by one
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-_ARRAY, _NO_OBJECT = re.compile(r"\[\s*\{"), re.compile(r"[\s,]*")
-_NEXT = re.compile(r"\s*(?:,\s*(?=[^\s\]])|\]\Z)")  # in an array, after an object
-_LISTS = ("golden_answers", "answer", "evidence", "supporting_facts")
-_BEGINNING = 64 * 1024  # bytes by which a format is known
+_ARRAY = re.compile(r"\s*\[\s*\{")
+_NEXT = re.compile(r"\s*(?:,\s*(?=[^\s\]])|\]\s*\Z)")  # in an array, after an object
+_BEGINNING = 64 * 1024  # characters by which a format is known
 T = TypeVar("T")
+csv.field_size_limit(2**31 - 1)  # files are bounded
 
 
 def read_rows(path: Path, make: Callable[[Mapping[str, object], int], T], *, noun: str, keys: str) -> list[T]:
@@ -39,14 +43,10 @@ def read_rows(path: Path, make: Callable[[Mapping[str, object], int], T], *, nou
     """
     made: list[T] = []
     problems: list[str] = []
-    for number, line in _lines(path, noun, keys):
+    for number, line in _records(path, _text(path, noun, keys), keys):
         try:
-            if isinstance(line, Mapping):
-                made.append(make(line, number))
-            elif (text := _decoded(line, noun, f"{path}:{number}")).strip():
-                made.append(make(_object(text), number))
-        except _EncodingError:
-            raise  # it is a problem of the whole file
+            if line.strip():
+                made.append(make(_object(line), number))
         except (DataError, ValueError) as error:
             problems.append(f"{path}:{number}: {error}")
         except RecursionError:
@@ -58,8 +58,16 @@ def read_rows(path: Path, make: Callable[[Mapping[str, object], int], T], *, nou
     return made
 
 
-class _EncodingError(DataError):
-    """The file is not UTF-8 text."""
+def csv_rows(text: str) -> Reader:
+    """The rows of a table whose cells are separated by tabs, semicolons, commas or bars: by what divides the most of
+    its first rows into equally many cells."""
+    return csv.reader(io.StringIO(text), delimiter=max("\t;,|", key=partial(_regularity, text[:_BEGINNING])))
+
+
+def _regularity(text: str, delimiter: str) -> tuple[int, int]:
+    """The most rows of one width above 1, and that width."""
+    widths = Counter(map(len, csv.reader(io.StringIO(text), delimiter=delimiter)))
+    return max(((count, width) for width, count in widths.items() if width > 1), default=(0, 0))
 
 
 def _summary(problems: Sequence[str], path: Path) -> str:
@@ -70,75 +78,61 @@ def _summary(problems: Sequence[str], path: Path) -> str:
     return "\n".join([f"{len(problems):,} lines of {path} cannot be used:", *problems[:MAX_LISTED], *more])
 
 
-def _lines(path: Path, noun: str, keys: str) -> Iterator[tuple[int, bytes | Mapping[str, object] | None]]:
-    """The lines of a file of JSON lines, or the rows of one in another format."""
+def _text(path: Path, noun: str, keys: str) -> str:
     try:
-        check_regular(path)
-        with path.open("rb") as file:
-            if not (text := _of_other_format(file)):
-                yield from bounded_lines(file, MAX_LINE_BYTES)
-                return
-    except (OSError, DataError) as error:
+        data = read_bytes(path, MAX_BYTES)
+    except DataError as error:
         raise DataError(
             f"The {noun} file {path} cannot be read ({error}).{nearest(path)} It must be a UTF-8 file of JSON lines "
             f"with the keys {keys}."
         ) from error
-    yield from _objects(path, text, keys) if text[0] in "[{" else _table(path, text)
+    place, problem, name = data.find(b"\0"), "holds NUL bytes: the file is UTF-16, binary or damaged", "UTF-16"
+    if place < 0:
+        try:
+            return data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            is_marked = data.startswith((b"\xff\xfe", b"\xfe\xff"))
+            place, problem, name = error.start, "is not UTF-8 text", "UTF-16" if is_marked else "LATIN1"
+    number = data.count(b"\n", 0, place) + 1
+    raise DataError(
+        f"{path}:{number}: The line {problem}. Save the file as UTF-8; if it is {name}, by "
+        f"`iconv -f {name} -t UTF-8 FILE`."
+    )
 
 
-def _of_other_format(file: BinaryIO) -> str:
-    """The text of a file that does not begin as JSON lines do; "" for one that does, which is at its beginning then."""
-    beginning = file.read(_BEGINNING).decode("utf-8-sig", "replace").lstrip()
-    first = beginning.partition("\n")[0].strip()
-    file.seek(0)
-    is_pretty = "\n" in beginning and _is_unfinished(first)
-    if not is_pretty and not _ARRAY.match(beginning) and "question" not in _cells(first):
-        return ""
-    try:
-        return file.read().decode("utf-8-sig").strip()
-    except UnicodeDecodeError:
-        file.seek(0)
-        return ""
+def _records(path: Path, text: str, keys: str) -> Iterator[tuple[int, str]]:
+    """The texts of the objects, with their numbers."""
+    if _ARRAY.match(text):
+        return _items(path, text, keys)
+    first = [] if text.lstrip().startswith("{") else next(csv_rows(text[:_BEGINNING]), [])
+    if "question" in [name.strip().lower() for name in first]:
+        return _table(path, text)
+    return iter(enumerate(text.split("\n"), start=1))
 
 
-def _is_unfinished(line: str) -> bool:
-    """Whether a line begins an object that lines below it may end."""
-    try:
-        json.loads(line)
-    except json.JSONDecodeError as error:
-        return line.startswith("{") and error.pos >= len(line) - 1
-    except RecursionError:
-        pass
-    return False
-
-
-def _objects(path: Path, text: str, keys: str) -> Iterator[tuple[int, Mapping[str, object]]]:
-    """The objects of an array, or those that follow one another."""
-    decoder, number, is_array = json.JSONDecoder(object_pairs_hook=_without_repeats), 0, text[0] == "["
-    place, after = (text.index("{"), _NEXT if is_array else _NO_OBJECT)
+def _items(path: Path, text: str, keys: str) -> Iterator[tuple[int, str]]:
+    """The objects of an array."""
+    decoder, number, place = json.JSONDecoder(), 0, text.index("{")
     while place < len(text):
         number += 1
         try:
-            found, end = decoder.raw_decode(text, place)
-            if (following := after.match(text, end)) is None:
+            _, end = decoder.raw_decode(text, place)
+            if (following := _NEXT.match(text, end)) is None:
                 raise json.JSONDecodeError("Expecting ',' and another object, or ']' at the end", text, end)
-            row = _checked(found, text[place:end])
-        except DataError as error:
-            raise DataError(f"{path}:{number}: {error}") from error
         except (ValueError, RecursionError) as error:
             raise DataError(
-                f"{path} begins as a JSON array, or with an object of several lines, but: {error}. Correct it, or "
-                f"convert it to JSON lines, each an object with the keys {keys}, as `jq -c '.[]' FILE` does."
+                f"{path} begins as a JSON array, but: {error}. Correct it, or convert it to JSON lines, each an object "
+                f"with the keys {keys}, as `jq -c '.[]' FILE` does."
             ) from error
-        yield number, row
+        yield number, text[place:end]
         place = following.end()
 
 
-def _table(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, object]]]:
+def _table(path: Path, text: str) -> Iterator[tuple[int, str]]:
     """The rows of a table, with its column headings in lower case as keys; empty cells are left out."""
-    table = csv.reader(io.StringIO(text), delimiter=_delimiter(text.partition("\n")[0]))
+    table = csv_rows(text)
+    names = [name.strip().lower() for name in next(table)]
     try:
-        names = [name.strip().lower() for name in next(table)]
         _without_repeats([(name, None) for name in names if name])
         for row in table:
             if len(row) > len(names):
@@ -146,54 +140,26 @@ def _table(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, object]]]:
                     "The row has more cells than there are column headings. Put texts with separators in quotes."
                 )
             if any(row):
-                yield table.line_num, {key: _value(key, cell) for key, cell in zip(names, row, strict=False) if cell}
-    except DataError as error:
+                cells = {key: _value(key, cell) for key, cell in zip(names, row, strict=False) if cell}
+                yield table.line_num, json.dumps(cells)
+    except (DataError, csv.Error) as error:
         raise DataError(f"{path}:{table.line_num}: {error}") from error
-    except csv.Error as error:
-        raise DataError(f"{path}:{table.line_num}: {error}. Save the table as CSV, with texts in quotes.") from error
-
-
-def _delimiter(header: str) -> str:
-    return max(",;\t", key=header.count)
-
-
-def _cells(header: str) -> list[str]:
-    return [cell.strip(' "').lower() for cell in header.split(_delimiter(header))]
 
 
 def _value(key: str, cell: str) -> object:
-    """What a cell says: JSON where a key needs it, a list with texts among the answers, else text."""
+    """What a cell holds: JSON where a key needs it, an object, a list of anything but numbers, else text."""
     try:
         value: object = json.loads(cell.lower() if key == "answerable" else cell)
     except (ValueError, RecursionError):
         return cell
-    if key in ("hops", "answerable"):
-        return value
     items = cast("list[object]", value) if isinstance(value, list) else [None]
-    is_list = key in _LISTS and (not items or any(not isinstance(item, int | float | None) for item in items))
-    return value if is_list or (key == "metadata" and isinstance(value, dict)) else cell
-
-
-def _decoded(line: bytes | None, noun: str, place: str) -> str:
-    if line is None:
-        raise DataError(f"The line is longer than {MAX_LINE_BYTES:,} bytes. Every {noun} needs a line of its own.")
-    try:
-        if b"\0" not in line:
-            return line.decode("utf-8-sig")
-        problem, name = "holds NUL bytes: the file is UTF-16, binary or damaged", "UTF-16"
-    except UnicodeDecodeError:
-        problem, name = "is not UTF-8 text", "UTF-16" if line.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "LATIN1"
-    raise _EncodingError(
-        f"{place}: The line {problem}. Save the file as UTF-8; if it is {name}, by `iconv -f {name} -t UTF-8 FILE`."
-    )
+    is_list = not any(isinstance(item, int | float | None) for item in items)
+    return value if key in ("hops", "answerable") or is_list or isinstance(value, dict) else cell
 
 
 def _object(text: str) -> Mapping[str, object]:
-    return _checked(json.loads(text, object_pairs_hook=_without_repeats), text)
-
-
-def _checked(row: object, text: str) -> Mapping[str, object]:
-    """The row of a text. Raises DataError for what is no object, or what no file could hold."""
+    """The object of a text. Raises DataError for what is none, or what no file could hold."""
+    row: object = json.loads(text, object_pairs_hook=_without_repeats)
     if not isinstance(row, Mapping):
         raise DataError(f"Expected a JSON object, got {type(row).__name__}.")
     if _SURROGATE.search(text):  # only an escape can spell one: the line is UTF-8

@@ -27,8 +27,6 @@ from evoseek.types import Message, Question
 LABELS = ("good", "harmful", "time-sensitive", "subjective")
 FORM = label_form(LABELS)
 BATCH = 128  # questions that are checked concurrently and recorded together
-KINDS = {"done": int}
-"""What `check_questions` keeps in its file's state, for `open_growing_file`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from rich.console import Console
 from evoseek.corpus.questions import load_questions, save_questions
 from evoseek.corpus.resumable_jsonl import open_growing_file
 from evoseek.data.contamination import ClosedBook, ContaminationCheck, Overlap
-from evoseek.data.question_filter import KINDS, Check, Finding, JudgeCheck, check_questions, load_findings
+from evoseek.data.question_filter import Check, Finding, JudgeCheck, check_questions, load_findings
 from evoseek.env.environments import ReaderEnv
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.files import check_new_file
@@ -113,7 +113,7 @@ def _sort(
             check_new_file(path)
     questions = read_questions(str(source), setting="the file of questions")
     with (
-        open_growing_file(findings, {"questions": _hash(source), **settings}, KINDS) as file,
+        open_growing_file(findings, {"questions": _hash(source), **settings}) as file,
         stop_on_interrupt(lambda: say(console, STOPPING_AFTER_BATCH)) as interrupted,
         CountProgress(console, "questions") as progress,
     ):

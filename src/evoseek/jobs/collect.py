@@ -53,10 +53,6 @@ class Collected:
     failures: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
-KINDS = {"done": int, "kept": int, "ends": dict, "failures": dict}
-"""What `collect` keeps in its file's state, for `open_growing_file`."""
-
-
 async def collect(
     questions: Sequence[Question],
     roll: Roll,
@@ -121,7 +117,7 @@ def collect_demonstrations(context: Context, out: Path, wanted: Wanted, *, limit
     name, roll = _model(context, wanted)
     begun_with = {**identity(settings, context.checkpoint), **asdict(wanted), "limit": limit}
     with (
-        open_growing_file(out, begun_with, KINDS) as file,
+        open_growing_file(out, begun_with) as file,
         stop_on_interrupt(lambda: say(console, STOPPING_AFTER_BATCH)) as interrupted,
         CountProgress(console, "questions") as progress,
     ):

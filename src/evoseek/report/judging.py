@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from evoseek.corpus.judged_answers import JudgedAnswer
+from evoseek.corpus.questions import JudgedAnswer
 from evoseek.env.prompts import PromptSet
 from evoseek.errors import EvoseekError, ToolError
 from evoseek.eval.evaluate import Score

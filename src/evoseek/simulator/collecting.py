@@ -41,10 +41,6 @@ class Collected:
     failures: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
-KINDS = {"done": int, "queries": int, "found": dict, "failures": dict}
-"""What `collect` keeps in its file's state, for `open_growing_file`."""
-
-
 async def collect(
     questions: Sequence[Question],
     roller: Roller,
@@ -103,7 +99,7 @@ def collect_searches(
     questions = read_questions(lookup(settings, "questions.path") or "", setting="questions.path")[:limit]
     begun_with = {**identity(settings, context.checkpoint), "pages": pages, "limit": limit}
     with (
-        open_growing_file(out, begun_with, KINDS) as file,
+        open_growing_file(out, begun_with) as file,
         stop_on_interrupt(lambda: say(console, STOPPING_AFTER_BATCH)) as interrupted,
         CountProgress(console, "rollouts") as progress,
     ):

@@ -51,10 +51,6 @@ class Labelled:
     failures: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
-KINDS = {"done": int, "useful": int, "noisy": int, "failures": dict}
-"""What `label_records` keeps in its file's state, for `open_growing_file`."""
-
-
 async def label_records(
     records: Sequence[SearchRecord],
     label: Label,
@@ -109,7 +105,7 @@ def label_searches(context: Context, source: Path, out: Path, *, world: Path | N
     label, deciding = _make_label(context, world, records)
     begun_with = {"searches": sha256(source.read_bytes()).hexdigest(), **deciding}
     with (
-        open_growing_file(out, begun_with, KINDS) as file,
+        open_growing_file(out, begun_with) as file,
         stop_on_interrupt(lambda: say(console, STOPPING_AFTER_BATCH)) as interrupted,
         CountProgress(console, "labels") as progress,
     ):
