@@ -11,8 +11,6 @@ from evoseek.world.grammar import (
     ParsedQuestion,
     asked_fact,
     chain_text,
-    comparison_text,
-    intersection_text,
     parse,
     sentences,
     states,
@@ -25,17 +23,7 @@ relations = st.lists(st.sampled_from(RELATIONS), min_size=1, max_size=5)
 
 @given(names, relations, st.integers(0, QUESTION_PHRASINGS - 1))
 def test_chain_questions_are_read_back(name: str, chain: list[str], phrasing: int) -> None:
-    assert parse(chain_text(name, chain, phrasing)) == ParsedQuestion("chain", (name.casefold(),), tuple(chain))
-
-
-@given(names, names)
-def test_comparison_and_intersection_questions_are_read_back(one: str, other: str) -> None:
-    assert parse(comparison_text("later", one, other)) == ParsedQuestion(
-        "comparison", (one.casefold(), other.casefold()), ("later",)
-    )
-    assert parse(intersection_text("film", "star", one, "director", other)) == ParsedQuestion(
-        "intersection", (one.casefold(), other.casefold()), ("star", "director"), "film"
-    )
+    assert parse(chain_text(name, chain, phrasing)) == ParsedQuestion(name.casefold(), tuple(chain))
 
 
 @pytest.mark.parametrize(
@@ -48,7 +36,7 @@ def test_comparison_and_intersection_questions_are_read_back(one: str, other: st
     ],
 )
 def test_spacing_and_letter_case_do_not_matter(text: str) -> None:
-    assert parse(text) == ParsedQuestion("chain", ("kalo meri",), ("mayor", "spouse"))
+    assert parse(text) == ParsedQuestion("kalo meri", ("mayor", "spouse"))
 
 
 @pytest.mark.parametrize("text", ["", "?", "Who is Kalo?", "What is Kalo?", "What is Kalo's", "name the of ."])

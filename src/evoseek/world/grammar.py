@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +34,10 @@ WORDS = ("what", "is", "the", "of", "name", "which", "has", "year", "earlier", "
 
 @dataclass(frozen=True, slots=True)
 class ParsedQuestion:
-    """A question text taken apart: names are case-folded; `relations` of a comparison is ("earlier" | "later",)."""
+    """A question text taken apart: the case-folded name that its chain starts from, and the chain's relations."""
 
-    kind: Literal["chain", "comparison", "intersection"]
-    names: tuple[str, ...]
+    name: str
     relations: tuple[str, ...]
-    type: str = ""
 
 
 def chain_text(start: str, relations: Sequence[str], phrasing: int = 0) -> str:
@@ -58,22 +55,10 @@ def possessive(relations: Sequence[str]) -> str:
     return "'s ".join(relations)
 
 
-def comparison_text(which: str, first: str, second: str) -> str:
-    """The question which of two has the earlier or later year."""
-    return f"Which has the {which} year, {first} or {second}?"
-
-
-def intersection_text(kind: str, relation: str, name: str, other_relation: str, other_name: str) -> str:
-    """The question for the one entity with two given objects."""
-    return f"Which {kind} has the {relation} {name} and the {other_relation} {other_name}?"
-
-
 _WORD = r"[^\s',.?]+"
 _NAME = rf"{_WORD}(?: {_WORD})*"
 # Where words could be of one name or of the next, the rest is checked once, as if all of it were a name: its parts are.
 _REST = rf"(?={_WORD}(?: {_WORD})*+\Z)"
-_COMPARISON = re.compile(rf"which has the (earlier|later) year, {_REST}(.+) or (.+)")
-_INTERSECTION = re.compile(rf"which (\w+) has the (\w+) {_REST}(.+) and the (\w+) (.+)")
 _POSSESSIVE = re.compile(rf"what is ({_NAME})((?:'s \w+)+)")
 _OF = re.compile(rf"what is {_REST}((?:the \w+ of )+)(.+)")
 _NAMED = re.compile(rf"name the (\w+) of ({_NAME})((?:'s \w+)*)")
@@ -82,18 +67,13 @@ _NAMED = re.compile(rf"name the (\w+) of ({_NAME})((?:'s \w+)*)")
 def parse(text: str) -> ParsedQuestion | None:
     """Read a question text, whatever its letter case and the spaces around its punctuation; None if it is none."""
     plain = re.sub(r"\s+", " ", text.casefold()).strip()
-    plain = re.sub(r" ?' ?s\b", "'s", plain)
-    plain = re.sub(r" ?, ?", ", ", plain).rstrip(" ?.")
-    if found := _COMPARISON.fullmatch(plain):
-        return ParsedQuestion("comparison", (found[2], found[3]), (found[1],))
-    if found := _INTERSECTION.fullmatch(plain):
-        return ParsedQuestion("intersection", (found[3], found[5]), (found[2], found[4]), found[1])
+    plain = re.sub(r" ?' ?s\b", "'s", plain).rstrip(" ?.")
     if found := _POSSESSIVE.fullmatch(plain):
-        return ParsedQuestion("chain", (found[1],), tuple(found[2].split("'s ")[1:]))
+        return ParsedQuestion(found[1], tuple(found[2].split("'s ")[1:]))
     if found := _OF.fullmatch(plain):
-        return ParsedQuestion("chain", (found[2],), tuple(reversed(re.findall(r"the (\w+) of", found[1]))))
+        return ParsedQuestion(found[2], tuple(reversed(re.findall(r"the (\w+) of", found[1]))))
     if found := _NAMED.fullmatch(plain):
-        return ParsedQuestion("chain", (found[2],), (*found[3].split("'s ")[1:], found[1]))
+        return ParsedQuestion(found[2], (*found[3].split("'s ")[1:], found[1]))
     return None
 
 
@@ -124,8 +104,8 @@ def asked_fact(query: str) -> tuple[str, str] | None:
     """Subject (case-folded) and relation of a query for one fact: "Koto Feno's employer", or a question for it."""
     for text in (query, f"What is {query}?"):
         parsed = parse(text)
-        if parsed is not None and parsed.kind == "chain" and len(parsed.relations) == 1:
-            return parsed.names[0], parsed.relations[0]
+        if parsed is not None and len(parsed.relations) == 1:
+            return parsed.name, parsed.relations[0]
     return None
 
 

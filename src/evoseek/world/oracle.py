@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from evoseek.errors import DataError
 from evoseek.files import write_atomic
-from evoseek.world.world import Split, World, WorldStyle
+from evoseek.world.world import Split, World
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class _Card(BaseModel):
     seed: int
     entities: int
     split: Split
-    style: WorldStyle
+    style: Literal["plain"] = "plain"
 
 
 def world_oracle(world: World) -> Oracle:
@@ -49,7 +50,7 @@ def world_oracle(world: World) -> Oracle:
 
 def save_world_card(path: Path, world: World) -> None:
     """Write what `load_world` needs to make this world again. Raises RunError if that cannot be written."""
-    card = _Card(seed=world.seed, entities=len(world), split=world.split, style=world.style)
+    card = _Card(seed=world.seed, entities=len(world), split=world.split)
     write_atomic(path, card.model_dump_json(indent=1) + "\n")
 
 
@@ -63,7 +64,7 @@ def load_world(path: Path) -> World:
             '{"seed": 0, "entities": 1000, "split": "train", "style": "plain"}, as it lies beside the index of a '
             "generated world. Leave the world out if the corpus is a real one."
         ) from error
-    return World.generate(card.seed, card.entities, card.split, style=card.style)
+    return World.generate(card.seed, card.entities, card.split)
 
 
 def _first_problem(error: OSError | ValidationError) -> str:

@@ -1,7 +1,7 @@
 """The generated world: an encyclopaedia about people, cities, films, ... that nobody has read before.
 
 A world is a seeded random graph. Every entity has a type and every type its relations, each with exactly one object.
-From it come documents (one an entity), questions of several kinds with their gold chains, and an oracle that judges
+From it come documents (one an entity), questions of one to four hops with their gold chains, and an oracle that judges
 any question text in the world's grammar (`evoseek.world.grammar`).
 
 Names are made of words, words of syllables. Each word belongs by its hash to one of three splits, and a world of a
@@ -21,19 +21,9 @@ from typing import Literal, get_args
 
 from evoseek.errors import DataError
 from evoseek.types import Document, Passage, Question
-from evoseek.world.grammar import (
-    PHRASINGS,
-    WORDS,
-    ParsedQuestion,
-    chain_text,
-    comparison_text,
-    intersection_text,
-    parse,
-)
+from evoseek.world.grammar import PHRASINGS, WORDS, chain_text, parse
 
 Split = Literal["pretrain", "train", "evaluation"]
-WorldStyle = Literal["plain", "varied"]
-QuestionKind = Literal["chain", "comparison", "intersection"]
 
 SPLITS: tuple[Split, ...] = get_args(Split)
 SYLLABLES = tuple(consonant + vowel for consonant, vowel in product("bdfghjklmnprstvz", "aeiou"))
@@ -86,14 +76,13 @@ class World:
 
     seed: int
     split: Split
-    style: WorldStyle
     names: list[str]
     types: list[str]
     objects: dict[str, dict[int, int]]
     by_type: dict[str, list[int]] = field(repr=False, default_factory=dict[str, list[int]])
 
     @classmethod
-    def generate(cls, seed: int, entities: int, split: Split, *, style: WorldStyle = "plain") -> World:
+    def generate(cls, seed: int, entities: int, split: Split) -> World:
         """Make the world of this seed. Raises DataError for a size outside 200 to 1,000,000."""
         if not MIN_ENTITIES <= entities <= MAX_ENTITIES:
             raise DataError(
@@ -107,7 +96,7 @@ class World:
         for number, kind in enumerate(types):
             by_type[kind].append(number)
         names = _names(types, by_type, split, rng)
-        return cls(seed, split, style, names, types, _link(by_type, rng), by_type)
+        return cls(seed, split, names, types, _link(by_type, rng), by_type)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -130,12 +119,7 @@ class World:
 
     def document(self, entity: int) -> Document:
         """The entity's article."""
-        variants = len(PHRASINGS) if self.style == "varied" else 1
-        rng = random.Random(f"style/{self.seed}/{entity}")
-        sentences = (
-            PHRASINGS[rng.randrange(variants)].sentence(fact.subject, fact.relation, fact.object)
-            for fact in self.facts(entity)
-        )
+        sentences = (PHRASINGS[0].sentence(fact.subject, fact.relation, fact.object) for fact in self.facts(entity))
         metadata = {"type": self.types[entity], "entity": entity}
         return Document(f"e{entity}", self.names[entity], " ".join(sentences), metadata)
 
@@ -151,57 +135,34 @@ class World:
     # -- questions --------------------------------------------------------------------------------------------------
 
     def questions(
-        self,
-        count: int,
-        *,
-        seed: int,
-        hops: Sequence[int] = (1, 2, 3, 4),
-        kind: QuestionKind = "chain",
-        phrasing: int = 0,
+        self, count: int, *, seed: int, hops: Sequence[int] = (1, 2, 3, 4), phrasing: int = 0
     ) -> list[Question]:
-        """`count` different questions, the hop counts of `hops` in equal shares (only chains use `hops`).
+        """`count` different questions, the hop counts of `hops` in equal shares.
 
-        metadata: `hops`, `kind`, `chain` (list of [subject, relation, object]). Raises DataError if the world is too
-        small to give that many.
+        metadata: `hops`, `kind` (always "chain"), `chain` (list of [subject, relation, object]). Raises DataError if
+        the world is too small to give that many.
         """
-        rng = random.Random(f"questions/{self.seed}/{seed}/{kind}/{phrasing}")
+        rng = random.Random(f"questions/{self.seed}/{seed}/chain/{phrasing}")
         made: dict[str, Question] = {}
         misses = 0
         while len(made) < count:
             misses += 1
             if misses > MAX_MISSES:
                 raise DataError(
-                    f"Only {len(made)} different {kind} questions were found in a world of {len(self)} entities, but "
+                    f"Only {len(made)} different questions were found in a world of {len(self)} entities, but "
                     f"{count} were asked for. Ask for fewer or generate a larger world."
                 )
-            drawn = self._draw(rng, kind, hops[len(made) % len(hops)], phrasing)
-            if drawn is None or drawn in made:
-                continue
+            wanted = hops[len(made) % len(hops)]
+            start, relations = self.draw_chain(rng, wanted)
+            drawn = chain_text(self.names[start], relations, phrasing)
             verdict = self.oracle(drawn)
-            wanted = hops[len(made) % len(hops)] if kind == "chain" else 2
-            if not verdict.answerable or verdict.hops != wanted or verdict.answer is None:
+            if drawn in made or verdict.hops != wanted or verdict.answer is None:
                 continue
             chain = [[fact.subject, fact.relation, fact.object] for fact in verdict.chain]
-            metadata = {"hops": verdict.hops, "kind": kind, "chain": chain}
+            metadata = {"hops": verdict.hops, "kind": "chain", "chain": chain}
             misses = 0
             made[drawn] = Question(f"{self.split}-{self.seed}-{len(made)}", drawn, (verdict.answer,), metadata)
         return list(made.values())
-
-    def _draw(self, rng: random.Random, kind: QuestionKind, hops: int, phrasing: int) -> str | None:
-        if kind == "chain":
-            start, relations = self.draw_chain(rng, hops)
-            return chain_text(self.names[start], relations, phrasing)
-        if kind == "comparison":
-            pool = self.by_type[rng.choice(("film", "book"))]
-            first, second = rng.sample(pool, 2)
-            return comparison_text(rng.choice(("earlier", "later")), self.names[first], self.names[second])
-        entity = rng.randrange(len(self))
-        relations = [relation for relation in TYPES[self.types[entity]][1] if relation != "year"]
-        first, second = rng.sample(relations, 2)
-        names = [self.object_name(relation, entity) for relation in (first, second)]
-        if names[0] is None or names[1] is None:
-            return None
-        return intersection_text(self.types[entity], first, names[0], second, names[1])
 
     def draw_chain(self, rng: random.Random, hops: int) -> tuple[int, list[str]]:
         """A random walk of `hops` relations that never ends at a number before its last step."""
@@ -228,14 +189,6 @@ class World:
             found.setdefault(name.casefold(), []).append(number)
         return found
 
-    @cached_property
-    def _subjects(self) -> dict[tuple[str, int], list[int]]:
-        found: dict[tuple[str, int], list[int]] = {}
-        for relation in ENTITY_RELATIONS:
-            for subject, entity in self.objects[relation].items():
-                found.setdefault((relation, entity), []).append(subject)
-        return found
-
     def oracle(self, text: str) -> Judgement:
         """Judge a question text: is it answerable in this world, by what answer, over how many facts?
 
@@ -245,11 +198,7 @@ class World:
         parsed = parse(text)
         if parsed is None:
             return Judgement(False, reason="not a question of this world's grammar")
-        judge = {"chain": self._judge_chain, "comparison": self._judge_comparison, "intersection": self._judge_both}
-        return judge[parsed.kind](parsed)
-
-    def _judge_chain(self, parsed: ParsedQuestion) -> Judgement:
-        candidates = self._having(parsed.names[0], parsed.relations[0])
+        candidates = self._having(parsed.name, parsed.relations[0])
         if len(candidates) != 1:
             return Judgement(False, reason="no such entity has this relation" if not candidates else "ambiguous name")
         entity, chain, visited = candidates[0], list[Fact](), [candidates[0]]
@@ -269,35 +218,6 @@ class World:
                 visited.append(entity)
         hops = len(visited) - 1
         return Judgement(True, self.names[entity], hops, tuple(chain), "" if hops else "the chain returns to its start")
-
-    def _judge_comparison(self, parsed: ParsedQuestion) -> Judgement:
-        pairs = [self._having(name, "year") for name in parsed.names]
-        if any(len(found) != 1 for found in pairs):
-            return Judgement(False, reason="a name is unknown, ambiguous or has no year")
-        first, second = (found[0] for found in pairs)
-        years = self.objects["year"][first], self.objects["year"][second]
-        if years[0] == years[1]:
-            return Judgement(False, reason="both have the same year")
-        winner = first if (years[0] < years[1]) == (parsed.relations[0] == "earlier") else second
-        chain = tuple(Fact(self.names[e], "year", str(self.objects["year"][e])) for e in (first, second))
-        return Judgement(True, self.names[winner], 2, chain)
-
-    def _judge_both(self, parsed: ParsedQuestion) -> Judgement:
-        sets: list[set[int]] = []
-        for relation, name in zip(parsed.relations, parsed.names, strict=True):
-            objects = self._by_name.get(name, [])
-            sets.append(
-                {s for o in objects for s in self._subjects.get((relation, o), []) if self.types[s] == parsed.type}
-            )
-        found = set.intersection(*sets)
-        if len(found) != 1:
-            return Judgement(False, reason="no such entity" if not found else "several entities fit")
-        entity = found.pop()
-        chain = tuple(
-            Fact(self.names[entity], relation, self.object_name(relation, entity) or "")
-            for relation in parsed.relations
-        )
-        return Judgement(True, self.names[entity], 2, chain)
 
     def _having(self, name: str, relation: str) -> list[int]:
         holders = self.objects.get(relation, {})
