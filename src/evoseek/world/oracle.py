@@ -33,7 +33,7 @@ class _Card(BaseModel):
     seed: int
     entities: int
     split: Split
-    style: Literal["plain"] = "plain"
+    style: Literal["plain"]
 
 
 def world_oracle(world: World) -> Oracle:
@@ -50,7 +50,7 @@ def world_oracle(world: World) -> Oracle:
 
 def save_world_card(path: Path, world: World) -> None:
     """Write what `load_world` needs to make this world again. Raises RunError if that cannot be written."""
-    card = _Card(seed=world.seed, entities=len(world), split=world.split)
+    card = _Card(seed=world.seed, entities=len(world), split=world.split, style="plain")
     write_atomic(path, card.model_dump_json(indent=1) + "\n")
 
 
