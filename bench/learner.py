@@ -30,11 +30,9 @@ from time import perf_counter, process_time
 import torch
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
-from evoseek.learner.batch import make_batch, split_by_tokens, trained_length
-from evoseek.learner.checkpointing import checkpoint_activations
+from evoseek.learner.batch import lay_out, make_batch, split_by_tokens, trained_length
 from evoseek.learner.learner import Learner
-from evoseek.learner.logprobs import LogprobModel
-from evoseek.learner.row import lay_out
+from evoseek.learner.logprobs import LogprobModel, checkpoint_activations
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.policy.load import load_policy
 from evoseek.types import TrainingSample

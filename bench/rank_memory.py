@@ -29,8 +29,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from evoseek.errors import TrainingError
 from evoseek.jobs.demo import TRAINING_HOPS, make_world
-from evoseek.learner.distributed import joined_ranks
-from evoseek.learner.launcher import run_together
+from evoseek.learner.distributed import joined_ranks, run_together
 from evoseek.learner.learner import Learner
 from evoseek.policy.load import load_policy
 from evoseek.runs import RunDirectory

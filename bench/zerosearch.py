@@ -36,9 +36,9 @@ from evoseek.report.metrics import read_metrics
 from evoseek.reward.functions import AnswerReward
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex, open_index
+from evoseek.simulator.check import check
 from evoseek.simulator.collecting import collect_searches
 from evoseek.simulator.labelling import label_searches
-from evoseek.simulator.trial import check
 from evoseek.simulator.tuning import tune_simulator
 from evoseek.train import training_loop
 from evoseek.training.context import Context, Objects

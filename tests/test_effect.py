@@ -27,8 +27,8 @@ def check(settings):
         ("search-r1", ["judge.model=x"], "reward.name to be judge"),
         (
             "search-r1",
-            ["critic.clip=0.9"],
-            "credit.name to be gae, and that is .group.. Leave critic.clip out",
+            ["critic.warmup_steps=9"],
+            "credit.name to be gae, and that is .group.. Leave critic.warmup_steps out",
         ),
         ("search-r1", ["algorithm.kl_in=reward"], "algorithm.kl_coefficient to be set, and that is 0.0"),
         ("search-r1", ["algorithm.importance_cap=3.0"], "algorithm.importance to be truncate or mask"),
@@ -90,8 +90,8 @@ def test_what_belongs_to_another_system_or_part_is_no_setting(system, given, wor
 @pytest.mark.parametrize(
     ("system", "given"),
     [
-        ("search-r1", ["critic.clip=0.2", "lora.alpha=32.0", "evaluation.every=10"]),  # the defaults
-        ("search-r1", ["credit.name=gae", "credit.lam=0.9", "critic.clip=0.9"]),
+        ("search-r1", ["critic.warmup_steps=0", "lora.alpha=32.0", "evaluation.every=10"]),  # the defaults
+        ("search-r1", ["credit.name=gae", "credit.lam=0.9", "critic.warmup_steps=9"]),
         ("search-r1", ["lora.rank=8", "lora.alpha=64.0"]),
         ("search-r1", ["evaluation.path=q", "evaluation.every=5"]),
         ("search-r1", ["algorithm.kl_coefficient=0.1", "algorithm.kl_in=reward"]),

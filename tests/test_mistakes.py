@@ -36,8 +36,8 @@ MISTAKES = {
     f"{TRAIN} --set run.steps": "--set got 'run.steps', expected key=value",
     f"{TRAIN} --set learner.learning_rate=fast": "learner.learning_rate is 'fast'",
     f"{TRAIN} --steps 0": "run.steps is 0: input should be greater than or equal to 1",
-    f"{TRAIN} --set critic.clip=0.1": "critic.clip is set, but it has no effect here: it needs credit.name to be gae, "
-    "and that is 'group'. Leave critic.clip out, or set credit.name so.",
+    f"{TRAIN} --set critic.warmup_steps=3": "critic.warmup_steps is set, but it has no effect here: it needs "
+    "credit.name to be gae, and that is 'group'. Leave critic.warmup_steps out, or set credit.name so.",
     f"{TRAIN} --set simulator.model=x": "unknown setting simulator (it is for zerosearch)",
     f"{TRAIN} --set evaluation.every=5": "evaluation.every is set, but it has no effect here: it needs evaluation.path",
     f"{TRAIN.replace('train', 'train dr-zero')}": "unknown setting questions.path (self-play writes its "

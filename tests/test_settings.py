@@ -90,7 +90,6 @@ def test_a_key_like_no_other_gets_no_hint():
         "learner.learning_rate=inf",
         "learner.learning_rate=nan",
         "learner.learning_rate=1e9",
-        "learner.betas=[0.9, 1.0]",
         "rollout.temperature=1e-9",
         "rollout.temperature=100",
         "sampler.slots=1000000000000",
@@ -98,7 +97,7 @@ def test_a_key_like_no_other_gets_no_hint():
         "evaluation.temperature=0.001",
         "run.seed=100000000000000000000",
         f"run.steps={'9' * 5000}",
-        f"learner.betas={'[' * 100_000}",
+        f"run.steps={'[' * 100_000}",
     ],
 )
 def test_numbers_beyond_any_use_are_refused(text):

@@ -10,7 +10,7 @@ import pytest
 
 from evoseek.errors import EvoseekError, TrainingError
 from evoseek.learner.logprobs import LogprobModel
-from evoseek.learner.reference import with_old_logprobs
+from evoseek.learner.reference import with_scores
 from evoseek.policy.engines.launch import HOST, free_ports
 from evoseek.policy.load import load_policy
 from evoseek.report.metrics import read_metrics
@@ -62,7 +62,7 @@ def test_rollouts_are_id_for_id_what_the_server_was_given_and_gave(proxy, common
     learner = LogprobModel(load_policy(str(common["policy.model"])).model, temperature=1.0)
     pairs = [
         abs(own - other)
-        for sample in with_old_logprobs(samples, forward=learner, token_budget=768)
+        for sample in with_scores("old_logprobs", samples, forward=learner, token_budget=768)
         for own, other, acted in zip(sample.rollout_logprobs, sample.old_logprobs, sample.loss_mask, strict=True)
         if acted
     ]

@@ -39,7 +39,6 @@ def _greedy_or_drawn(temperature: float) -> float:
 
 Count = Annotated[int, Field(ge=1, le=MANY)]
 Share = Annotated[float, Field(ge=0, le=MANY)]
-Decay = Annotated[float, Field(ge=0, lt=1)]
 Temperature = Annotated[float, Field(ge=COLDEST, le=HOTTEST)]
 AnyTemperature = Annotated[float, AfterValidator(_greedy_or_drawn)]
 

@@ -58,7 +58,7 @@ def test_more_processes_than_cores_are_warned_of(words, monkeypatch):
     crowded = f"{many} processes would train on {cores()} cores, and wait for each other."
     assert f"Warning: {crowded}" in said([*words, "--processes", many, "--dry-run"], monkeypatch)
     assert not any("Warning" in line for line in said([*words, "--processes", str(cores()), "--dry-run"], monkeypatch))
-    monkeypatch.setattr("evoseek.learner.launcher.run_together", lambda number, words: 0)
+    monkeypatch.setattr("evoseek.learner.distributed.run_together", lambda number, words: 0)
     with pytest.warns(match=crowded):
         said([*words, "--processes", many], monkeypatch)
 

@@ -246,8 +246,6 @@ def trained_on(config: GameSettings, directory: Path, role: str) -> dict[str, to
         LogprobModel(policy.model, temperature=1.0),
         loss=wrapped(loss, config.algorithm) if role == "solver" else loss,
         learning_rate=settings.learning_rate,
-        weight_decay=settings.weight_decay,
-        betas=settings.betas,
         max_grad_norm=settings.max_grad_norm,
         token_budget=settings.token_budget,
     )

@@ -141,7 +141,7 @@ def test_a_run_is_resumed_by_its_directory_alone_and_with_what_may_differ(settin
     assert (status, "to step 2" in " ".join(out.split())) == (0, True)
     for words, phrase in {
         ("--set", "learner.learning_rate=0.5"): "learner.learning_rate was 0.01, now 0.5",
-        ("--set", "critic.clip=0.5"): "critic.clip was 0.2, now 0.5",
+        ("--set", "critic.warmup_steps=5"): "critic.warmup_steps was 0, now 5",
     }.items():
         status, _, err = cli("train", "--run-dir", run, *words)
         assert status == 2

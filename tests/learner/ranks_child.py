@@ -35,11 +35,10 @@ from evoseek.errors import ConfigError, EvoseekError
 from evoseek.learner import checkpoint as checkpoint_module
 from evoseek.learner.batch import make_batch
 from evoseek.learner.checkpoint import Part, latest_checkpoint, save_checkpoint
-from evoseek.learner.checkpointing import checkpoint_activations
 from evoseek.learner.distributed import ALONE, Ranks, joined_ranks
 from evoseek.learner.learner import Learner
-from evoseek.learner.logprobs import LogprobModel
-from evoseek.learner.sharding import copy_weights, full_state_dict, full_tensors, read_weights, shard_module
+from evoseek.learner.logprobs import LogprobModel, checkpoint_activations
+from evoseek.learner.sharding import copy_weights, full_state_dict, read_weights, shard_module
 from evoseek.loss.base import Totals
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.likelihood import ReinforceLoss
@@ -159,11 +158,12 @@ def publish(ranks: Ranks) -> dict:
     names = sorted({name.split("/")[0] for name in learner.state_dict()[0]})
     copy_weights(learner.model, plain)
     now = dict(plain.named_parameters())
+    whole = {n: p.full_tensor() if isinstance(p, DTensor) else p for n, p in trained.named_parameters()}
     return {
         "spread": all(spread),
         "names": names,
         "trained": sorted(name for name, p in plain.named_parameters() if p.requires_grad),
-        "equal": all(torch.equal(now[name], tensor) for name, tensor in full_tensors(trained) if name in now),
+        "equal": all(torch.equal(now[name], tensor) for name, tensor in whole.items() if name in now),
         "moved": sorted(name for name in before if not torch.equal(before[name], now[name])),
     }
 

@@ -8,8 +8,7 @@ from transformers import PreTrainedModel
 
 from evoseek.errors import PolicyError
 from evoseek.learner.batch import make_batch
-from evoseek.learner.checkpointing import checkpoint_activations
-from evoseek.learner.logprobs import LogprobModel
+from evoseek.learner.logprobs import LogprobModel, checkpoint_activations
 from evoseek.types import TrainingSample
 
 Make = Callable[..., list[TrainingSample]]

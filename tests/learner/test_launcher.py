@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from evoseek.learner import launcher
-from evoseek.learner.launcher import is_orphaned, run_together
+from evoseek.learner import distributed
+from evoseek.learner.distributed import is_orphaned, run_together
 
 SCRIPT = """
 import os, signal, sys, time
@@ -36,7 +36,7 @@ def test_every_process_runs_the_command(capfd):
 
 
 def test_the_status_is_that_of_the_first_failure_and_those_that_hang_are_killed(program, tmp_path, monkeypatch):
-    monkeypatch.setattr(launcher, "_GRACE_S", 1.0)
+    monkeypatch.setattr(distributed, "_GRACE_S", 1.0)
     assert run_together(2, ["fails"], program=program) == 3
     assert not (tmp_path / "survived-1").exists()
 

@@ -16,8 +16,7 @@ from evoseek.errors import TrainingError
 from evoseek.learner.checkpoint import Part, latest_checkpoint, save_checkpoint
 from evoseek.learner.learner import Learner, OptimizerFactory
 from evoseek.learner.logprobs import LogprobModel
-from evoseek.learner.masters import joined, split
-from evoseek.learner.optim import adamw
+from evoseek.learner.optim import adamw, joined, split
 from evoseek.loss.base import Totals
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.types import TrainingSample

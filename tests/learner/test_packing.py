@@ -21,11 +21,10 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from evoseek.learner.batch import make_batch, split_by_tokens
+from evoseek.learner.batch import make_batch, split_by_tokens, tree_order
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.packing import packing_limit
-from evoseek.learner.row import tree_order
 from evoseek.loss.base import Totals
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.types import TrainingSample

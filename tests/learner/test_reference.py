@@ -13,7 +13,7 @@ from evoseek.errors import TrainingError
 from evoseek.learner.batch import MicroBatch
 from evoseek.learner.distributed import Ranks
 from evoseek.learner.logprobs import LogprobModel, ValueModel
-from evoseek.learner.reference import score, with_old_logprobs, with_ref_logprobs, with_values
+from evoseek.learner.reference import score, with_scores
 from evoseek.policy.lora import add_adapter
 from evoseek.policy.policy import Policy, base_of
 from evoseek.types import TrainingSample
@@ -58,7 +58,7 @@ def test_no_samples_and_no_actions(model: PreTrainedModel, make_samples: Make) -
 
 def test_scoring_touches_no_weight_and_leaves_no_gradient(model: PreTrainedModel, make_samples: Make) -> None:
     before = copy.deepcopy(model.state_dict())
-    with_ref_logprobs(make_samples(5), LogprobModel(model), token_budget=40)
+    with_scores("ref_logprobs", make_samples(5), LogprobModel(model), token_budget=40)
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())
 
@@ -67,8 +67,8 @@ def test_each_function_fills_its_own_field(model: PreTrainedModel, make_samples:
     samples = make_samples(4)
     other = copy.deepcopy(model)
     other.lm_head.weight.data *= 1.5
-    filled = with_ref_logprobs(samples, LogprobModel(other), token_budget=50)
-    filled = with_old_logprobs(filled, LogprobModel(model), token_budget=50)
+    filled = with_scores("ref_logprobs", samples, LogprobModel(other), token_budget=50)
+    filled = with_scores("old_logprobs", filled, LogprobModel(model), token_budget=50)
     check([sample.ref_logprobs for sample in filled], [plain(other, sample) for sample in samples])
     check([sample.old_logprobs for sample in filled], [plain(model, sample) for sample in samples])
     assert [replace(sample, ref_logprobs=None, old_logprobs=None) for sample in filled] == samples
@@ -80,7 +80,7 @@ def test_values_are_the_heads_at_the_state_before_each_action(model: PreTrainedM
     config.num_labels = 1
     critic = Qwen2ForTokenClassification(config).eval()
     samples = make_samples(6)
-    for sample in with_values(samples, ValueModel(critic), token_budget=40):
+    for sample in with_scores("values", samples, ValueModel(critic), token_budget=40):
         with torch.no_grad():
             heads = critic(torch.tensor([sample.token_ids])).logits[0, :, 0]
         expected = [float(heads[t - 1]) if on else 0.0 for t, on in enumerate(sample.loss_mask)]

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.learner.row import Branch, Row, lay_out, tree_order
+from evoseek.learner.batch import Branch, Row, lay_out, tree_order
 
 CPU = torch.device("cpu")
 PROMPT = tuple(range(100, 120))  # 20 tokens

@@ -13,10 +13,8 @@ from evoseek.env.simulator import SimulatorPrompts, simulator_reply
 from evoseek.errors import DataError, ToolError
 from evoseek.policy.encoding import plain
 from evoseek.policy.scripted import ScriptedChat
-from evoseek.simulator.check import check_simulator, divergence
-from evoseek.simulator.records import SearchRecord
-from evoseek.simulator.trial import obedience_table, style_table
-from evoseek.simulator.truth import WorldTruth
+from evoseek.simulator.check import check_simulator, divergence, obedience_table, style_table, world_claims
+from evoseek.simulator.collecting import SearchRecord
 from evoseek.types import Passage, Question
 from evoseek.world.world import World
 
@@ -60,7 +58,7 @@ def asked_by(key, records=RECORDS):
 def check(script, records=RECORDS, truth=None, **more):
     chat = ScriptedChat(script)
     given = {"count": 500, "documents": 2, "max_words": 20, "seed": 0, **more}
-    return asyncio.run(check_simulator(chat, PROMPTS, records, truth or WorldTruth(WORLD), **given)), chat
+    return asyncio.run(check_simulator(chat, PROMPTS, records, truth or world_claims(WORLD), **given)), chat
 
 
 def obedient(messages, key):

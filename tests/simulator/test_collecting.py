@@ -17,8 +17,7 @@ from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
-from evoseek.simulator.collecting import Collected, PagingEngine, collect
-from evoseek.simulator.records import load_records
+from evoseek.simulator.collecting import Collected, PagingEngine, collect, load_records
 from evoseek.types import Passage, Question, StopReason, ToolCall, ToolResult, Trajectory
 
 TOKENIZER = tiny_tokenizer()

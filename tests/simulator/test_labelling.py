@@ -11,8 +11,8 @@ from evoseek.errors import DataError, EvoseekError, ToolError
 from evoseek.policy.encoding import plain, split_trusted
 from evoseek.policy.scripted import ScriptedChat
 from evoseek.simulator import labelling as simulator_labelling
+from evoseek.simulator.collecting import SearchRecord, load_records
 from evoseek.simulator.labelling import FORM, JudgeLabel, TrueLabel, label_records
-from evoseek.simulator.records import SearchRecord, load_records
 from evoseek.types import Passage
 from evoseek.world.world import World
 

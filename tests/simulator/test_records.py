@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evoseek.errors import DataError
-from evoseek.simulator.records import SearchRecord, document_text, document_texts, load_records, save_records
+from evoseek.simulator.collecting import SearchRecord, document_text, document_texts, load_records, save_records
 from evoseek.types import Passage, Question
 
 QUESTION = Question("q1", "who?", ("Meri", "M."), {"hops": 2, "chain": [["Kalo", "mayor", "Meri"]]})

@@ -17,7 +17,7 @@ from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.load import load_policy
 from evoseek.policy.tags import TagRenderer
 from evoseek.search.simulated import parse_documents
-from evoseek.simulator.records import SearchRecord
+from evoseek.simulator.collecting import SearchRecord
 from evoseek.simulator.tuning import ExampleMaker, TuningData, tune
 from evoseek.training.supervised import SupervisedRun
 from evoseek.types import Passage, Question

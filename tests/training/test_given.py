@@ -22,7 +22,7 @@ def test_later_sources_win(tmp_path):
 
 
 def test_a_text_that_is_a_list_becomes_what_the_setting_is():
-    assert load_settings(sets=["learner.betas=[0.9, 0.95]"]).learner.betas == (0.9, 0.95)
+    assert load_settings(system="dr-zero", sets=["proposer.ratio=[1, 2]"]).proposer.ratio == (1, 2)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

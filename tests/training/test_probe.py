@@ -5,7 +5,7 @@ import asyncio
 import torch
 
 from evoseek.learner.logprobs import LogprobModel
-from evoseek.learner.reference import with_old_logprobs
+from evoseek.learner.reference import with_scores
 from evoseek.policy.load import load_policy
 from evoseek.rollout.agent import Agent
 from evoseek.training.given import load_settings
@@ -19,7 +19,9 @@ def probe(settings=None):
     agent = Agent.of(settings, sampled)
 
     def score(samples):
-        return with_old_logprobs(samples, forward=LogprobModel(trained.model, temperature=1.0), token_budget=512)
+        return with_scores(
+            "old_logprobs", samples, forward=LogprobModel(trained.model, temperature=1.0), token_budget=512
+        )
 
     return WeightsProbe(agent.solver([]), score), agent, trained
 

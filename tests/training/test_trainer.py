@@ -7,7 +7,7 @@ from evoseek.corpus.questions import save_questions
 from evoseek.credit.advantages import CriticCredit, LeaveOneOutCredit
 from evoseek.errors import ConfigError
 from evoseek.learner.distributed import Ranks
-from evoseek.learner.reference import score, with_old_logprobs, with_ref_logprobs
+from evoseek.learner.reference import score
 from evoseek.loss.terms import WithImportance
 from evoseek.loss.value import ValueLoss
 from evoseek.policy.load import load_policy, save_policy
@@ -53,13 +53,13 @@ def test_credit(places, tmp_path):
 
 def test_ppo_gets_a_critic_of_its_own(places, tmp_path):
     options = {"questions__per_step": 2, "credit__name": "gae", "algorithm__mini_batches": 3}
-    critic = {"learning_rate": 7e-4, "warmup_steps": 5, "clip": 0.3, "critic_warmup_steps": 2}
+    critic = {"learning_rate": 7e-4, "warmup_steps": 5, "critic_warmup_steps": 2}
     options |= {f"critic__{key}": value for key, value in critic.items()} | {"credit__gamma": 0.9, "credit__lam": 0.8}
     loop = loop_of(places, tmp_path, **options)
     update = loop.system.update
     assert isinstance(update, PPOUpdate)
     assert (update.estimate, update.critic_warmup_steps, update.mini_batches) == (CriticCredit(0.9, 0.8), 2, 3)
-    assert update.critic.loss == ValueLoss(0.3)
+    assert update.critic.loss == ValueLoss()
     assert (update.critic.base_rates[0], update.critic.warmup_steps) == (7e-4, 5)
     assert update.learner.base_rates[0] == load_settings().learner.learning_rate
     assert update.critic.model is not update.learner.model
@@ -71,7 +71,7 @@ def test_the_reference_is_a_frozen_copy_or_with_an_adapter_the_base(places, tmp_
     loop = loop_of(places, tmp_path / "full", **common)
     (complete,) = loop.system.update.transforms
     reference = complete.keywords["forward"]
-    assert complete.func is with_ref_logprobs
+    assert complete.args == ("ref_logprobs",)
     assert reference.temperature == 0.75
     assert reference.model is not loop.system.update.learner.model
     assert not any(parameter.requires_grad for parameter in reference.model.parameters())
@@ -116,7 +116,7 @@ def test_the_critic_of_an_adapter_has_its_bases_body(places, tmp_path):
 def test_without_masking_the_learner_computes_what_the_sampler_has_no_record_of(places, tmp_path):
     loop = loop_of(places, tmp_path, questions__per_step=2, algorithm__mask_observations=False)
     (complete,) = loop.system.update.transforms
-    assert complete.func is with_old_logprobs
+    assert complete.args == ("old_logprobs",)
     assert complete.keywords["forward"] is loop.system.update.learner.forward
 
 
@@ -128,9 +128,9 @@ IN_REWARD = {"algorithm__kl_in": "reward", "algorithm__kl_coefficient": 0.1}
     ("options", "transforms"),
     [
         ({"algorithm__mini_batches": 1}, []),
-        ({"algorithm__mini_batches": 2}, [with_old_logprobs]),
-        ({"algorithm__mini_batches": 2, "credit__name": "gae"}, [with_old_logprobs]),
-        (IN_REWARD, [with_old_logprobs, with_ref_logprobs]),
+        ({"algorithm__mini_batches": 2}, ["old_logprobs"]),
+        ({"algorithm__mini_batches": 2, "credit__name": "gae"}, ["old_logprobs"]),
+        (IN_REWARD, ["old_logprobs", "ref_logprobs"]),
     ],
 )
 def test_where_the_learner_computes_otherwise_ratios_and_penalties_are_to_its_own_logprobs(
@@ -138,11 +138,11 @@ def test_where_the_learner_computes_otherwise_ratios_and_penalties_are_to_its_ow
 ):
     update = loop_of(places, tmp_path / "bf16", **BF16, **options).system.update
     assert update.learner.forward.ratio_to_own
-    assert [complete.func for complete in update.transforms] == transforms
+    assert [complete.args[0] for complete in update.transforms] == transforms
     assert all(complete.keywords["bf16"] for complete in update.transforms)
     float32 = loop_of(places, tmp_path / "float32", questions__per_step=2, **options).system.update
     assert not float32.learner.forward.ratio_to_own
-    assert with_old_logprobs not in [complete.func for complete in float32.transforms]
+    assert "old_logprobs" not in [complete.args[0] for complete in float32.transforms]
 
 
 def test_all_weights_in_bfloat16_have_masters_and_ratios_to_their_own_logprobs(places, tmp_path):
@@ -261,7 +261,7 @@ def test_rollouts_ahead_are_corrected_unless_something_else_is_asked_for(places,
     }
     system = loop_of(places, tmp_path, questions__per_step=2, rollout__max_staleness=1).system
     assert isinstance(system.update.learner.loss, WithImportance)
-    assert [transform.func for transform in system.update.transforms] == [with_old_logprobs]
+    assert [transform.args for transform in system.update.transforms] == [("old_logprobs",)]
 
 
 def test_what_cannot_go_on_during_an_update_is_refused(places, tmp_path):

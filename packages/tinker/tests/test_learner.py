@@ -7,7 +7,7 @@ import torch
 from evoseek.errors import ConfigError, TrainingError
 from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel
-from evoseek.learner.reference import score, with_ref_logprobs
+from evoseek.learner.reference import score, with_scores
 from evoseek.loss.base import Loss, LossFn, Totals
 from evoseek.loss.clipped import ClippedLoss, SequenceLoss
 from evoseek.loss.likelihood import ReinforceLoss
@@ -102,8 +102,8 @@ LOSSES: dict[str, LossFn] = {
 def test_the_gradient_is_that_of_the_local_learner(name, gradient, local, make_samples, samples_near):
     samples, loss = samples_near(make_samples(9)), LOSSES[name]
     policy, service = remote(ScriptedTinker(gradient=gradient), local, gradient=gradient)
-    ours = with_ref_logprobs(samples, RemoteForward(policy), active=base_of(policy).active, **BUDGET)
-    theirs = with_ref_logprobs(samples, LogprobModel(local.model), active=base_of(local).active, **BUDGET)
+    ours = with_scores("ref_logprobs", samples, RemoteForward(policy), active=base_of(policy).active, **BUDGET)
+    theirs = with_scores("ref_logprobs", samples, LogprobModel(local.model), active=base_of(local).active, **BUDGET)
     for own, other in zip(ours, theirs, strict=True):
         assert own.ref_logprobs == pytest.approx(other.ref_logprobs, abs=1e-5)
     expected, numbers = local_gradient(local, theirs, loss)
@@ -155,11 +155,11 @@ def test_the_first_step_of_a_batch_has_the_ratio_one(local, make_samples, sample
 
 def test_the_numbers_of_the_settings_reach_the_optimizer(make_samples):
     policy, service = remote()
-    own = {"learning_rate": 0.02, "warmup_steps": 4, "betas": (0.8, 0.9), "weight_decay": 0.3}
+    own = {"learning_rate": 0.02, "warmup_steps": 4, "weight_decay": 0.3}
     learner = learner_of(policy, ReinforceLoss(), max_grad_norm=0.5, **own)
     learner.update(make_samples(3))
     step = service.trainings[-1].last_step
-    assert (step.learning_rate, step.beta1, step.beta2, step.eps) == (0.005, 0.8, 0.9, 1e-8)
+    assert (step.learning_rate, step.beta1, step.beta2, step.eps) == (0.005, 0.9, 0.999, 1e-8)
     assert (step.weight_decay, step.grad_clip_norm) == (0.3, 0.5)
     assert learner.update(make_samples(3))["learning_rate"] == 0.01
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel
-from evoseek.learner.reference import score, with_ref_logprobs
+from evoseek.learner.reference import score, with_scores
 from evoseek.loss.base import Totals
 from evoseek.loss.clipped import ClippedLoss, SequenceLoss
 from evoseek.loss.likelihood import ReinforceLoss
@@ -55,7 +55,7 @@ SYSTEMS = {
 }
 # Adam without moments: the weights change by -learning_rate x gradient / (|gradient| + eps).
 RATE = 0.05
-BARE = {"learning_rate": RATE, "betas": (0.0, 0.0), "weight_decay": 0.0}
+BARE = {"learning_rate": RATE, "weight_decay": 0.0}
 EPS = 1.0
 
 
@@ -132,9 +132,14 @@ def pair(server):
 @pytest.mark.parametrize("name", LOSSES)
 def test_the_gradient_is_that_of_the_local_learner(name, pair, monkeypatch):
     monkeypatch.setattr(sdk, "_EPS", EPS)
+    monkeypatch.setattr("evoseek_tinker.learner.BETAS", (0.0, 0.0))
     samples, loss, local = pair.near(samples_of(8)), LOSSES[name], pair.local
-    ours = with_ref_logprobs(samples, RemoteForward(pair.remote), active=base_of(pair.remote).active, token_budget=512)
-    theirs = with_ref_logprobs(samples, LogprobModel(local.model), active=base_of(local).active, token_budget=512)
+    ours = with_scores(
+        "ref_logprobs", samples, RemoteForward(pair.remote), active=base_of(pair.remote).active, token_budget=512
+    )
+    theirs = with_scores(
+        "ref_logprobs", samples, LogprobModel(local.model), active=base_of(local).active, token_budget=512
+    )
     local.model.zero_grad()
     with local.active():
         learner = Learner(LogprobModel(local.model), loss=loss, learning_rate=0.1)

@@ -50,7 +50,7 @@ READ_BY = {
     "simulator collect": "policy.* lora.* sampler.* search.* questions.path rollout.* run.seed run.system",
     "simulator label": _PLAIN_JUDGE,
     "simulator tune": "policy.* lora.* learner.* simulator.* search.top_k run.seed",
-    "simulator check": "policy.* lora.* sampler.* search.* rollout.* simulator.* evaluation.* run.seed",
+    "simulator check": "policy.* simulator.* search.top_k run.seed",
     "judge check": _PLAIN_JUDGE,
     "data filter": _PLAIN_JUDGE,
     "data audit": "policy.* lora.* sampler.* search.* rollout.* run.seed",

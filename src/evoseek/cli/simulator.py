@@ -145,40 +145,23 @@ def check_simulator(
     model: Annotated[str | None, typer.Option(help="The simulator, as in simulator.model.")] = None,
     world: WorldCard = None,
     count: Annotated[int, typer.Option(min=2, help="Number of queries.")] = 500,
-    policy: Annotated[
-        str | None,
-        typer.Option(help="A policy that answers --questions with the simulator: a model as in policy.model."),
-    ] = None,
-    questions: Questions = None,
-    index: Annotated[str | None, typer.Option(help="A real index, on which the policy answers them as well.")] = None,
     output: Annotated[Path | None, typer.Option(help="JSON file for the numbers.")] = None,
     seed: Seed = None,
     config: ConfigFiles = None,
     set_: Sets = None,
 ) -> None:
-    """Ask a simulator for useful and noisy results of held-out searches: are they so, and like the real engine's?
-
-    With --policy and --questions also: what does a policy score that searches with it?
-    """
+    """Ask a simulator for useful and noisy results of held-out searches: are they so, and like the real engine's?"""
     from evoseek.cli.settings import given_settings
     from evoseek.files import check_new_file
 
-    if policy is None and (questions or index):
-        raise ConfigError("--questions and --index are for a policy to answer with the simulator. Name one: --policy.")
-    options = {
-        "simulator.model": model,
-        "policy.model": policy,
-        "evaluation.path": questions,
-        "evaluation.index": index,
-        "run.seed": seed,
-    }
+    options = {"simulator.model": model, "run.seed": seed}
     given = given_settings(
         "simulator check", None, config or (), options=options, sets=set_ or (), fallback="zerosearch"
     )
     if output is not None:
         check_new_file(output)
     with end_on_interrupt():
-        from evoseek.simulator.trial import Trial, check
+        from evoseek.simulator.check import check
         from evoseek.training.context import Context
 
     settings = _zerosearch(given)
@@ -186,8 +169,7 @@ def check_simulator(
     stop_if_dry([plan], settings)
     with Context(settings) as context:
         engine = context.simulated()
-        trial = Trial.load(context, engine) if policy is not None else None
-        check(settings, engine, searches, world=world, count=count, output=output, trial=trial, console=Console())
+        check(settings, engine, searches, world=world, count=count, output=output, console=Console())
 
 
 def _zerosearch(given: Given) -> ZeroSearch.Settings:

@@ -96,7 +96,7 @@ def begin_or_resume(
         say_plan(given, run_dir, processes)
     if processes > 1 and "RANK" not in os.environ:
         with end_on_interrupt():
-            from evoseek.learner.launcher import run_together
+            from evoseek.learner.distributed import run_together
             from evoseek.policy.machine import find_machine, too_many
 
         settings = given.read()

@@ -21,7 +21,7 @@ from evoseek.errors import ConfigError, TrainingError
 from evoseek.eval.evaluate import Evaluation
 from evoseek.jobs.before_after import Learnt, best_example, measure, show
 from evoseek.learner.checkpoint import latest_checkpoint
-from evoseek.learner.launcher import run_together
+from evoseek.learner.distributed import run_together
 from evoseek.recipes.catalogue import find_recipe
 from evoseek.report.printable import say
 from evoseek.runs import RunDirectory

@@ -1,7 +1,10 @@
-"""The processes that train together, and the messages between them: plain JSON, never a pickle.
+"""The processes that train together, how they are started on one machine, and the messages between them: plain JSON,
+never a pickle.
 
-A rank is one of the processes that `torchrun --nproc-per-node N -m evoseek train ...` starts. Every rank runs the same
-program; a collective (any method below) has to be called by all of them, in the same order, or they wait for ever.
+A rank is one of the processes that `run_together` or `torchrun --nproc-per-node N -m evoseek train ...` starts. Every
+rank runs the same program; a collective (any method of `Ranks`) has to be called by all of them, in the same order, or
+they wait for ever. torchrun kills processes that have not ended half a minute after Ctrl-C, in the middle of a step;
+those of `run_together` finish it.
 """
 
 from __future__ import annotations
@@ -10,6 +13,9 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -25,7 +31,7 @@ from evoseek.errors import ConfigError, EndedElsewhereError
 from evoseek.policy.load import check_device
 
 ARRIVAL = timedelta(minutes=5)  # how long a rank waits for the others to start
-PATIENCE = timedelta(hours=1)  # how long it waits for them later; their rollouts may take far longer than its own
+TIMEOUT = timedelta(hours=1)  # how long it waits for them later; their rollouts may take far longer than its own
 
 Work = TypeVar("Work")
 
@@ -159,7 +165,7 @@ def join_ranks(device: str) -> Ranks:
     dist.init_process_group(
         _BACKENDS[own.type],
         store=_meet(rank, size),
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
         device_id=own if own.type == "cuda" else None,
         rank=rank,
         world_size=size,
@@ -187,7 +193,7 @@ def joined_ranks(device: str) -> Generator[Ranks]:
         if ranks.size == 1 or not (isinstance(error, dist.DistError) or _LOST.search(str(error))):
             raise
         raise EndedElsewhereError(
-            f"Another process of this run ended, or could not be reached for {PATIENCE}, so this one cannot continue. "
+            f"Another process of this run ended, or could not be reached for {TIMEOUT}, so this one cannot continue. "
             "Look for what that one said last (the system may have ended it for want of memory), and give the same "
             "command again: it resumes from the last checkpoint."
         ) from error
@@ -213,7 +219,7 @@ def fails_first() -> bool:
 
 
 def _meet(rank: int, size: int) -> dist.Store:
-    """Wait until all ranks have started, so that a missing one is reported soon, and not after `PATIENCE`."""
+    """Wait until all ranks have started, so that a missing one is reported soon, and not after `TIMEOUT`."""
     names = [f"evoseek/rank-{number}" for number in range(size)]
     try:
         store = _store()
@@ -227,7 +233,7 @@ def _meet(rank: int, size: int) -> dist.Store:
             "them all with `torchrun --nproc-per-node N -m evoseek train ...`, or unset its variables "
             f"({', '.join(_NUMBERS)}) to train in one process."
         ) from error
-    store.set_timeout(PATIENCE)
+    store.set_timeout(TIMEOUT)
     return dist.PrefixStore("evoseek/collectives", store)
 
 
@@ -253,3 +259,81 @@ def _own_device(device: str, local_rank: int) -> torch.device:
         )
     torch.cuda.set_device(local_rank)
     return torch.device("cuda", local_rank)
+
+
+_GRACE_S = 20.0  # how long the others may take to end after one has failed: their next collective fails
+_LOOK_S = 0.1
+_LAUNCHER = "EVOSEEK_LAUNCHER"  # the process that started this one by `run_together`
+
+
+def run_together(number: int, words: Sequence[str], *, program: Sequence[str] = ("-m", "evoseek")) -> int:
+    """Run `python -m evoseek WORDS` in so many processes that join as ranks. Returns 0 or, if any failed, the status of
+    the first that did. `program` is what Python runs instead of evoseek.
+
+    Ctrl-C reaches them as it reaches this process, which waits for them; SIGTERM is passed on to them. If this process
+    is killed, they save after their step and end. Each has its
+    share of this machine's cores, unless OMP_NUM_THREADS says how many.
+    """
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    processes: list[subprocess.Popen[bytes]] = []
+    with _passing_signals(processes):
+        try:
+            for rank in range(number):
+                command = [sys.executable, *program, *words]
+                processes.append(subprocess.Popen(command, env=_environment(rank, number, store.port)))
+            return _wait(processes)
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+
+
+def is_orphaned() -> bool:
+    """Whether this process was started by `run_together`, and the process that did so has died."""
+    return os.environ.get(_LAUNCHER, str(os.getppid())) != str(os.getppid())
+
+
+def _environment(rank: int, number: int, port: int) -> dict[str, str]:
+    """What torchrun tells its processes; the store is this process's."""
+    own = {
+        "RANK": rank,
+        "LOCAL_RANK": rank,
+        "WORLD_SIZE": number,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCHELASTIC_RESTART_COUNT": 0,
+        _LAUNCHER: os.getpid(),
+    }
+    threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // number))}
+    return threads | os.environ | {name: str(value) for name, value in own.items()}
+
+
+def _wait(processes: Sequence[subprocess.Popen[bytes]]) -> int:
+    """Until all have ended; those that outlive the first failure for too long are killed."""
+    failed, deadline = 0, float("inf")
+    while any(process.poll() is None for process in processes):
+        if not failed:
+            failed = next((process.returncode for process in processes if process.returncode), 0)
+            deadline = time.monotonic() + _GRACE_S if failed else deadline
+        if time.monotonic() > deadline:
+            return failed
+        time.sleep(_LOOK_S)
+    return failed or next((process.returncode for process in processes if process.returncode), 0)
+
+
+@contextmanager
+def _passing_signals(processes: Sequence[subprocess.Popen[bytes]]) -> Generator[None]:
+    def pass_on(number: int, frame: object) -> None:
+        for process in processes:
+            process.send_signal(number)
+
+    previous = {
+        signal.SIGINT: signal.signal(signal.SIGINT, lambda number, frame: None),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, pass_on),
+    }
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

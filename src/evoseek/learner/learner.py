@@ -18,12 +18,11 @@ from transformers import PreTrainedModel
 from evoseek.errors import TrainingError
 from evoseek.learner.base import MAXIMA, Forward, Inputs, LearnerBase, StepBatch, finish_metrics, measure_part
 from evoseek.learner.batch import make_batch, smaller_budget, split_by_tokens
-from evoseek.learner.checkpointing import checkpoint_activations
 from evoseek.learner.distributed import ALONE, Ranks
-from evoseek.learner.masters import LOWER, Masters
-from evoseek.learner.optim import adamw, schedule_factor
-from evoseek.learner.settings import LearnerSettings
-from evoseek.learner.sharding import Unread, read_weights, shard_module
+from evoseek.learner.logprobs import checkpoint_activations
+from evoseek.learner.optim import LOWER, Masters, adamw, schedule_factor
+from evoseek.learner.settings import BETAS, WEIGHT_DECAY, LearnerSettings
+from evoseek.learner.sharding import DeferredForward, read_weights, shard_module
 from evoseek.loss.base import LossFn, Totals
 from evoseek.types import TrainingSample
 
@@ -34,8 +33,8 @@ OptimizerFactory = Callable[..., Optimizer]
 class LearnerContext(Generic[Inputs]):
     """The context that a learner is built from, besides its settings: a model's forward pass and a loss.
 
-    `learning_rate` and `warmup_steps` replace those of the settings; `unread` are the files of a model without weights,
-    which several ranks share (policy.unread); the others are as in `Learner`.
+    `learning_rate` and `warmup_steps` replace those of the settings; `deferred_weights` are the files of a model
+    without weights, which several ranks share (policy.unread); the others are as in `Learner`.
     """
 
     forward: Forward[Inputs]
@@ -46,7 +45,7 @@ class LearnerContext(Generic[Inputs]):
     ranks: Ranks = ALONE
     dump: Path | None = None
     active: Callable[[], AbstractContextManager[object]] = nullcontext
-    unread: tuple[Path, ...] = ()
+    deferred_weights: tuple[Path, ...] = ()
 
 
 class Learner(LearnerBase[Inputs]):
@@ -58,7 +57,7 @@ class Learner(LearnerBase[Inputs]):
     several calls of `update`: the samples carry the logprobs that they were sampled with.
 
     `bf16` runs the model's matrix products in bfloat16 (autocast); weights and optimizer keep their precision. Weights
-    in bfloat16 are trained through float32 masters (see learner.masters).
+    in bfloat16 are trained through float32 masters (see optim.Masters).
     `optimizer` builds the optimizer from (model, learning_rate=, weight_decay=, betas=); a group's own learning rate
     is kept and multiplied by the schedule. Dropout is off, so that learner and sampler compute the same distribution.
     `active` is entered around each step: the `active` method of a policy that shares its model with others. Before
@@ -73,8 +72,8 @@ class Learner(LearnerBase[Inputs]):
         if settings.gradient_checkpointing:
             checkpoint_activations(cast("PreTrainedModel", context.forward.model))
         shard_module(cast(nn.Module, context.forward), context.ranks)
-        if context.unread:
-            read_weights(cast(Unread, context.forward), context.unread, context.ranks)
+        if context.deferred_weights:
+            read_weights(cast(DeferredForward, context.forward), context.deferred_weights, context.ranks)
         rate, warmup = context.learning_rate, context.warmup_steps
         return cls(
             context.forward,
@@ -82,8 +81,6 @@ class Learner(LearnerBase[Inputs]):
             learning_rate=settings.learning_rate if rate is None else rate,
             warmup_steps=settings.warmup_steps if warmup is None else warmup,
             total_steps=context.total_steps,
-            weight_decay=settings.weight_decay,
-            betas=settings.betas,
             max_grad_norm=settings.max_grad_norm,
             token_budget=settings.token_budget,
             bf16=settings.bf16,
@@ -100,8 +97,8 @@ class Learner(LearnerBase[Inputs]):
         learning_rate: float,
         warmup_steps: int = 0,
         total_steps: int | None = None,
-        weight_decay: float = 0.01,
-        betas: tuple[float, float] = (0.9, 0.999),
+        weight_decay: float = WEIGHT_DECAY,
+        betas: tuple[float, float] = BETAS,
         max_grad_norm: float = 1.0,
         token_budget: int = 8192,
         bf16: bool = False,

@@ -1,21 +1,25 @@
 """Forward passes at the action tokens: logprobs under a causal language model, without the [T, V] logits of everything
-else, and the values that a critic predicts."""
+else, and the values that a critic predicts; activation checkpointing, which saves their memory."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from types import MethodType
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from evoseek.errors import PolicyError
 from evoseek.learner.batch import MicroBatch, loss_inputs
 from evoseek.learner.packing import at_least_float32, packing_limit, run_actions
 from evoseek.loss.base import LossInputs, ValueInputs
+from evoseek.policy.packed import attention_named
 
 # Logits alive at once (64 MiB, 512 MiB in float32); beyond, they are recomputed in the backward pass. Each chunk adds
 # to the whole gradient of the head: on a GPU that takes longer than the products themselves if a chunk has few rows.
@@ -30,7 +34,7 @@ class LogprobModel(nn.Module):
     `MAX_LOGITS` logits. At construction short inputs are passed both ways: a model whose logits are not simply
     head(body(...)), for example because they are scaled or soft-capped, is used through its own forward pass, at the
     price of logits for all tokens; one whose attention cannot be packed (`packing.packing_limit`) gets padded rows. A
-    model whose weights are not read yet is passed them later, by `examine`.
+    model whose weights are not read yet is passed them later, by `probe_model`.
 
     `temperature` is the one the samples were drawn at. The ratio of samples without `old_logprobs` is taken to the
     sampler's record, or with `ratio_to_own` to the logprobs computed here, so that it is 1: that is right only for a
@@ -56,9 +60,9 @@ class LogprobModel(nn.Module):
         self.config = model.config.get_text_config()
         self.applies_head, self.packing_limit = False, 0
         if model.device.type != "meta":
-            self.examine()
+            self.probe_model()
 
-    def examine(self) -> None:
+    def probe_model(self) -> None:
         """Find out how the model's head is applied, and how long the samples of a packed row may be. PolicyError if it
         is not causal."""
         self.applies_head = _applies_head(self.model)
@@ -173,3 +177,38 @@ def _applies_head(model: PreTrainedModel) -> bool:
 
 def _value_head(model: PreTrainedModel) -> nn.Module | None:
     return getattr(model, "score", None) or getattr(model, "classifier", None)
+
+
+def checkpoint_activations(model: PreTrainedModel) -> None:
+    """Let each decoder layer keep its input alone for the backward pass (arXiv 1604.06174): memory falls from all
+    activations to one state per token and layer plus one layer's activations, for one more forward pass.
+
+    The model may stay in evaluation mode, dropout off (transformers' own switch acts in training mode only), and in
+    passes without gradient or with a cache nothing changes. Gradients are the same bit for bit.
+    Raises PolicyError if the model has no layers that transformers can checkpoint.
+    """
+    layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
+    if not layers:
+        raise PolicyError(
+            f"{type(model).__name__} has no layers that allow gradient checkpointing. Turn it off, or choose a model "
+            "of a family that transformers supports it for, such as Llama, Qwen2 or Qwen3."
+        )
+    for layer in layers:
+        layer.__dict__["checkpointed_config"] = model.config.get_text_config()
+        layer.forward = MethodType(_forward, layer)  # a method, so that a deep copy of the layer has its own
+
+
+def _forward(layer: Any, *inputs: Any, **others: Any) -> Any:
+    """The layer's forward pass. Attention in the second computation is that of the first, whatever is then set."""
+    forward = type(layer).forward
+    if not torch.is_grad_enabled() or others.get("past_key_values") is not None:
+        return forward(layer, *inputs, **others)
+    config = layer.checkpointed_config
+    used: str = config._attn_implementation
+
+    def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+        return nullcontext(), attention_named(config, used)
+
+    return checkpoint(
+        forward, layer, *inputs, use_reentrant=False, preserve_rng_state=False, context_fn=contexts, **others
+    )

@@ -20,8 +20,7 @@ from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, PreTrainedConfig, PreTrainedModel
 
-from evoseek.learner.batch import MicroBatch
-from evoseek.learner.row import Row, lay_out
+from evoseek.learner.batch import MicroBatch, Row, lay_out
 from evoseek.policy.packed import attention_named
 
 _NAME = "evoseek_packed_row"

@@ -94,33 +94,14 @@ def _score(
     return [_padded(found.get(id(sample), []), len(sample.token_ids)) for sample in samples]
 
 
-def with_ref_logprobs(
-    samples: Sequence[TrainingSample], forward: Forward[LossInputs], **how: Unpack[Scoring]
-) -> list[TrainingSample]:
-    """The samples with `ref_logprobs` by a frozen reference policy."""
-    return _with(samples, "ref_logprobs", forward, how)
-
-
-def with_old_logprobs(
-    samples: Sequence[TrainingSample], forward: Forward[LossInputs], **how: Unpack[Scoring]
-) -> list[TrainingSample]:
-    """The samples with `old_logprobs` by the learner's own policy, to be called before a batch's first step."""
-    return _with(samples, "old_logprobs", forward, how)
-
-
-def with_values(
-    samples: Sequence[TrainingSample], forward: Forward[ValueInputs], **how: Unpack[Scoring]
-) -> list[TrainingSample]:
-    """The samples with `values` by a critic, to be called before a batch's first step."""
-    return _with(samples, "values", forward, how)
-
-
-def _with(
-    samples: Sequence[TrainingSample],
+def with_scores(
     field: Literal["ref_logprobs", "old_logprobs", "values"],
+    samples: Sequence[TrainingSample],
     forward: AnyForward,
-    how: Scoring,
+    **how: Unpack[Scoring],
 ) -> list[TrainingSample]:
+    """The samples with what `score` gives as this field: `ref_logprobs` by a frozen reference policy, `old_logprobs` by
+    the learner's own policy, or `values` by a critic. The last two are for before a batch's first step."""
     rows = score(forward, samples, **how)
     return [replace(sample, **{field: row}) for sample, row in zip(samples, rows, strict=True)]
 

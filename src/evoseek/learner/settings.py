@@ -7,7 +7,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, SerializeAsAny
 
-from evoseek.settings import MANY, Chosen, Count, Decay, PartSettings, Section
+from evoseek.settings import MANY, Chosen, Count, PartSettings, Section
+
+WEIGHT_DECAY, BETAS = 0.01, (0.9, 0.999)  # of AdamW, and the decay rates of its two moments
 
 
 class LearnerSettings(PartSettings):
@@ -20,8 +22,6 @@ class LearnerSettings(PartSettings):
     warmup_steps: int = Field(
         default=0, ge=0, le=MANY, description="Number of steps over which the learning rate rises from 0."
     )
-    weight_decay: float = Field(default=0.01, ge=0, le=10, description="Weight decay of AdamW.")
-    betas: tuple[Decay, Decay] = Field(default=(0.9, 0.999), description="Decay rates of AdamW's two moments.")
     max_grad_norm: float = Field(
         default=1.0, gt=0, le=1e6, description="Maximum norm of the gradient, to which it is clipped."
     )
@@ -44,12 +44,6 @@ class CriticSettings(Section):
     learning_rate: float = Field(default=3e-4, gt=0, le=1, description="Learning rate of the critic.")
     warmup_steps: int = Field(
         default=0, ge=0, le=MANY, description="Number of steps over which the critic's learning rate rises from 0."
-    )
-    clip: float = Field(
-        default=0.2,
-        gt=0,
-        le=1e6,
-        description="Change of a predicted value, in either direction, beyond which its loss is clipped.",
     )
     critic_warmup_steps: int = Field(
         default=0, ge=0, le=MANY, description="Number of steps at the beginning in which only the critic is trained."

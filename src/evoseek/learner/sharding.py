@@ -4,6 +4,7 @@ parameter, gradient and optimizer tensor, and a layer is gathered only while it 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -40,7 +41,7 @@ def shard_module(module: nn.Module, ranks: Ranks) -> None:
     module.register_forward_hook(_reshard_without_gradient)
 
 
-class Unread(Protocol):
+class DeferredForward(Protocol):
     """A forward pass over a model whose weights are not read yet (policy.unread)."""
 
     @property
@@ -48,39 +49,38 @@ class Unread(Protocol):
         """The model, on the device `meta`."""
         ...
 
-    def examine(self) -> None:
+    def probe_model(self) -> None:
         """What is done at construction where the model has its weights: passes that show how it computes."""
         ...
 
 
-def read_weights(forward: Unread, files: Sequence[Path], ranks: Ranks) -> None:
+def read_weights(forward: DeferredForward, files: Sequence[Path], ranks: Ranks) -> None:
     """Read the weights of a forward pass that was sharded without them: of every tensor this rank's rows alone. Then
-    examine it. A collective, since that makes passes; none is begun where a rank could not read its rows."""
+    probe it. A collective, since that makes passes; none is begun where a rank could not read its rows."""
     model, module = forward.model, cast(FSDPModule, forward)
     model.load_state_dict(read_rows(files, model.state_dict()), strict=False, assign=True)
     model.tie_weights()
     ranks.barrier()
-    register_fsdp_forward_method(cast(nn.Module, module), "examine")
+    register_fsdp_forward_method(cast(nn.Module, module), "probe_model")
     with torch.no_grad():
-        forward.examine()
+        forward.probe_model()
     module.reshard()
 
 
-def full_tensors(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """(name, whole tensor on the CPU) of every parameter and persistent buffer, one at a time; a tied one once.
-
-    A collective: every rank has to iterate to the end.
-    """
-    for name, tensor in _named_tensors(model):
-        yield name, _whole(tensor).cpu()
-
-
 def full_state_dict(model: nn.Module, ranks: Ranks) -> dict[str, torch.Tensor]:
-    """The whole model on the first rank's CPU, for `save_pretrained(state_dict=...)`; empty on the others.
+    """The parameters and persistent buffers, whole, on the first rank's CPU (a tied one once), for
+    `save_pretrained(state_dict=...)`; empty on the others.
 
     A collective. Never more than one parameter is together on any other rank.
     """
-    return {name: tensor for name, tensor in full_tensors(model) if ranks.is_first}
+    kept = model.state_dict(keep_vars=True).keys()
+    buffers = ((name, buffer) for name, buffer in model.named_buffers() if name in kept)
+    found: dict[str, torch.Tensor] = {}
+    for name, tensor in chain(model.named_parameters(), buffers):
+        whole = _whole(tensor)
+        if ranks.is_first:
+            found[name] = whole.cpu()
+    return found
 
 
 def copy_weights(sharded: nn.Module, plain: nn.Module) -> None:
@@ -99,12 +99,6 @@ def copy_weights(sharded: nn.Module, plain: nn.Module) -> None:
 def _layers(module: nn.Module) -> Iterator[nn.Module]:
     for child in module.children():
         yield from child.children() if isinstance(child, nn.ModuleList) else _layers(child)
-
-
-def _named_tensors(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    kept = model.state_dict(keep_vars=True).keys()
-    yield from model.named_parameters()
-    yield from ((name, buffer) for name, buffer in model.named_buffers() if name in kept)
 
 
 def _whole(tensor: torch.Tensor) -> torch.Tensor:

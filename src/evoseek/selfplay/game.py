@@ -217,7 +217,7 @@ class PassageGame(_Game):
             ranks=self.context.ranks,
             dump=self.context.run.dump,
             active=policy.active,
-            unread=policy.unread,
+            deferred_weights=policy.unread,
         )
         learner = build("learner", self.settings.learner, context)
         record_samples(learner, self.settings, self.context.run, self.context.ranks, policy.active)

@@ -8,23 +8,96 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
 from typing import Literal, NamedTuple, cast
 
 import numpy as np
+from pydantic import TypeAdapter
+from rich.console import Console
+from rich.table import Table
 from scipy.spatial.distance import jensenshannon
 
-from evoseek.errors import DataError, ToolError
+from evoseek.errors import DataError, EvoseekError, ToolError
 from evoseek.eval.evaluate import Score
 from evoseek.eval.statistics import Interval, bootstrap_mean_interval, wilson_interval
+from evoseek.files import write_atomic
 from evoseek.protocols import Chat
-from evoseek.search.simulated import SimulatorPrompt, parse_documents
-from evoseek.simulator.records import SearchRecord, document_texts
-from evoseek.simulator.truth import Claims, ClaimSource
+from evoseek.report.evaluation import score_text
+from evoseek.report.printable import for_example, say, say_left_out
+from evoseek.report.progress import CountProgress
+from evoseek.reward.answer import normalise
+from evoseek.search.simulated import SimulatedEngine, SimulatorPrompt, parse_documents
+from evoseek.simulator.collecting import SearchRecord, document_texts, load_records
+from evoseek.systems.zerosearch import ZeroSearch
+from evoseek.world.grammar import asked_fact, states
+from evoseek.world.oracle import load_world
+from evoseek.world.world import World
+
+Claims = Mapping[str, Callable[[Sequence[str]], bool]]
+"""The statements that may answer a query, by name, each with a function that tells whether texts make it."""
+
+
+ClaimSource = Callable[[SearchRecord], Claims]
+"""The claims that would answer a record's query; {} if nothing can be said of its answers."""
+
+
+def golden_claims(record: SearchRecord) -> Claims:
+    """`golden answer`: a document holds the question's golden answer, as whole words in the normal form of exact match.
+    Nothing if that normal form is empty.
+
+    A query for an earlier link of a question of several hops may be answered without it.
+    """
+    wanted = [golden for answer in record.question.golden_answers if (golden := normalise(answer))]
+    return {"golden answer": partial(_holds_any, wanted)} if wanted else {}
+
+
+def world_claims(world: World) -> ClaimSource:
+    """The same for questions about a generated world, where a query asks for one fact: some sentence states it. Nothing
+    for a query that does not ask for one of the question's facts.
+
+    The last link of the question's chain has to be the golden answer. For an earlier link, three cases are
+    distinguished: some object is stated, the true one, or the golden answer. A simulator knows only the golden answer
+    and can only invent an object. So the first measures whether it answers when it should and hides an answer when it
+    should not; the last measures whether it leaks the golden answer. It does, too, where the last relation is asked of
+    another subject, for which a real engine finds nothing (unless a simulator has invented that subject on the way).
+    """
+    judgement = cache(world.oracle)
+
+    def claims(record: SearchRecord) -> Claims:
+        fact, chain = asked_fact(record.query), judgement(record.question.text).chain
+        if fact is None or not chain:
+            return {}
+        golden = partial(_states, fact, record.question.golden_answers)
+        earlier = {(link.subject.casefold(), link.relation): link.object for link in chain[:-1]}
+        if fact in earlier:
+            return {
+                "earlier link, some object": partial(_states, fact, None),
+                "earlier link, true object": partial(_states, fact, [earlier[fact]]),
+                "earlier link, golden answer": golden,
+            }
+        if fact == (chain[-1].subject.casefold(), chain[-1].relation):
+            return {"last link, golden answer": golden}
+        if fact[1] == chain[-1].relation:
+            return {"last relation of another, golden answer": golden}
+        return {}
+
+    return claims
+
+
+def _holds_any(wanted: Sequence[str], texts: Sequence[str]) -> bool:
+    return any(f" {golden} " in f" {normalise(text)} " for text in texts for golden in wanted)
+
+
+def _states(fact: tuple[str, str], objects: Sequence[str] | None, texts: Sequence[str]) -> bool:
+    return states(texts, *fact, objects)
+
 
 DocumentKind = Literal["useful", "noisy"]
 KINDS: tuple[DocumentKind, ...] = ("useful", "noisy")
@@ -33,7 +106,7 @@ KINDS: tuple[DocumentKind, ...] = ("useful", "noisy")
 @dataclass(frozen=True, slots=True)
 class SimulatorCheck:
     """A finished check. `readable`: replies that came and could be read. `stating`: replies whose documents state an
-    answer, by what is stated (see `evoseek.simulator.truth`); unreadable ones count as invalid. `style` has
+    answer, by what is stated (see `evoseek.simulator.check`); unreadable ones count as invalid. `style` has
     `real`, `useful` and `noisy`. `unasked` queries were left out since nothing can be said of their answers; `problems`
     are the reasons why replies were unreadable."""
 
@@ -87,7 +160,7 @@ async def check_simulator(
     chat: Chat,
     prompt: SimulatorPrompt,
     records: Sequence[SearchRecord],
-    truth: ClaimSource,
+    claims_of: ClaimSource,
     *,
     count: int,
     documents: int,
@@ -99,7 +172,7 @@ async def check_simulator(
 
     Only first pages are looked at. Raises DataError if there is no query whose answer can be told.
     """
-    drawn, unasked = _draw(records, truth, count, seed)
+    drawn, unasked = _draw(records, claims_of, count, seed)
     simulator, done = _Simulator(chat, prompt, documents, max_words), itertools.count(1)
 
     async def ask(query: _Query, kind: DocumentKind) -> _Reply:
@@ -126,13 +199,13 @@ async def check_simulator(
     )
 
 
-def _draw(records: Sequence[SearchRecord], truth: ClaimSource, count: int, seed: int) -> tuple[list[_Query], int]:
+def _draw(records: Sequence[SearchRecord], claims_of: ClaimSource, count: int, seed: int) -> tuple[list[_Query], int]:
     """Queries to ask, in random order, each of a question's once; and how many of the first pages were left out."""
     first: dict[tuple[str, str, str], _Query] = {}
     for number, record in enumerate(records, start=1):
         if record.page == 1:
             question = record.question
-            first.setdefault((question.id, question.text, record.query), _Query(number, record, truth.claims(record)))
+            first.setdefault((question.id, question.text, record.query), _Query(number, record, claims_of(record)))
     usable = [query for query in first.values() if query.claims]
     if not usable:
         raise DataError(
@@ -210,3 +283,74 @@ def _style(found: Sequence[Sequence[str] | None], half: int, others: Sequence[st
 
 def _words(text: str) -> list[str]:
     return _WORD.findall(text.casefold())
+
+
+def check(
+    settings: ZeroSearch.Settings,
+    engine: SimulatedEngine,
+    source: Path,
+    *,
+    world: Path | None,
+    count: int,
+    output: Path | None,
+    console: Console,
+) -> None:
+    """Check the settings' simulator on held-out searches; print the results, and optionally write them as JSON.
+
+    Raises EvoseekError if not one reply could be read.
+    """
+    records = load_records(source, notify=lambda text: say(console, text))
+    claims_of = golden_claims if world is None else world_claims(load_world(world))
+    with CountProgress(console, "replies") as progress:
+        checked = asyncio.run(
+            check_simulator(
+                engine.chat,
+                engine.prompt,
+                records,
+                claims_of,
+                count=count,
+                documents=settings.search.top_k,
+                max_words=engine.max_words,
+                seed=engine.seed,
+                progress=progress,
+            )
+        )
+    if all(score.mean == 0 for score in checked.readable.values()):
+        raise EvoseekError(f"Not one reply of {engine.chat.name} could be read. {for_example(checked.problems)}")
+    if checked.unasked:
+        say(console, f"{checked.unasked} queries were left out: nothing can be said of their answers.")
+    console.print(obedience_table(checked))
+    console.print(style_table(checked))
+    say_left_out(console, "replies could not be read", checked.problems)
+    if output is not None:
+        asked = {
+            "simulator": engine.chat.name,
+            "searches": str(source),
+            "documents": settings.search.top_k,
+            "max_words": engine.max_words,
+            "temperature": settings.simulator.temperature,
+            "seed": engine.seed,
+        }
+        found: dict[str, object] = json.loads(TypeAdapter(SimulatorCheck).dump_json(checked))  # nan as null
+        write_atomic(output, json.dumps({**asked, **found}, indent=1) + "\n")
+
+
+def obedience_table(check: SimulatorCheck) -> Table:
+    """How often replies can be read, and what they state: asked for useful documents, and for noisy ones."""
+    table = Table("replies", *KINDS, title="What the simulator was asked for, 95 % intervals")
+    table.add_row("can be read", *(score_text(check.readable[kind]) for kind in KINDS))
+    for name in check.stating[KINDS[0]]:
+        table.add_row(f"state: {name}", *(score_text(check.stating[kind][name]) for kind in KINDS))
+    return table
+
+
+def style_table(check: SimulatorCheck) -> Table:
+    """Length and words, beside the real engine's."""
+    table = Table("documents", *check.style, title="How it reads, 95 % intervals")
+    styles = check.style.values()
+    table.add_row("in a reply", *(f"{style.documents:.2f}" for style in styles))
+    table.add_row(
+        "words each", *(f"{style.words:.1f} [{style.interval.low:.1f}, {style.interval.high:.1f}]" for style in styles)
+    )
+    table.add_row("divergence of words (bits)", *(f"{style.divergence:.3f}" for style in styles))
+    return table

@@ -23,7 +23,7 @@ from evoseek.report.printable import for_example, say, say_left_out
 from evoseek.report.progress import STOPPING_AFTER_BATCH, CountProgress
 from evoseek.reward.verdict import parse_verdict, verdict_form
 from evoseek.runs import with_digests
-from evoseek.simulator.records import SearchRecord, load_records, record_row
+from evoseek.simulator.collecting import SearchRecord, load_records, record_row
 from evoseek.training.context import Context
 from evoseek.training.inputs import inputs_of
 from evoseek.training.interrupt import stop_on_interrupt

@@ -42,7 +42,7 @@ from evoseek.report.printable import say
 from evoseek.report.progress import STOPPING, LiveProgress
 from evoseek.runs import RunDirectory, with_digests
 from evoseek.search.simulated import SimulatorPrompt, parse_documents
-from evoseek.simulator.records import SearchRecord, document_texts, load_records
+from evoseek.simulator.collecting import SearchRecord, document_texts, load_records
 from evoseek.systems.zerosearch import ZeroSearch
 from evoseek.training.inputs import inputs_of
 from evoseek.training.interrupt import stop_on_interrupt

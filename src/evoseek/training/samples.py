@@ -21,7 +21,7 @@ from itertools import compress
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
 from evoseek.learner.base import LearnerBase
 from evoseek.learner.distributed import Ranks
-from evoseek.learner.reference import Scoring, with_old_logprobs
+from evoseek.learner.reference import Scoring, with_scores
 from evoseek.loss.base import LossInputs
 from evoseek.runs import RunDirectory
 from evoseek.training.settings import TrainingSettings
@@ -73,7 +73,7 @@ def old_logprobs(
     """Sets `old_logprobs` to the logprobs of the learner's current policy."""
     own = settings.learner
     how: Scoring = {"token_budget": own.token_budget, "bf16": own.bf16, "ranks": ranks, "active": active}
-    return partial(with_old_logprobs, forward=learner.forward, **how)
+    return partial(with_scores, "old_logprobs", forward=learner.forward, **how)
 
 
 def _row(sample: TrainingSample) -> Mapping[str, object]:

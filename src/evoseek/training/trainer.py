@@ -17,7 +17,7 @@ from evoseek.learner.checkpoint import Checkpoint, Part
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel, ValueModel
-from evoseek.learner.reference import Scoring, with_ref_logprobs, with_values
+from evoseek.learner.reference import Scoring, with_scores
 from evoseek.learner.sharding import copy_weights, full_state_dict
 from evoseek.loss.base import LossFn, LossInputs, ValueInputs
 from evoseek.loss.terms import wrapped
@@ -88,7 +88,7 @@ class Trainer:
             ranks=ranks,
             dump=run.dump,
             active=policy.active,
-            unread=policy.unread,
+            deferred_weights=policy.unread,
         )
         credit = credit or build("credit", settings.credit, settings)
         critic = _load_critic(settings, run, checkpoint, ranks) if getattr(credit, "needs_critic", False) else None
@@ -133,7 +133,7 @@ class Trainer:
         return PPOUpdate(
             learner=self.learner,
             critic=self.critic,
-            predict=partial(with_values, forward=self.critic.forward, **self._scoring()),
+            predict=partial(with_scores, "values", forward=self.critic.forward, **self._scoring()),
             seed=self.settings.run.seed,
             estimate=self.credit,
             mini_batches=algorithm.mini_batches,
@@ -159,7 +159,7 @@ class Trainer:
 
     def own_logprobs(self) -> SampleTransform:
         """Sets `ref_logprobs` to the logprobs of the current policy."""
-        return partial(with_ref_logprobs, forward=self.learner.forward, **self._scoring(self.policy.active))
+        return partial(with_scores, "ref_logprobs", forward=self.learner.forward, **self._scoring(self.policy.active))
 
     def old_logprobs(self) -> SampleTransform:
         """Sets `old_logprobs` to the logprobs of the current policy."""
@@ -190,11 +190,11 @@ class Trainer:
         """Logprobs of the initial policy: the base of a new adapter, else a frozen copy."""
         if self.settings.lora.rank > 0:
             base = base_of(self.policy)
-            return partial(with_ref_logprobs, forward=self.learner.forward, **self._scoring(base.active))
+            return partial(with_scores, "ref_logprobs", forward=self.learner.forward, **self._scoring(base.active))
         settings = self.settings.policy
         frozen = load_policy(settings.model, device=str(self.ranks.device), dtype=settings.dtype)
         forward = LogprobModel(frozen.model.requires_grad_(False), temperature=self.settings.rollout.temperature)
-        return partial(with_ref_logprobs, forward=forward, **self._scoring())
+        return partial(with_scores, "ref_logprobs", forward=forward, **self._scoring())
 
     def _scoring(self, active: Callable[[], AbstractContextManager[object]] = nullcontext) -> Scoring:
         settings, ranks = self.settings.learner, self.ranks
@@ -295,7 +295,7 @@ def _load_critic(
     critic = settings.critic
     context = LearnerContext(
         forward,
-        ValueLoss(critic.clip),
+        ValueLoss(),
         learning_rate=critic.learning_rate,
         warmup_steps=critic.warmup_steps,
         ranks=ranks,

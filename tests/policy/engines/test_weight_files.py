@@ -13,7 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from evoseek.errors import SamplerError, TrainingError
 from evoseek.learner.logprobs import LogprobModel
-from evoseek.learner.reference import with_old_logprobs
+from evoseek.learner.reference import with_scores
 from evoseek.policy.engines.link import Link
 from evoseek.policy.engines.sglang import SGLangSampler
 from evoseek.policy.engines.vllm import VLLMSampler
@@ -53,7 +53,7 @@ def run(policy, directory, what, *, engine="vllm", server=None):
 
     def score(samples):
         with policy.active():
-            return with_old_logprobs(samples, forward=trained, token_budget=512)
+            return with_scores("old_logprobs", samples, forward=trained, token_budget=512)
 
     async def within():
         async with server.serving() as url:

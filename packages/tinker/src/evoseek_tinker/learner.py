@@ -27,6 +27,7 @@ from evoseek.learner.base import MAXIMA, LearnerBase, StepBatch, finish_metrics,
 from evoseek.learner.batch import MicroBatch, loss_inputs, make_batch, trained_length
 from evoseek.learner.learner import LearnerContext
 from evoseek.learner.optim import schedule_factor
+from evoseek.learner.settings import BETAS
 from evoseek.loss.base import LossInputs
 from evoseek.training.settings import TrainingSettings
 from evoseek.types import TrainingSample
@@ -144,8 +145,8 @@ class TinkerLearner(LearnerBase[LossInputs]):
                 self.skip_non_finite([sample for batch in batches for sample in batch.samples], loss, largest)
                 return {"learning_rate": rate}, [{} for _ in batches]
             rows, slopes, logprobs = ([row for term in made for row in getattr(term, name)] for name in _ROWS)
-            own, betas = self._settings, self._settings.betas
-            adam = AdamStep(rate, betas, own.weight_decay, own.max_grad_norm)
+            own = self._settings
+            adam = AdamStep(rate, BETAS, own.weight_decay, own.max_grad_norm)
             norm = _served(lambda: self._remote.step(rows, slopes, logprobs, adam))
         self.non_finite_in_a_row = 0
         self.step += 1

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from evoseek.learner.settings import LearnerSettings
+from evoseek.learner.settings import WEIGHT_DECAY, LearnerSettings
 from evoseek.policy.settings import LoraSettings, SamplerSettings
 from evoseek.policy.source import find_policy, is_gguf
 from evoseek.settings import MANY, Needs, Section, lookup
@@ -33,6 +33,12 @@ class TinkerSettings(LearnerSettings):
         default="sum",
         description="Whether the server adds up the gradients of tokens (sum: the Tinker service), or divides those of "
         "a sequence by its weights and their sum by the number of sequences (mean: SkyRL's JAX backend).",
+    )
+    weight_decay: float = Field(
+        default=WEIGHT_DECAY,
+        ge=0,
+        le=10,
+        description="Weight decay of AdamW; 0 where a server trains several adapters and decays all of them.",
     )
     timeout_s: float = Field(
         default=3600.0, gt=0, le=1e6, description="Seconds that a call of training may take before the run stops."
