@@ -19,8 +19,7 @@ from evoseek.errors import ConfigError, RunError
 from evoseek.eval.evaluate import Evaluation, Result, evaluate
 from evoseek.files import write_atomic
 from evoseek.learner.checkpoint import latest_checkpoint
-from evoseek.learner.distributed import ALONE, Ranks, gathered, joined_ranks
-from evoseek.learner.launcher import is_orphaned
+from evoseek.learner.distributed import ALONE, Ranks, gathered, is_orphaned, joined_ranks
 from evoseek.protocols import MetricSink
 from evoseek.registry import build, find
 from evoseek.report.alarms import AlarmedMetrics
