@@ -20,7 +20,7 @@ from evoseek.corpus.passages import split_document
 from evoseek.errors import PageError, ToolError
 from evoseek.http.replies import error_message, json_of, redacted
 from evoseek.http.retry import TransientError, seconds_of
-from evoseek.policy.call_formats import parse_hermes, parse_json
+from evoseek.policy.chat_template import parse_hermes, parse_json
 from evoseek.policy.encoding import Encoder, harmless
 from evoseek.policy.tags import SEARCH, TagMessages, read_action
 from evoseek.policy.tool_calls import ToolCallRenderer

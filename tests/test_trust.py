@@ -18,9 +18,9 @@ from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError, PolicyError
 from evoseek.policy.chat_template import USER, render_chat
 from evoseek.policy.critic import load_critic
+from evoseek.policy.deferred_weights import load_deferred
 from evoseek.policy.load import load_policy, load_tokenizer
 from evoseek.policy.source import tiny_policy_dir
-from evoseek.policy.unread import load_unread
 from evoseek.project import find_project, open_project
 from evoseek.recipes.catalogue import FOLDER, find_config
 from evoseek.registry import KINDS, find
@@ -394,9 +394,9 @@ def model_with_code(ran, tmp_path, monkeypatch):
     return folder
 
 
-@pytest.mark.parametrize("load", [load_policy, load_tokenizer, load_shell, load_critic, load_unread])
+@pytest.mark.parametrize("load", [load_policy, load_tokenizer, load_shell, load_critic, load_deferred])
 def test_a_models_own_code_is_not_run_even_by_a_user_who_would_say_yes(load, model_with_code, ran):
-    with suppress(PolicyError):  # load_unread leaves it to load_policy
+    with suppress(PolicyError):  # load_deferred leaves it to load_policy
         assert load(str(model_with_code)) is None
     assert not ran.exists()
 

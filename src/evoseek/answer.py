@@ -13,8 +13,8 @@ from evoseek.env.environments import HistoryEnv
 from evoseek.env.prompts import PromptSet
 from evoseek.errors import ConfigError, DataError
 from evoseek.eval.support import Check, Support, SupportJudge, by_words
+from evoseek.policy.policy import vocabulary_notice
 from evoseek.policy.source import origin
-from evoseek.policy.vocabulary import vocabulary_notice
 from evoseek.protocols import Chat, Environment, QuestionEngine, SearchEngine
 from evoseek.registry import build
 from evoseek.report.answers import answer_json, answer_text

@@ -42,8 +42,8 @@ from evoseek.learner.sharding import copy_weights, full_state_dict, read_weights
 from evoseek.loss.base import Totals
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.likelihood import ReinforceLoss
+from evoseek.policy.deferred_weights import load_deferred
 from evoseek.policy.load import load_policy
-from evoseek.policy.unread import load_unread
 from evoseek.types import TrainingSample
 
 SECONDS = 300  # until a scenario counts as hanging
@@ -170,12 +170,12 @@ def publish(ranks: Ranks) -> dict:
 
 def read(ranks: Ranks, model: str) -> dict:
     """A policy of which each rank reads its rows alone, beside one that is read whole: what differs."""
-    whole_path, unread = load_policy(model), load_unread(model)
-    expected, got = LogprobModel(whole_path.model), LogprobModel(unread.model)
-    before = all(p.is_meta for p in unread.model.parameters())
+    whole_path, deferred = load_policy(model), load_deferred(model)
+    expected, got = LogprobModel(whole_path.model), LogprobModel(deferred.model)
+    before = all(p.is_meta for p in deferred.model.parameters())
     shard_module(expected, ranks)
     shard_module(got, ranks)
-    read_weights(got, unread.unread, ranks)
+    read_weights(got, deferred.deferred_weights, ranks)
     batch = make_batch(make_samples(3, seed=0), torch.device("cpu"))
     passes = [forward(batch) for forward in (expected, got)]
     for one in passes:
@@ -201,12 +201,12 @@ def read(ranks: Ranks, model: str) -> dict:
 
 def read_fails(ranks: Ranks) -> None:
     """The last rank does not find the files."""
-    unread = load_unread("tiny")
-    forward = LogprobModel(unread.model)
+    deferred = load_deferred("tiny")
+    forward = LogprobModel(deferred.model)
     with ranks.setting_up():
         shard_module(forward, ranks)
         is_last = ranks.rank == ranks.size - 1
-        read_weights(forward, [Path("nowhere")] if is_last else unread.unread, ranks)
+        read_weights(forward, [Path("nowhere")] if is_last else deferred.deferred_weights, ranks)
 
 
 def same_tensors(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:

@@ -1,6 +1,6 @@
 import pytest
 
-from evoseek.policy.call_formats import parse_hermes, parse_json
+from evoseek.policy.chat_template import parse_hermes, parse_json
 from evoseek.types import ToolCall
 
 CALL = ToolCall("search", {"query": "mayor"})

@@ -16,9 +16,8 @@ from evoseek.errors import PolicyError
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.likelihood import CrossEntropyLoss
-from evoseek.policy.adapter_files import load_adapter
 from evoseek.policy.load import export_policy, load_policy, merged, save_policy
-from evoseek.policy.lora import add_adapter
+from evoseek.policy.lora import add_adapter, load_adapter
 from evoseek.policy.policy import Policy, base_of
 from evoseek.policy.sampler import TorchSampler
 from evoseek.types import Completion, SampleRequest, StopConditions, TrainingSample

@@ -11,8 +11,7 @@ from evoseek.errors import PolicyError
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.likelihood import CrossEntropyLoss
-from evoseek.policy.load import load_policy, save_policy
-from evoseek.policy.pair import NewAdapter, load_pair
+from evoseek.policy.load import NewAdapter, load_pair, load_policy, save_policy
 from evoseek.policy.policy import Policy
 from evoseek.types import TrainingSample
 

@@ -1,4 +1,4 @@
-from evoseek.policy.pass_times import PassTimes
+from evoseek.policy.stops import PassTimes
 
 
 def test_a_pass_counts_as_five_usual_ones_at_most():

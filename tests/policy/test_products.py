@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from evoseek.policy.products import FEWEST_ROWS, WideLinear, widen_products
+from evoseek.policy.machine import FEWEST_ROWS, WideLinear, widen_products
 
 
 def wide(size_in: int, size_out: int, bias: bool) -> WideLinear:

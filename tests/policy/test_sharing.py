@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evoseek.policy.sharing import SHARED, common_length, find_longest
+from evoseek.policy.packed import SHARED, common_length, find_longest
 
 PROMPT = list(range(SHARED))
 

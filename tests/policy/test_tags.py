@@ -6,8 +6,8 @@ from tools.tiny.tokenizer import tiny_tokenizer
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import PolicyError
 from evoseek.policy.encoding import outside, trusted
-from evoseek.policy.renderer import make_renderer
 from evoseek.policy.tags import SEARCH, TagCall, TagRenderer, tag_calls
+from evoseek.policy.tool_calls import make_renderer
 from evoseek.types import Action, Message, ToolCall
 
 

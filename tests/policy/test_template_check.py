@@ -3,8 +3,8 @@ import copy
 import pytest
 
 from evoseek.errors import PolicyError
-from evoseek.policy.renderer import make_renderer
-from evoseek.policy.template_check import check_template
+from evoseek.policy.chat_template import check_template
+from evoseek.policy.tool_calls import make_renderer
 
 SIMPLE = (
     "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
@@ -19,19 +19,17 @@ def with_template(made, template):
 
 
 @pytest.mark.parametrize(
-    ("name", "call_format", "end", "escapes", "keeps"),
+    ("name", "call_format", "end", "escapes"),
     [
-        ("qwen", "hermes", "<|im_end|>", False, True),
-        ("qwen_forgetful", "hermes", "<|im_end|>", False, False),
-        ("llama", "json", "<|eot_id|>", True, False),
+        ("qwen", "hermes", "<|im_end|>", False),
+        ("qwen_forgetful", "hermes", "<|im_end|>", False),
+        ("llama", "json", "<|eot_id|>", True),
     ],
 )
-def test_says_what_a_template_can_do(made, name, call_format, end, escapes, keeps):
+def test_says_what_a_template_can_do(made, name, call_format, end, escapes):
     report = check_template(made(name), "tools")
-    assert (report.call_format, report.escapes_results, report.keeps_prefix) == (call_format, escapes, keeps)
+    assert (report.call_format, report.escapes_results) == (call_format, escapes)
     assert report.end_of_turn == made(name).convert_tokens_to_ids(end)
-    assert ("keeps its prefix" in str(report)) == keeps
-    assert ("history is kept as it was sampled" in str(report)) != keeps
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from evoseek.policy.load import load_policy
-from evoseek.policy.vocabulary import spelled_share, vocabulary_notice
+from evoseek.policy.policy import spelled_share, vocabulary_notice
 from evoseek.world.world import World
 
 REAL = ["Which film came out first, Terror Is a Man or Moonrise Kingdom?", "What does the warranty cover?"]

@@ -17,8 +17,8 @@ from evoseek.env.prompts import load_prompts
 from evoseek.env.web import ReadingPrompts
 from evoseek.env.web_tools import BrowseTool, WebRollouts, WebSearchTool
 from evoseek.policy.encoding import Encoder, split_trusted
-from evoseek.policy.renderer import make_renderer
 from evoseek.policy.scripted import ScriptedChat, ScriptedSampler
+from evoseek.policy.tool_calls import make_renderer
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.run import run_trajectory
 from evoseek.search.browse.reading import PageBeginning, ReadingAgent

@@ -198,7 +198,7 @@ def test_weights_that_several_processes_share_are_left_unread_until_they_are_spr
     assert reads_rows(settings, ranks) == expected
     if "learner.name" not in options:
         policy = load_trainable(settings, None, device="cpu", ranks=ranks)
-        assert bool(policy.unread) == (policy.model.device.type == "meta") == expected
+        assert bool(policy.deferred_weights) == (policy.model.device.type == "meta") == expected
 
 
 def test_with_servers_no_process_reads_more_than_its_rows(places):
@@ -206,7 +206,7 @@ def test_with_servers_no_process_reads_more_than_its_rows(places):
     for own, expected in (({}, False), (settings, True)):
         context = TrainingContext(load_settings(options=places | own), ranks=Ranks(0, 2, torch.device("cpu")))
         with context.closing:
-            assert bool(context.agent.policy.unread) == expected
+            assert bool(context.agent.policy.deferred_weights) == expected
 
 
 def test_an_adapter_on_a_bfloat16_base_has_its_own_logprobs_too(places, tmp_path):

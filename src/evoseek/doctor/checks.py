@@ -21,12 +21,12 @@ from evoseek.effect import changed, check_effect
 from evoseek.errors import EvoseekError, PolicyError, disk_text, is_of_disk
 from evoseek.files import expanded
 from evoseek.jobs.prompt import rendered
+from evoseek.policy.chat_template import check_template
 from evoseek.policy.load import check_device, load_tokenizer
 from evoseek.policy.machine import cores, too_many
+from evoseek.policy.policy import is_spelled
 from evoseek.policy.shape import read_config
 from evoseek.policy.source import find_policy, is_gguf
-from evoseek.policy.template_check import check_template
-from evoseek.policy.vocabulary import is_spelled
 from evoseek.search.lexical import LexicalIndex, check_index
 from evoseek.search.opening import open_built
 from evoseek.settings import check_settings, defaults_of, lookup

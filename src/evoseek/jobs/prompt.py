@@ -15,8 +15,8 @@ from evoseek.env.prompts import PromptSet, load_prompts
 from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv, answer_task, passage_task
 from evoseek.errors import ConfigError
 from evoseek.policy.load import load_tokenizer
-from evoseek.policy.renderer import make_renderer
 from evoseek.policy.shape import prompts_for
+from evoseek.policy.tool_calls import make_renderer
 from evoseek.protocols import Environment, Tool
 from evoseek.registry import build
 from evoseek.report.printable import say

@@ -34,7 +34,7 @@ class LearnerContext(Generic[Inputs]):
     """The context that a learner is built from, besides its settings: a model's forward pass and a loss.
 
     `learning_rate` and `warmup_steps` replace those of the settings; `deferred_weights` are the files of a model
-    without weights, which several ranks share (policy.unread); the others are as in `Learner`.
+    without weights, which several ranks share (see policy.deferred_weights); the others are as in `Learner`.
     """
 
     forward: Forward[Inputs]

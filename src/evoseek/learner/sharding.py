@@ -42,7 +42,7 @@ def shard_module(module: nn.Module, ranks: Ranks) -> None:
 
 
 class DeferredForward(Protocol):
-    """A forward pass over a model whose weights are not read yet (policy.unread)."""
+    """A forward pass over a model whose weights are not read yet (policy.deferred_weights)."""
 
     @property
     def model(self) -> PreTrainedModel:

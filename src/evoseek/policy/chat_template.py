@@ -1,23 +1,30 @@
-"""A model's chat template, and how outside text passes through it without becoming template text.
+"""A model's chat template: what it can do, and how outside text passes through it without becoming template text.
 
 Messages are rendered with a placeholder for each piece of outside text; the result is cut at the placeholders, and
-only what lies between them, the template's own text, is encoded with control tokens.
+only what lies between them, the template's own text, is encoded with control tokens. Its capabilities are determined by
+rendering dummy conversations. Tool calls have one of two common shapes:
+
+hermes   <tool_call>{"name": ..., "arguments": {...}}</tool_call>, any number of them, other text around (Hermes, Qwen)
+json     the whole turn is {"name": ..., "parameters": {...}} (Llama 3)
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 from jinja2 import TemplateError
 
 from evoseek.errors import PolicyError
-from evoseek.policy.encoding import Encoder, split_trusted
-from evoseek.types import Message
+from evoseek.policy.encoding import Encoder, is_control, split_trusted
+from evoseek.types import Message, ToolCall
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
 
 _PLACEHOLDER = re.compile(r"EVOSEEK(\d+)OUTSIDE")
 USER = {"role": "user", "content": "Hello."}
@@ -44,12 +51,12 @@ def end_ids(tokenizer: PreTrainedTokenizerBase, end_of_turn: int | None) -> tupl
     return tuple(dict.fromkeys(i for i in (end_of_turn, tokenizer.eos_token_id) if isinstance(i, int)))
 
 
-def dummy_turn(tool: str, *results: str, content: str = "") -> list[dict[str, Any]]:
+def dummy_turn(tool: str, *results: str) -> list[dict[str, Any]]:
     """The messages of a turn that calls a tool with the argument `WRITTEN`, and of the results that it gets."""
     function = {"name": tool, "arguments": {"query": WRITTEN}}
     call = {"type": "function", "id": "evoseek01", "function": function}  # some templates want nine characters
     return [
-        {"role": "assistant", "content": content, "tool_calls": [call]},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
         *({"role": "tool", "name": tool, "tool_call_id": "evoseek01", "content": result} for result in results),
     ]
 
@@ -157,3 +164,151 @@ def observation_text(
     closing = str(tokenizer.convert_ids_to_tokens(end_of_turn))
     end = rendered.index(closing, rendered.index(WRITTEN))
     return rendered[:end], rendered[end + len(closing) :]
+
+
+Calls = tuple[ToolCall, ...]
+"""Calls in the order written; none if the text is no call."""
+
+_HERMES = re.compile(r"<tool_call>(.*?)(</tool_call>|\Z)", re.DOTALL)  # one that is not closed goes to the end
+
+
+def parse_hermes(text: str) -> Calls:
+    """The calls between tags. Raises ValueError, in words, for one that cannot be read."""
+    return tuple(map(_hermes_call, _HERMES.finditer(text)))
+
+
+def parse_json(text: str) -> Calls:
+    """The call that the text as a whole is. Raises ValueError, in words, for one that cannot be read."""
+    text = text.strip().removeprefix("<|python_tag|>").strip()
+    if not text.startswith("{"):
+        return ()
+    return (_call(_decode(text), ("parameters", "arguments")),)
+
+
+CALL_FORMATS: Mapping[str, Callable[[str], Calls]] = {"hermes": parse_hermes, "json": parse_json}
+"""Parsers by name, in the order in which they are tried on a model's own template."""
+
+
+def _hermes_call(found: re.Match[str]) -> ToolCall:
+    body, closing = found.groups()
+    if not closing:
+        raise ValueError("a <tool_call> is not closed")
+    return _call(_decode(body), ("arguments", "parameters"))
+
+
+def _decode(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"a tool call is not valid JSON ({error})") from error
+
+
+def _call(value: Any, argument_keys: tuple[str, ...]) -> ToolCall:
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+        raise ValueError('a tool call is not an object with a "name"')
+    arguments = next((value[key] for key in argument_keys if key in value), {})
+    if not isinstance(arguments, dict):
+        raise ValueError("the arguments of a tool call are not an object")
+    return ToolCall(value["name"], arguments)
+
+
+_TOOL = "evoseek_probe"
+_RESULT = 'evoseek "result"'
+_SCHEMA = {
+    "type": "function",
+    "function": {
+        "name": _TOOL,
+        "description": "Probe.",
+        "parameters": {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
+    },
+}
+
+
+@dataclass(frozen=True)
+class TemplateReport:
+    """The capabilities of a model's chat template.
+
+    Attributes:
+        has_template: False for base models without one.
+        end_of_turn: the id that closes what the model writes, None if no token does.
+        call_format: key of `CALL_FORMATS`, None if tool calls cannot be used; `reason` says why, in words.
+        escapes_results: the template writes tool results as JSON strings.
+    """
+
+    has_template: bool
+    end_of_turn: int | None = None
+    call_format: str | None = None
+    escapes_results: bool = False
+    reason: str = ""
+
+    def __str__(self) -> str:
+        if not self.has_template:
+            return "The tokenizer has no chat template: prompts are plain text, in the tag format."
+        tools = f"tool calls in the {self.call_format} shape" if self.call_format else f"no tool calls ({self.reason})"
+        return f"The chat template has {tools}."
+
+
+def check_template(
+    tokenizer: PreTrainedTokenizerBase, format: Literal["auto", "tags", "tools"] = "auto"
+) -> TemplateReport:
+    """Determine the capabilities of the chat template. With format `tools`, a model without them is a PolicyError."""
+    report = _probe(tokenizer) if tokenizer.chat_template else TemplateReport(False, reason="it has no chat template")
+    if format == "tools" and report.call_format is None:
+        raise PolicyError(
+            f"The tool-call format needs a model whose chat template has tool calls, but of this model's tokenizer: "
+            f'{report.reason}. Choose the format "tags" (or "auto"), or a model with tool calls, such as the instruct '
+            "models of Qwen2.5 and Llama 3."
+        )
+    return report
+
+
+def _probe(tokenizer: PreTrainedTokenizerBase) -> TemplateReport:
+    end = _end_of_turn(tokenizer)
+    if end is None:
+        return TemplateReport(True, reason="its chat template closes the model's turn with no token")
+    try:
+        prompt = render_chat(tokenizer, [USER], [_SCHEMA])
+        rendered = render_chat(tokenizer, [USER, *dummy_turn(_TOOL, _RESULT)], [_SCHEMA])
+    except PolicyError as error:
+        return TemplateReport(True, end, reason=str(error))
+    escaped = json.dumps(_RESULT)[1:-1]
+    if _TOOL not in prompt:
+        reason = "its chat template does not show the tools to the model"
+    elif WRITTEN not in rendered or not (escaped in rendered or _RESULT in rendered):
+        reason = "its chat template leaves out the calls or their results"
+    elif (shape := _call_format(tokenizer, prompt, end)) is None:
+        reason = f"its chat template writes calls in an unknown shape (known: {', '.join(CALL_FORMATS)})"
+    else:
+        return TemplateReport(True, end, shape, escaped in rendered)
+    return TemplateReport(True, end, reason=reason)
+
+
+def _end_of_turn(tokenizer: PreTrainedTokenizerBase) -> int | None:
+    """The first control token after what the model wrote."""
+    answer = {"role": "assistant", "content": WRITTEN}
+    try:
+        rendered = render_chat(tokenizer, [USER, answer, USER], generation_prompt=False)
+    except PolicyError:
+        return None
+    rest = rendered.partition(WRITTEN)[2].partition(USER["content"])[0]
+    control = [(token.content, i) for i, token in tokenizer.added_tokens_decoder.items() if is_control(token)]
+    found = [(rest.find(content), -len(content), i) for content, i in control if content in rest]
+    return min(found)[2] if found else None
+
+
+def _call_format(tokenizer: PreTrainedTokenizerBase, prompt: str, end: int) -> str | None:
+    """The format whose parser reads the dummy call back from the template's own rendering of it."""
+    try:
+        written, _ = observation_text(tokenizer, [_SCHEMA], _TOOL, [_RESULT], end)
+    except ValueError:  # a turn with a call is closed by another token, or by none
+        return None
+    if not written.startswith(prompt):  # the prompt opens the reasoning, and earlier turns are shown without it
+        prompt = render_chat(tokenizer, [USER], [_SCHEMA], generation_prompt=False)
+    written = written.removeprefix(prompt)
+    for name, parse in CALL_FORMATS.items():
+        try:
+            if ToolCall(_TOOL, {"query": WRITTEN}) in parse(written):
+                return name
+        except ValueError:
+            continue
+    return None

@@ -10,9 +10,9 @@ from transformers import AutoModelForTokenClassification, PreTrainedModel
 
 from evoseek.errors import PolicyError
 from evoseek.files import expanded, replace_directory
-from evoseek.policy.adapter_files import base_name, is_adapter
 from evoseek.policy.gguf import load_gguf
 from evoseek.policy.load import first_line, place, quietly
+from evoseek.policy.lora import base_name, is_adapter
 from evoseek.policy.source import find_policy, is_gguf
 
 _HEADS = ("score.", "classifier.")  # what transformers calls the head of a token classifier

@@ -10,7 +10,7 @@ once and never copied.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -22,6 +22,9 @@ from transformers import AttentionInterface, PreTrainedConfig, PreTrainedModel
 
 from evoseek.errors import PolicyError
 from evoseek.policy.slots import SlotCache
+
+SHARED = 16
+"""Tokens from which a common beginning is copied, and in training computed once (`bench/learner.py --only prefix`)."""
 
 _NAME = "evoseek_slots"
 _ALIKE = 4  # spans attend in one group if the longest is at most so many times the shortest
@@ -105,6 +108,33 @@ def packed_logits(model: PreTrainedModel, cache: SlotCache, spans: Sequence[Span
             logits_to_keep=(ends - 1).to(device),
             slot_pass=_Pass(cache, _groups(spans, model.dtype, device)),
         ).logits[0]
+
+
+def common_length(left: Sequence[int], right: Sequence[int]) -> int:
+    """How many tokens two contexts, of the same type of sequence, have in common at their beginnings."""
+    limit = min(len(left), len(right))
+    if left[:limit] == right[:limit]:
+        return limit
+    return next(place for place, (one, other) in enumerate(zip(left, right, strict=False)) if one != other)
+
+
+def find_longest(
+    ids: Sequence[int], others: Iterable[tuple[Sequence[int], int]], known: int = 0
+) -> tuple[int, int | None]:
+    """The longest beginning of `ids` that another context, of which so many tokens count, has too, and the number of
+    the first that has it.
+
+    Beginnings with less than `SHARED` tokens behind the first `known` do not count: then (known, None). The last token
+    is left out, as it is always computed.
+    """
+    best, found = known, None
+    first = slice(known, known + SHARED)
+    for number, (other, length) in enumerate(others):
+        if length > best and other[first] == ids[first]:
+            common = common_length(ids[:-1], other[:length])
+            if common > max(best, known + SHARED - 1):
+                best, found = common, number
+    return best, found
 
 
 def _groups(spans: Sequence[Span], dtype: torch.dtype, device: torch.device) -> list[_Group]:

@@ -7,9 +7,10 @@ base, and the base itself). Which of them the model computes is a state of the m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -23,18 +24,23 @@ if TYPE_CHECKING:
     from peft.tuners.tuners_utils import BaseTunerLayer
 
 
+_TEXTS = 100
+_MOST_SPELLED = 0.2  # generated worlds: below 0.01; Wikipedia and software's documentation: 0.5
+
+
 @dataclass(slots=True)
 class Policy:
     """A model, its tokenizer, the name it was loaded by, and the model's adapter that is its own (None: no adapter).
 
-    `unread` are the files that the weights are to be read from, where the model has none yet (see policy.unread).
+    `deferred_weights` are the files that the weights are to be read from, where the model has none yet (see the module
+    policy.deferred_weights).
     """
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     name: str
     adapter: str | None = None
-    unread: tuple[Path, ...] = ()
+    deferred_weights: tuple[Path, ...] = ()
 
     @contextmanager
     def active(self) -> Generator[None]:
@@ -133,6 +139,34 @@ def eos_ids(policy: Policy) -> list[int]:
     ids: Any = getattr(generation, "eos_token_id", None)
     ids = policy.tokenizer.eos_token_id if ids is None else ids
     return [] if ids is None else [ids] if isinstance(ids, int) else [int(token) for token in ids]
+
+
+def is_spelled(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str]) -> bool:
+    """Whether a tokenizer would spell these texts letter by letter."""
+    return spelled_share(tokenizer, texts) > _MOST_SPELLED
+
+
+def spelled_share(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str]) -> float:
+    """The share of single letters among the tokens of the first texts: words that the tokenizer does not know are
+    spelled."""
+    spelled, count = 0, 0
+    for text in islice(texts, _TEXTS):
+        tokens = tokenizer.convert_ids_to_tokens(tokenizer.encode(text, add_special_tokens=False))
+        count += len(tokens)
+        spelled += sum(len(piece) == 1 and piece.isalpha() for piece in (token.removeprefix("##") for token in tokens))
+    return spelled / max(1, count)
+
+
+def vocabulary_notice(policy: Policy, texts: Iterable[str], *, what: str) -> str | None:
+    """The warning about a tiny policy that cannot read these texts; None for any other policy."""
+    if prompts_of(policy, "auto") != "tiny" or not is_spelled(policy.tokenizer, texts):
+        return None
+    return (
+        f"Warning: the policy {policy.name} knows the words of the generated world alone and would have to spell "
+        f"{what} letter by letter: it can neither read nor answer them, and training will not change that. Give a "
+        "language model with --model (a directory or a Hugging Face name, such as Qwen/Qwen2.5-0.5B-Instruct), or try "
+        "this policy on a generated world (evoseek demo; evoseek world serve --questions FILE)."
+    )
 
 
 def has_adapters(model: PreTrainedModel) -> bool:

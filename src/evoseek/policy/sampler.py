@@ -23,14 +23,11 @@ import torch
 
 from evoseek.errors import SamplerError
 from evoseek.policy.draw import draw_tokens, turn_uniforms
-from evoseek.policy.packed import Span, packed_logits
-from evoseek.policy.pass_times import PassTimes
+from evoseek.policy.packed import SHARED, Span, find_longest, packed_logits
 from evoseek.policy.policy import Policy, SamplerContext, eos_ids
-from evoseek.policy.requests import check_request
 from evoseek.policy.settings import TorchSamplerSettings
-from evoseek.policy.sharing import SHARED, find_longest
 from evoseek.policy.slots import SlotCache
-from evoseek.policy.stops import StopRule, StopRules
+from evoseek.policy.stops import PassTimes, StopRule, StopRules, check_request
 from evoseek.types import Completion, SampleRequest
 
 # Single tokens attend over slots 0 .. last one that decodes. When fewer than this share of them decode, slots are
@@ -363,7 +360,7 @@ class TorchSampler:
         self._abandon()
         for turn in turns:
             if not turn.future.done():
-                turn.future.set_exception(_told(error))
+                turn.future.set_exception(_as_sampler_error(error))
 
     def _abandon(self) -> None:
         """Forget every trajectory and request."""
@@ -375,7 +372,7 @@ class TorchSampler:
         self._driver = None
 
 
-def _told(error: Exception) -> SamplerError:
+def _as_sampler_error(error: Exception) -> SamplerError:
     """The error that a caller gets for an error in the driver: a new object each time, as each is raised separately."""
     if isinstance(error, SamplerError):
         return SamplerError(str(error))

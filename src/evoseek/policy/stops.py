@@ -1,14 +1,20 @@
-"""Recognising where a completion ends."""
+"""Where a completion ends, how much of its time is the policy's own, and which requests can be served."""
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median_low
 
 from transformers import PreTrainedTokenizerBase
 
-from evoseek.types import StopConditions
+from evoseek.errors import SamplerError
+from evoseek.types import SampleRequest, StopConditions
 
+MOST = 5  # usual passes that a pass counts as, at most: one that reads a whole prompt is longer than that of a token
+_RECENT = 101  # passes
 _MIN_TAIL = 16
 _REPLACEMENT = "\ufffd"  # what a token that is part of a character decodes to
 
@@ -75,3 +81,48 @@ class StopRules:
     def _decode(self, token_ids: Sequence[int]) -> str:
         text = self._tokenizer.decode(list(token_ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
         return text if isinstance(text, str) else "".join(text)
+
+
+class PassTimes:
+    """Takes the seconds of each forward pass and returns how many of them are the policy's own.
+
+    A pass counts as `MOST` times the median of the last 101 at most, itself included. The surplus is waiting: the
+    machine swapped, was stopped or computed something else, or a long tool result was prefilled. A machine that stays
+    slower is recognised after half as many passes. Of the first two passes the shorter one is the usual one.
+    """
+
+    def __init__(self) -> None:
+        self._recent: deque[float] = deque(maxlen=_RECENT)
+
+    @property
+    def most(self) -> float:
+        """The seconds of a pass that are the policy's own, at most; no limit before the first pass."""
+        return MOST * median_low(self._recent) if self._recent else math.inf
+
+    def own(self, seconds: float) -> float:
+        """The seconds of a pass that are the policy's own."""
+        self._recent.append(seconds)
+        return min(seconds, self.most)
+
+
+def check_request(request: SampleRequest, *, max_length: int, vocabulary: int) -> None:
+    """Raise SamplerError for a request that no model with so many tokens in its vocabulary could serve in a trajectory
+    of at most `max_length` tokens."""
+    ids, name = request.token_ids, request.trajectory_id
+    if not ids or request.max_tokens < 1 or not 0 <= request.temperature < math.inf:
+        raise SamplerError(
+            f"the request of '{name}' has {len(ids)} context ids, max_tokens={request.max_tokens} and "
+            f"temperature={request.temperature}; expected at least one id, at least one token and a finite "
+            "temperature of 0 or more."
+        )
+    if len(ids) + request.max_tokens > max_length:
+        raise SamplerError(
+            f"the request of '{name}' has {len(ids)} context ids and asks for up to {request.max_tokens} tokens, "
+            f"but the sampler holds {max_length} per trajectory. Raise max_length (if the model allows), "
+            "or lower the token limits of a turn or of the trajectory."
+        )
+    if min(ids) < 0 or max(ids) >= vocabulary:
+        raise SamplerError(
+            f"the request of '{name}' has ids from {min(ids)} to {max(ids)}, but the model knows 0 to "
+            f"{vocabulary - 1}. Use the tokenizer that belongs to the model."
+        )

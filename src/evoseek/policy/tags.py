@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from evoseek.corpus.scripts import fold
 from evoseek.errors import PolicyError
-from evoseek.policy.chat_template import Schema, encode_messages, encode_reply, end_ids, tool_name
+from evoseek.policy.chat_template import Schema, check_template, encode_messages, encode_reply, end_ids, tool_name
 from evoseek.policy.encoding import Encoder, trusted
-from evoseek.policy.template_check import check_template
 from evoseek.types import Action, Message, StopConditions, ToolCall
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """The tool-call format: tools, calls and results in the form of the model's own chat template.
 
 The model's output is never rendered again. The ids that follow a turn come from a dummy conversation: everything in it
-after the end of the model's turn, with the results' texts put in.
+after the end of the model's turn, with the results' texts put in. `make_renderer` chooses between this format and tags.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import Literal
 from transformers import PreTrainedTokenizerBase
 
 from evoseek.errors import PolicyError
-from evoseek.policy.call_formats import CALL_FORMATS
 from evoseek.policy.chat_template import (
+    CALL_FORMATS,
     USER,
     WRITTEN,
     Schema,
+    check_template,
     encode_messages,
     encode_rendered,
     encode_reply,
@@ -29,8 +30,7 @@ from evoseek.policy.chat_template import (
     tool_name,
 )
 from evoseek.policy.encoding import Encoder
-from evoseek.policy.tags import check_read_back
-from evoseek.policy.template_check import check_template
+from evoseek.policy.tags import TagRenderer, check_read_back, tag_calls
 from evoseek.types import Action, Message, StopConditions, ToolCall
 
 _TAGS = ("tool_call", "tool_response", "think", "answer", "question")
@@ -140,6 +140,19 @@ class ToolCallRenderer:
             _, suffix = observation_text(self._tokenizer, self._tools, self._tool, marks, self._end_of_turn)
             self._suffixes[results] = suffix
         return self._suffixes[results]
+
+
+def make_renderer(
+    tokenizer: PreTrainedTokenizerBase, format: Literal["auto", "tags", "tools"] = "auto", tools: Sequence[Schema] = ()
+) -> TagRenderer | ToolCallRenderer:
+    """The renderer for a tokenizer: `auto` takes tool calls if the chat template has them, else tags.
+
+    `tools` are the schemas of the tools: the tool-call format shows them, the tag format has a tag for each that it
+    knows. The renderer's `format` says which one was chosen. Raises PolicyError if the model does not fit.
+    """
+    if format == "auto":
+        format = "tools" if check_template(tokenizer).call_format else "tags"
+    return TagRenderer(tokenizer, tag_calls(tools)) if format == "tags" else ToolCallRenderer(tokenizer, tools)
 
 
 def _closed(tag: re.Pattern[str], text: str) -> list[str]:

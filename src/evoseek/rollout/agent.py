@@ -11,13 +11,12 @@ from evoseek.env.prompts import PromptSet, load_prompts
 from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv
 from evoseek.env.web import Seeded
 from evoseek.errors import ConfigError
+from evoseek.policy.chat_template import check_template
 from evoseek.policy.load import prepare_process
 from evoseek.policy.policy import Policy, SamplerContext, SamplerRun, prompts_of
-from evoseek.policy.renderer import make_renderer
 from evoseek.policy.settings import PolicySettings, SamplerSettings
 from evoseek.policy.tags import TagRenderer
-from evoseek.policy.template_check import check_template
-from evoseek.policy.tool_calls import ToolCallRenderer
+from evoseek.policy.tool_calls import ToolCallRenderer, make_renderer
 from evoseek.protocols import Environment, Renderer, Sampler, Tool
 from evoseek.registry import build
 from evoseek.rollout.limits import Limits

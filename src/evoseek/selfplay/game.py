@@ -15,7 +15,7 @@ from evoseek.learner.checkpoint import Checkpoint, Part
 from evoseek.learner.learner import LearnerContext
 from evoseek.loss.base import LossFn, LossInputs
 from evoseek.loss.terms import corrected
-from evoseek.policy.pair import PROPOSER, SOLVER, NewAdapter, load_pair
+from evoseek.policy.load import PROPOSER, SOLVER, NewAdapter, load_pair
 from evoseek.policy.policy import Policy
 from evoseek.registry import build
 from evoseek.rollout.agent import Agent
@@ -217,7 +217,7 @@ class PassageGame(_Game):
             ranks=self.context.ranks,
             dump=self.context.run.dump,
             active=policy.active,
-            deferred_weights=policy.unread,
+            deferred_weights=policy.deferred_weights,
         )
         learner = build("learner", self.settings.learner, context)
         record_samples(learner, self.settings, self.context.run, self.context.ranks, policy.active)

@@ -12,7 +12,7 @@ from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError
 from evoseek.files import expanded, file_digest, json_digest, model_digest
 from evoseek.learner.checkpoint import Checkpoint
-from evoseek.policy.adapter_files import base_name, is_adapter
+from evoseek.policy.lora import base_name, is_adapter
 from evoseek.policy.source import find_policy, is_gguf
 from evoseek.runs import Input, RunDirectory, with_digests
 from evoseek.search.manifest import Manifest

@@ -23,10 +23,10 @@ from evoseek.loss.base import LossFn, LossInputs, ValueInputs
 from evoseek.loss.terms import wrapped
 from evoseek.loss.value import ValueLoss
 from evoseek.policy.critic import load_critic, save_critic
+from evoseek.policy.deferred_weights import load_deferred
 from evoseek.policy.engines.settings import EngineSettings
 from evoseek.policy.load import load_policy, prepare_process, save_policy
 from evoseek.policy.policy import Policy, RemotePolicy, base_of
-from evoseek.policy.unread import load_unread
 from evoseek.registry import build, find
 from evoseek.runs import RunDirectory
 from evoseek.training.context import load_run_policy, loader_of
@@ -88,7 +88,7 @@ class Trainer:
             ranks=ranks,
             dump=run.dump,
             active=policy.active,
-            deferred_weights=policy.unread,
+            deferred_weights=policy.deferred_weights,
         )
         credit = credit or build("credit", settings.credit, settings)
         critic = _load_critic(settings, run, checkpoint, ranks) if getattr(credit, "needs_critic", False) else None
@@ -222,11 +222,11 @@ def load_trainable(
     ranks: Ranks = ALONE,
 ) -> Policy:
     """`load_run_policy` for a policy that is trained: where several `ranks` are to share its weights, and nothing is
-    against it, they are left unread until it is spread."""
+    against it, they are read when it is spread."""
     if loader_of(settings) is None and reads_rows(settings, ranks):
         directory = checkpoint and checkpoint.part_directory(part)
-        if unread := load_unread(str(directory or settings.policy.model)):
-            return unread
+        if deferred := load_deferred(str(directory or settings.policy.model)):
+            return deferred
     return load_run_policy(settings, checkpoint, device=device, part=part)
 
 

@@ -10,8 +10,7 @@ from evoseek.errors import ConfigError, SamplerError
 from evoseek.http.retry import TransientError
 from evoseek.policy.engines.turn import Turn
 from evoseek.policy.policy import SamplerContext, eos_ids
-from evoseek.policy.requests import check_request
-from evoseek.policy.stops import StopRules
+from evoseek.policy.stops import StopRules, check_request
 from evoseek.types import Completion, SampleRequest
 from evoseek_tinker.policy import TinkerPolicy
 from evoseek_tinker.sdk import ServiceError

@@ -18,8 +18,7 @@ from evoseek.policy.engines.launch import HOST, Command, Model
 from evoseek.policy.engines.link import Link
 from evoseek.policy.engines.settings import EngineSettings
 from evoseek.policy.engines.turn import ROUNDING, Sampled, Turn
-from evoseek.policy.pass_times import PassTimes
-from evoseek.policy.stops import StopRule, StopRules
+from evoseek.policy.stops import PassTimes, StopRule, StopRules
 from evoseek.types import Completion, SampleRequest
 
 T = TypeVar("T")

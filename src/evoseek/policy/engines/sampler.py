@@ -18,8 +18,7 @@ from evoseek.policy.engines.settings import EngineSettings
 from evoseek.policy.engines.weight_files import WeightFiles, save_untied
 from evoseek.policy.load import merged
 from evoseek.policy.policy import Policy, SamplerContext, SamplerRun, eos_ids
-from evoseek.policy.requests import check_request
-from evoseek.policy.stops import StopRules
+from evoseek.policy.stops import StopRules, check_request
 from evoseek.types import Completion, SampleRequest
 
 _PROMPT = "The capital of France is"  # any text will do

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from evoseek.http.retry import TransientError
-from evoseek.policy.pass_times import PassTimes
-from evoseek.policy.stops import StopRules
+from evoseek.policy.stops import PassTimes, StopRules
 from evoseek.types import Completion, SampleRequest
 
 ROUNDING = 1e-3  # of logprobs

@@ -16,17 +16,16 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.utils.hub import cached_file, get_checkpoint_shard_files
 
 from evoseek.files import expanded
-from evoseek.policy.adapter_files import is_adapter
 from evoseek.policy.load import generation_config, load_tokenizer, quietly
+from evoseek.policy.lora import is_adapter
 from evoseek.policy.policy import Policy
-from evoseek.policy.products import is_slow_with_bfloat16, widen_products
 from evoseek.policy.source import find_policy, is_gguf
 
 _WHOLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _FLOATS = ("F32", "F16", "BF16")
 
 
-def load_unread(name_or_dir: str) -> Policy | None:
+def load_deferred(name_or_dir: str) -> Policy | None:
     """A policy in float32 and evaluation mode whose parameters are on the device `meta`, and which names the files that
     hold them; everything else is as `load_policy` gives it.
 
@@ -49,9 +48,7 @@ def load_unread(name_or_dir: str) -> Policy | None:
             model.generation_config = generation_config(source, model)
     except (OSError, ValueError, SafetensorError):
         return None
-    if is_slow_with_bfloat16():
-        widen_products(model)
-    return Policy(model.eval(), load_tokenizer(name_or_dir), name_or_dir, unread=files)
+    return Policy(model.eval(), load_tokenizer(name_or_dir), name_or_dir, deferred_weights=files)
 
 
 def _weight_files(source: str) -> tuple[Path, ...]:

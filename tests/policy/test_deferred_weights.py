@@ -7,10 +7,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from evoseek.policy.deferred_weights import load_deferred
 from evoseek.policy.load import load_policy, save_policy
 from evoseek.policy.lora import add_adapter
 from evoseek.policy.policy import Policy
-from evoseek.policy.unread import load_unread
 
 
 @pytest.fixture
@@ -24,16 +24,16 @@ def saved(tmp_path):
 
 
 def test_a_policy_has_everything_but_its_weights(saved):
-    whole, unread = load_policy(str(saved)), load_unread(str(saved))
-    assert unread.unread == (saved / "model.safetensors",)
-    assert all(parameter.is_meta for parameter in unread.model.parameters())
-    expected, got = (dict(policy.model.named_buffers()) for policy in (whole, unread))
+    whole, deferred = load_policy(str(saved)), load_deferred(str(saved))
+    assert deferred.deferred_weights == (saved / "model.safetensors",)
+    assert all(parameter.is_meta for parameter in deferred.model.parameters())
+    expected, got = (dict(policy.model.named_buffers()) for policy in (whole, deferred))
     assert expected.keys() == got.keys() == {"model.rotary_emb.inv_freq", "model.rotary_emb.original_inv_freq"}
     assert all(torch.equal(tensor, expected[name]) for name, tensor in got.items())
-    assert (unread.name, unread.adapter, unread.model.training) == (whole.name, whole.adapter, False)
-    assert unread.model.config.to_dict() == whole.model.config.to_dict()
-    assert unread.model.get_output_embeddings().weight is unread.model.get_input_embeddings().weight
-    assert unread.tokenizer.get_vocab() == whole.tokenizer.get_vocab()
+    assert (deferred.name, deferred.adapter, deferred.model.training) == (whole.name, whole.adapter, False)
+    assert deferred.model.config.to_dict() == whole.model.config.to_dict()
+    assert deferred.model.get_output_embeddings().weight is deferred.model.get_input_embeddings().weight
+    assert deferred.tokenizer.get_vocab() == whole.tokenizer.get_vocab()
 
 
 def changed(weights):
@@ -50,25 +50,25 @@ def changed(weights):
 def test_files_with_other_tensors_are_left_to_be_read_whole(saved, way):
     path = saved / "model.safetensors"
     save_file(list(changed(load_file(path)))[way], path, metadata={"format": "pt"})
-    assert load_unread(str(saved)) is None
+    assert load_deferred(str(saved)) is None
 
 
 def test_tensors_that_the_model_does_not_know_are_ignored(saved):
     path = saved / "model.safetensors"
     save_file({**load_file(path), "model.rotary_emb.inv_freq": torch.ones(3)}, path, metadata={"format": "pt"})
-    assert load_unread(str(saved)).unread == (path,)
+    assert load_deferred(str(saved)).deferred_weights == (path,)
 
 
 def test_adapters_damaged_files_and_quantized_weights_are_left_to_be_read_whole(saved, tmp_path):
     policy = add_adapter(load_policy(str(saved)), "policy", rank=2, alpha=4.0, targets="all-linear", seed=0)
     save_policy(policy, tmp_path / "adapter")
-    assert load_unread(str(tmp_path / "adapter")) is None
+    assert load_deferred(str(tmp_path / "adapter")) is None
     config = json.loads((saved / "config.json").read_text())
     (saved / "config.json").write_text(json.dumps({**config, "quantization_config": {"quant_method": "fp8"}}))
-    assert load_unread(str(saved)) is None
+    assert load_deferred(str(saved)) is None
     (saved / "config.json").write_text(json.dumps(config))
-    assert load_unread(str(saved)) is not None
+    assert load_deferred(str(saved)) is not None
     (saved / "model.safetensors").write_bytes(b"nothing")
-    assert load_unread(str(saved)) is None
+    assert load_deferred(str(saved)) is None
     (saved / "model.safetensors").unlink()
-    assert load_unread(str(saved)) is None
+    assert load_deferred(str(saved)) is None
