@@ -6,9 +6,7 @@ from evoseek.errors import RunError
 from evoseek.files import remove_directory
 from evoseek.report.status import RunStatus, status
 from evoseek.runs import RunDirectory
-from evoseek.search.lexical import LexicalIndex
 from evoseek.training.given import load_settings
-from evoseek.types import Passage
 
 
 @pytest.fixture
@@ -128,31 +126,7 @@ def test_warnings_are_those_of_training(run):
     assert "were not finite" in warnings[1]
 
 
-def test_an_index_and_an_evaluation(tmp_path):
-    LexicalIndex.build(tmp_path / "index", [Passage("a#0", "a", "Kalo", "Kalo is a city.")], max_words=40)
-    lines = status(tmp_path / "index")
-    assert words(lines, "Passages") == ["1 of 1 documents, at most 40 words each"]
-    folder = tmp_path / "results"
-    folder.mkdir()
-    (folder / "samples.jsonl").write_text("{}\n{}\n")
-    (folder / "settings.json").write_text("{}")
-    assert "interrupted" in words(status(folder), "Scores")[0]
-    score = {"mean": 0.5, "interval_95": [0.1, 0.9], "n": 2, "n_invalid": 0}
-    (folder / "results.json").write_text(json.dumps({"scores": {"f1": score}, "final": False}))
-    lines = status(folder)
-    assert (words(lines, "Samples"), words(lines, "Score")) == (["2"], ["f1 0.500 [0.100, 0.900] (n=2)"])
-    assert "Not final" in words(lines, "Warning")[0]
-
-
-@pytest.mark.parametrize("results", ["{}", '{"final": true, "scores": []}', '{"final": true, "scores": {"f1": {}}}'])
-def test_a_damaged_evaluation_is_refused_with_the_remedy(results, tmp_path):
-    for name, text in {"samples.jsonl": "", "settings.json": "{}", "results.json": results}.items():
-        (tmp_path / name).write_text(text)
-    with pytest.raises(RunError, match="does not hold the scores"):
-        status(tmp_path)
-
-
 def test_another_folder_is_refused(tmp_path):
     (tmp_path / "runs" / "mine").mkdir(parents=True)
-    with pytest.raises(RunError, match=r"is no run, no evaluation and no index\. Did you mean .*runs/mine"):
+    with pytest.raises(RunError, match=r"is no run\. Did you mean .*runs/mine"):
         status(tmp_path / "runs" / "mins")

@@ -16,9 +16,7 @@ from evoseek.training.given import allow_project
 
 
 def status(
-    run: Annotated[
-        Path | None, typer.Argument(help="A run, an evaluation (--out) or an index. Default: the project's run.")
-    ] = None,
+    run: Annotated[Path | None, typer.Argument(help="Directory of a run. Default: the project's run.")] = None,
     json: Json = False,
 ) -> None:
     """Show where a run stands: step, scores, time left, warnings, and what comes next. Nothing is loaded or written.

@@ -14,6 +14,8 @@ from rich.table import Table
 from evoseek.eval.comparison import Compared
 from evoseek.eval.evaluate import Evaluation, Score
 from evoseek.eval.results import GROUPS, Cost, Results
+from evoseek.eval.statistics import wilson_interval
+from evoseek.report.metrics import MetricRow
 from evoseek.reward.answer import SPARE_WORDS
 
 NAMES = {
@@ -203,7 +205,19 @@ def score_text(score: Score) -> str:
     invalid = f", {score.n_invalid} invalid" if score.n_invalid else ""
     if math.isnan(score.mean):
         return f"no score (n={score.n}{invalid})"
-    return f"{score.mean:.3f} [{score.interval.low:.3f}, {score.interval.high:.3f}] (n={score.n}{invalid})"
+    return f"{interval_text(score.mean, score.interval.low, score.interval.high)} (n={score.n}{invalid})"
+
+
+def interval_text(mean: float, low: float, high: float) -> str:
+    """A mean with its interval."""
+    return f"{mean:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def held_out_score(row: MetricRow) -> Score:
+    """The held-out score of a row of metrics.jsonl, with the interval of right and wrong answers (Wilson's), which of
+    graded ones is an upper bound."""
+    mean, n = row["eval/reward"] or 0.0, int(row.get("eval/n") or 0)
+    return Score(mean, wilson_interval(round(mean * n), n), n, 0)
 
 
 def evaluation_table(title: str, evaluations: Mapping[str, Evaluation]) -> Table:

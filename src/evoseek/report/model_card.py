@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from evoseek.eval.statistics import wilson_interval
+from evoseek.report.evaluation import held_out_score, interval_text
 from evoseek.report.metrics import read_metrics
 from evoseek.runs import RunDirectory
 
@@ -32,7 +32,7 @@ _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 @dataclass(frozen=True, slots=True)
 class Origin:
     """Where an exported policy comes from: its name or directory, or a run at a step; and, of an adapter, the base that
-    it has to be loaded over. `results` is what `evoseek eval --out` wrote about it."""
+    it has to be loaded over. `results` are those of `evoseek eval --out`."""
 
     source: str
     step: int | None = None
@@ -45,14 +45,19 @@ def model_card(origin: Origin) -> str:
     run = RunDirectory(Path(origin.source)) if origin.step is not None else None
     config = _json(run.config) if run else {}
     base = str(_at(config, "policy.model") or origin.source)
+    settings = [(f"`{name}`", str(value)) for name in SHOWN if (value := _at(config, name)) is not None]
+    adapter = (
+        "This is the adapter alone, in the layout of peft, to be loaded over the base model "
+        f"{_plain(origin.adapter_of)}."
+    )
     parts = [
         _metadata(base, is_adapter=bool(origin.adapter_of)),
         "# A search agent trained with evoseek",
         "A language model that answers questions by searching a corpus. It writes calls of a search engine and reads "
         "what they return, so it needs one: `evoseek ask --model DIRECTORY --index INDEX QUESTION`.",
-        *([_use_of_adapter(origin.adapter_of)] if origin.adapter_of else []),
+        *([adapter] if origin.adapter_of else []),
         _table(("", ""), _origin(origin, base, run, config)),
-        *(["## Settings", _table(("setting", "value"), _settings(config))] if config else []),
+        *(["## Settings", _table(("setting", "value"), settings)] if config else []),
         *_scores(origin, run, config),
         "## Licence",
         f"The weights are derived from {_plain(base)}, and the licence of that model applies to them: see there before "
@@ -68,10 +73,6 @@ def _metadata(base: str, *, is_adapter: bool) -> str:
     return "\n".join([*lines, "tags:", "- evoseek", "- search-agent", "- reinforcement-learning", "---"])
 
 
-def _use_of_adapter(base: str) -> str:
-    return f"This is the adapter alone, in the layout of peft, to be loaded over the base model {_plain(base)}."
-
-
 def _origin(
     origin: Origin, base: str, run: RunDirectory | None, config: Mapping[str, Any]
 ) -> Iterator[tuple[str, str]]:
@@ -84,43 +85,29 @@ def _origin(
     yield "evoseek", version("evoseek")
 
 
-def _settings(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for name in SHOWN:
-        if (value := _at(config, name)) is not None:
-            yield f"`{name}`", str(value)
-
-
 def _scores(origin: Origin, run: RunDirectory | None, config: Mapping[str, Any]) -> list[str]:
     """The scores of an evaluation, else those that the run measured itself, at the last step up to the checkpoint's."""
-    head = ("metric", "score [95 % interval]", "questions")
     if origin.results is not None:
-        scores: Mapping[str, Any] = origin.results["scores"]
-        rows = [(name, _with_interval(one["mean"], one["interval_95"]), str(one["n"])) for name, one in scores.items()]
-        return ["## Scores", "By `evoseek eval`.", _table(head, rows)]
-    if run is None or origin.step is None:
+        source, scores = "By `evoseek eval`.", origin.results["scores"].items()
+        rows = [(name, interval_text(one["mean"], *one["interval_95"]), str(one["n"])) for name, one in scores]
+    elif run is not None and origin.step is not None:
+        measured = [
+            row for row in read_metrics(run.metrics) if "eval/reward" in row and (row["step"] or 0) <= origin.step
+        ]
+        if not measured or measured[-1]["eval/reward"] is None:
+            return []
+        score, step = held_out_score(measured[-1]), measured[-1]["step"]
+        right = score.mean * score.n
+        is_share = score.n and abs(right - round(right)) < 1e-6 and 0 <= right <= score.n
+        low, high = score.interval.low, score.interval.high
+        source = (
+            f"Measured by the run at step {step:g}, on its held-out questions. Questions that failed count as wrong."
+        )
+        shown = interval_text(score.mean, low, high) if is_share else f"{score.mean:.3f}"
+        rows = [(str(_at(config, "reward.name")), shown, str(score.n))]
+    else:
         return []
-    measured = [row for row in read_metrics(run.metrics) if "eval/reward" in row and (row["step"] or 0) <= origin.step]
-    if not measured or (mean := measured[-1]["eval/reward"]) is None:
-        return []
-    name, n, step = str(_at(config, "reward.name")), int(measured[-1].get("eval/n") or 0), measured[-1]["step"]
-    return [
-        "## Scores",
-        f"Measured by the run at step {step:g}, on its held-out questions. Questions that failed count as wrong.",
-        _table(head, [(name, _of_right_and_wrong(mean, n), str(n))]),
-    ]
-
-
-def _of_right_and_wrong(mean: float, n: int) -> str:
-    """With Wilson's interval, if the mean can be a share of right answers."""
-    right = round(mean * n)
-    if not n or abs(right - mean * n) > 1e-6 or not 0 <= right <= n:
-        return f"{mean:.3f}"
-    interval = wilson_interval(right, n)
-    return _with_interval(mean, (interval.low, interval.high))
-
-
-def _with_interval(mean: float, interval: Sequence[float]) -> str:
-    return f"{mean:.3f} [{interval[0]:.3f}, {interval[1]:.3f}]"
+    return ["## Scores", source, _table(("metric", "score [95 % interval]", "questions"), rows)]
 
 
 def _table(head: Sequence[str], rows: Iterator[tuple[str, ...]] | Sequence[tuple[str, ...]]) -> str:

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from evoseek.errors import RunError
 from evoseek.eval.evaluate import lowest_of
-from evoseek.eval.statistics import wilson_interval
 from evoseek.files import nearest
 from evoseek.registry import find
 from evoseek.report.alarms import alarms
+from evoseek.report.evaluation import held_out_score, score_text
 from evoseek.report.metrics import MetricRow, read_metrics
 from evoseek.runs import RunDirectory
-from evoseek.search.manifest import NAME as MANIFEST
-from evoseek.search.manifest import Manifest
-from evoseek.settings_tree import read_tree
 from evoseek.training.given import gather
 from evoseek.training.settings import TrainingSettings
 
-_ROLES = ("solver", "proposer", "critic")
+_ROLES = ("solver", "proposer")
 _SHOWN = {  # metrics of a role, in this order
     "reward": "reward",
     "frac_reward_zero_std": "groups without a signal",
@@ -37,27 +33,22 @@ _SHOWN = {  # metrics of a role, in this order
 _SHARES = ("frac_reward_zero_std", "rollout/invalid_frac")
 
 Line = tuple[str, str]
-"""What a line is about, and what it says."""
+"""What a line is about, and its text."""
 
 
 def status(folder: Path) -> list[Line]:
-    """Where a run, an evaluation or an index stands. Raises RunError for a folder that is none of them, and as reading
-    their files does."""
+    """Where a run stands. Raises RunError for a folder that is no run, and as reading its files does."""
     if (folder / "config.json").is_file() and ((folder / "lock").is_file() or (folder / "checkpoints").is_dir()):
         return RunStatus.read(RunDirectory(folder)).lines()
-    if (folder / "samples.jsonl").is_file() and (folder / "settings.json").is_file():
-        return list(_evaluation(folder))
-    if (folder / MANIFEST).is_file():
-        return list(_index(folder))
     raise RunError(
-        f"{folder} is no run, no evaluation and no index.{nearest(folder)} Give the directory of a run that `evoseek "
-        "train` made, the --out folder of `evoseek eval`, or an index."
+        f"{folder} is no run.{nearest(folder)} Give the directory of a run that `evoseek train` made. (Scores of an "
+        "evaluation are in its results.md.)"
     )
 
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """A run as its files tell it. `rows` and `timings` are those of its steps; `holder` is the process that trains."""
+    """A run by its files. `rows` and `timings` are those of its steps; `holder` is the process that trains."""
 
     run: RunDirectory
     settings: TrainingSettings
@@ -162,25 +153,20 @@ class RunStatus:
         yield "Held-out", f"{metric} {last}" + (f"; at the beginning {first}" if len(scored) > 1 else "")
 
     def _score(self, row: MetricRow) -> str:
-        mean, n = row["eval/reward"] or 0.0, int(row.get("eval/n") or 0)
-        text = f"{mean:.3f}"
-        if n and lowest_of(self.settings.reward.name) == 0:
-            interval = wilson_interval(round(mean * n), n)
-            text += f" [{interval.low:.3f}, {interval.high:.3f}] (n={n})"
-        return f"{text} at step {row['step']:.0f}"
+        score = held_out_score(row)
+        has_interval = score.n and lowest_of(self.settings.reward.name) == 0
+        return f"{score_text(score) if has_interval else f'{score.mean:.3f}'} at step {row['step']:.0f}"
 
     def _roles(self) -> Iterator[Line]:
         """The last metrics of each role; of a run with one role, of that."""
         for role in (*_ROLES, ""):
             prefix = f"{role}/" if role else ""
-            row = next((row for row in reversed(self.rows) if row.get(f"{prefix}reward") is not None), None)
-            if row is None and not role:
-                row = next((row for row in reversed(self.rows) if row.get("loss") is not None), None)
+            named = [f"{prefix}reward"] if role else ["reward", "loss"]
+            row = next((row for name in named for row in reversed(self.rows) if row.get(name) is not None), None)
             if row is not None:
-                found = [
-                    _number(name, word, row[prefix + name]) for name, word in _SHOWN.items() if prefix + name in row
-                ]
-                yield (role or "policy").capitalize(), f"{', '.join(found)} (step {row['step']:.0f})"
+                own = {name: row[prefix + name] for name in _SHOWN if prefix + name in row}
+                text = ", ".join(_number(name, value) for name, value in own.items())
+                yield (role or "policy").capitalize(), f"{text} (step {row['step']:.0f})"
 
     def _time(self) -> str:
         if not self.timings and self.step:
@@ -200,47 +186,10 @@ class RunStatus:
             yield f'evoseek ask --run-dir {where} "..."'
 
 
-def _evaluation(folder: Path) -> Iterator[Line]:
-    yield "Evaluation", str(folder)
-    samples = (folder / "samples.jsonl").read_bytes().count(b"\n")
-    yield "Samples", str(samples)
-    if not (folder / "results.json").is_file():
-        yield "Scores", "none yet: it was interrupted. The same command resumes it."
-        return
-    results = read_tree(folder / "results.json")
-    try:
-        is_final, lines = results["final"], [_score(*named) for named in results["scores"].items()]
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise RunError(
-            f"{folder / 'results.json'} does not hold the scores of an evaluation. Restore it, or give its "
-            "`evoseek eval --out` command again."
-        ) from error
-    yield from lines
-    if not is_final:
-        yield "Warning", "Not final: some samples are Invalid and count as wrong. The same command draws them again."
-    yield "Next", f"evoseek compare {shlex.quote(str(folder))} OTHER"
-
-
-def _score(metric: str, score: Mapping[str, Any]) -> Line:
-    low, high = score["interval_95"]
-    return "Score", f"{metric} {score['mean']:.3f} [{low:.3f}, {high:.3f}] (n={score['n']})"
-
-
-def _index(folder: Path) -> Iterator[Line]:
-    manifest = Manifest.read(folder)
-    yield "Index", f"{folder}, searched by {manifest.engine or 'lexical'}"
-    yield (
-        "Passages",
-        f"{manifest.passages:,} of {manifest.documents:,} documents, at most {manifest.max_words} words each",
-    )
-    yield "Disk", _size(sum(record.size for record in manifest.files.values()))
-    yield "Next", f'evoseek search {shlex.quote(str(folder))} "..."'
-
-
-def _number(name: str, word: str, value: float | None) -> str:
+def _number(name: str, value: float | None) -> str:
     if value is None or not math.isfinite(value):
-        return f"{word} not finite"
-    return f"{word} {value:.0%}" if name in _SHARES else f"{word} {value:.3g}"
+        return f"{_SHOWN[name]} not finite"
+    return f"{_SHOWN[name]} {value:{'.0%' if name in _SHARES else '.3g'}}"
 
 
 def _time(seconds: float) -> str:

@@ -16,12 +16,12 @@ from typing import Any, TypeVar, cast
 from evoseek.errors import ConfigError, PolicyError, RunError
 from evoseek.eval.evaluate import Score
 from evoseek.eval.folder import EvaluationFolder
-from evoseek.eval.statistics import Interval, wilson_interval
+from evoseek.eval.statistics import Interval
 from evoseek.files import nearest
 from evoseek.policy.source import find_policy
 from evoseek.registry import find
 from evoseek.report.alarms import AlarmedMetrics
-from evoseek.report.evaluation import metric_name, score_text
+from evoseek.report.evaluation import held_out_score, metric_name, score_text
 from evoseek.report.metrics import MetricRow, NoMetrics
 from evoseek.report.view.rollouts import Credit, Rollout, credit_of, rollout_of
 from evoseek.runs import RunDirectory
@@ -174,7 +174,7 @@ class Source:
         found = [row for row in self.rows if None not in (row.get("eval/reward"), row.get("eval/n"))]
         if len(found) < 2 or any(not 0 <= (row["eval/reward"] or 0) <= 1 for row in found):
             return ""
-        first, last = (_with_interval(row) for row in (found[0], found[-1]))
+        first, last = (score_text(held_out_score(row)) for row in (found[0], found[-1]))
         steps = f"steps {found[0]['step']:.0f} and {found[-1]['step']:.0f}"
         return f"Held-out score {first} → {last}, {steps}"
 
@@ -233,11 +233,6 @@ class Source:
         with suppress(PolicyError, OSError):
             begun.append(Path(find_policy(self.model)) / "tokenizer.json")
         return next((path for path in (*reversed(saved), *begun) if path.is_file()), None)
-
-
-def _with_interval(row: MetricRow) -> str:
-    mean, number = row["eval/reward"] or 0.0, int(row["eval/n"] or 0)
-    return score_text(Score(mean, wilson_interval(round(mean * number), number), number, 0))
 
 
 def _score(found: Any) -> Score:
