@@ -8,9 +8,10 @@ import pytest
 from rich.console import Console
 
 from evoseek.corpus.questions import load_questions, save_questions
-from evoseek.data import question_filter, sorting
+from evoseek.data import sorting
+from evoseek.data.contamination import find_contamination
 from evoseek.data.mixing import mix_questions
-from evoseek.data.sorting import filter_questions, find_contamination
+from evoseek.data.sorting import filter_questions
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.policy.scripted import ScriptedChat
@@ -66,7 +67,7 @@ def test_each_question_goes_into_one_of_three_files(source, tmp_path):
 
 
 def test_stopped_and_gone_on_with(source, tmp_path, monkeypatch):
-    monkeypatch.setattr(question_filter, "BATCH", 2)
+    monkeypatch.setattr(sorting, "BATCH", 2)
     chat, out = judged_by(REPLIES), tmp_path / "clean.jsonl"
     with monkeypatch.context() as patch:
         patch.setattr(sorting, "stop_on_interrupt", lambda say: stop_after(1))

@@ -76,9 +76,9 @@ def test_a_batch_of_failures_is_not_written_and_can_be_made_again(label, monkeyp
     monkeypatch.setattr(simulator_labelling, "BATCH", 2)
     records = [record(name, "x") for name in "abcd"]
     with pytest.raises(EvoseekError, match=r"2 of 2 searches got no label.*resumes from there"):
-        label(judge({"label/1": "useful", "label/2": "noisy"})[0], records, max_failed=0.5)
+        label(judge({"label/1": "useful", "label/2": "noisy"})[0], records, max_failed=0.2)
     by, chat = judge(lambda messages, key: "useful")
-    _, written = label(by, records, max_failed=0.5)
+    _, written = label(by, records, max_failed=0.2)
     assert [(r.query, r.useful) for r in written] == [("a", True), ("b", False), ("c", True), ("d", True)]
     assert [asked.key for asked in chat.asked] == ["label/3", "label/4"]
 

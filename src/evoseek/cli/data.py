@@ -68,7 +68,7 @@ def contamination(
     options = {"policy.model": model, "run.seed": seed}
     given = given_settings("data contamination", None, config or (), options=options, sets=set_ or ())
     with end_on_interrupt():
-        from evoseek.data.sorting import find_contamination
+        from evoseek.data.contamination import find_contamination
         from evoseek.training.context import Context
 
     stop_if_dry([f"Sort out questions of {questions} that are known or overlap; write {out}"], given.read())

@@ -26,8 +26,7 @@ from rich.table import Table
 
 from evoseek.corpus.language import STOP_WORDS
 from evoseek.corpus.questions import load_questions, save_questions
-from evoseek.data.contamination import ClosedBook, Overlap
-from evoseek.data.sorting import closed_book_of
+from evoseek.data.contamination import ClosedBook, Overlap, closed_book_of
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.eval.sample import document_names, evidence_of, missing
 from evoseek.files import check_new_file, write_atomic

@@ -13,13 +13,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from evoseek.data.question_filter import Finding
+from rich.console import Console
+
+from evoseek.corpus.questions import load_questions
+from evoseek.data.sorting import Check, Finding, digest_of, sort_questions
+from evoseek.env.environments import ReaderEnv
 from evoseek.errors import ConfigError, ToolError
 from evoseek.protocols import RewardFn
 from evoseek.reward.answer import normalise
+from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.roller import Roller, score
+from evoseek.runs import with_digests
 from evoseek.selfplay.duplicates import NearDuplicates
+from evoseek.training.context import Context
+from evoseek.training.inputs import inputs_of
 from evoseek.types import Invalid, Outcome, Question, Scored, Trajectory
 
 
@@ -100,6 +109,56 @@ class ContaminationCheck:
         if found := self.overlap(question.text):
             return found
         return await self.closed_book(question) if self.closed_book else Finding(True, "no overlap")
+
+
+def find_contamination(
+    context: Context,
+    source: Path,
+    out: Path,
+    *,
+    evaluation: Sequence[Path],
+    samples: int,
+    words: int,
+    likeness: float,
+    console: Console,
+) -> bool:
+    """Sort out questions that overlap with evaluation sets, or to which the settings' policy, without searching, gives
+    a right answer in one of `samples` (0: no samples); exact match, temperature 1. Or resume that.
+
+    Returns False if Ctrl-C ended it. Raises EvoseekError, also if nothing is left, or if there is nothing to look for.
+    """
+    settings = context.settings
+    if not evaluation and not samples:
+        raise ConfigError("There is nothing to look for: give files of evaluation questions, or more than 0 samples.")
+    if samples and "model" not in settings.policy.model_fields_set:
+        raise ConfigError(
+            "No model was given whose knowledge is looked into: name the one that is to be trained (--model, or "
+            "policy.model), or look for overlap alone (--samples 0)."
+        )
+    identity = {
+        "evaluation": sorted(digest_of(path) for path in evaluation),
+        "samples": samples,
+        "words": words,
+        "likeness": likeness,
+        "model": with_digests(settings.model_dump(mode="json", include={"policy", "rollout"}), inputs_of(settings))
+        if samples
+        else {},
+        "seed": settings.run.seed,
+    }
+
+    def make_check() -> Check:
+        overlap = Overlap((q for path in evaluation for q in load_questions(path)), words=words, likeness=likeness)
+        return ContaminationCheck(overlap, closed_book_of(context, samples) if samples else None)
+
+    return sort_questions(source, out, make_check, identity, max_undecided=settings.run.max_invalid, console=console)
+
+
+def closed_book_of(context: Context, samples: int) -> ClosedBook:
+    """The check that the settings' policy does not know an answer already, by exact match at temperature 1."""
+    agent = context.agent
+    renderer = agent.renderer(())
+    env = ReaderEnv((), agent.prompts, renderer.format)
+    return ClosedBook(agent.roller(env, renderer, temperature=1.0), AnswerReward("exact_match"), samples)
 
 
 def _runs(words: Sequence[str], length: int) -> Iterator[str]:

@@ -1,35 +1,60 @@
-"""Preparing questions for training: filtering by a judge, and finding contamination."""
+"""Sorting questions by whether they are fit for training: each is checked by itself, and the findings are recorded
+batch by batch. A question that a check cannot decide is neither kept nor dropped.
+
+A judge sorts out what DeepResearcher leaves out (arXiv 2504.03160, section 4.3): questions whose answer changes with
+time, is a matter of opinion, or does harm.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from evoseek.corpus.questions import load_questions, save_questions
-from evoseek.corpus.resumable_jsonl import open_growing_file
-from evoseek.data.contamination import ClosedBook, ContaminationCheck, Overlap
-from evoseek.data.question_filter import Check, Finding, JudgeCheck, check_questions, load_findings
-from evoseek.env.environments import ReaderEnv
-from evoseek.errors import ConfigError, EvoseekError
+from evoseek.corpus.questions import parse_question, question_row, save_questions
+from evoseek.corpus.resumable_jsonl import ResumableJsonl, open_growing_file
+from evoseek.env.prompts import PromptSet
+from evoseek.errors import ConfigError, EvoseekError, ToolError
 from evoseek.files import check_new_file
+from evoseek.protocols import Chat
 from evoseek.report.printable import say, say_left_out
 from evoseek.report.progress import STOPPING_AFTER_BATCH, CountProgress
-from evoseek.reward.functions import AnswerReward
+from evoseek.reward.judge import on_one_line
+from evoseek.reward.verdict import label_form, parse_label
 from evoseek.runs import with_digests
 from evoseek.training.context import Context
 from evoseek.training.inputs import inputs_of
 from evoseek.training.interrupt import stop_on_interrupt
+from evoseek.training.rollout_metrics import surely_more
 from evoseek.training.sources import read_questions
-from evoseek.types import Question
+from evoseek.types import Message, Question
+
+LABELS = ("good", "harmful", "time-sensitive", "subjective")
+FORM = label_form(LABELS)
+BATCH = 128  # questions that are checked concurrently and recorded together
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Whether to keep a question (None: not decided), and why, in a word or, where a check failed, in a sentence."""
+
+    keep: bool | None
+    reason: str
+    details: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
+Check = Callable[[Question], Awaitable[Finding]]
+"""Checks one question. Raises ToolError if it cannot decide."""
 
 
 def filter_questions(context: Context, source: Path, out: Path, *, console: Console) -> bool:
-    """Sort questions by the settings' judge, or go on with that: those that are good go to `out`.
+    """Sort questions by the settings' judge, or resume that: those that are good go to `out`.
 
     Returns False if Ctrl-C ended it. Raises EvoseekError, also if not one is good.
     """
@@ -41,60 +66,23 @@ def filter_questions(context: Context, source: Path, out: Path, *, console: Cons
     def make_check() -> Check:
         return JudgeCheck(*context.chat("judge"))
 
-    return _sort(source, out, make_check, identity, max_undecided=settings.run.max_invalid, console=console)
+    return sort_questions(source, out, make_check, identity, max_undecided=settings.run.max_invalid, console=console)
 
 
-def find_contamination(
-    context: Context,
-    source: Path,
-    out: Path,
-    *,
-    evaluation: Sequence[Path],
-    samples: int,
-    words: int,
-    likeness: float,
-    console: Console,
-) -> bool:
-    """Sort out questions that overlap with evaluation sets, or to which the settings' policy, without searching, gives
-    a right answer in one of `samples` (0: no samples); exact match, temperature 1. Or resume that.
+class JudgeCheck:
+    """A `Check` by a model, which is asked with question_filter.jinja of a prompt set and read strictly."""
 
-    Returns False if Ctrl-C ended it. Raises EvoseekError, also if nothing is left, or if there is nothing to look for.
-    """
-    settings = context.settings
-    if not evaluation and not samples:
-        raise ConfigError("There is nothing to look for: give files of evaluation questions, or more than 0 samples.")
-    if samples and "model" not in settings.policy.model_fields_set:
-        raise ConfigError(
-            "No model was given whose knowledge is looked into: name the one that is to be trained (--model, or "
-            "policy.model), or look for overlap alone (--samples 0)."
-        )
-    identity = {
-        "evaluation": sorted(_hash(path) for path in evaluation),
-        "samples": samples,
-        "words": words,
-        "likeness": likeness,
-        "model": with_digests(settings.model_dump(mode="json", include={"policy", "rollout"}), inputs_of(settings))
-        if samples
-        else {},
-        "seed": settings.run.seed,
-    }
+    def __init__(self, chat: Chat, prompts: PromptSet) -> None:
+        self._chat, self._template = chat, prompts["question_filter"]
 
-    def make_check() -> Check:
-        overlap = Overlap((q for path in evaluation for q in load_questions(path)), words=words, likeness=likeness)
-        return ContaminationCheck(overlap, closed_book_of(context, samples) if samples else None)
-
-    return _sort(source, out, make_check, identity, max_undecided=settings.run.max_invalid, console=console)
+    async def __call__(self, question: Question) -> Finding:
+        """The model's finding. Raises ToolError."""
+        messages = [Message("user", self._template.marked(question=on_one_line(question.text)))]
+        label = parse_label(await self._chat.chat(messages, key=f"filter/{question.id}", form=FORM), LABELS)
+        return Finding(label == "good", label)
 
 
-def closed_book_of(context: Context, samples: int) -> ClosedBook:
-    """The check that the settings' policy does not know an answer already, by exact match at temperature 1."""
-    agent = context.agent
-    renderer = agent.renderer(())
-    env = ReaderEnv((), agent.prompts, renderer.format)
-    return ClosedBook(agent.roller(env, renderer, temperature=1.0), AnswerReward("exact_match"), samples)
-
-
-def _sort(
+def sort_questions(
     source: Path,
     out: Path,
     make_check: Callable[[], Check],
@@ -103,9 +91,11 @@ def _sort(
     max_undecided: float,
     console: Console,
 ) -> bool:
-    """Check a file of questions, and write the kept, the dropped and the undecided ones to one file each.
+    """Check a file of questions, and write the kept, the dropped and the undecided ones to one file each. The findings
+    are appended to a separate file, from which the work is resumed; the three files are derived from it.
 
-    The findings are appended to a separate file, from which the work is resumed; the three files are derived from it.
+    Returns False if Ctrl-C ended it. Raises EvoseekError, also if not one is kept, or if of a batch surely more than
+    the share `max_undecided` stays undecided; nothing of it is then written.
     """
     findings = out.with_suffix(".findings.jsonl")
     if not findings.exists() or not findings.stat().st_size:  # an error before the first batch leaves an empty file
@@ -113,7 +103,7 @@ def _sort(
             check_new_file(path)
     questions = read_questions(str(source), setting="the file of questions")
     with (
-        open_growing_file(findings, {"questions": _hash(source), **settings}) as file,
+        open_growing_file(findings, {"questions": digest_of(source), **settings}) as file,
         stop_on_interrupt(lambda: say(console, STOPPING_AFTER_BATCH)) as interrupted,
         CountProgress(console, "questions") as progress,
     ):
@@ -124,8 +114,63 @@ def _sort(
     if done < len(questions):
         say(console, f"Stopped after {done} of {len(questions)} questions. The same command resumes from there.")
         return False
-    _finish(out, load_findings(findings), console)
+    _finish(out, load_findings(ResumableJsonl(findings)), console)
     return True
+
+
+async def check_questions(
+    questions: Sequence[Question],
+    check: Check,
+    file: ResumableJsonl,
+    *,
+    max_undecided: float = 1.0,
+    should_stop: Callable[[], bool] = lambda: False,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> int:
+    """Check questions in order and append each batch of findings to the file, which is resumed where it ends. Returns
+    how many are then done.
+
+    Raises EvoseekError when of a batch more than the share `max_undecided` stays undecided; nothing of it is then
+    written.
+    """
+    done = told = file.reached.get("done", 0)
+
+    async def one(question: Question) -> Finding:
+        nonlocal told
+        try:
+            finding = await check(question)
+        except ToolError as error:
+            finding = Finding(None, str(error))
+        told += 1
+        progress(told, len(questions))
+        return finding
+
+    while done < len(questions) and not should_stop():
+        batch = questions[done : done + BATCH]
+        findings = await asyncio.gather(*map(one, batch))
+        _check_decided(findings, max_undecided)
+        done += len(batch)
+        rows = ({"question": question_row(q), **asdict(found)} for q, found in zip(batch, findings, strict=True))
+        file.append_batch(rows, {"done": done})
+    return done
+
+
+def _check_decided(findings: Sequence[Finding], max_undecided: float) -> None:
+    reasons = [finding.reason for finding in findings if finding.keep is None]
+    if surely_more(len(reasons), len(findings), max_undecided):
+        raise EvoseekError(
+            f"{len(reasons)} of {len(findings)} questions could not be decided, and nothing of this batch was written. "
+            f"The first one: {reasons[0]} Repair that and give the same command again: it resumes from there."
+        )
+
+
+def load_findings(file: ResumableJsonl) -> list[tuple[Question, Finding]]:
+    """What `check_questions` wrote, in order. Raises DataError for a line that is no finding."""
+    return list(file.rows(_finding, "finding"))
+
+
+def _finding(row: Any) -> tuple[Question, Finding]:
+    return parse_question(row["question"], ""), Finding(row["keep"], row["reason"], row["details"])
 
 
 def _finish(out: Path, found: Sequence[tuple[Question, Finding]], console: Console) -> None:
@@ -165,7 +210,8 @@ def _undecided(out: Path) -> Path:
     return out.with_suffix(".undecided.jsonl")
 
 
-def _hash(path: Path) -> str:
+def digest_of(path: Path) -> str:
+    """The SHA-256 of a file. Raises ConfigError if it cannot be read."""
     try:
         return sha256(path.read_bytes()).hexdigest()
     except OSError as error:

@@ -27,6 +27,7 @@ from evoseek.simulator.collecting import SearchRecord, load_records, record_row
 from evoseek.training.context import Context
 from evoseek.training.inputs import inputs_of
 from evoseek.training.interrupt import stop_on_interrupt
+from evoseek.training.rollout_metrics import surely_more
 from evoseek.types import Message
 from evoseek.world.grammar import states
 from evoseek.world.oracle import load_world
@@ -64,7 +65,7 @@ async def label_records(
     it ends.
 
     `progress` is called with the number of finished records. Raises EvoseekError when of a batch more than the share
-    `max_failed` gets no label; nothing of it is then written.
+    `max_failed` surely gets no label; nothing of it is then written.
     """
     labelled = Labelled(**file.reached)
     done = labelled.done
@@ -138,7 +139,7 @@ def _make_label(
 
 
 def _check_failures(failed: Counter[str], tried: int, max_failed: float) -> None:
-    if failed.total() > max_failed * tried:
+    if surely_more(failed.total(), tried, max_failed):
         reason, many = failed.most_common(1)[0]
         raise EvoseekError(
             f"{failed.total()} of {tried} searches got no label, and nothing of this batch was written. The most "
