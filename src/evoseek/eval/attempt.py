@@ -47,25 +47,8 @@ class Baseline(Protocol):
         ...
 
 
-class Model(Protocol):
-    """A model that can be rolled out in any environment."""
-
-    @property
-    def format(self) -> Literal["tags", "tools"]:
-        """How it calls tools."""
-        ...
-
-    def has_room(self, question: Question, env: Environment, limits: Limits) -> bool:
-        """Whether the prompt leaves room for a reply, as far as that is known beforehand."""
-        ...
-
-    async def roll(self, question: Question, env: Environment, trajectory_id: str, limits: Limits) -> Trajectory:
-        """One rollout."""
-        ...
-
-
 class ChatModel:
-    """A chat model, which is called with messages."""
+    """A chat model, which is called with messages and can be rolled out in any environment."""
 
     format: Literal["tags", "tools"] = "tags"
 
@@ -82,8 +65,8 @@ class ChatModel:
 
 
 class PolicyModel:
-    """A policy with its sampler. Between two turns a rollout holds no slot of the sampler: one that waits for another
-    one, as in Search-o1, would otherwise wait for ever where all slots are held by its like."""
+    """A policy with its sampler, which can be rolled out in any environment. Between two turns a rollout holds no slot
+    of the sampler: those of Search-o1 wait for others, and would wait for ever if they held all slots."""
 
     def __init__(self, agent: Agent, temperature: float) -> None:
         self._agent, self._temperature = agent, temperature
@@ -129,6 +112,9 @@ class _Releasing:
         self.sampler.update_weights(version, weights)
 
 
+Model = ChatModel | PolicyModel
+
+
 @dataclass(frozen=True, slots=True)
 class BaselineAnswerer:
     """Answers questions by a baseline, within the limits of rollouts. `engine` is None where nothing is searched."""
@@ -141,15 +127,16 @@ class BaselineAnswerer:
     searching: SearchSettings
 
     async def answer(self, question: Question, trajectory_id: str) -> Trajectory:
-        """One attempt. It ends as a rollout does; whatever fails in it makes it a failure."""
+        """One attempt, which ends as a rollout does; whatever fails in it makes it a failure."""
         attempt = Attempt(self, question, trajectory_id)
         try:
             last = await self.baseline(attempt)
-            return attempt.ended(last.stop_reason, last.answer, last.failure)
+            reason, answer, failure = last.stop_reason, last.answer, last.failure
         except FailedRolloutError as error:
-            return attempt.ended(error.reason, None, str(error))
+            reason, answer, failure = error.reason, None, str(error)
         except ToolFailedError as error:
-            return attempt.ended(StopReason.TOOL_FAILED, None, str(error))
+            reason, answer, failure = StopReason.TOOL_FAILED, None, str(error)
+        return attempt.ended(reason, answer, failure)
 
 
 class FailedRolloutError(Exception):
@@ -162,11 +149,8 @@ class FailedRolloutError(Exception):
 
 @dataclass(slots=True)
 class Attempt:
-    """One attempt at a question. Whatever is written, searched and found in it is recorded.
-
-    The limits are those of a rollout: as many searches as an agent could make (`calls`), as many tokens in each
-    rollout of the model.
-    """
+    """One attempt at a question, which records whatever is written, searched and found. Its limits are those of a
+    rollout: as many searches as an agent could make (`calls`), as many tokens in each rollout of the model."""
 
     answerer: BaselineAnswerer
     question: Question
@@ -177,7 +161,7 @@ class Attempt:
 
     @property
     def calls(self) -> int:
-        """How many calls the attempt has."""
+        """Maximum number of calls."""
         return self.answerer.limits.calls
 
     async def roll(
@@ -190,17 +174,15 @@ class Attempt:
         may_overflow: bool = False,
     ) -> Trajectory:
         """Prompt the model by a template, which is given the question, the format and `values`, and roll it out with
-        tools. `part` names a rollout of one turn, beside the one that answers.
+        tools. `part` names a rollout of one turn, beside the one that answers. A failed rollout ends the attempt.
 
-        A failed rollout ends the attempt. A prompt without room for a reply is an error of the settings, or, if it
-        `may_overflow` because it holds what the model wrote, a rollout that ended for want of tokens.
+        A prompt without room for a reply is an error of the settings; if it `may_overflow`, because it holds what the
+        model wrote, it is a rollout that ran out of tokens.
         """
-        answerer, identifier = self.answerer, self.id
+        answerer, identifier, limits = self.answerer, self.id, self.answerer.limits
         if part:
             identifier = f"{self.id}/{part}-{self._begun[part]}"
             self._begun[part] += 1
-        limits = answerer.limits
-        if part:
             limits = replace(limits, max_turns=1, max_malformed=0, final_answer=None)
         env = PromptEnv(tools, answerer.prompts, answerer.model.format, template, values or {})
         if may_overflow and not answerer.model.has_room(self.question, env, limits):

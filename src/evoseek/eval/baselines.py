@@ -117,7 +117,7 @@ class SearchO1:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """The tool `search` with another view of what it finds."""
+    """The tool `search` with another view of the passages that it finds."""
 
     search: Tool
 
