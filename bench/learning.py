@@ -18,9 +18,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from rich.console import Console
 
+from evoseek.demo import GREEDY, Learnt, learn
 from evoseek.eval.evaluate import Evaluation
-from evoseek.jobs.before_after import GREEDY, Learnt
-from evoseek.jobs.demo import learn
 from evoseek.report.evaluation import score_text
 from evoseek.report.metrics import read_metrics
 from evoseek.report.plots import curve, smoothed

@@ -27,10 +27,10 @@ from rich.console import Console
 from rich.table import Table
 
 from evoseek.corpus.questions import save_questions
+from evoseek.demo import ENTITIES, EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS
 from evoseek.eval.results import value_of
 from evoseek.eval.statistics import paired_test, wilson_interval
 from evoseek.files import write_atomic
-from evoseek.jobs.demo import ENTITIES, EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS
 from evoseek.run import Run
 from evoseek.search.lexical import LexicalIndex
 from evoseek.training.sources import read_questions

@@ -27,8 +27,8 @@ from torch.distributed.tensor import DTensor
 from torch.profiler import ProfilerActivity, profile
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from evoseek.demo import TRAINING_HOPS, make_world
 from evoseek.errors import TrainingError
-from evoseek.jobs.demo import TRAINING_HOPS, make_world
 from evoseek.learner.distributed import joined_ranks, run_together
 from evoseek.learner.learner import Learner
 from evoseek.policy.load import load_policy

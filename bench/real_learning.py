@@ -42,11 +42,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from evoseek.demo import SAMPLED, held_out, measure
 from evoseek.eval.evaluate import Evaluation, evaluate
 from evoseek.eval.statistics import paired_test, wilson_interval
 from evoseek.files import write_atomic
-from evoseek.jobs.before_after import SAMPLED, measure
-from evoseek.jobs.demo_real import held_out
 from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.report.metrics import read_metrics
 from evoseek.runs import RunDirectory

@@ -36,10 +36,10 @@ from rich.console import Console
 from rich.table import Table
 
 from evoseek.corpus.questions import load_questions
+from evoseek.demo import measure
 from evoseek.env.proposer import task_of
 from evoseek.eval.statistics import paired_test, wilson_interval
 from evoseek.files import write_atomic
-from evoseek.jobs.before_after import measure
 from evoseek.report.metrics import read_metrics
 from evoseek.reward.format import stated
 from evoseek.rollout.record import TrajectoryRecord, read_trajectories

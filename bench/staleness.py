@@ -32,7 +32,7 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 from rich.table import Table
 
-from evoseek.jobs.demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, demo_options, make_world
+from evoseek.demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, demo_options, make_world
 from evoseek.report.metrics import read_metrics
 from evoseek.run import Run
 from evoseek.search.lexical import LexicalIndex

@@ -127,7 +127,7 @@ def wait(order):
 
 def warm_up():
     """Import all, and fill what libraries keep after their first use, which each child would else do for itself."""
-    for module in ("torch._dynamo", "evoseek.train", "evoseek.jobs.propose", "evoseek.run"):
+    for module in ("torch._dynamo", "evoseek.train", "evoseek.data.proposing", "evoseek.run"):
         importlib.import_module(module)
     sys.modules["evoseek.train"].draw = lambda run, console: None  # slow, and no part of the state
     torch = sys.modules["torch"]

@@ -16,8 +16,8 @@ FOUNDATION = (
 )
 LAYERS = (
     *("corpus", "manual", "search", "world", "policy", "chat", "env", "rollout", "reward", "credit", "loss", "learner"),
-    *("training", "selfplay", "systems", "eval", "report", "data", "simulator", "tiny"),
-    *("answer", "evaluation", "train", "run", "jobs", "reference", "doctor", "serve"),
+    *("training", "selfplay", "systems", "eval", "report", "answer", "evaluation", "data", "simulator", "tiny"),
+    *("prompt", "train", "run", "demo", "reference", "doctor", "serve"),
     *("cli", "__main__"),
 )
 STRANGERS = {"reward", "credit", "loss"}

@@ -53,7 +53,7 @@ class Run:
     def __init__(
         self,
         system: str | None = None,
-        directory: Path | str | None = None,
+        directory: Path | str | RunDirectory | None = None,
         *,
         config: Path | str | Sequence[Path | str] = (),
         settings: Mapping[str, object] | TrainingSettings | None = None,
@@ -66,9 +66,9 @@ class Run:
         trackers: Sequence[MetricSink] = (),
         console: Console | None = None,
     ) -> None:
-        self.directory = RunDirectory(Path(directory)) if directory is not None else None
+        self.directory = RunDirectory(Path(directory)) if isinstance(directory, Path | str) else directory
         self.console = console or Console()
-        self.words = ""
+        self.words, self.is_interrupted = "", False
         if isinstance(settings, TrainingSettings):
             self._given = self.settings = settings
         else:
@@ -88,18 +88,19 @@ class Run:
         return gather(files, system=system, options=options).read()
 
     def train(self) -> int:
-        """Train to the last step, or resume; returns the last step made. Ctrl-C finishes the step and saves.
+        """Train to the last step, or resume; returns the last step made. Ctrl-C finishes the step and saves:
+        `is_interrupted` is then true. In processes that torchrun started they train one policy together.
 
         Raises EvoseekError.
         """
-        from evoseek.train import train
+        from evoseek.train import train_together
 
         if self.directory is None:
             raise ConfigError("Training needs a directory for the run: Run(system, directory, ...).")
         if self.words:
             say(self.console, self.words)
-        with self.directory.locked():
-            ended = train(self.settings, self.directory, console=self.console, objects=self.objects)
+        ended = train_together(self.settings, self.directory, console=self.console, objects=self.objects)
+        self.is_interrupted = ended.interrupted
         return ended.step
 
     def evaluate(

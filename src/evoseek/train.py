@@ -41,25 +41,23 @@ from evoseek.training.sources import read_questions
 from evoseek.training.stages import Stages, check_stages, settings_in
 
 
-def train_together(settings: TrainingSettings, run: RunDirectory, *, console: Console) -> bool:
-    """Train in each of the processes that torchrun started, or in the only one, and draw the curves.
+def train_together(
+    settings: TrainingSettings, run: RunDirectory, *, console: Console, objects: Objects | None = None
+) -> Ended:
+    """Train in each of the processes that torchrun started, or in the only one.
 
-    They train one policy. The first process holds the run's lock, writes and prints. If one fails, all raise. Returns
-    False if Ctrl-C ended it early.
+    They train one policy. The first process holds the run's lock, writes and prints. If one fails, all raise.
     """
     with joined_ranks(settings.policy.device) as ranks, ExitStack() as held:
         with ranks.setting_up():
             if ranks.is_first:
                 held.enter_context(run.locked())
         own_console = console if ranks.is_first else Console(quiet=True)
-        ended = train(settings, run, console=own_console, ranks=ranks)
-        if ranks.is_first:
-            draw(run, console)
-        return not ended.interrupted
+        return train(settings, run, console=own_console, ranks=ranks, objects=objects)
 
 
 def draw(run: RunDirectory, console: Console) -> None:
-    """Draw the run's curves; without matplotlib, say how to get it."""
+    """Draw the run's curves; without matplotlib, print how to install it."""
     try:
         say(console, f"Curves: {plot_curves(run)}")
     except ConfigError as error:

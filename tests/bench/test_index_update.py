@@ -2,7 +2,7 @@
 
 import pytest
 
-from evoseek.jobs.index import IndexPlan
+from evoseek.data.indexing import IndexPlan
 
 
 @pytest.mark.parametrize("engine", ["lexical", "hybrid"])

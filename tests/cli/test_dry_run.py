@@ -6,8 +6,8 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from evoseek.cli.dry_run import outline
 from evoseek.cli.main import app
+from evoseek.cli.train import outline
 from evoseek.corpus.questions import save_questions
 from evoseek.errors import ConfigError
 from evoseek.policy.machine import cores

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from evoseek.cli.main import app
 from evoseek.corpus.read_report import ReadReport
+from evoseek.data.indexing import IndexPlan, build_index, update_index
 from evoseek.errors import ConfigError, DataError, SearchIndexError
-from evoseek.jobs.index import IndexPlan, build_index, update_index
 from evoseek.search.lexical import LexicalIndex
 
 SHORT = "日本酒"

@@ -6,8 +6,8 @@ from runpy import run_path
 import pytest
 from typer.testing import CliRunner
 
+from evoseek.cli.init import Wishes, project_text
 from evoseek.cli.main import app
-from evoseek.cli.project_text import Wishes, project_text
 
 PAGE = (Path(__file__).parents[2] / "docs" / "your-documents.md").read_text()
 PAGES = run_path(str(Path(__file__).with_name("pages.py")))

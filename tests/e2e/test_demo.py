@@ -4,7 +4,7 @@ import pytest
 from tools.tiny.model import tiny_config, tiny_model
 from tools.tiny.tokenizer import tiny_tokenizer
 
-from evoseek.jobs import demo
+from evoseek import demo
 from evoseek.policy import load, source
 
 pytestmark = pytest.mark.slow

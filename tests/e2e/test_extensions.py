@@ -11,7 +11,7 @@ from runpy import run_path
 import pytest
 from rich.console import Console
 
-from evoseek.jobs.demo import make_world
+from evoseek.demo import make_world
 from evoseek.registry import find
 from evoseek.report.metrics import read_metrics
 from evoseek.rollout.record import read_trajectories

@@ -7,9 +7,9 @@ import pytest
 from rich.console import Console
 
 from evoseek.credit.advantages import CriticCredit
+from evoseek.demo import make_world
 from evoseek.env.tools import SearchTool
 from evoseek.errors import ConfigError, TrainingError
-from evoseek.jobs.demo import make_world
 from evoseek.registry import find
 from evoseek.run import Run
 from evoseek.search.engines import search

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from evoseek.corpus.questions import load_questions
-from evoseek.jobs.propose import propose
+from evoseek.data.proposing import propose
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.reward.answer import usable_question
 from evoseek.rollout.agent import Agent
@@ -52,7 +52,7 @@ def world(tmp_path_factory):
 @pytest.fixture(scope="module")
 def documents(tmp_path_factory):
     """An index of this repository's own documents."""
-    from evoseek.jobs.index import IndexPlan, build_index
+    from evoseek.data.indexing import IndexPlan, build_index
 
     root = tmp_path_factory.mktemp("documents")
     (root / "corpus").mkdir()

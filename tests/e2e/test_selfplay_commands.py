@@ -7,7 +7,7 @@ from rich.console import Console
 from safetensors.torch import load_file
 
 from evoseek.corpus.questions import load_questions, save_questions
-from evoseek.jobs.index import IndexPlan, build_index
+from evoseek.data.indexing import IndexPlan, build_index
 from evoseek.search.lexical import LexicalIndex
 from evoseek.world.world import World
 

@@ -12,7 +12,7 @@ import openai
 import pytest
 from rich.console import Console
 
-from evoseek.jobs.index import IndexPlan, build_index
+from evoseek.data.indexing import IndexPlan, build_index
 from evoseek.search.opening import LiveIndex
 from evoseek.search.sources import Origin
 from evoseek.serve.agent import Limits

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from evoseek.cli.options import ConfigFiles, Index, Json, Model, RunDir, Sets
-from evoseek.cli.shared import stop_if_dry, who_answers
+from evoseek.cli.options import ConfigFiles, Index, Json, Model, RunDir, Sets, stop_if_dry, who_answers
 from evoseek.errors import EvoseekError
 from evoseek.report.printable import say
 

@@ -9,8 +9,18 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from evoseek.cli.options import ConfigFiles, FixedSeed, Index, JudgeModel, Model, Seed, Sets, finish, new_group
-from evoseek.cli.shared import stop_if_dry
+from evoseek.cli.options import (
+    ConfigFiles,
+    FixedSeed,
+    Index,
+    JudgeModel,
+    Model,
+    Seed,
+    Sets,
+    finish,
+    new_group,
+    stop_if_dry,
+)
 from evoseek.errors import ConfigError
 from evoseek.training.interrupt import end_on_interrupt
 

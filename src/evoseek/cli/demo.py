@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from evoseek.cli.options import FixedSeed, finish
-from evoseek.cli.shared import stop_if_dry
+from evoseek.cli.options import FixedSeed, finish, stop_if_dry
 from evoseek.errors import ConfigError
 from evoseek.training.interrupt import end_on_interrupt
 
@@ -59,8 +58,7 @@ def demo(
     if not (max_minutes > 0 and isfinite(max_minutes)):
         raise ConfigError(f"--max-minutes is {max_minutes}; it has to be a number above 0.")
     with end_on_interrupt():
-        from evoseek.jobs.demo import run_demo
-        from evoseek.jobs.demo_real import MODEL, run_real_demo
+        from evoseek.demo import MODEL, run_demo, run_real_demo
 
     where = run_dir or Path("demo-real" if real else "demo")
     plan = f"Train {model or 'smollm2-135m'} on real text" if real else "Train the tiny policy on a generated world"

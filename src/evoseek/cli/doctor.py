@@ -12,8 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from evoseek.cli.options import ConfigFiles, Index, Json, Model, Questions, Sets
-from evoseek.cli.shared import project
+from evoseek.cli.options import ConfigFiles, Index, Json, Model, Questions, Sets, project
 from evoseek.errors import EvoseekError
 from evoseek.report.printable import printable
 from evoseek.training.interrupt import end_on_interrupt
@@ -79,7 +78,7 @@ def _findings(
 ) -> list[Finding]:
     """All findings. Raises ConfigError for settings that cannot be read, without which nothing can be checked."""
     with end_on_interrupt():
-        from evoseek.cli.following import following
+        from evoseek.cli.settings import chosen_for_model
         from evoseek.doctor.checks import findings
         from evoseek.doctor.context import DoctorContext, is_here
         from evoseek.doctor.probe import probe
@@ -89,7 +88,7 @@ def _findings(
     given = gather(config or (), system=system, options=options, sets=sets or (), project=project())
     settings, where = given.read(), run_dir or (own.run if own else None)
     if is_here(settings.policy.model):
-        settings = following(settings, console=Console(quiet=True))
+        settings = chosen_for_model(settings, console=Console(quiet=True))
     context = DoctorContext(settings, RunDirectory(where) if where else None, processes, own.index if own else None)
     found = list(findings(context))
     if probing is None:

@@ -12,9 +12,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from evoseek.cli.options import ConfigFiles, Index, Json, Model, Questions, RunDir, Seed, Sets
-from evoseek.cli.shared import stop_if_dry, who_answers
-from evoseek.cli.who import Who, resolve_answerer
+from evoseek.cli.options import (
+    ConfigFiles,
+    Index,
+    Json,
+    Model,
+    Questions,
+    RunDir,
+    Seed,
+    Sets,
+    Who,
+    resolve_answerer,
+    stop_if_dry,
+    who_answers,
+)
 from evoseek.errors import ConfigError
 from evoseek.registry import KINDS, find
 from evoseek.report.printable import say

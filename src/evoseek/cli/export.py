@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from evoseek.cli.shared import stop_if_dry
+from evoseek.cli.options import stop_if_dry
 from evoseek.errors import ConfigError, PolicyError, RunError, disk_text
 from evoseek.files import check_new, expanded, write_atomic
 from evoseek.policy.source import ADAPTER, find_policy

@@ -13,8 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from evoseek.cli.options import Json
-from evoseek.cli.shared import checked_project, named_index, stop_if_dry
+from evoseek.cli.options import Json, checked_project, named_index, stop_if_dry
 from evoseek.errors import ConfigError
 from evoseek.files import expanded
 from evoseek.project import how_to_name
@@ -118,7 +117,7 @@ def _plain(value: str | int) -> str | int:
 
 
 def _build(corpus: Path, directory: Path, given: Mapping[str, Any]) -> None:
-    from evoseek.jobs.index import IndexPlan, build_index
+    from evoseek.data.indexing import IndexPlan, build_index
 
     plan = IndexPlan(**given)
     stop_if_dry([f"Index {corpus} in {directory}"], asdict(plan))
@@ -126,7 +125,7 @@ def _build(corpus: Path, directory: Path, given: Mapping[str, Any]) -> None:
 
 
 def _update(corpus: Path, directory: Path, device: str | None, max_words: int | None, watch: bool) -> None:
-    from evoseek.jobs.index import update_index, watch_index
+    from evoseek.data.indexing import update_index, watch_index
 
     stop_if_dry([f"{'Watch' if watch else 'Read'} {corpus} and update {directory}"])
     update = watch_index if watch else update_index

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from evoseek.cli.options import ConfigFiles, Sets, new_group
-from evoseek.cli.shared import stop_if_dry
+from evoseek.cli.options import ConfigFiles, Sets, new_group, stop_if_dry
 from evoseek.training.interrupt import end_on_interrupt
 
 judge = new_group("The model that says whether an answer is right.")

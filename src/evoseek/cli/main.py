@@ -23,13 +23,12 @@ from evoseek.cli.export import export
 from evoseek.cli.index import index, search
 from evoseek.cli.init import init
 from evoseek.cli.judge import judge
-from evoseek.cli.parts import parts
+from evoseek.cli.options import with_shared
+from evoseek.cli.parts import parts, recipes
 from evoseek.cli.prompt import prompt
 from evoseek.cli.propose import propose
-from evoseek.cli.recipes import recipes
 from evoseek.cli.serve import serve
 from evoseek.cli.sft import collect, sft
-from evoseek.cli.shared import with_shared
 from evoseek.cli.simulator import simulator
 from evoseek.cli.status import status
 from evoseek.cli.train import train

@@ -1,13 +1,29 @@
-"""Options that several commands share, and helpers for them. A command loads what it needs when it runs."""
+"""What commands share: options, the project and --dry-run (`main` adds these two), and the model that answers."""
 
 from __future__ import annotations
 
+import inspect
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 
+from evoseek.effect import changed
+from evoseek.errors import ConfigError
+from evoseek.files import expanded
+from evoseek.project import Project, find_project, how_to_name, open_project
+from evoseek.report.printable import say
+from evoseek.settings import Section, defaults_of, lookup
+from evoseek.training.given import Given, gather
 from evoseek.training.interrupt import INTERRUPTED, end_on_interrupt
+from evoseek.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from evoseek.learner.checkpoint import Checkpoint
@@ -29,6 +45,176 @@ Seed = Annotated[int | None, typer.Option(help="Seed of all random numbers.")]
 FixedSeed = Annotated[int, typer.Option("--seed", help="Seed of all random numbers.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as a JSON object, everything else on stderr.")]
 GrowingFile = Annotated[Path, typer.Argument(help="The JSONL file to write. The same command resumes it.")]
+Who = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="RUN|MODEL|ENDPOINT",
+        help="Who answers: a run (as --run-dir), a model (as --model), or NAME@URL of an OpenAI-compatible "
+        "endpoint. Default: the project's run.",
+    ),
+]
+
+_OPTIONS: Mapping[str, object] = {
+    "project": Annotated[
+        Path | None, typer.Option("--project", help="Folder with evoseek.toml. Default: this one, or one above.")
+    ],
+    "dry_run": Annotated[bool, typer.Option("--dry-run", help="Print the settings and the plan; do nothing.")],
+}
+_DEFAULTS: Mapping[str, object] = {"project": None, "dry_run": False}
+
+_ROLLOUTS = (
+    "policy.* lora.* sampler.* search.* environment.* tools rollout.* web.* browse.* reader.* run.seed run.system"
+)
+_PLAIN_JUDGE = "judge.* policy.prompts policy.device policy.dtype run.seed run.max_invalid"
+
+# The settings that a command other than `train` accepts with --set; a file may be shared with other commands.
+READ_BY = {
+    "ask": f"{_ROLLOUTS} answerer.* support.*",
+    "serve agent": f"{_ROLLOUTS} answerer.* support.*",
+    "eval": f"{_ROLLOUTS} answerer.* support.* questions.path reward.* judge.* evaluation.path evaluation.index "
+    "evaluation.limit evaluation.temperature",
+    "prompt": f"{_ROLLOUTS} ssp.* selfplay.* proposer.*",
+    "collect": f"{_ROLLOUTS} answerer.* reward.* judge.* evaluation.path run.max_invalid",
+    "propose": "policy.* lora.* sampler.* search.* environment.* tools rollout.* reward.* judge.* proposer.* filters.* "
+    "verification.* selfplay.* ssp.answers run.*",
+    "simulator collect": "policy.* lora.* sampler.* search.* questions.path rollout.* run.seed run.system",
+    "simulator label": _PLAIN_JUDGE,
+    "simulator tune": "policy.* lora.* learner.* simulator.* search.top_k run.seed",
+    "simulator check": "policy.* simulator.* search.top_k run.seed",
+    "judge check": _PLAIN_JUDGE,
+    "data filter": _PLAIN_JUDGE,
+    "data audit": "policy.* lora.* sampler.* search.* rollout.* run.seed",
+    "data contamination": "policy.* lora.* sampler.* rollout.* run.seed run.max_invalid",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    command: str = ""
+    project: Path | None = None
+    dry_run: bool = False
+
+
+_NOTHING = _Shared()
+_given: ContextVar[_Shared] = ContextVar("given", default=_NOTHING)
+
+
+def with_shared(command: Callable[..., Any], name: str, *names: str) -> Callable[..., Any]:
+    """The command of this name with these shared options beside its own, as typer reads them from its signature."""
+
+    @wraps(command)
+    def run(*words: Any, **values: Any) -> Any:
+        mine = {name: values.pop(name) for name in names}
+        token = _given.set(replace(_NOTHING, command=name, **mine))
+        try:
+            return command(*words, **values)
+        finally:
+            _given.reset(token)
+
+    own = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_DEFAULTS[name], annotation=_OPTIONS[name])
+        for name in names
+    ]
+    signature = inspect.signature(command, eval_str=True)
+    vars(run)["__signature__"] = signature.replace(parameters=[*signature.parameters.values(), *own])
+    run.__annotations__ = {**command.__annotations__, **{name: _OPTIONS[name] for name in names}}
+    return run
+
+
+def project() -> Project | None:
+    """The project of --project, or of this folder. Raises ConfigError."""
+    folder = _given.get().project
+    return find_project(Path.cwd()) if folder is None else open_project(expanded(folder))
+
+
+def checked_project() -> Project | None:
+    """`project`, with settings that are valid. For commands that take but a path from it:
+    a misspelt table would look like one that is missing. Raises ConfigError."""
+    if (own := project()) is not None:
+        gather(project=own).read()
+    return own
+
+
+def named_run() -> Path:
+    """The run that the project names. Raises ConfigError if there is none."""
+    own = checked_project()
+    if own is None or own.run is None:
+        raise ConfigError(
+            "Which run? Give the directory of one, such as runs/mine, or " + how_to_name(own, 'run = "run"') + "."
+        )
+    return own.run
+
+
+def named_index() -> Path:
+    """The index that the project names. Raises ConfigError if there is none."""
+    own = checked_project()
+    if own is None or own.index is None:
+        remedy = how_to_name(own, 'index = "index"', table="search")
+        raise ConfigError(f"Which index? Give the directory of one that `evoseek index` made, or {remedy}.")
+    return own.index
+
+
+def is_dry() -> bool:
+    """Whether the command is only to say what it would do."""
+    return _given.get().dry_run
+
+
+def is_read(key: str, command: str | None = None) -> bool:
+    """Whether a command, or else the one that runs, makes use of a setting."""
+    command = _given.get().command if command is None else command
+    return command not in READ_BY or any(fnmatch(key, pattern) for pattern in READ_BY[command].split())
+
+
+def stop_if_dry(
+    plan: Iterable[str],
+    settings: Mapping[str, object] | TrainingSettings | None = None,
+    *,
+    console: Console | None = None,
+) -> None:
+    """With --dry-run, print the settings and the plan and end the command. To be called once everything was checked,
+    before anything is loaded, started or written."""
+    if not is_dry():
+        return
+    console = console or Console()
+    for line in (*_settings_lines(settings or {}), *plan, "Nothing was done (--dry-run)."):
+        say(console, line)
+    raise typer.Exit
+
+
+def who_answers(given: Given, run_dir: Path | None) -> str:
+    """Who answers with these settings, in words."""
+    settings = given.read()
+    if model := settings.answerer.model or settings.answerer.base_url:
+        return f"the model {model}" + (f" at {settings.answerer.base_url}" if settings.answerer.base_url else "")
+    return f"the policy of the run {run_dir}" if run_dir else f"the policy {settings.policy.model}"
+
+
+def _settings_lines(settings: Mapping[str, object] | TrainingSettings) -> Iterator[str]:
+    """Every setting that the command reads; at last those that differ from the defaults."""
+    if isinstance(settings, Mapping):
+        yield from (f"  {key} = {_shown(value)}" for key, value in settings.items())
+        return
+    every, other = filter(is_read, _names(settings)), list(filter(is_read, changed(settings, defaults_of(settings))))
+    yield "Settings at their defaults:"
+    yield from (f"  {key} = {_shown(lookup(settings, key))}" for key in every if key not in other)
+    yield "Settings that differ from the defaults:"
+    yield from (f"  {key} = {_shown(lookup(settings, key))}" for key in other)
+
+
+def _names(settings: Section, prefix: str = "") -> Iterator[str]:
+    """Every setting by its dotted name."""
+    for key in type(settings).model_fields:
+        value: object = getattr(settings, key)
+        if isinstance(value, Section):
+            yield from _names(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}"
+
+
+def _shown(value: object) -> str:
+    return json.dumps(
+        value, ensure_ascii=False, default=lambda part: part.resolved() if isinstance(part, Section) else str(part)
+    )
 
 
 def new_group(help: str) -> typer.Typer:
@@ -48,3 +234,22 @@ def finish(finished: bool) -> None:
     """End the command with the status of Ctrl-C if that ended its work."""
     if not finished:
         raise typer.Exit(INTERRUPTED)
+
+
+def resolve_answerer(
+    who: str | None, run_dir: Path | None, model: str | None
+) -> tuple[Path | None, str | None, dict[str, object]]:
+    """The run, the model and the settings of an endpoint that WHO names. Raises ConfigError if another one is named,
+    too, or for an endpoint without a name."""
+    if who is None:
+        return run_dir, model, {}
+    if run_dir is not None or model is not None:
+        raise ConfigError(f"{who} and {'--run-dir' if run_dir else '--model'} both say who answers. Give one of them.")
+    name, at, url = who.partition("@")
+    if "://" in who:
+        if not at or "://" in name or not name:
+            raise ConfigError(f"{who} names no model at the endpoint. Expected NAME@URL, as in qwen@{url or who}.")
+        return None, None, {"answerer.model": name, "answerer.base_url": url}
+    if (expanded(who) / "config.json").is_file() and (expanded(who) / "checkpoints").is_dir():
+        return expanded(who), None, {}
+    return None, who, {}

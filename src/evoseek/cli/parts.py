@@ -1,4 +1,4 @@
-"""`evoseek parts`: lists the parts that can be chosen, and all their settings."""
+"""`evoseek parts` and `evoseek recipes`: what can be chosen, every setting, and the settings that come by name."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from evoseek.errors import ConfigError
+from evoseek.recipes.catalogue import find_recipe, purpose
+from evoseek.recipes.catalogue import recipes as all_recipes
 from evoseek.registry import KINDS
 from evoseek.report.printable import say
 
@@ -53,3 +55,17 @@ def show_parts(kind: str | None, name: str | None, *, console: Console) -> None:
     for setting in settings:
         table.add_row(setting.name, setting.default, setting.allowed, setting.sentence)
     console.print(table)
+
+
+def recipes(
+    name: Annotated[str | None, typer.Argument(help="Name of a recipe, whose file is printed.")] = None,
+) -> None:
+    """List the recipes that --config takes by name, or print one of them."""
+    console = Console()
+    if name is not None:
+        say(console, find_recipe(name).read_text(encoding="utf-8").rstrip())
+        return
+    known = all_recipes()
+    width = max(map(len, known))
+    for recipe, path in known.items():
+        say(console, f"{recipe:{width}}  {purpose(path)}")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from json import dumps
 from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
 
 from evoseek.cli.options import ConfigFiles, Json, Model, Sets
+from evoseek.report.printable import say
 from evoseek.training.interrupt import end_on_interrupt
 
 
@@ -31,16 +34,27 @@ def prompt(
 
     Only the model's tokenizer is loaded.
     """
-    from evoseek.cli.settings import given_settings
+    from evoseek.cli.settings import chosen_for_model, given_settings
 
     if question is None and system is not None and " " in system.strip():  # no name of a system has a space
         system, question = None, system
     given = given_settings(
         "prompt", None, config or (), options={"policy.model": model}, sets=set_ or (), system=system
     )
+    settings = chosen_for_model(given.read(), console=Console(quiet=True))
     with end_on_interrupt():
-        from evoseek.cli.following import following
-        from evoseek.jobs.prompt import show_prompt
+        from evoseek.prompt import rendered
 
-    settings = following(given.read(), console=Console(quiet=True))
-    show_prompt(settings, role, question or "", console=Console(), as_json=json)
+    shown, console = rendered(settings, role, question or ""), Console()
+    if json:
+        print(dumps(asdict(shown), ensure_ascii=False))
+        return
+    words = (
+        f"The words are those of {shown.template}. To replace them, copy its folder, edit the file in the copy, "
+        "and set policy.prompts to the copy."
+        if shown.template
+        else "The words are those of your environment."
+    )
+    say(console, f"{shown.model} as {shown.role} of {shown.system}: {shown.tokens} tokens, format {shown.format}.")
+    say(console, f"{words}\n")
+    say(console, shown.text)

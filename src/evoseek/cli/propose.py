@@ -8,8 +8,17 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from evoseek.cli.options import ConfigFiles, GrowingFile, Model, Seed, Sets, checkpoint_of, finish
-from evoseek.cli.shared import stop_if_dry, who_answers
+from evoseek.cli.options import (
+    ConfigFiles,
+    GrowingFile,
+    Model,
+    Seed,
+    Sets,
+    checkpoint_of,
+    finish,
+    stop_if_dry,
+    who_answers,
+)
 from evoseek.training.interrupt import end_on_interrupt
 
 
@@ -36,7 +45,7 @@ def propose(
     set_: Sets = None,
 ) -> None:
     """Write questions with answers, evidence and the solver's pass rate from a corpus. Ctrl-C leaves a usable file."""
-    from evoseek.cli.settings import given_settings
+    from evoseek.cli.settings import chosen_for_model, given_settings
     from evoseek.search.lexical import check_index
 
     given = given_settings(
@@ -51,10 +60,9 @@ def propose(
     settings = given.read()
     check_index(settings.search.index, setting="search.index", engine=settings.search.name)
     with end_on_interrupt():
-        from evoseek.cli.following import following
-        from evoseek.jobs.propose import propose as write_questions
+        from evoseek.data.proposing import propose as write_questions
 
-    settings, checkpoint = following(settings, console=Console(stderr=True)), checkpoint_of(run_dir)
+    settings, checkpoint = chosen_for_model(settings, console=Console(stderr=True)), checkpoint_of(run_dir)
     words = f"Write {count} questions about {settings.search.index} to {out} with {who_answers(given, run_dir)}"
     stop_if_dry([words], settings)
     finish(write_questions(settings, checkpoint, out, count=count, max_proposals=max_proposals, console=Console()))

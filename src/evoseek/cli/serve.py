@@ -12,9 +12,17 @@ import typer
 from rich.console import Console
 
 from evoseek.cli.index import EngineChoice
-from evoseek.cli.options import ConfigFiles, Index, Sets, new_group
-from evoseek.cli.shared import named_index, stop_if_dry, who_answers
-from evoseek.cli.who import Who, resolve_answerer
+from evoseek.cli.options import (
+    ConfigFiles,
+    Index,
+    Sets,
+    Who,
+    named_index,
+    new_group,
+    resolve_answerer,
+    stop_if_dry,
+    who_answers,
+)
 from evoseek.errors import ConfigError
 from evoseek.protocols import QuestionEngine, SearchEngine
 from evoseek.report.printable import say

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from evoseek.cli.shared import READ_BY, is_read, project
+from evoseek.cli.options import READ_BY, is_read, project
 from evoseek.effect import changed, check_effect
 from evoseek.errors import ConfigError, PolicyError, RunError
 from evoseek.files import expanded, nearest
@@ -172,21 +172,33 @@ def _check_trainable(own: Project, options: Mapping[str, object]) -> None:
         )
 
 
+def chosen_for_model(
+    settings: TrainingSettings, *, console: Console, run: RunDirectory | None = None, answers: int = 0
+) -> TrainingSettings:
+    """The settings with those that were not given chosen for the model, and printed as far as the command reads them;
+    for a resumed run, as they were chosen at its beginning. With `answers` it only answers, so many questions at
+    once."""
+    with end_on_interrupt():
+        from evoseek.policy.machine import find_machine
+        from evoseek.training.model_defaults import follow_model
+
+    saved = run.read_config() if run is not None and run.is_begun else None
+    settings, words = follow_model(settings, find_machine, saved, shown=is_read, answers=answers)
+    if words:
+        say(console, words)
+    return settings
+
+
 def answering_settings(given: Given, *, answers: int = 0) -> TrainingSettings:
-    """The settings for a command that only answers, so many questions at once: those that were not given are chosen for
-    the model, and printed."""
+    """The same for a command that only answers, so many questions at once, by the policy or the model of [answerer]."""
     with end_on_interrupt():
         from evoseek.answer import uses_chat_model
-        from evoseek.policy.machine import find_machine
-        from evoseek.training.model_defaults import follow_endpoint, follow_model
+        from evoseek.training.model_defaults import follow_endpoint
 
     settings = given.read()
     if uses_chat_model(settings):
         return follow_endpoint(settings)
-    settings, words = follow_model(settings, find_machine, shown=is_read, answers=answers)
-    if words:
-        _note(words)
-    return settings
+    return chosen_for_model(settings, console=Console(stderr=True), answers=answers)
 
 
 def check_evaluation(

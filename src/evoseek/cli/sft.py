@@ -18,8 +18,9 @@ from evoseek.cli.options import (
     Seed,
     Sets,
     finish,
+    stop_if_dry,
+    who_answers,
 )
-from evoseek.cli.shared import stop_if_dry, who_answers
 from evoseek.cli.train import Processes, begin_or_resume
 from evoseek.training.interrupt import end_on_interrupt
 
@@ -95,7 +96,7 @@ def collect(
     given = given_settings("collect", run_dir, config or (), options=options, sets=set_ or ())
     check_evaluation(given.read(), search=True)
     with end_on_interrupt():
-        from evoseek.jobs.collect import Wanted, collect_demonstrations
+        from evoseek.data.collecting import Wanted, collect_demonstrations
         from evoseek.run import Run
 
     settings, console = answering_settings(given), Console()

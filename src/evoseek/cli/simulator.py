@@ -21,8 +21,9 @@ from evoseek.cli.options import (
     checkpoint_of,
     finish,
     new_group,
+    stop_if_dry,
+    who_answers,
 )
-from evoseek.cli.shared import stop_if_dry, who_answers
 from evoseek.errors import ConfigError
 from evoseek.search.settings import INDEX_ENGINES
 from evoseek.training.interrupt import end_on_interrupt

@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from evoseek.cli.options import Json
-from evoseek.cli.shared import named_run, project
+from evoseek.cli.options import Json, named_run, project
 from evoseek.report.printable import say
 from evoseek.training.given import allow_project
 

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
 
-from evoseek.cli.options import ConfigFiles, Model, Questions, Seed, Sets, finish
-from evoseek.cli.shared import is_dry
-from evoseek.settings import is_given
+from evoseek.cli.options import ConfigFiles, Model, Questions, Seed, Sets, finish, is_dry, stop_if_dry
+from evoseek.registry import find
+from evoseek.runs import RunDirectory
+from evoseek.settings import defaults_of, is_given, lookup
 from evoseek.training.interrupt import end_on_interrupt
+
+if TYPE_CHECKING:
+    from evoseek.training.given import Given
+    from evoseek.training.settings import TrainingSettings
+
+_TOGETHER = "torchrun --standalone --nproc-per-node {processes} -m evoseek {words}"
 
 Corpus = Annotated[
     str | None,
@@ -84,31 +92,105 @@ def begin_or_resume(
 ) -> None:
     """Train with the settings of a command line, or say what that would be; `options` are those that its own options
     gave, by dotted names. Without a directory the run is the project's."""
-    from evoseek.cli.settings import training_run, training_settings
+    from evoseek.cli.settings import chosen_for_model, training_run, training_settings
 
     run_dir, is_own = training_run(given_dir), given_dir is None
     given = training_settings(
         run_dir, config or (), options=options, sets=set_ or (), system=system, is_of_project=is_own
     )
+    directory = RunDirectory(run_dir, given.of_project)
     if is_dry():
-        from evoseek.cli.dry_run import say_plan
-
-        say_plan(given, run_dir, processes)
+        _say_plan(given, directory, processes)
     if processes > 1 and "RANK" not in os.environ:
-        with end_on_interrupt():
-            from evoseek.learner.distributed import run_together
-            from evoseek.policy.machine import find_machine, too_many
-
-        settings = given.read()
-        device = find_machine(settings.policy.device if is_given(settings, "policy.device") else None).device
-        if words := too_many(processes, device):
-            warnings.warn(words, stacklevel=1)
-        raise typer.Exit(run_together(processes, sys.argv[1:]))
+        _train_together(given.read(), processes)
     with end_on_interrupt():
-        from evoseek.cli.following import following
-        from evoseek.runs import RunDirectory
-        from evoseek.train import train_together
+        from evoseek.run import Run
+        from evoseek.train import draw
 
-    run, quiet = RunDirectory(run_dir, given.of_project), os.environ.get("RANK", "0") != "0"
-    settings = following(given.read(), run=run, console=Console(quiet=quiet))
-    finish(train_together(settings, run, console=Console()))
+    is_first = os.environ.get("RANK", "0") == "0"
+    settings = chosen_for_model(given.read(), run=directory, console=Console(quiet=not is_first))
+    run = Run(directory=directory, settings=settings, console=Console())
+    run.train()
+    if is_first:
+        draw(directory, Console())
+    finish(not run.is_interrupted)
+
+
+def _train_together(settings: TrainingSettings, processes: int) -> NoReturn:
+    """Train in so many processes with the same command line, and end with their status."""
+    with end_on_interrupt():
+        from evoseek.learner.distributed import run_together
+        from evoseek.policy.machine import find_machine, too_many
+
+    device = find_machine(settings.policy.device if is_given(settings, "policy.device") else None).device
+    if words := too_many(processes, device):
+        warnings.warn(words, stacklevel=1)
+    raise typer.Exit(run_together(processes, sys.argv[1:]))
+
+
+def _say_plan(given: Given, run: RunDirectory, processes: int) -> None:
+    """Print what training would do: nothing is loaded, started or written. Raises ConfigError."""
+    from evoseek.cli.settings import chosen_for_model
+    from evoseek.policy.shape import prompts_for
+    from evoseek.selfplay.play import with_rules_for
+    from evoseek.train import check_run
+    from evoseek.training.inputs import inputs_of
+
+    console = Console()
+    settings = chosen_for_model(given.read(), run=run, console=console)
+    settings = with_rules_for(settings, prompts_for(settings.policy.model, settings.policy.prompts))
+    check_run(settings, run)
+    defaults = defaults_of(settings).resolved()
+    run.check_same(settings.resolved(), inputs_of(settings), may_differ=settings.may_differ(), defaults=defaults)
+    stop_if_dry(outline(settings, run, processes=processes, words=sys.argv[1:]), settings, console=console)
+
+
+def outline(settings: TrainingSettings, run: RunDirectory, *, processes: int, words: Sequence[str]) -> Iterator[str]:
+    """The lines for settings that were checked; `words` are those of the command line after `evoseek`. Raises
+    ConfigError if servers cannot be used as they are to be."""
+    from evoseek.policy.machine import find_machine, too_many
+    from evoseek.policy.shape import read_config, shape_of
+    from evoseek.training.memory_needs import memory_needs, told
+    from evoseek.training.sources import read_questions
+
+    yield f"Model: {settings.policy.model} ({settings.policy.dtype}, {_trained(settings)}) on {settings.policy.device}"
+    yield f"Plan: {settings.run.system}, {_steps(settings, run)}, in {run.path.absolute()}"
+    for number, stage in enumerate(lookup(settings, "stages") or (), 1):
+        until = stage.until or ("the end of the run" if stage.steps is None else f"{stage.steps} steps are made")
+        yield f"  Stage {number}, {stage.name}: until {until}"
+    if (path := lookup(settings, "questions.path")) is not None:
+        number, each = len(read_questions(path, setting="questions.path")), lookup(settings, "questions.per_step")
+        yield f"Questions: {number} of {path}, {each} in a step"
+    if processes > 1:
+        own = shlex.join(word for word in words if word != "--dry-run")
+        yield f"Learner: {_TOGETHER.format(processes=processes, words=own)}"
+    if crowded := too_many(processes, settings.policy.device):
+        yield f"Warning: {crowded}"
+    if not settings.learner.is_remote and (shape := shape_of(read_config(settings.policy.model))) is not None:
+        machine = find_machine(settings.policy.device)
+        each = f" (each of {processes} processes)" if processes > 1 else ""
+        yield f"Memory: {told(memory_needs(settings, shape, processes), machine)}{each}"
+    for command in _servers(settings, run, processes):
+        yield f"Server: {command}"
+
+
+def _trained(settings: TrainingSettings) -> str:
+    return f"an adapter of rank {settings.lora.rank}" if settings.lora.rank else "all weights"
+
+
+def _steps(settings: TrainingSettings, run: RunDirectory) -> str:
+    """How many, and after which one a run is resumed."""
+    made = max(run.saved_steps, default=0)
+    return f"{settings.planned_steps} steps" + (f", resumed after step {made}" if made else "")
+
+
+def _servers(settings: TrainingSettings, run: RunDirectory, processes: int) -> list[str]:
+    """The command line of each server that the run would start; its port is one that is free now."""
+    sampler = find("sampler", settings.sampler.name)
+    if not hasattr(sampler, "planned"):
+        return []
+    longest, rank = settings.rollout.max_total_tokens, settings.lora.rank
+    commands: Mapping[str, object] = sampler.planned(
+        settings.sampler, run.path / "sampler", longest, settings.policy.dtype, rank, processes
+    )
+    return [str(command) for command in commands.values()]

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from evoseek.cli.shared import named_run, stop_if_dry
+from evoseek.cli.options import named_run, stop_if_dry
 from evoseek.errors import ConfigError
 
 

@@ -11,8 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from evoseek.cli.options import FixedSeed, new_group
-from evoseek.cli.shared import stop_if_dry
+from evoseek.cli.options import FixedSeed, new_group, stop_if_dry
 from evoseek.files import check_new_file
 from evoseek.report.printable import say
 

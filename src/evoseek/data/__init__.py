@@ -1,1 +1,1 @@
-"""Preparing question files for training: filtering, contamination, mixing."""
+"""Making what a run needs: indexing documents; writing, collecting, filtering, checking and mixing questions."""

@@ -20,13 +20,13 @@ from evoseek.doctor.services import check_services
 from evoseek.effect import changed, check_effect
 from evoseek.errors import EvoseekError, PolicyError, disk_text, is_of_disk
 from evoseek.files import expanded
-from evoseek.jobs.prompt import rendered
 from evoseek.policy.chat_template import check_template
 from evoseek.policy.load import check_device, load_tokenizer
 from evoseek.policy.machine import cores, too_many
 from evoseek.policy.policy import is_spelled
 from evoseek.policy.shape import read_config
 from evoseek.policy.source import find_policy, is_gguf
+from evoseek.prompt import rendered
 from evoseek.search.lexical import LexicalIndex, check_index
 from evoseek.search.opening import open_built
 from evoseek.settings import check_settings, defaults_of, lookup

@@ -8,9 +8,9 @@ from collections.abc import Coroutine, Iterator
 from time import perf_counter
 from typing import Any, TypeVar
 
+from evoseek.data.proposing import Writing
 from evoseek.doctor.context import DoctorContext, Finding, fault, fine, refused, warning
 from evoseek.errors import EvoseekError
-from evoseek.jobs.propose import Writing
 from evoseek.selfplay.settings import GameSettings
 from evoseek.training.memory_needs import step_rollouts
 from evoseek.training.plan import TrainingContext

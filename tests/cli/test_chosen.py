@@ -7,8 +7,8 @@ import shutil
 import pytest
 from rich.console import Console
 
-from evoseek.cli.following import following
-from evoseek.cli.shared import with_shared
+from evoseek.cli.options import with_shared
+from evoseek.cli.settings import chosen_for_model
 from evoseek.policy.source import tiny_policy_dir
 from evoseek.runs import RunDirectory
 from evoseek.training.given import load_settings
@@ -27,7 +27,7 @@ def model(tmp_path):
 
 def printed(settings, run=None):
     console = Console(file=io.StringIO(), width=200)
-    return following(settings, console=console, run=run), console.file.getvalue()
+    return chosen_for_model(settings, console=console, run=run), console.file.getvalue()
 
 
 def test_a_resumed_run_is_the_same_whatever_is_chosen_now(model, tmp_path):

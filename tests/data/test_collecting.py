@@ -7,12 +7,12 @@ import pytest
 
 from evoseek.corpus.demonstrations import load_demonstrations
 from evoseek.corpus.resumable_jsonl import open_growing_file
+from evoseek.data import collecting as job
+from evoseek.data.collecting import Wanted, collect, collect_demonstrations
 from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
 from evoseek.env.tools import SearchTool
 from evoseek.errors import ConfigError, EvoseekError, ToolError
-from evoseek.jobs import collect as job
-from evoseek.jobs.collect import Wanted, collect, collect_demonstrations
 from evoseek.policy.scripted import ScriptedChat
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits

@@ -16,8 +16,8 @@ import pytest
 from rich.console import Console
 
 from evoseek.corpus.questions import QuestionFile, load_questions, open_question_file
+from evoseek.data.proposing import Writing, propose
 from evoseek.errors import ConfigError, EvoseekError, SamplerError
-from evoseek.jobs.propose import Writing, propose
 from evoseek.learner.checkpoint import Checkpoint, Part, latest_checkpoint, save_checkpoint
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel

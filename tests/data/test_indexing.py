@@ -12,9 +12,9 @@ import pytest
 from rich.console import Console
 
 from evoseek.corpus.read_report import ReadReport
+from evoseek.data.indexing import IndexPlan, build_index, update_index, watch_index
 from evoseek.errors import DataError, EmptyCorpusError, SearchIndexError
 from evoseek.files import file_digest
-from evoseek.jobs.index import IndexPlan, build_index, update_index, watch_index
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.opening import LiveIndex
 from evoseek.search.sources import CorpusPassages, Recorded

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, cast
-
-from rich.console import Console
 
 from evoseek.env.base import EnvironmentContext, ToolContext
 from evoseek.env.environments import ReaderEnv
@@ -19,7 +16,6 @@ from evoseek.policy.shape import prompts_for
 from evoseek.policy.tool_calls import make_renderer
 from evoseek.protocols import Environment, Tool
 from evoseek.registry import build
-from evoseek.report.printable import say
 from evoseek.rollout.agent import limits_of
 from evoseek.settings import lookup
 from evoseek.training.settings import TrainingSettings
@@ -45,26 +41,6 @@ class Shown:
     tokens: int
     text: str
     token_ids: tuple[int, ...]
-
-
-def show_prompt(settings: TrainingSettings, role: Role, text: str, *, console: Console, as_json: bool = False) -> None:
-    """Print the prompt of a role for a question (for a proposer: a passage's text, or an answer); without one, for an
-    example. Raises EvoseekError."""
-    shown = rendered(settings, role, text)
-    if as_json:
-        print(json.dumps(asdict(shown), ensure_ascii=False))
-        return
-    say(
-        console,
-        f"{shown.model} as {shown.role} of {shown.system}: {shown.tokens} tokens, format {shown.format}.\n"
-        + (
-            f"The words are those of {shown.template}. To replace them, copy its folder, edit the file in the copy, "
-            "and set policy.prompts to the copy.\n"
-            if shown.template
-            else "The words are those of your environment.\n"
-        ),
-    )
-    say(console, shown.text)
 
 
 def rendered(settings: TrainingSettings, role: Role, text: str) -> Shown:

@@ -1,0 +1,309 @@
+"""The demonstrations: a policy learns to search, is measured before and after, and answers a question it has learnt.
+
+demo/train/        a generated world to train on: index, questions.jsonl
+demo/evaluation/   a world to evaluate on, with names that occur nowhere in training
+demo/run/          the run of the tiny policy: minutes, with no network and no GPU
+
+demo-real/data/    corpus.jsonl, train.jsonl, dev.jsonl, demonstrations.jsonl: the manual, unless a folder was given
+demo-real/index/   passages of at most 40 words
+demo-real/sft/     the warm start of a real model
+demo-real/run/     reinforcement learning
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+
+from rich.console import Console
+
+from evoseek.corpus.questions import save_questions
+from evoseek.data.indexing import IndexPlan, build_index
+from evoseek.errors import ConfigError, DataError, TrainingError
+from evoseek.eval.evaluate import Evaluation, Result, evaluate
+from evoseek.eval.statistics import paired_test
+from evoseek.learner.checkpoint import latest_checkpoint
+from evoseek.learner.distributed import run_together
+from evoseek.manual import read_library, standard_library, write_manual
+from evoseek.policy.lora import check_peft
+from evoseek.recipes.catalogue import find_recipe
+from evoseek.report.answers import trajectory_text
+from evoseek.report.evaluation import comparison_table, evaluation_table
+from evoseek.report.printable import say
+from evoseek.run import Run
+from evoseek.runs import RunDirectory
+from evoseek.search.lexical import LexicalIndex
+from evoseek.train import draw, seconds_left, trained_seconds
+from evoseek.training.context import Context
+from evoseek.training.given import load_settings
+from evoseek.training.interrupt import INTERRUPTED
+from evoseek.training.settings import TrainingSettings
+from evoseek.training.sources import read_questions
+from evoseek.types import Question
+from evoseek.world.oracle import load_world, save_world_card
+from evoseek.world.world import Split, World
+
+ENTITIES = 1000
+TRAINING_QUESTIONS = 4000
+TRAINING_HOPS = (1, 2, 2, 3, 3, 4, 4)  # the policy can do one hop already, so such questions are rarer
+EVALUATION_HOPS = (1, 2, 3, 4)
+EVALUATION_QUESTIONS = 500
+OTHER_PHRASING = 1
+RECIPE = "search-r1/tiny"
+
+MODEL = "smollm2-135m"
+RECIPES = (Path("search-r1/smollm2"), Path("search-r1/hops"))
+PASSAGE_WORDS = 40
+REAL_QUESTIONS = 100
+# A policy that has learnt to search twice is measured for longer than before: five minutes after three in the
+# transcript of docs/real-models.md.
+MEASURING = 1 + 1.75
+FILES = ("corpus.jsonl", "train.jsonl", "dev.jsonl", "demonstrations.jsonl")
+SAMPLED, GREEDY = "sampled", "greedy"
+
+
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """Held-out scores by name (`SAMPLED`, `GREEDY`, ...) before and after training; the same names in both."""
+
+    before: dict[str, Evaluation]
+    after: dict[str, Evaluation]
+
+
+def run_demo(directory: Path, *, seed: int, max_minutes: float, processes: int | None = None, console: Console) -> bool:
+    """Train the tiny policy on a generated world, and print what changed. Returns False if Ctrl-C ended it early."""
+    learnt = learn(directory, seed=seed, max_minutes=max_minutes, processes=processes, console=console)
+    if learnt is None:
+        return False
+    _show(learnt, _settings(demo_options(directory, seed)), console)
+    draw(RunDirectory(directory / "run"), console)
+    question = _best_example(learnt)[1].question.text
+    say(console, f"Ask it something about the held-out world:\n  {_ask_line(directory, question)}")
+    return True
+
+
+def learn(
+    directory: Path, *, seed: int, max_minutes: float, processes: int | None = None, console: Console
+) -> Learnt | None:
+    """Generate worlds, measure, train by GRPO, measure again.
+
+    `processes` train together: by default two, where there are two cores. A second call resumes an unfinished run, or
+    measures a finished one again without training. None if Ctrl-C ended it early.
+    """
+    options = demo_options(directory, seed)
+    run = Run(directory=directory / "run", settings=_settings(options), console=console)
+    with RunDirectory(directory / "run").locked():
+        make_world(directory / "train", "train", seed, TRAINING_QUESTIONS, TRAINING_HOPS)
+        make_world(directory / "evaluation", "evaluation", seed, EVALUATION_QUESTIONS, EVALUATION_HOPS)
+        say(console, f"Worlds in {directory}: {ENTITIES} entities each, names of the evaluation world held out.")
+        say(console, f"Measuring the policy before training on {EVALUATION_QUESTIONS} held-out questions ...")
+        with Context(run.settings) as context:
+            before = _measure_both_phrasings(context)
+    limited = {**options, "run.max_minutes": max_minutes}
+    if not _train(limited, directory / "run", processes or min(2, os.cpu_count() or 1), console):
+        return None
+    say(console, "Measuring it after training ...")
+    with run.context() as context:
+        return Learnt(before, _measure_both_phrasings(context))
+
+
+def make_world(
+    directory: Path, split: Split, seed: int, questions: int, hops: Sequence[int], *, entities: int | None = None
+) -> None:
+    """Generate a world's index, card and questions, unless they are there. The same seed gives the same files."""
+    if (directory / "questions.jsonl").exists():
+        if (made := load_world(directory / "world.json").seed) != seed:
+            raise ConfigError(
+                f"{directory} holds the world of seed {made}, but the seed is {seed}. Give the same seed, or another "
+                "--run-dir."
+            )
+        return
+    world = World.generate(seed, entities or ENTITIES, split)
+    LexicalIndex.build(directory / "index", world.passages())
+    save_world_card(directory / "world.json", world)
+    save_questions(
+        directory / "rephrased.jsonl", world.questions(EVALUATION_QUESTIONS, seed=seed, phrasing=OTHER_PHRASING)
+    )
+    save_questions(directory / "questions.jsonl", world.questions(questions, seed=seed, hops=hops))
+
+
+def demo_options(directory: Path, seed: int) -> dict[str, object]:
+    """The settings of the demo that are not the recipe's."""
+    return {
+        "search.index": str(directory / "train" / "index"),
+        "questions.path": str(directory / "train" / "questions.jsonl"),
+        "evaluation.index": str(directory / "evaluation" / "index"),
+        "evaluation.path": str(directory / "evaluation" / "questions.jsonl"),
+        "evaluation.limit": 100,
+        "evaluation.every": 10,
+        "run.seed": seed,
+    }
+
+
+def _settings(options: Mapping[str, object]) -> TrainingSettings:
+    return load_settings(find_recipe(RECIPE), options=options)
+
+
+def _measure_both_phrasings(context: Context) -> dict[str, Evaluation]:
+    path = context.settings.evaluation.path
+    questions, rephrased = (
+        read_questions(name, setting="evaluation.path") for name in (path, str(Path(path).with_name("rephrased.jsonl")))
+    )
+    return measure(context, questions, {"other phrasing": rephrased})
+
+
+def _train(options: Mapping[str, object], directory: Path, processes: int, console: Console) -> bool:
+    """Train to the end of the minutes, in so many processes; False if Ctrl-C ended it earlier."""
+    settings, made = _settings(options), latest_checkpoint(directory)
+    if made is not None and (made.step >= settings.run.steps or seconds_left(settings, RunDirectory(directory)) <= 0):
+        say(console, f"{directory} is trained already ({made.step} steps): its results are shown again.")
+        return True
+    if processes == 1:
+        return _trained(Run(directory=directory, settings=settings, console=console))
+    words = ["train", "--config", RECIPE, "--run-dir", str(directory)]
+    status = run_together(processes, [*words, *(f"--set={name}={value}" for name, value in options.items())])
+    if status not in (0, INTERRUPTED):
+        raise TrainingError(f"Training ended with status {status}, and said why above. The same command resumes it.")
+    return status == 0
+
+
+def _trained(run: Run) -> bool:
+    """Train; False if Ctrl-C ended it early."""
+    run.train()
+    return not run.is_interrupted
+
+
+def _ask_line(directory: Path, question: str) -> str:
+    program = "evoseek" if shutil.which("evoseek") else os.path.relpath(sys.argv[0])
+    words = [program, "ask", "--run-dir", str(directory / "run"), "--index", str(directory / "evaluation" / "index")]
+    quoted = shlex.quote(question) if set(question) & set('"$`\\!') else f'"{question}"'
+    return f"{shlex.join(words)} {quoted}"
+
+
+def run_real_demo(
+    directory: Path, data: Path | None, *, model: str = MODEL, seed: int, max_minutes: float, console: Console
+) -> bool:
+    """Train a model on a folder of real text, and print what changed, in about so many minutes for everything.
+
+    What the warm start and both measurements leave is for reinforcement learning. `data` has the four files; without it
+    the manual of Python's standard library is used. A second call resumes. False if Ctrl-C ended it early. Raises
+    DataError for a folder without them.
+    """
+    data = data or _manual(directory / "data", console)
+    _check(data)
+    if load_settings(RECIPES).lora.rank:
+        check_peft()
+    read_questions(str(data / "train.jsonl"), setting="train.jsonl")  # mistakes are reported before the warm start
+    questions = held_out(read_questions(str(data / "dev.jsonl"), setting="dev.jsonl"), REAL_QUESTIONS)
+    build_index(data / "corpus.jsonl", directory / "index", IndexPlan(max_words=PASSAGE_WORDS), console=console)
+    shared = {"search.index": str(directory / "index"), "run.seed": seed}
+    say(console, "Warm start: supervised fine-tuning on demonstrations ...")
+    demonstrations = {"policy.model": model, "demonstrations.path": str(data / "demonstrations.jsonl"), **shared}
+    warm, path = directory / "sft", directory / "run"
+    settings = load_settings(Path("sft/smollm2"), options=demonstrations)
+    if not _trained(Run(directory=warm, settings=settings, console=console)):
+        return False
+    options = {"policy.model": str(warm), "questions.path": str(data / "train.jsonl"), **shared}
+    say(console, f"Measuring the policy before reinforcement learning on {len(questions)} held-out questions ...")
+    started = perf_counter()
+    with Context(load_settings(RECIPES, options=options)) as context:
+        before = measure(context, questions)
+    left = minutes_left(max_minutes, trained_seconds(RunDirectory(warm)), perf_counter() - started)
+    settings = load_settings(RECIPES, options={**options, "run.max_minutes": left})
+    run = Run(directory=path, settings=settings, console=console)
+    say(console, f"Reinforcement learning for at most {left:.1f} minutes ...")
+    if not _trained(run):
+        return False
+    say(console, "Measuring it after training ...")
+    with run.context() as context:
+        _show(Learnt(before, measure(context, questions)), settings, console)
+    draw(RunDirectory(path), console)
+    return True
+
+
+def held_out(questions: Sequence[Question], number: int) -> list[Question]:
+    """The first so many questions, with the same share of each number of hops."""
+    by_hops: dict[object, list[Question]] = {}
+    for question in questions:
+        by_hops.setdefault(question.metadata.get("hops"), []).append(question)
+    share = max(1, number // len(by_hops))
+    return [question for part in by_hops.values() for question in part[:share]]
+
+
+def minutes_left(max_minutes: float, training: float, measuring: float) -> float:
+    """What is left for reinforcement learning after `training` seconds of warm start and a first measurement of
+    `measuring` seconds, the second one set aside; a moment at least."""
+    return max(max_minutes - (training + MEASURING * measuring) / 60, 0.05)
+
+
+def _manual(folder: Path, console: Console) -> Path:
+    if not folder.exists():
+        source = standard_library()
+        say(console, f"Reading the manual of Python's standard library in {source} ...")
+        write_manual(folder, read_library(source))
+    return folder
+
+
+def _check(data: Path) -> None:
+    if missing := [name for name in FILES if not (data / name).is_file()]:
+        raise DataError(
+            f"{data} has no {' and no '.join(missing)}. Expected a folder with {', '.join(FILES)}: documents, "
+            "questions to train on and held-out ones (with metadata.hops), and demonstrations as `evoseek sft` reads "
+            "them. Without --data the manual of Python's standard library is used."
+        )
+
+
+def measure(
+    context: Context, questions: Sequence[Question], others: Mapping[str, Sequence[Question]] | None = None
+) -> dict[str, Evaluation]:
+    """The held-out scores of a policy: sampled as in training, greedy, sampled on other questions (by name), and
+    without search."""
+    searching, alone = context.solver(context.held_out_engine), context.agent.solver([])
+
+    async def all_of_them() -> dict[str, Evaluation]:
+        scored = partial(evaluate, metric=context.metric, reward=context.reward)
+        return {
+            SAMPLED: await scored(questions, roller=searching),
+            GREEDY: await scored(questions, roller=searching.at(0.0)),
+            **{f"{SAMPLED}, {name}": await scored(other, roller=searching) for name, other in (others or {}).items()},
+            f"{SAMPLED}, search off": await scored(questions, roller=alone),
+        }
+
+    return asyncio.run(all_of_them())
+
+
+def _show(learnt: Learnt, settings: TrainingSettings, console: Console) -> None:
+    """Tables, a paired test, and one question as it was answered before and after."""
+    before, after = learnt.before, learnt.after
+    title = f"Held-out {settings.reward.name} with 95 % intervals"
+    for name in (SAMPLED, GREEDY):
+        drawn = f"temperature {settings.rollout.temperature:g}" if name == SAMPLED else name
+        console.print(evaluation_table(f"{title}, {drawn}", {"before": before[name], "after": after[name]}))
+    console.print(comparison_table(title, before, after))
+    old, new = (evaluations[SAMPLED].rewards() for evaluations in (before, after))
+    shared = [key for key in old if key in new]
+    test = paired_test([old[key] for key in shared], [new[key] for key in shared])
+    say(console, f"Paired, sampled: {test.difference:+.3f} over {test.n} questions, p = {test.p_value:.2g}.")
+    for name, result in zip(("before", "after"), _best_example(learnt), strict=True):
+        say(console, f"\nOne question {name}:\n{trajectory_text(result.trajectory, result.outcome)}")
+
+
+def _best_example(learnt: Learnt) -> tuple[Result, Result]:
+    """The question with the most hops whose greedy answer, as by `ask`, training turned from wrong to right; any
+    question if there is none."""
+    old, new = (evaluations[GREEDY] for evaluations in (learnt.before, learnt.after))
+    pairs = list(zip(old.results, new.results, strict=True))
+    turned = [
+        pair
+        for pair in pairs
+        if new.rewards().get(pair[1].question.id) == 1.0 and old.rewards().get(pair[0].question.id) == 0.0
+    ]
+    return max(turned or pairs, key=lambda pair: int(str(pair[0].question.metadata.get("hops", 0))))
