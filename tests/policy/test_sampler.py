@@ -21,7 +21,7 @@ from transformers import (
 from evoseek.errors import SamplerError
 from evoseek.policy.draw import draw_tokens, turn_uniforms
 from evoseek.policy.load import Policy
-from evoseek.policy.sampler import TorchSampler
+from evoseek.policy.sampler import SamplerStats, TorchSampler
 from evoseek.protocols import Sampler
 from evoseek.types import Completion, SampleRequest, StopConditions
 
@@ -213,7 +213,7 @@ def test_the_results_of_equal_searches_are_computed_once():
     async def main() -> list[Completion]:
         for name in "abc":
             written = list((await ask(name, 0, prompt)).token_ids)
-        sampler.stats.clear()
+        sampler.stats = SamplerStats()
         context = prompt + written + shown
         return [
             await ask("a", 1, context),
@@ -594,7 +594,7 @@ def test_it_is_a_sampler_and_counts():
     play(sampler, rollouts(2))
     assert sampler.stats.busy_s > 0
     assert sampler.stats.steps > 0
-    sampler.stats.clear()
+    sampler.stats = SamplerStats()
     assert (sampler.stats.action_tokens, sampler.stats.prefill_tokens, sampler.stats.steps) == (0, 0, 0)
 
 

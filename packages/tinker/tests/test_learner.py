@@ -255,7 +255,6 @@ def test_the_plain_settings_are_accepted():
         ("sampler__name", "torch", r"Set sampler\.name to tinker, too"),
         ("lora__rank", 0, r"lora\.rank is 0, which trains all weights"),
         ("lora__alpha", 16.0, r"lora\.alpha = 16\.0 has no effect"),
-        ("lora__targets", "q_proj", r"lora\.targets = q_proj has no effect"),
         ("policy__dtype", "bfloat16", r"policy\.dtype has no effect"),
         ("policy__model", "model.gguf", "reads no GGUF file"),
         ("credit__name", "gae", r"no critic, but credit\.name is gae"),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -25,10 +25,8 @@ from evoseek.errors import PolicyError
 from evoseek.files import expanded, nearest, replace_directory
 from evoseek.policy.gguf import load_gguf, load_gguf_tokenizer
 from evoseek.policy.lora import (
-    ALL_LINEAR,
     CONFIG,
     adapter_name,
-    add_adapter,
     base_name,
     is_adapter,
     load_adapter,
@@ -40,7 +38,6 @@ from evoseek.policy.policy import Policy, has_adapters
 from evoseek.policy.shape import check_hub
 from evoseek.policy.source import REMOTE, SMOLLM2, find_policy, is_gguf
 
-SOLVER, PROPOSER = "policy", "proposer"  # the names of a pair's adapters
 _PLAIN_TOKENIZERS = ("PreTrainedTokenizerFast", "TokenizersBackend")
 _SMALL = 10_000_000  # parameters
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -174,57 +171,6 @@ def load_tokenizer(name_or_dir: str) -> PreTrainedTokenizerBase:
             "by save_pretrained, a GGUF file, or the name of a model on the Hugging Face hub. Check the name and the "
             "network."
         ) from error
-
-
-@dataclass(frozen=True, slots=True)
-class NewAdapter:
-    """An adapter to be made; see `add_adapter`."""
-
-    rank: int
-    alpha: float
-    targets: str | Sequence[str] = ALL_LINEAR
-    seed: int = 0
-
-    def on(self, policy: Policy, name: str) -> Policy:
-        """A policy that is `policy`'s model with such an adapter over it."""
-        return add_adapter(policy, name, rank=self.rank, alpha=self.alpha, targets=self.targets, seed=self.seed)
-
-
-def load_pair(
-    model: str,
-    *,
-    solver_directory: Path | None = None,
-    proposer_directory: Path | None = None,
-    device: str = "cpu",
-    dtype: str = "float32",
-    lora: NewAdapter | None = None,
-) -> tuple[Policy, Policy]:
-    """The solver and the proposer, each loaded from its directory (written by `save_policy`) or, without one, created.
-
-    A player is created as `model` with a new adapter, the same for both, if `lora` is given; else as `model` itself,
-    which may be an adapter too. Where both are adapters they share one model object, of which the solver's is the
-    adapter "policy" and the proposer's "proposer"; else each has its own model. Raises PolicyError.
-    """
-    solver = load_policy(str(solver_directory or model), device=device, dtype=dtype, adapter=SOLVER)
-    if lora is not None and solver_directory is None:
-        _check_plain(solver, lora)
-        solver = lora.on(solver, SOLVER)
-    new = lora if proposer_directory is None else None
-    source = str(proposer_directory or model)
-    path = expanded(source)
-    if solver.adapter is None or not (new or is_adapter(path)):
-        proposer = load_policy(source, device=device, dtype=dtype, adapter=PROPOSER)
-        return solver, new.on(proposer, PROPOSER) if new else proposer
-    proposer = new.on(solver, PROPOSER) if new else load_adapter(solver, PROPOSER, path)
-    return solver, replace(proposer, name=source)
-
-
-def _check_plain(policy: Policy, lora: NewAdapter) -> None:
-    if policy.adapter is not None:
-        raise PolicyError(
-            f"a new adapter (of rank {lora.rank}) was asked for, but '{policy.name}' is one already. Leave lora.rank "
-            "at 0 to train it on, or merge it (evoseek export) and give the merged model."
-        )
 
 
 def generation_config(source: str, model: PreTrainedModel) -> GenerationConfig:

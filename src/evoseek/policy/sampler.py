@@ -42,18 +42,13 @@ _YIELDS_AFTER_FINISH = 4
 
 @dataclass(slots=True)
 class SamplerStats:
-    """Counts since the start or the last `clear`."""
+    """Counts since the start."""
 
     action_tokens: int = 0
     prefill_tokens: int = 0
     copied_tokens: int = 0  # of beginnings that were computed for another trajectory
     steps: int = 0
     busy_s: float = 0.0
-
-    def clear(self) -> None:
-        """Set every count to zero."""
-        self.action_tokens = self.prefill_tokens = self.copied_tokens = self.steps = 0
-        self.busy_s = 0.0
 
 
 @dataclass(slots=True, eq=False)

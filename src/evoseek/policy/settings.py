@@ -42,14 +42,11 @@ class LoraSettings(Section):
 
     rank: int = Field(default=0, ge=0, le=4096, description="Rank of the adapter; 0 trains all weights.")
     alpha: float = Field(default=32.0, gt=0, le=1e6, description="Scale of the adapter: its output times alpha / rank.")
-    targets: str | tuple[str, ...] = Field(
-        default="all-linear", description="Names of the modules that get an adapter, or all-linear."
-    )
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
         """Settings of the adapter need an adapter."""
-        return (Needs("alpha targets", "rank"),)
+        return (Needs("alpha", "rank"),)
 
 
 class SamplerSettings(PartSettings):

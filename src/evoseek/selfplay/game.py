@@ -15,7 +15,6 @@ from evoseek.learner.checkpoint import Checkpoint, Part
 from evoseek.learner.learner import LearnerContext
 from evoseek.loss.base import LossFn, LossInputs
 from evoseek.loss.terms import corrected
-from evoseek.policy.load import PROPOSER, SOLVER, NewAdapter, load_pair
 from evoseek.policy.policy import Policy
 from evoseek.registry import build
 from evoseek.rollout.agent import Agent
@@ -27,7 +26,7 @@ from evoseek.selfplay.proposals import TaskSource
 from evoseek.selfplay.question_log import QuestionLog
 from evoseek.selfplay.settings import GameSettings
 from evoseek.selfplay.tasks import answer_tasks, passage_pool, passage_tasks
-from evoseek.training.context import loader_of
+from evoseek.training.context import load_run_policy
 from evoseek.training.loop import System
 from evoseek.training.plan import TrainingContext, TrainingPlan
 from evoseek.training.run_state import State
@@ -191,7 +190,7 @@ class PassageGame(_Game):
         if context.ranks.size == 1:
             return self.proposer.policy
         return load_trainable(
-            self.settings, context.checkpoint, device=context.device, part=PROPOSER, ranks=context.ranks
+            self.settings, context.checkpoint, device=context.device, part="proposer", ranks=context.ranks
         )
 
     def publish_proposer(self, step: int) -> None:
@@ -237,19 +236,7 @@ def load_players(
     settings: GameSettings, checkpoint: Checkpoint | None, device: str | None = None
 ) -> tuple[Policy, Policy]:
     """The solver and the proposer: a checkpoint's, or both begun as the model of the settings; on that of the settings
-    unless a device is given. Raises PolicyError."""
-    own, lora = settings.policy, settings.lora
-    if load := loader_of(settings):
-        solver, proposer = (
-            load(settings, checkpoint and checkpoint.part_directory(part), name)
-            for part, name in (("policy", SOLVER), ("proposer", PROPOSER))
-        )
-        return solver, proposer
-    return load_pair(
-        own.model,
-        solver_directory=checkpoint and checkpoint.part_directory("policy"),
-        proposer_directory=checkpoint and checkpoint.part_directory("proposer"),
-        device=device or own.device,
-        dtype=own.dtype,
-        lora=NewAdapter(lora.rank, lora.alpha, lora.targets, settings.run.seed) if lora.rank > 0 else None,
-    )
+    unless a device is given. Two adapters share one model. Raises PolicyError or ConfigError."""
+    device = device or settings.policy.device
+    solver = load_run_policy(settings, checkpoint, device=device)
+    return solver, load_run_policy(settings, checkpoint, device=device, part="proposer", beside=solver)

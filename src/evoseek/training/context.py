@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -20,8 +20,9 @@ from evoseek.env.prompts import PromptSet
 from evoseek.env.simulator import simulated_engine
 from evoseek.env.web import Web, open_web
 from evoseek.errors import ConfigError
+from evoseek.files import expanded
 from evoseek.policy.load import load_policy
-from evoseek.policy.lora import add_adapter
+from evoseek.policy.lora import add_adapter, is_adapter, load_adapter
 from evoseek.policy.policy import Policy, SamplerRun, vocabulary_notice
 from evoseek.protocols import Chat, MetricSink, PassageStore, QuestionEngine, RewardFn, SearchEngine, Tool
 from evoseek.registry import build, check_part, find
@@ -271,23 +272,33 @@ def _name_of(part: object) -> str:
 
 
 def load_run_policy(
-    settings: TrainingSettings, checkpoint: Checkpoint | None, *, device: str, part: str = "policy"
+    settings: TrainingSettings,
+    checkpoint: Checkpoint | None,
+    *,
+    device: str,
+    part: str = "policy",
+    beside: Policy | None = None,
 ) -> Policy:
     """A policy of a run: that part of a checkpoint, or the model of the settings, with a new adapter if they ask for
-    one, which has the part's name. Raises PolicyError or ConfigError."""
+    one, which has the part's name. An adapter shares the model of the policy that it is loaded `beside`, if that is one
+    too. Raises PolicyError or ConfigError."""
     own, lora = settings.policy, settings.lora
     directory = checkpoint and checkpoint.part_directory(part)
     if load := loader_of(settings):
         return load(settings, directory, part)
-    policy = load_policy(str(directory or own.model), device=device, dtype=own.dtype, adapter=part)
-    if directory is not None or lora.rank == 0:
-        return policy
-    if policy.adapter is not None:
-        raise ConfigError(
-            f"lora.rank is {lora.rank}, which asks for a new adapter, but {own.model} is one already. Leave lora.rank "
-            "at 0 to train it further, or merge it (evoseek export) and give the merged model."
-        )
-    return add_adapter(policy, part, rank=lora.rank, alpha=lora.alpha, targets=lora.targets, seed=settings.run.seed)
+    source, is_new = str(directory or own.model), directory is None and lora.rank > 0
+    if beside is not None and beside.adapter is not None and (is_new or is_adapter(expanded(source))):
+        policy = replace(beside, name=source)
+        if not is_new:
+            return load_adapter(policy, part, expanded(source))
+    else:
+        policy = load_policy(source, device=device, dtype=own.dtype, adapter=part)
+        if is_new and policy.adapter is not None:
+            raise ConfigError(
+                f"lora.rank is {lora.rank}, which asks for a new adapter, but {own.model} is one already. Leave "
+                "lora.rank at 0 to train it further, or merge it (evoseek export) and give the merged model."
+            )
+    return add_adapter(policy, part, rank=lora.rank, alpha=lora.alpha, seed=settings.run.seed) if is_new else policy
 
 
 def loader_of(settings: TrainingSettings) -> Callable[[TrainingSettings, Path | None, str], Policy] | None:

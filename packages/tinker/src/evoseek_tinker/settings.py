@@ -81,10 +81,8 @@ def _unsupported(settings: Section) -> Iterator[str]:
         )
     if not (lora := lookup(settings, "lora")).rank:
         yield f"{service}trains adapters alone, but lora.rank is 0, which trains all weights. Set it, such as to 32."
-    fields = LoraSettings.model_fields
-    for key in ("alpha", "targets"):
-        if (value := getattr(lora, key)) != fields[key].default:
-            yield f"{service}has a scale and targets of its own, so lora.{key} = {value} has no effect. Leave it out."
+    if lora.alpha != LoraSettings.model_fields["alpha"].default:
+        yield f"{service}has a scale of its own, so lora.alpha = {lora.alpha} has no effect. Leave it out."
     if lookup(settings, "policy.dtype") != "float32":
         yield f"{service}chooses the type of number, so policy.dtype has no effect. Leave it out."
     if is_gguf(find_policy(model := lookup(settings, "policy.model"))):

@@ -257,7 +257,7 @@ class EngineServer(ABC):
                 raise ValueError(f"{len(logprobs)} logprobs")
             return logprobs[:TOP]
 
-        return await self.link.post(self.path, body, self._checking(highest))
+        return await self.link.get(self.path, self._checking(highest), body)
 
     def _checking(self, read: Callable[[Any], T]) -> Callable[[Any], T]:
         """`read`, with TransientError for a value of another shape."""

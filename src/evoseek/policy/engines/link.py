@@ -23,11 +23,7 @@ _ATTEMPTS, _WAIT_S, _MAX_WAIT_S = 3, 0.5, 30.0  # of a call, and the seconds bet
 
 
 class RefusedError(SamplerError):
-    """The server is up, and refused a request with a `status`."""
-
-    def __init__(self, what: str, status: int) -> None:
-        super().__init__(what)
-        self.status = status
+    """The server is up, and refused a request."""
 
 
 class Link:
@@ -66,19 +62,16 @@ class Link:
         """Whether a call would be refused now, because the last ones failed."""
         return self._breaker.is_refusing
 
-    async def get(self, path: str, read: Callable[[Any], T]) -> T:
-        """What `read` makes of the reply's JSON value. Raises SamplerError."""
-        return await self._call("GET", path, None, self._as_json(read))
-
-    async def post(self, path: str, body: object, read: Callable[[Any], T]) -> T:
-        """The same for a request with a body. A reply for which `read` raises TransientError is asked for again. Raises
-        SamplerError, which is a RefusedError for a status of 4xx."""
-        return await self._call("POST", path, body, self._as_json(read))
+    async def get(self, path: str, read: Callable[[Any], T], body: object = None) -> T:
+        """What `read` makes of the JSON value of the reply to a GET, or with a body to a POST, which is repeated if it
+        raises TransientError. Raises SamplerError, which is a RefusedError for a status of 4xx."""
+        method = "GET" if body is None else "POST"
+        return await self._call(method, path, body, lambda reply: read(json_of(reply, secret=self._api_key)))
 
     async def stream(self, path: str, body: Callable[[], object], read: Callable[[Any], T | None]) -> T:
         """What `read` makes of the JSON value of an event, for the first of which it makes anything, in the reply to
         a request with a `body`. If it fails, `body` is called again for what is missing then; a reply that broke off
-        after an event is no failed attempt, however often that happens. Raises as `post`."""
+        after an event is no failed attempt, however often that happens. Raises as `get`."""
 
         async def attempt(client: httpx2.AsyncClient) -> T:
             while True:
@@ -90,12 +83,9 @@ class Link:
         return await self._named(f"POST {path}", attempt)
 
     async def tell(self, path: str, body: object = None, *, retried: int | None = None) -> None:
-        """A request whose reply holds nothing. A reply with the status `retried` is a transient failure. Raises as
-        `post`."""
+        """A POST whose reply holds nothing. A reply with the status `retried` is a transient failure. Raises as
+        `get`."""
         await self._call("POST", path, body, lambda _: None, retried)
-
-    def _as_json(self, read: Callable[[Any], T]) -> Callable[[bytes], T]:
-        return lambda body: read(json_of(body, secret=self._api_key))
 
     async def _call(
         self, method: str, path: str, body: object, read: Callable[[bytes], T], retried: int | None = None
@@ -108,7 +98,7 @@ class Link:
                 if reply.status == retried:
                     raise TransientError(self._server.refusal(reply))
                 if not reply.is_success:
-                    raise _Refusal(self._server.refusal(reply), reply.status)
+                    raise _Refusal(self._server.refusal(reply))
                 return read(reply.body)
 
         return await self._named(f"{method} {path}", attempt)
@@ -136,7 +126,7 @@ class Link:
                 return None
             raise
         if isinstance(reply, Reply):
-            raise _Refusal(self._server.refusal(reply), reply.status)
+            raise _Refusal(self._server.refusal(reply))
         return reply
 
     async def _named(self, what: str, attempt: Callable[[httpx2.AsyncClient], Awaitable[T]]) -> T:
@@ -144,7 +134,7 @@ class Link:
         try:
             return await self._server.call(attempt)
         except _Refusal as error:
-            raise RefusedError(f"The server {self.url} refused {what}: {error}", error.status) from error
+            raise RefusedError(f"The server {self.url} refused {what}: {error}") from error
         except ToolError as error:
             raise SamplerError(f"The server {self.url} failed at {what}: {error}") from error
 
@@ -156,7 +146,3 @@ def check_address(url: str) -> None:
 
 class _Refusal(ToolError):
     """A status of 4xx that is not retried."""
-
-    def __init__(self, what: str, status: int) -> None:
-        super().__init__(what)
-        self.status = status

@@ -1,24 +1,33 @@
 """A solver and a proposer: what they share, that they learn apart, and that they come back from files."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from tools.tiny.tokenizer import tiny_tokenizer
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from evoseek.errors import PolicyError
+from evoseek.errors import ConfigError
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.likelihood import CrossEntropyLoss
-from evoseek.policy.load import NewAdapter, load_pair, load_policy, save_policy
+from evoseek.policy.load import load_policy, save_policy
 from evoseek.policy.policy import Policy
+from evoseek.selfplay.game import load_players
+from evoseek.training.given import load_settings
 from evoseek.types import TrainingSample
 
 pytest.importorskip("peft")
 
 IDS = tuple(range(4, 16))
-LORA = NewAdapter(rank=2, alpha=4.0, targets=["q_proj", "up_proj"], seed=3)
+
+
+def load_pair(model: str, *, rank: int = 0, **directories: Path) -> tuple[Policy, Policy]:
+    """The players, of which some are in these directories of a checkpoint."""
+    lora = {"lora.rank": rank, "lora.alpha": 1.0} if rank else {}
+    settings = load_settings(system="dr-zero", options={"policy.model": model, **lora})
+    return load_players(settings, SimpleNamespace(part_directory=directories.get))
 
 
 @pytest.fixture(scope="module")
@@ -54,13 +63,13 @@ def train(policy: Policy) -> None:
     assert losses[-1] < losses[0]
 
 
-@pytest.mark.parametrize("lora", [LORA, None], ids=["adapters", "models"])
+@pytest.mark.parametrize("rank", [2, 0], ids=["adapters", "models"])
 def test_they_begin_as_the_same_policy_learn_apart_and_come_back_from_files(
-    base: str, tmp_path: Path, lora: NewAdapter | None
+    base: str, tmp_path: Path, rank: int
 ) -> None:
-    solver, proposer = load_pair(base, lora=lora)
-    assert (solver.model is proposer.model) == (lora is not None)
-    assert (solver.adapter, proposer.adapter) == (("policy", "proposer") if lora else (None, None))
+    solver, proposer = load_pair(base, rank=rank)
+    assert (solver.model is proposer.model) == (rank > 0)
+    assert (solver.adapter, proposer.adapter) == (("policy", "proposer") if rank else (None, None))
     assert torch.equal(logits(solver), logits(load_policy(base)))
     for policy, other in ((solver, proposer), (proposer, solver), (solver, proposer)):
         before, others = logits(policy), logits(other)
@@ -70,8 +79,8 @@ def test_they_begin_as_the_same_policy_learn_apart_and_come_back_from_files(
     assert (logits(solver) - logits(proposer)).abs().max() > 1e-3
     save_policy(solver, tmp_path / "policy")
     save_policy(proposer, tmp_path / "proposer")
-    again = load_pair(base, solver_directory=tmp_path / "policy", proposer_directory=tmp_path / "proposer", lora=lora)
-    assert (again[0].model is again[1].model) == (lora is not None)
+    again = load_pair(base, policy=tmp_path / "policy", proposer=tmp_path / "proposer", rank=rank)
+    assert (again[0].model is again[1].model) == (rank > 0)
     for old, new in zip((solver, proposer), again, strict=True):
         assert new.adapter == old.adapter
         assert torch.equal(logits(new), logits(old))
@@ -79,15 +88,15 @@ def test_they_begin_as_the_same_policy_learn_apart_and_come_back_from_files(
 
 
 def test_new_adapters_are_the_same_for_both(base: str) -> None:
-    solver, _ = load_pair(base, lora=LORA)
+    solver, _ = load_pair(base, rank=2)
     weights = dict(solver.model.named_parameters())
     pairs = [(name, name.replace(".policy.", ".proposer.")) for name in weights if ".policy." in name]
-    assert len(pairs) == 8  # A and B of two layers' two targets
+    assert len(pairs) == 28  # A and B of two layers' seven targets
     assert all(torch.equal(weights[one], weights[other]) for one, other in pairs)
 
 
 def test_an_adapter_under_any_name_begins_both_over_one_model(base: str, tmp_path: Path) -> None:
-    _, proposer = load_pair(base, lora=LORA)
+    _, proposer = load_pair(base, rank=2)
     train(proposer)
     save_policy(proposer, tmp_path)
     both = load_pair(str(tmp_path))
@@ -98,21 +107,21 @@ def test_an_adapter_under_any_name_begins_both_over_one_model(base: str, tmp_pat
 
 def test_one_of_them_may_be_begun_while_the_other_goes_on(base: str, tmp_path: Path) -> None:
     """As when one of the two was frozen and is in no checkpoint."""
-    solver, _ = load_pair(base, lora=LORA)
+    solver, _ = load_pair(base, rank=2)
     train(solver)
     save_policy(solver, tmp_path / "adapter")
-    again, proposer = load_pair(base, solver_directory=tmp_path / "adapter", lora=LORA)
+    again, proposer = load_pair(base, policy=tmp_path / "adapter", rank=2)
     assert again.model is proposer.model
     assert torch.equal(logits(again), logits(solver))
     assert torch.equal(logits(proposer), logits(load_policy(base)))
-    alone, other = load_pair(base, solver_directory=Path(base), lora=LORA)
+    alone, other = load_pair(base, policy=Path(base), rank=2)
     assert (alone.adapter, other.adapter) == (None, "proposer")
-    alone, other = load_pair(base, solver_directory=tmp_path / "adapter", proposer_directory=Path(base))
+    alone, other = load_pair(base, policy=tmp_path / "adapter", proposer=Path(base))
     assert (alone.adapter, other.adapter) == ("policy", None)
     assert alone.model is not other.model
 
 
 def test_a_new_adapter_on_an_adapter_is_refused(base: str, tmp_path: Path) -> None:
-    save_policy(load_pair(base, lora=LORA)[0], tmp_path)
-    with pytest.raises(PolicyError, match=r"new adapter \(of rank 2\).*is one already.*merge it"):
-        load_pair(str(tmp_path), lora=LORA)
+    save_policy(load_pair(base, rank=2)[0], tmp_path)
+    with pytest.raises(ConfigError, match=r"lora.rank is 2, .*is one already.*merge it"):
+        load_pair(str(tmp_path), rank=2)
