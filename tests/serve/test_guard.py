@@ -29,7 +29,6 @@ def test_without_one_everything_but_the_page_is_shut(locked, sent):
     headers = {} if sent is None else {"Authorization": sent.encode()}
     for method, path in (
         ("GET", "/v1/models"),
-        ("GET", "/v1/answers/x"),
         ("POST", "/v1/chat/completions"),
         ("POST", "/mcp"),
         ("GET", "/metrics"),

@@ -2,7 +2,6 @@
 
     POST /v1/chat/completions   as in `serve.chat_api`, whole or as a stream
     GET  /v1/models             the agent, as a model
-    GET  /v1/answers/{id}       one of the last answers once more
     GET  /v1/files/{file}       a document, by its path within the corpus
     POST /mcp                   as in `serve.mcp`
     GET  /                      the chat page
@@ -36,7 +35,7 @@ from evoseek.protocols import SearchEngine
 from evoseek.search.opening import LiveIndex
 from evoseek.search.sources import Origin
 from evoseek.serve.asking import Asked, Asking, Worker
-from evoseek.serve.chat_api import FILES, ChatRequest, completion, read_request, stream, with_links
+from evoseek.serve.chat_api import FILES, ChatRequest, completion, read_request, stream
 from evoseek.serve.connection import Attended, BusyError, StoppableServer, listen, refused, status_of
 from evoseek.serve.guard import Guard
 from evoseek.serve.mcp import Library, mcp_server
@@ -120,7 +119,6 @@ class AgentServer:
             Route("/ready", self._ready),
             Route("/metrics", self._metrics),
             Route("/v1/models", self._models),
-            Route("/v1/answers/{id:path}", self._kept),
             Route(f"/{FILES}/{{file:path}}", self._file),
             Route("/v1/chat/completions", self._complete, methods=["POST"]),
             Route("/mcp", self._mcp, methods=["POST"]),
@@ -174,12 +172,6 @@ class AgentServer:
             return await asked.answered()
         finally:
             asked.task.cancel()
-
-    async def _kept(self, request: Request) -> Response:
-        answer = self._asking.kept(request.path_params["id"])
-        if answer is None:
-            raise HTTPException(404, "There is no answer with this id, or it is no longer kept.")
-        return JSONResponse(with_links(answer, self._files))
 
     @property
     def _files(self) -> Mapping[str, Origin]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from threading import Thread
 from typing import Any, TypeVar
@@ -18,8 +16,6 @@ from evoseek.serve.connection import BusyError, StoppedError
 from evoseek.types import Action, Message, ToolResult
 
 T = TypeVar("T")
-_KEPT = 256
-_ID = re.compile(r"chatcmpl-[0-9a-f]{32}")
 _SECONDS = (0.1, 0.3, 1, 3, 10, 30, 100, 300)
 Event = Action | ToolResult
 
@@ -54,15 +50,13 @@ class Asked:
 
 
 class Asking:
-    """Asks an answerer: at most `running` questions at once, while up to `waiting` others wait, in order of arrival.
-    The last answers are kept in memory, as JSON values by their ids; `kept` returns one."""
+    """Asks an answerer: at most `running` questions at once, while up to `waiting` others wait, in order of arrival."""
 
     def __init__(self, answerer: Answerer, worker: Worker, *, running: int, waiting: int) -> None:
         self._answerer, self._worker = answerer, worker
         self.running, self.most = 0, running + waiting
         self._room = asyncio.Semaphore(running)
         self._under_way = set[asyncio.Task[Answered]]()
-        self._answers: OrderedDict[str, dict[str, object]] = OrderedDict()
         registry = self._registry = CollectorRegistry()
         self._ended = Counter(
             "evoseek_answers",
@@ -107,10 +101,6 @@ class Asking:
         task.add_done_callback(self._under_way.discard)
         return Asked(id, task, events)
 
-    def kept(self, id: str) -> dict[str, object] | None:
-        """The answer with an id; None if there is none (any more), or if it is no id."""
-        return self._answers.get(id) if _ID.fullmatch(id) else None
-
     async def _answer(
         self, id: str, question: str, history: Sequence[Message], events: asyncio.Queue[Event | None]
     ) -> Answered:
@@ -133,9 +123,6 @@ class Asking:
                 self.running -= 1
                 self._ended.labels(outcome).inc()
                 self._seconds.observe(time.monotonic() - began)
-        self._answers[id] = answered.json
-        while len(self._answers) > _KEPT:
-            self._answers.popitem(last=False)
         return answered
 
 

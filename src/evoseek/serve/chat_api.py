@@ -126,13 +126,9 @@ def _last_exchanges(said: Sequence[Message]) -> tuple[Message, ...]:
 
 def answer_object(answered: Answered, request: ChatRequest, files: Collection[str]) -> dict[str, object]:
     """The object `evoseek` of an answer."""
-    answer = with_links(answered.json, files)
-    return {**answer, "dropped_messages": answered.dropped + request.cut, "ignored": list(request.ignored)}
-
-
-def with_links(answer: Mapping[str, Any], files: Collection[str]) -> dict[str, object]:
-    """An answer's JSON values with links to those of its documents that are among `files`."""
-    return {**answer, "support": linked(answer["support"], files)}
+    answer: dict[str, Any] = answered.json
+    own = {"dropped_messages": answered.dropped + request.cut, "ignored": list(request.ignored)}
+    return {**answer, "support": linked(answer["support"], files), **own}
 
 
 def linked(passages: Iterable[Mapping[str, object]], files: Collection[str]) -> list[dict[str, object]]:
