@@ -13,9 +13,8 @@ from runpy import run_path
 
 import pytest
 
-from evoseek.corpus.answers import mine_answers
+from evoseek.corpus.answers import TitleFinder, mine_answers, names, numbers, phrases, split_dates
 from evoseek.corpus.formats import parse_markdown
-from evoseek.corpus.mentions import TitleFinder, names, numbers, phrases, split_dates
 from evoseek.corpus.passages import split_document
 from evoseek.errors import PageError, ToolError
 from evoseek.http.replies import error_message, json_of, redacted

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evoseek.corpus.answers import TitleFinder, names, numbers, phrases, split_dates, title_key
 from evoseek.corpus.language import STOP_WORDS
-from evoseek.corpus.mentions import TitleFinder, names, numbers, phrases, split_dates, title_key
 
 
 @pytest.mark.parametrize(

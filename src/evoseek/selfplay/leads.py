@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from evoseek.corpus.mentions import TitleFinder
+from evoseek.corpus.answers import TitleFinder
 from evoseek.types import Passage
 
 

@@ -47,7 +47,7 @@ def answer_tasks(settings: GameSettings, corpus: PassageStore, path: str) -> Tas
     ratio, seed = settings.proposer.ratio, settings.run.seed
     answers = load_answers(Path(path)) if path else mine_answers(corpus.passages())
     find = partial(corpus.find, k=settings.search.top_k)
-    leads = [lead for answer in answers if (lead := follow_back(answer.text, find, len(ratio))).searches]
+    leads = [lead for answer in answers if (lead := follow_back(answer, find, len(ratio))).searches]
     if not leads:
         raise ConfigError(
             f"None of {len(answers)} answers (of {path or 'the corpus'}) can be worked back from: no search for "
