@@ -185,7 +185,7 @@ def paired_interval(better: int, worse: int, n: int) -> Interval:
     return Interval(max(mean - half, -1.0), min(mean + half, 1.0))
 
 
-def bootstrap(differences: Sequence[float], *, bound: float = 1.0, seed: int = 0) -> Interval:
+def bootstrap(differences: Sequence[float], *, bound: float = 1.0) -> Interval:
     """Interval of the mean of paired differences from -`bound` to `bound` (inf: no bound is known): the percentile
     bootstrap's, or on either side Student's where that reaches further, as it does for few questions, of which
     resampling shows too little.
@@ -196,7 +196,7 @@ def bootstrap(differences: Sequence[float], *, bound: float = 1.0, seed: int = 0
     if np.all(values == values[0]):
         bound = max(1.0, abs(differences[0])) if isinf(bound) else bound
         return score_interval(list(differences), low=-bound, high=bound)
-    resampled = bootstrap_mean_interval(differences, seed=seed)
+    resampled = bootstrap_mean_interval(differences)
     half = float(stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / sqrt(len(values)))
     mean = float(values.mean())
     return Interval(max(min(resampled.low, mean - half), -bound), min(max(resampled.high, mean + half), bound))

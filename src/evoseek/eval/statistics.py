@@ -9,13 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+_CONFIDENCE = 0.95
 _RESAMPLES = 9999
 _EQUAL = 1e-9  # scores that differ by less differ by rounding
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A confidence interval."""
+    """A confidence interval of 95 %."""
 
     low: float
     high: float
@@ -30,17 +31,15 @@ class PairedTest:
     n: int
 
 
-def wilson_interval(successes: int, n: int, *, confidence: float = 0.95) -> Interval:
+def wilson_interval(successes: int, n: int) -> Interval:
     """Wilson score interval of a proportion; (0, 1) when n is 0, since nothing is known then."""
     if n == 0:
         return Interval(0.0, 1.0)
-    interval = stats.binomtest(successes, n).proportion_ci(confidence, method="wilson")
+    interval = stats.binomtest(successes, n).proportion_ci(_CONFIDENCE, method="wilson")
     return Interval(float(interval.low), float(interval.high))
 
 
-def score_interval(
-    values: Sequence[float], *, low: float = 0.0, high: float = 1.0, confidence: float = 0.95
-) -> Interval:
+def score_interval(values: Sequence[float], *, low: float = 0.0, high: float = 1.0) -> Interval:
     """Interval of the mean of graded scores from `low` to `high`, such as F1: Wilson's with the dispersion of these
     scores. A score of mean m has a variance of phi m (1 - m), where phi is 1 for scores of 0 and 1 and is estimated for
     others (quasi-likelihood: McCullagh and Nelder 1989, chapter 9); the critical value is Student's. Scores beyond the
@@ -55,17 +54,17 @@ def score_interval(
     scores = (np.asarray(values, dtype=float) - low) / (high - low)
     n, mean = len(scores), float(scores.mean())
     if np.ptp(scores) < _EQUAL:
-        unseen = wilson_interval(0, n, confidence=confidence).high
+        unseen = wilson_interval(0, n).high
         first, last = mean * (1 - unseen), mean * (1 - unseen) + unseen
     else:
         binary = mean * (1 - mean)
-        width = float(stats.t.ppf((1 + confidence) / 2, n - 1)) ** 2 * float(scores.var(ddof=1)) / binary / n
+        width = float(stats.t.ppf((1 + _CONFIDENCE) / 2, n - 1)) ** 2 * float(scores.var(ddof=1)) / binary / n
         half = math.sqrt(width * binary + width**2 / 4) / (1 + width)
         first, last = ((mean + width / 2) / (1 + width) + side for side in (-half, half))
     return Interval(low + (high - low) * max(first, 0.0), low + (high - low) * min(last, 1.0))
 
 
-def bootstrap_mean_interval(values: Sequence[float], *, confidence: float = 0.95, seed: int = 0) -> Interval:
+def bootstrap_mean_interval(values: Sequence[float], *, seed: int = 0) -> Interval:
     """Percentile bootstrap interval of the mean of numbers without bounds, such as lengths.
 
     It is infinite if all values are equal: resampling them cannot tell how far others may lie.
@@ -77,7 +76,7 @@ def bootstrap_mean_interval(values: Sequence[float], *, confidence: float = 0.95
     result = stats.bootstrap(
         (np.asarray(values, dtype=float),),
         np.mean,
-        confidence_level=confidence,
+        confidence_level=_CONFIDENCE,
         n_resamples=_RESAMPLES,
         method="percentile",
         rng=np.random.default_rng(seed),
@@ -85,7 +84,7 @@ def bootstrap_mean_interval(values: Sequence[float], *, confidence: float = 0.95
     return Interval(float(result.confidence_interval.low), float(result.confidence_interval.high))
 
 
-def paired_test(before: Sequence[float], after: Sequence[float], *, seed: int = 0) -> PairedTest:
+def paired_test(before: Sequence[float], after: Sequence[float]) -> PairedTest:
     """Sign-flip permutation test on the differences; `before[i]` and `after[i]` belong to one question.
 
     Exact for few pairs (one alone shows nothing: p = 1), by 9999 random flips otherwise. For 0/1 scores it tests what
@@ -101,6 +100,6 @@ def paired_test(before: Sequence[float], after: Sequence[float], *, seed: int = 
         np.mean,
         permutation_type="samples",
         n_resamples=_RESAMPLES,
-        rng=np.random.default_rng(seed),
+        rng=np.random.default_rng(0),
     )
     return PairedTest(float(differences.mean()), float(result.pvalue), len(before))
