@@ -17,9 +17,8 @@ from evoseek import trust
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError, PolicyError
 from evoseek.policy.chat_template import USER, render_chat
-from evoseek.policy.critic import load_critic
 from evoseek.policy.deferred_weights import load_deferred
-from evoseek.policy.load import load_policy, load_tokenizer
+from evoseek.policy.load import load_critic, load_policy, load_tokenizer
 from evoseek.policy.source import tiny_policy_dir
 from evoseek.project import find_project, open_project
 from evoseek.recipes.catalogue import FOLDER, find_config

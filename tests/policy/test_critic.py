@@ -6,8 +6,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from evoseek.errors import PolicyError
-from evoseek.policy.critic import load_critic, save_critic
-from evoseek.policy.load import load_policy
+from evoseek.policy.load import load_critic, load_policy, save_critic
 from evoseek.policy.source import tiny_policy_dir
 
 IDS = torch.tensor([[5, 9, 11, 12]])

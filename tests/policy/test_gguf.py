@@ -13,8 +13,7 @@ from evoseek.errors import PolicyError
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.policy import gguf as gguf_files
 from evoseek.policy import source
-from evoseek.policy.critic import load_critic
-from evoseek.policy.load import load_policy, load_tokenizer, save_policy
+from evoseek.policy.load import load_critic, load_policy, load_tokenizer, save_policy
 from evoseek.policy.lora import add_adapter
 from evoseek.policy.shape import read_config, shape_of
 from evoseek.training.given import load_settings

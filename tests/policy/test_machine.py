@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import subprocess
 import sys
 
 import pytest
+import torch
+from torch import nn
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from evoseek.policy.machine import FEWEST_ROWS, WideLinear, widen_products
 
 CHILD = """
 import resource
@@ -25,3 +31,62 @@ def test_freed_memory_is_used_again():
     """Without `keep_freed_memory`, the second block is made of 4,096 new pages (or of 8 large ones)."""
     result = subprocess.run([sys.executable, "-c", CHILD], check=True, capture_output=True, text=True)
     assert int(result.stdout) < 8
+
+
+def wide(size_in: int, size_out: int, bias: bool) -> WideLinear:
+    torch.manual_seed(0)
+    return WideLinear(size_in, size_out, bias=bias, dtype=torch.bfloat16)
+
+
+def test_the_sum_runs_in_float32_and_the_output_is_rounded_once():
+    """256 + 63 times 1: in bfloat16 each 256 + 1 would stay 256, in float32 the sum is 319, which rounds to 320."""
+    layer = wide(64, 1, bias=False)
+    nn.init.ones_(layer.weight)
+    inputs = torch.ones(FEWEST_ROWS, 64, dtype=torch.bfloat16)
+    inputs[:, 0] = 256
+    assert layer(inputs).tolist() == [[320.0]] * FEWEST_ROWS
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_outputs_and_gradients_are_those_of_float32_rounded(bias: bool):
+    layer = wide(48, 80, bias)
+    exact = nn.Linear(48, 80, bias=bias)
+    exact.load_state_dict(layer.state_dict())
+    inputs = torch.randn(2, FEWEST_ROWS, 48, dtype=torch.bfloat16, requires_grad=True)
+    outputs = layer(inputs)
+    weights = torch.randn_like(outputs)
+    outputs.backward(weights)
+    twin = inputs.detach().float().requires_grad_()
+    exact(twin).backward(weights.float())
+    pairs = [(outputs, exact(twin)), (inputs.grad, twin.grad)]
+    pairs += [(own.grad, other.grad) for own, other in zip(layer.parameters(), exact.parameters(), strict=True)]
+    for own, other in pairs:
+        assert own is not None
+        assert other is not None
+        assert own.dtype == torch.bfloat16
+        assert torch.allclose(own.float(), other, rtol=2**-8, atol=1e-5)  # half a unit in the last of 8 bits
+
+
+def test_few_rows_or_other_types_are_an_ordinary_product():
+    layer = wide(48, 80, bias=True)
+    inputs = torch.randn(FEWEST_ROWS - 1, 48, dtype=torch.bfloat16)
+    assert torch.equal(layer(inputs), nn.Linear.forward(layer, inputs))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert layer(torch.randn(FEWEST_ROWS, 48)).dtype == torch.bfloat16
+
+
+def test_the_bfloat16_layers_of_a_model_are_widened():
+    config = LlamaConfig(
+        vocab_size=96, hidden_size=48, intermediate_size=64, num_hidden_layers=2, num_attention_heads=6,
+        num_key_value_heads=2,
+    )  # fmt: skip
+    model = LlamaForCausalLM(config).eval()
+    half = copy.deepcopy(model).bfloat16()
+    for each in (model, half):
+        widen_products(each)
+    assert {type(module) for module in half.modules() if isinstance(module, nn.Linear)} == {WideLinear}
+    assert {type(module) for module in model.modules() if isinstance(module, nn.Linear)} == {nn.Linear}
+    ids = torch.arange(90)[None]
+    with torch.inference_mode():
+        difference = half(ids).logits.float() - model.bfloat16().float()(ids).logits
+    assert difference.abs().max() < 0.02

@@ -25,7 +25,7 @@ from evoseek.errors import PolicyError
 from evoseek.files import expanded
 
 
-def load_gguf(source: str, dtype: torch.dtype, kind: Any = AutoModelForCausalLM, **changes: object) -> Any:
+def load_gguf(source: str, dtype: torch.dtype, kind: Any, **changes: object) -> Any:
     """What `kind.from_pretrained` gives with `output_loading_info`: a model of the file's weights, and the report.
 
     The model is an ordinary one, built anew: what transformers reads refers to the quantised file, and can be neither

@@ -1,4 +1,5 @@
-"""Loading and saving policies: Hugging Face causal language models with their tokenizers, or adapters over them."""
+"""Loading and saving policies: Hugging Face causal language models with their tokenizers, or adapters over them; and
+critics, the body of a policy with a head that predicts one number per token."""
 
 from __future__ import annotations
 
@@ -6,12 +7,13 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 from huggingface_hub.utils import logging as hub_logging
 from transformers import (
     AutoModelForCausalLM,
+    AutoModelForTokenClassification,
     AutoTokenizer,
     GenerationConfig,
     PreTrainedModel,
@@ -38,6 +40,7 @@ from evoseek.policy.policy import Policy, has_adapters
 from evoseek.policy.shape import check_hub
 from evoseek.policy.source import REMOTE, SMOLLM2, find_policy, is_gguf
 
+_HEADS = ("score.", "classifier.")  # what transformers calls the head of a token classifier
 _PLAIN_TOKENIZERS = ("PreTrainedTokenizerFast", "TokenizersBackend")
 _SMALL = 10_000_000  # parameters
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -152,6 +155,39 @@ def export_policy(policy: Policy, directory: Path) -> None:
     save_policy(merged(policy), directory)
 
 
+def load_critic(name_or_dir: str, *, device: str = "cpu") -> PreTrainedModel:
+    """The critic saved in a directory, or a new one with the body of a policy and a head that predicts 0 everywhere.
+
+    The body of an adapter is its base's. In float32 and in evaluation mode. Raises PolicyError.
+    """
+    source = find_policy(name_or_dir)
+    if is_adapter(expanded(source)):
+        source = find_policy(base_name(expanded(source)))
+    try:
+        with quietly():
+            model, missing = _read_model(source, torch.float32, AutoModelForTokenClassification, num_labels=1)
+        if foreign := [name for name in missing if not name.startswith(_HEADS)]:
+            raise ValueError(f"{len(foreign)} of the body's weights are not in the files, {foreign[0]} for one")
+        place(model, device)
+    except Exception as error:  # what a damaged directory or an unsupported model raises is not documented
+        raise PolicyError(
+            f"a critic could not be made of '{name_or_dir}': {first_line(error)} Expected a model that "
+            "transformers can load for token classification, such as Llama, Qwen2 or Qwen3. Choose another model, or "
+            "an algorithm without a critic (credit.name other than gae)."
+        ) from error
+    with torch.no_grad():
+        for name in missing:
+            model.get_parameter(name).zero_()
+    return model
+
+
+def save_critic(model: PreTrainedModel, directory: Path, state_dict: dict[str, torch.Tensor] | None = None) -> None:
+    """Write the critic so that `load_critic(directory)` loads it; whole or not at all. `state_dict` holds its weights
+    where the model itself has only a part of them."""
+    with replace_directory(directory) as partial, quietly():
+        model.save_pretrained(partial, state_dict=state_dict)
+
+
 def load_tokenizer(name_or_dir: str) -> PreTrainedTokenizerBase:
     """The tokenizer of a policy, named as in `load_policy`, without its weights. Raises PolicyError."""
     source = find_policy(name_or_dir)
@@ -198,26 +234,33 @@ def _load_adapted(name: str, directory: Path, device: str, dtype: str, adapter: 
 
 
 def _load_model(source: str, dtype: str) -> PreTrainedModel:
-    """The model. ValueError if the files lack some of its weights, which would otherwise be random numbers."""
-    if is_gguf(source):
-        loaded = load_gguf(source, _DTYPES[dtype])
-    else:
-        loaded = AutoModelForCausalLM.from_pretrained(
-            source,
-            dtype=_DTYPES[dtype],
-            attn_implementation="sdpa",
-            use_safetensors=True,
-            trust_remote_code=False,
-            output_loading_info=True,
-        )
-    model, report = cast("tuple[PreTrainedModel, dict[str, set[str]]]", loaded)
-    if missing := sorted(report["missing_keys"]):
+    """The model. ValueError if the files lack some of its weights, or for an adapter."""
+    model, missing = _read_model(source, _DTYPES[dtype], AutoModelForCausalLM)
+    if missing:
         raise ValueError(f"{len(missing)} of the model's weights are not in the files, {missing[0]} for one")
     if has_adapters(model):  # of a repository on the hub, which might be pickled
         raise ValueError(
             "it is an adapter; download it (hf download NAME --local-dir DIRECTORY) and give the directory"
         )
     return model
+
+
+def _read_model(source: str, dtype: torch.dtype, kind: Any, **changes: object) -> tuple[PreTrainedModel, list[str]]:
+    """A model, with changes to its configuration, and the names of the weights that the files lack: random numbers."""
+    if is_gguf(source):
+        loaded = load_gguf(source, dtype, kind, **changes)
+    else:
+        loaded = kind.from_pretrained(
+            source,
+            dtype=dtype,
+            attn_implementation="sdpa",
+            use_safetensors=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+            **changes,
+        )
+    model, report = cast("tuple[PreTrainedModel, dict[str, set[str]]]", loaded)
+    return model, sorted(report["missing_keys"])
 
 
 def _load_tokenizer(source: str) -> PreTrainedTokenizerBase:

@@ -22,10 +22,9 @@ from evoseek.learner.sharding import copy_weights, full_state_dict
 from evoseek.loss.base import LossFn, LossInputs, ValueInputs
 from evoseek.loss.terms import wrapped
 from evoseek.loss.value import ValueLoss
-from evoseek.policy.critic import load_critic, save_critic
 from evoseek.policy.deferred_weights import load_deferred
 from evoseek.policy.engines.settings import EngineSettings
-from evoseek.policy.load import load_policy, prepare_process, save_policy
+from evoseek.policy.load import load_critic, load_policy, prepare_process, save_critic, save_policy
 from evoseek.policy.policy import Policy, RemotePolicy, base_of
 from evoseek.registry import build, find
 from evoseek.runs import RunDirectory

@@ -3,8 +3,9 @@ import copy
 import pytest
 
 from evoseek.errors import PolicyError
-from evoseek.policy.chat_template import check_template
+from evoseek.policy.chat_template import check_template, parse_hermes, parse_json
 from evoseek.policy.tool_calls import make_renderer
+from evoseek.types import ToolCall
 
 SIMPLE = (
     "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
@@ -77,3 +78,44 @@ def test_reasoning_that_only_the_prompt_opens_does_not_hide_the_shape_of_calls(m
     turns, opening = made("qwen").chat_template.rsplit("<|im_start|>assistant\\n", 1)
     report = check_template(with_template(made, f"{turns}<|im_start|>assistant\\n<think>\\n{opening}"), "tools")
     assert report.call_format == "hermes"
+
+
+CALL = ToolCall("search", {"query": "mayor"})
+
+
+def test_hermes_calls_stand_between_tags_in_order():
+    text = (
+        'I look. <tool_call>\n{"name": "search", "arguments": {"query": "mayor"}}\n</tool_call>'
+        '<tool_call>{"name": "browse"}</tool_call>'
+    )
+    assert parse_hermes(text) == (CALL, ToolCall("browse", {}))
+    assert parse_hermes("no call") == ()
+
+
+def test_a_json_call_is_the_whole_turn():
+    assert parse_json(' {"name": "search", "parameters": {"query": "mayor"}} ') == (CALL,)
+    assert parse_json('<|python_tag|>{"name": "search", "parameters": {"query": "mayor"}}') == (CALL,)
+    assert parse_json('The call is {"name": "search"}') == ()
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ('{"name": "search", "arguments": {"query": ', "not valid JSON"),
+        ('{"name": 3}', "name"),
+        ('["search"]', '"name"'),
+        ('{"name": "search", "arguments": "mayor"}', "not an object"),
+        ("[" * 100_000, "not valid JSON"),
+        ("{'name': 'search'}", "not valid JSON"),
+    ],
+)
+def test_what_cannot_be_read_is_said_in_words(body, problem):
+    with pytest.raises(ValueError, match=problem):
+        parse_hermes(f"<tool_call>{body}</tool_call>")
+
+
+def test_an_open_call_and_trailing_text_are_problems():
+    with pytest.raises(ValueError, match="not closed"):
+        parse_hermes('<tool_call>{"name": "search"}')
+    with pytest.raises(ValueError, match="not valid JSON"):
+        parse_json('{"name": "search"} and more')
