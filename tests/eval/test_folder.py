@@ -1,6 +1,7 @@
 """The directory of an evaluation: what is refused, what is kept, and what a damaged line says."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 
@@ -60,7 +61,7 @@ def test_a_torn_last_line_is_drawn_again_and_a_damaged_one_is_named(tmp_path):
     with folder.held(SETTINGS):
         folder.append(sample("a"))
         path = tmp_path / "out" / "samples.jsonl"
-        path.write_text(path.read_text() + json.dumps(sample("b").row())[:40])
+        path.write_text(path.read_text() + json.dumps(asdict(sample("b")))[:40])
         assert list(folder.samples()) == [("a", 0)]
         folder.append(sample("c"))
         assert list(folder.samples()) == [("a", 0), ("c", 0)]

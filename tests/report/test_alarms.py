@@ -8,7 +8,6 @@ from evoseek.report.alarms import (
     hacking_alarm,
     little_signal,
     no_signal,
-    one_search,
     proposal_alarm,
 )
 from evoseek.report.metrics import JsonlMetrics, NoMetrics, read_metrics
@@ -249,26 +248,6 @@ def test_searches_that_fall_below_half_of_the_beginning_are_told(role):
     assert fewer_searches(steps(11, tools__call_frequency=[0.4] * 5 + [0.0] * 6)) is None  # there was nothing to fall
 
 
-def of_hops(*, one=1.0, two=1.0, right=0.05):
-    return steps(
-        5,
-        tools__call_frequency__hops_1=one,
-        tools__call_frequency__hops_2=two,
-        reward__hops_1=0.9,
-        reward__hops_2=right,
-    )
-
-
-def test_one_search_for_every_number_of_hops_is_told_where_more_would_be_needed():
-    words = one_search(of_hops(two=[1.0, 1.1, 0.9, 1.0, 1.0]))
-    assert "also where questions have 2 hops, which were right in 5% at most" in words
-    assert "[[stages]]" in words
-    assert one_search(of_hops(two=1.3)) is None
-    assert one_search(of_hops(right=0.3)) is None
-    assert one_search(of_hops()[:4]) is None
-    assert one_search(steps(5, tools__call_frequency=1.0, reward=0.0)) is None
-
-
 def test_a_sign_of_a_collapse_is_said_once_for_each_stage_and_not_at_every_step_around_the_limit():
     said, sink = [], NoMetrics()
     shares = [0.9] * 5 + [0.8, 1.0] * 4  # the mean of five goes to and fro around .9
@@ -280,12 +259,10 @@ def test_a_sign_of_a_collapse_is_said_once_for_each_stage_and_not_at_every_step_
 
 
 def test_a_collapse_to_one_search_as_it_was_measured(tmp_path):
-    """A mix of one and two hops: by step five no group has a signal, and nothing is searched twice."""
+    """A mix of one and two hops: by step five no group has a signal."""
     said, path = [], tmp_path / "metrics.jsonl"
     metrics = AlarmedMetrics(JsonlMetrics(path), said.append)
-    for zero, calls in ((0.6, 1.2), (0.7, 1.1), (0.9, 1.0), (1.0, 1.0), (1.0, 1.0), (0.9, 1.0), (1.0, 1.0)):
-        rates = {f"tools/call_frequency/hops_{hops}": calls for hops in (1, 2)}
-        metrics.write(0, row(zero, reward=0.5, answered=1.0) | rates | {"reward/hops_1": 0.9, "reward/hops_2": 0.0})
-    assert len(said) == 2
-    assert "after one search" in said[0]
-    assert "90% of the groups had no signal" in said[1]
+    for zero in (0.6, 0.7, 0.9, 1.0, 1.0, 0.9, 1.0):
+        metrics.write(0, row(zero, reward=0.5, answered=1.0))
+    (words,) = said
+    assert "90% of the groups had no signal" in words

@@ -19,6 +19,7 @@ import fcntl
 import json
 from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -80,7 +81,7 @@ class EvaluationFolder:
 
     def append(self, sample: Sample) -> None:
         """Add a finished sample. Raises RunError when the disk does not take it."""
-        self._samples.append([sample.row()])
+        self._samples.append([asdict(sample)])
 
     def samples(self) -> dict[Key, Sample]:
         """The samples so far, one a key, sorted. Raises DataError, naming the line, if one cannot be read."""

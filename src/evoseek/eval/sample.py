@@ -6,10 +6,10 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any, cast
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from evoseek.corpus.questions import question_row
 from evoseek.errors import ConfigError, DataError
@@ -18,7 +18,7 @@ from evoseek.protocols import RewardFn
 from evoseek.reward.answer import METRICS
 from evoseek.rollout.findings import searches
 from evoseek.rollout.roller import REFILLS, score
-from evoseek.types import Invalid, Outcome, Passage, Question, Trajectory
+from evoseek.types import Invalid, Outcome, Passage, Question, Scored, Trajectory
 
 Answerer = Callable[[Question, str], Awaitable[Trajectory]]
 """Answers a question; the text is the trajectory's id, which random numbers are derived from. `Roller.one` is one."""
@@ -26,6 +26,7 @@ Answerer = Callable[[Question, str], Awaitable[Trajectory]]
 Key = tuple[str, int]
 
 
+@with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True, slots=True)
 class Sample:
     """Attempt `number` at a question. `scores` has every metric, and is empty if the rollout is Invalid; `invalid` then
@@ -66,19 +67,12 @@ class Sample:
         """Which sample this is."""
         return self.question, self.number
 
-    def row(self) -> dict[str, object]:
-        """The line's object; `sample_from_row` reads it."""
-        return asdict(self)
-
 
 _ROW = TypeAdapter(Sample)
 
 
 def sample_from_row(row: Any) -> Sample:
-    """The sample of a line. Raises TypeError or ValueError for another object."""
-    known = {one.name for one in fields(Sample)}
-    if unknown := row.keys() - known:
-        raise TypeError(f"unknown keys {sorted(unknown)}")
+    """The sample of a line. Raises ValueError for another object."""
     try:
         return _ROW.validate_json(json.dumps(row), strict=True)
     except ValidationError as error:
@@ -109,13 +103,11 @@ async def draw(
         failures += isinstance(outcome, Invalid)
         if not isinstance(outcome, Invalid) or failures > REFILLS:
             break
-    sample = _sample(question, number, trajectory, _scores(trajectory, outcome, metric), outcome, begun)
-    return sample, trajectory, outcome
+    scores = {} if isinstance(outcome, Invalid) else _scores(trajectory, outcome, metric)
+    return _sample(question, number, trajectory, scores, outcome, begun), trajectory, outcome
 
 
-def _scores(trajectory: Trajectory, outcome: Outcome, metric: str) -> dict[str, float]:
-    if isinstance(outcome, Invalid):
-        return {}
+def _scores(trajectory: Trajectory, outcome: Scored, metric: str) -> dict[str, float]:
     answer, golden = trajectory.answer, trajectory.question.golden_answers
     others = {name: 0.0 if answer is None else of(answer, golden) for name, of in METRICS.items()}
     if not trajectory.question.is_answerable:
@@ -132,8 +124,10 @@ def _sample(
     begun: float,
 ) -> Sample:
     passages = [passage for result in trajectory.tool_results for passage in result.passages]
-    written = trajectory.num_action_tokens
-    about = question.metadata
+    searched = searches([trajectory])
+    queries = [one.call.arguments.get("query", one.call.arguments.get("queries")) for one in searched]
+    written, hops, source = trajectory.num_action_tokens, question.metadata.get("hops"), question.metadata.get("source")
+    supported = None if isinstance(outcome, Invalid) else outcome.parts.get("supported")
     return Sample(
         question=question.id,
         number=number,
@@ -142,39 +136,21 @@ def _sample(
         stop_reason=str(trajectory.stop_reason),
         answer=trajectory.answer,
         output=trajectory.actions[-1].text if trajectory.actions else "",
-        queries=_queries(trajectory),
+        queries=tuple(str(one) for query in queries for one in (query if isinstance(query, list) else [query])),
         documents=tuple(dict.fromkeys(passage.document_id for passage in passages)),
         recall=recall(evidence_of(question), passages),
         calls=len(trajectory.tool_results),
-        searches=len(searches([trajectory])),
+        searches=len(searched),
         written=written if trajectory.segments else None,
         read=len(trajectory.token_ids) - written if trajectory.segments else None,
         seconds=round(time.monotonic() - begun, 3),
-        hops=_integer(about.get("hops")),
-        source=str(about["source"]) if about.get("source") is not None else None,
+        hops=hops if isinstance(hops, int) else None,
+        source=None if source is None else str(source),
         invalid=str(outcome.reason) if isinstance(outcome, Invalid) else None,
         detail=outcome.detail if isinstance(outcome, Invalid) else "",
         answerable=question.is_answerable,
-        supported=_supported(outcome),
+        supported=False if isinstance(outcome, Invalid) else None if supported is None else supported == 1.0,
     )
-
-
-def _queries(trajectory: Trajectory) -> tuple[str, ...]:
-    asked: list[object] = []
-    for result in searches([trajectory]):
-        given: Any = result.call.arguments.get("query", result.call.arguments.get("queries"))
-        asked += given if isinstance(given, list) else [given]
-    return tuple(str(query) for query in asked)
-
-
-def _supported(outcome: Outcome) -> bool | None:
-    if isinstance(outcome, Invalid):
-        return False
-    return None if "supported" not in outcome.parts else outcome.parts["supported"] == 1.0
-
-
-def _integer(value: object) -> int | None:
-    return value if isinstance(value, int) else None
 
 
 def evidence_of(question: Question) -> tuple[str, ...]:

@@ -16,7 +16,6 @@ both kinds, as in Dr. Zero, only those without proposals count as the game.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,10 +42,7 @@ _STEPS = 3  # in a row without any signal
 _WINDOW = 5  # steps over which the signs of a collapse are averaged
 _NEARLY_ALL = 0.9  # share of groups without a signal
 _SOME = 0.5  # searches a rollout below which there is nothing to fall
-_ONE = (0.9, 1.1)  # searches a rollout, if nearly all make one
-_RARELY = 0.2  # share of what is right
-_CALLS = re.compile(r"^(?:solver/)?tools/call_frequency/hops_(\d+)$")
-_LASTING = ("few searches", "one search", "little signal")  # silent for _WINDOW steps after the last one
+_LASTING = ("few searches", "little signal")  # silent for _WINDOW steps after the last one
 _REMEDIES = (
     "Training continues. What may help: a first stage of hard questions alone ([[stages]] with questions.where), "
     "questions.order=difficulty, a lower learner.learning_rate, a higher rollout.temperature."
@@ -63,8 +59,7 @@ def alarms(rows: Sequence[MetricRow], *, relative: bool = True, trajectories: Pa
     if words := no_signal(rows, relative=relative):
         found["no signal"] = words
     else:
-        found |= {f"few searches/{stage}": fewer_searches(own), f"one search/{stage}": one_search(own)}
-        found |= {"failures": biased_by_failures(rows)}
+        found |= {f"few searches/{stage}": fewer_searches(own), "failures": biased_by_failures(rows)}
         found |= {f"little signal/{stage}": little_signal(own)} if relative else {}
     return {about: words for about, words in found.items() if words}
 
@@ -237,26 +232,6 @@ def fewer_searches(rows: Sequence[MetricRow]) -> str | None:
     return (
         f"Rollouts make {fmean(now):.2f} tool calls in the last {_WINDOW} steps, less than half of the "
         f"{fmean(first):.2f} at the beginning: the policy may be giving up searching. {_REMEDIES}"
-    )
-
-
-def one_search(rows: Sequence[MetricRow]) -> str | None:
-    """The warning that questions of several hops are answered after one search, as those of one are, and hardly ever
-    right; or None. Only where metrics are reported by hops."""
-    hops = sorted({int(found[1]) for row in rows[-_WINDOW:] for name in row if (found := _CALLS.search(name))})
-    harder = [number for number in hops if number > 1]
-    calls = {number: _values(rows, f"tools/call_frequency/hops_{number}")[-_WINDOW:] for number in hops}
-    right = {number: _values(rows, f"reward/hops_{number}")[-_WINDOW:] for number in harder}
-    if not harder or any(len(values) < _WINDOW for values in (*calls.values(), *right.values())):
-        return None
-    if not all(_ONE[0] <= fmean(values) <= _ONE[1] for values in calls.values()):
-        return None
-    if any(fmean(values) >= _RARELY for values in right.values()):
-        return None
-    return (
-        f"In the last {_WINDOW} steps nearly every rollout answered after one search, also where questions have "
-        f"{' or '.join(map(str, harder))} hops, which were right in {max(map(fmean, right.values())):.0%} at most: the "
-        f"easy questions teach the policy to stop. {_REMEDIES}"
     )
 
 

@@ -5,7 +5,7 @@ and an interval.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -88,30 +88,34 @@ def score_json(score: Score) -> dict[str, object]:
 
 def grids(results: Results, title: str) -> list[Grid]:
     """The tables: metrics, pass@k, groups by the declared metric, evidence and cost; nothing of them is timed."""
-    k = results.per_question
-    over = f"avg@{k}" if k > 1 else "score"
-    head = ("metric", f"{over} [95 % interval]")
-    scores = Grid(
-        title, head, tuple((metric_name(metric), score_text(results.score(metric))) for metric in results.metrics)
-    )
-    passes = tuple(
-        (f"pass@{size}, {metric_name(metric)}", score_text(one))
-        for metric in results.metrics
-        for size, one in results.pass_at(metric).items()
-    )
-    groups = [
-        Grid(f"{metric_name(results.metric)} by {group}", (group, head[1]), _rows(results.by(group, results.metric)))
+    over = f"avg@{results.per_question}" if results.per_question > 1 else "score"
+    head = f"{over} [95 % interval]"
+    evidence = {"evidence found": results.recall(), "all of it found": results.all_found()}
+    scores = {
+        **{metric_name(metric): results.score(metric) for metric in results.metrics},
+        **{
+            f"pass@{size}, {metric_name(metric)}": one
+            for metric in results.metrics
+            for size, one in results.pass_at(metric).items()
+        },
+        **{name: one for name, one in evidence.items() if one is not None},
+    }
+    groups = (
+        score_grid(f"{metric_name(results.metric)} by {group}", (group, head), results.by(group, results.metric))
         for group in GROUPS
-    ]
-    evidence = [("evidence found", results.recall()), ("all of it found", results.all_found())]
-    found = tuple((name, score_text(one)) for name, one in evidence if one is not None)
+    )
     made = [
-        Grid(scores.title, scores.head, (*scores.rows, *passes, *found)),
+        score_grid(title, ("metric", head), scores),
         answers_grid(results.answers()),
         *groups,
         cost_grid(results.costs()),
     ]
     return [grid for grid in made if grid.rows]
+
+
+def score_grid(title: str, head: tuple[str, str], scores: Mapping[str, Score]) -> Grid:
+    """Scores by name."""
+    return Grid(title, head, tuple((name, score_text(score)) for name, score in scores.items()))
 
 
 def answers_grid(answers: Mapping[str, Mapping[str, Score]]) -> Grid:
@@ -191,10 +195,6 @@ def markdown(made: Sequence[Grid], said: str | None) -> str:
     return "\n\n".join([*texts, *([said] if said else [])]) + "\n"
 
 
-def _rows(scores: Mapping[str, Score]) -> tuple[tuple[str, str], ...]:
-    return tuple((value, score_text(one)) for value, one in scores.items())
-
-
 def metric_name(metric: str) -> str:
     """A metric as papers write it."""
     return NAMES.get(metric, metric)
@@ -231,7 +231,6 @@ def evaluation_table(title: str, evaluations: Mapping[str, Evaluation]) -> Table
         cells = (score_text(scores[hops]) if hops in scores else "" for scores in by_hops.values())
         table.add_row(str(hops), *cells)
     table.add_row("all", *(score_text(evaluation.score) for evaluation in evaluations.values()), style="bold")
-    table.caption = _caption(evaluations.values())
     return table
 
 
@@ -240,12 +239,4 @@ def comparison_table(title: str, before: Mapping[str, Evaluation], after: Mappin
     table = Table("", "before", "after", title=title)
     for name, evaluation in before.items():
         table.add_row(name, score_text(evaluation.score), score_text(after[name].score))
-    table.caption = _caption([*before.values(), *after.values()])
     return table
-
-
-def _caption(evaluations: Iterable[Evaluation]) -> str | None:
-    """A note on invalid rollouts; None if there are none."""
-    if not any(evaluation.score.n_invalid for evaluation in evaluations):
-        return None
-    return "Invalid rollouts failed for reasons outside the policy. They are in n, and count as wrong."

@@ -51,7 +51,8 @@ class Page:
         """
         folder = data_folder(path)
         try:
-            _check_replaceable(path, folder)
+            for reason in _reasons(path, folder):
+                raise ConfigError(f"{reason} It is left as it is. Give another file with --out.")
             path.parent.mkdir(parents=True, exist_ok=True)
             if self.data:
                 with replace_directory(folder) as made:
@@ -126,7 +127,8 @@ def _differences(sources: Sequence[Source]) -> list[list[str]]:
 
 
 def _html(title: str, index: Mapping[str, object], chunks: Mapping[str, str]) -> str:
-    script = _script()
+    files = "\n".join(_read(f"{name}.js") for name in _SCRIPTS)
+    script = f'"use strict";\n(() => {{\n{files}}})();\n'  # in one scope of their own
     style = _read("view.css")
     page = Template(_read("view.html"))
     return MARK + page.substitute(
@@ -158,21 +160,12 @@ def content_policy(script: str, style: str, *, loads: bool) -> str:
     )
 
 
-def _script() -> str:
-    """The page's script: its files one after the other, in one scope of their own."""
-    return '"use strict";\n(() => {\n' + "\n".join(_read(f"{name}.js") for name in _SCRIPTS) + "})();\n"
-
-
 def _read(name: str) -> str:
     return (_PAGE / name).read_text(encoding="utf-8")
 
 
-def _check_replaceable(path: Path, folder: Path) -> None:
-    for reason in _reasons(path, folder):
-        raise ConfigError(f"{reason} It is left as it is. Give another file with --out.")
-
-
 def _reasons(path: Path, folder: Path) -> Iterator[str]:
+    """Why a page must not be written there."""
     if path.suffix != ".html":
         yield f"{path} is not the name of a page: it does not end in .html."
     if path.is_dir():

@@ -88,10 +88,11 @@ class Source:
     @classmethod
     def open(cls, directory: Path) -> Source:
         """The run or evaluation in a directory. Raises RunError if there is none, or it cannot be read."""
-        if not directory.exists():
-            raise RunError(f"There is no run {directory}.{nearest(directory)} Give the directory of a run.")
         if not directory.is_dir():
-            raise RunError(f"{directory} is a file. Give the directory of a run, which holds its trajectories.jsonl.")
+            what = (
+                f"{directory} is a file." if directory.exists() else f"There is no run {directory}.{nearest(directory)}"
+            )
+            raise RunError(f"{what} Give the directory of a run, which holds its trajectories.jsonl.")
         run = RunDirectory(directory)
         try:
             known = (run.config, run.metrics, run.trajectories, EvaluationFolder(directory).settings)
@@ -104,10 +105,8 @@ class Source:
                 "the directory of a run that `evoseek train` or `evoseek demo` made, or of an evaluation that `evoseek "
                 "eval --out` made."
             )
-        named = directory.absolute()
-        if named.name in ("run", "runs") and named.parent.name:  # as every project calls it
-            named = named.parent
-        return cls(directory, named.name)
+        own, parent = directory.absolute().name, directory.absolute().parent.name
+        return cls(directory, parent if own in ("run", "runs") and parent else own)  # as every project calls it
 
     @property
     def run(self) -> RunDirectory:
