@@ -25,11 +25,11 @@ from statistics import mean
 from rich.console import Console
 from rich.table import Table
 
+from evoseek.checkpoints import Checkpoint, latest_checkpoint
 from evoseek.demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
 from evoseek.errors import EvoseekError
 from evoseek.eval.evaluate import Evaluation, evaluate
 from evoseek.files import write_atomic
-from evoseek.learner.checkpoint import Checkpoint, latest_checkpoint
 from evoseek.recipes.catalogue import FOLDER
 from evoseek.report.metrics import read_metrics
 from evoseek.runs import RunDirectory

@@ -30,11 +30,11 @@ from time import perf_counter
 from rich.console import Console
 from rich.table import Table
 
+from evoseek.checkpoints import latest_checkpoint
 from evoseek.corpus.questions import load_questions, save_questions
 from evoseek.errors import EvoseekError
 from evoseek.eval.evaluate import evaluate
 from evoseek.files import write_atomic
-from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.recipes.catalogue import FOLDER
 from evoseek.report.metrics import read_metrics
 from evoseek.report.plots import plot_curves

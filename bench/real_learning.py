@@ -42,11 +42,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from evoseek.checkpoints import latest_checkpoint
 from evoseek.demo import SAMPLED, held_out, measure
 from evoseek.eval.evaluate import Evaluation, evaluate
 from evoseek.eval.statistics import paired_test, wilson_interval
 from evoseek.files import write_atomic
-from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.report.metrics import read_metrics
 from evoseek.runs import RunDirectory
 from evoseek.training.context import Context

@@ -8,8 +8,8 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from evoseek.answer import Answerer, chat_environment
+from evoseek.checkpoints import Checkpoint
 from evoseek.env.prompts import load_prompts
-from evoseek.learner.checkpoint import Checkpoint
 from evoseek.policy.encoding import split_trusted
 from evoseek.search.lexical import LexicalIndex
 from evoseek.training.context import Context

@@ -19,10 +19,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from evoseek.checkpoints import load_checkpoint
 from evoseek.corpus.questions import Reached, load_questions, open_question_file, save_questions
 from evoseek.errors import EvoseekError, PageError, ToolError
 from evoseek.files import file_digest
-from evoseek.learner.checkpoint import Part, load_checkpoint, save_checkpoint
+from evoseek.learner.checkpoint import Part, save_checkpoint
 from evoseek.report.metrics import JsonlMetrics, read_metrics
 from evoseek.rollout.record import TrajectoryWriter, read_trajectories
 from evoseek.runs import Input, RunDirectory

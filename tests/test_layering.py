@@ -11,7 +11,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "evoseek"
 FOUNDATION = (
-    *("types", "protocols", "errors", "files", "runs", "http"),
+    *("types", "protocols", "errors", "files", "runs", "checkpoints", "http"),
     *("registry", "settings", "settings_tree", "effect", "recipes", "project", "templates", "trust"),
 )
 LAYERS = (
@@ -145,3 +145,23 @@ def test_the_command_line_starts_without_what_takes_long_to_import():
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stderr.strip() == "[]"
+
+
+def test_answering_a_question_loads_nothing_that_trains(tmp_path):
+    code = (
+        "import sys; from pathlib import Path; from evoseek.run import Run\n"
+        "from evoseek.search.lexical import LexicalIndex; from evoseek.types import Passage\n"
+        f"LexicalIndex.build(Path({str(tmp_path / 'index')!r}), [Passage('a#0', 'a', 'Kalo', 'Kalo is a city .')])\n"
+        f"run = Run(settings={{'search.index': {str(tmp_path / 'index')!r}}})\n"
+        "assert run.ask('where is Kalo ?').trajectory.stop_reason\n"
+        "print(*(name for name in sys.modules if name.startswith('evoseek')))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(result.stdout.splitlines()[-1].split())
+    tables = {"evoseek.learner.settings", "evoseek.loss.settings", "evoseek.credit.advantages"}  # with the settings
+    training = {f"evoseek.training.{name}" for name in ("trainer", "plan", "update", "loop", "ppo", "run_state")}
+    packages = {name for name in loaded if name.count(".") > 1 and layer_of(name) in ("learner", "loss", "credit")}
+    assert "evoseek.training.context" in loaded
+    assert packages <= tables
+    assert not training & loaded
+    assert not {name for name in loaded if layer_of(name) in ("selfplay", "train", "evaluation")}

@@ -16,6 +16,14 @@ import pytest
 from evoseek.corpus.answers import TitleFinder, mine_answers, names, numbers, phrases, split_dates
 from evoseek.corpus.formats import parse_markdown
 from evoseek.corpus.passages import split_document
+from evoseek.corpus.question_rules import (
+    asks_twice,
+    depends_on_now,
+    is_cut_off,
+    is_question,
+    is_vague,
+    offers_alternatives,
+)
 from evoseek.errors import PageError, ToolError
 from evoseek.http.replies import error_message, json_of, redacted
 from evoseek.http.retry import TransientError, seconds_of
@@ -36,14 +44,6 @@ from evoseek.search.web.http import CallLimits
 from evoseek.search.web.providers import make_provider
 from evoseek.selfplay.answer_rules import is_long, is_sentence, is_supported, misfits, stands_in_question
 from evoseek.selfplay.evidence import supporting_passages
-from evoseek.selfplay.question_rules import (
-    asks_twice,
-    depends_on_now,
-    is_cut_off,
-    is_question,
-    is_vague,
-    offers_alternatives,
-)
 from evoseek.selfplay.text_rules import instructs, is_noise, is_template, mixes_languages, refers_to_passage
 from evoseek.types import Action, Document, Passage, Question, StopReason, ToolCall, ToolResult, Trajectory
 from evoseek.world.grammar import asked_fact, parse, states

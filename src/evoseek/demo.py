@@ -25,12 +25,12 @@ from time import perf_counter
 
 from rich.console import Console
 
+from evoseek.checkpoints import latest_checkpoint
 from evoseek.corpus.questions import save_questions
 from evoseek.data.indexing import IndexPlan, build_index
 from evoseek.errors import ConfigError, DataError, TrainingError
 from evoseek.eval.evaluate import Evaluation, Result, evaluate
 from evoseek.eval.statistics import paired_test
-from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.learner.distributed import run_together
 from evoseek.manual import read_library, standard_library, write_manual
 from evoseek.policy.lora import check_peft

@@ -1,4 +1,4 @@
-"""A run: settings and objects in, training, evaluation and answers out. Nothing that trains is imported before `train`.
+"""A run: settings and objects in, training, evaluation and answers out. What trains is imported by `train` alone.
 
 run = Run("search-r1", "runs/first", settings={"search.index": "index", "questions.path": "questions.jsonl"})
 run.train()
@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from evoseek.answer import Answered, Answerer, uses_chat_model
+from evoseek.checkpoints import latest_checkpoint
 from evoseek.env.web import Web
 from evoseek.errors import ConfigError
-from evoseek.eval.suite import Suite
-from evoseek.evaluation import Evaluated, Wanted, evaluate
-from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.policy.machine import find_machine
 from evoseek.protocols import MetricSink, QuestionEngine, SearchEngine, Tool
 from evoseek.report.printable import say
@@ -34,6 +32,8 @@ from evoseek.training.sources import read_questions
 from evoseek.types import Question
 
 if TYPE_CHECKING:
+    from evoseek.eval.suite import Suite
+    from evoseek.evaluation import Evaluated
     from evoseek.loss.base import LossFn, LossInputs
     from evoseek.training.update import Credit
 
@@ -120,6 +120,8 @@ class Run:
         With a `baseline` it answers by that, and without `search` from its own knowledge. `suite` is the one that the
         questions are of. With a folder `out`, what is missing in it is drawn. Raises EvoseekError.
         """
+        from evoseek.evaluation import Wanted, evaluate
+
         if isinstance(questions, str | Path):
             path = str(questions or self.settings.evaluation.path)
             questions = read_questions(path, setting="evaluation.path")[: self.settings.evaluation.limit]

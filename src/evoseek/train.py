@@ -18,7 +18,7 @@ from evoseek.effect import changed, check_effect
 from evoseek.errors import ConfigError, RunError
 from evoseek.eval.evaluate import Evaluation, Result, evaluate
 from evoseek.files import write_atomic
-from evoseek.learner.checkpoint import latest_checkpoint
+from evoseek.learner.checkpoint import agreed_checkpoint
 from evoseek.learner.distributed import ALONE, Ranks, gathered, is_orphaned, joined_ranks
 from evoseek.protocols import MetricSink
 from evoseek.registry import build, find
@@ -201,7 +201,7 @@ def training_loop(
     policy. Raises EvoseekError.
     """
     check_run(settings, run)
-    checkpoint = latest_checkpoint(run.path, ranks=ranks)
+    checkpoint = agreed_checkpoint(run.path, ranks)
     stages = Stages.of(settings, checkpoint.position if checkpoint else None)
     own = settings if stages is None else settings_in(settings, stages.current)
     with TrainingContext(own, run, checkpoint=checkpoint, ranks=ranks, notify=notify, objects=objects) as context:

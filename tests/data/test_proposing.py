@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from evoseek.checkpoints import Checkpoint, latest_checkpoint
 from evoseek.corpus.questions import QuestionFile, load_questions, open_question_file
 from evoseek.data.proposing import Writing, propose
 from evoseek.errors import ConfigError, EvoseekError, SamplerError
-from evoseek.learner.checkpoint import Checkpoint, Part, latest_checkpoint, save_checkpoint
+from evoseek.learner.checkpoint import Part, save_checkpoint
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.likelihood import CrossEntropyLoss

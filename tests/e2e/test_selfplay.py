@@ -12,10 +12,10 @@ import torch
 from safetensors.torch import load_file
 from tests.search.failing import FailingEngine
 
+from evoseek.checkpoints import latest_checkpoint
 from evoseek.corpus.questions import save_questions
 from evoseek.errors import TrainingError
 from evoseek.eval.statistics import bootstrap_mean_interval
-from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.terms import wrapped

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from evoseek.learner.checkpoint import load_checkpoint
+from evoseek.checkpoints import load_checkpoint
 from evoseek.run import Run
 
 STAGES = """

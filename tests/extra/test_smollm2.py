@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from evoseek.checkpoints import latest_checkpoint
 from evoseek.files import file_digest
 from evoseek.learner.batch import make_batch
-from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.policy.sampler import TorchSampler
 from evoseek.training.context import Context

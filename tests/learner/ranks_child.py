@@ -34,7 +34,7 @@ from evoseek.cli.main import main
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.learner import checkpoint as checkpoint_module
 from evoseek.learner.batch import make_batch
-from evoseek.learner.checkpoint import Part, latest_checkpoint, save_checkpoint
+from evoseek.learner.checkpoint import Part, agreed_checkpoint, restore, save_checkpoint
 from evoseek.learner.distributed import ALONE, Ranks, joined_ranks
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel, checkpoint_activations
@@ -135,9 +135,9 @@ def save(ranks: Ranks, run: str, step: int = 2, kill: int | None = None, moment:
 
 def resume(ranks: Ranks, run: str, output: str, part: str = "policy", steps: int = 1) -> dict:
     """Restore the latest checkpoint; its optimizer state, then the weights after more steps, whole, in files."""
-    checkpoint = latest_checkpoint(Path(run), ranks)
+    checkpoint = agreed_checkpoint(Path(run), ranks)
     learner = make_learner(AutoModelForCausalLM.from_pretrained(checkpoint.part_directory(part)), ranks)
-    checkpoint.restore(part, learner)
+    restore(checkpoint, part, learner)
     keep(whole_state(learner), f"{output}.state", ranks)
     begun = learner.step
     for step in range(begun, begun + steps):

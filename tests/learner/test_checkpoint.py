@@ -13,8 +13,9 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
+from evoseek.checkpoints import latest_checkpoint, load_checkpoint
 from evoseek.errors import CheckpointError, TrainingError
-from evoseek.learner.checkpoint import Part, latest_checkpoint, load_checkpoint, save_checkpoint
+from evoseek.learner.checkpoint import Part, restore, save_checkpoint
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.clipped import ClippedLoss
@@ -84,7 +85,7 @@ def test_a_resumed_run_equals_the_uninterrupted_one_bit_for_bit(
     checkpoint = latest_checkpoint(tmp_path)
     assert checkpoint is not None
     resumed = make_learner(AutoModelForCausalLM.from_pretrained(checkpoint.part_directory("policy")))
-    checkpoint.restore("policy", resumed)
+    restore(checkpoint, "policy", resumed)
     assert [resumed.update(make_samples(6, seed=step)) for step in range(3, 6)] == uninterrupted
     pairs = zip(model.named_parameters(), resumed.model.named_parameters(), strict=True)
     assert all(name == other and torch.equal(a, b) for (name, a), (other, b) in pairs)
@@ -248,7 +249,7 @@ def test_several_parts_are_kept_side_by_side(model: PreTrainedModel, make_sample
     checkpoint = load_checkpoint(directory)
     for name, learner in (("policy", policy), ("critic", critic)):
         resumed = make_learner(AutoModelForCausalLM.from_pretrained(checkpoint.part_directory(name)))
-        checkpoint.restore(name, resumed)
+        restore(checkpoint, name, resumed)
         assert resumed.step == learner.step
         expected = learner.state_dict()[0]
         assert all(torch.equal(tensor, expected[key]) for key, tensor in resumed.state_dict()[0].items())
@@ -260,7 +261,7 @@ def test_several_parts_are_kept_side_by_side(model: PreTrainedModel, make_sample
 def test_a_part_that_was_not_trained_is_asked_for_in_vain(model: PreTrainedModel, tmp_path: Path) -> None:
     checkpoint = load_checkpoint(save(tmp_path, make_learner(model), 1))
     with pytest.raises(CheckpointError, match="holds policy, but no critic"):
-        checkpoint.restore("critic", make_learner(model))
+        restore(checkpoint, "critic", make_learner(model))
 
 
 @pytest.mark.parametrize(("written_by", "readers"), [(1, (1, 2)), (2, (1, 3)), (3, (1, 2))])

@@ -12,8 +12,9 @@ from safetensors.torch import load_file
 from tools.tiny.muon import MuonAdamW
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
+from evoseek.checkpoints import latest_checkpoint
 from evoseek.errors import TrainingError
-from evoseek.learner.checkpoint import Part, latest_checkpoint, save_checkpoint
+from evoseek.learner.checkpoint import Part, restore, save_checkpoint
 from evoseek.learner.learner import Learner, OptimizerFactory
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.optim import adamw, joined, split
@@ -177,7 +178,7 @@ def test_a_resumed_run_equals_the_uninterrupted_one_bit_for_bit(
     assert checkpoint is not None
     loaded = AutoModelForCausalLM.from_pretrained(checkpoint.part_directory("policy"), dtype=torch.bfloat16)
     resumed = make_learner(loaded, optimizer=optimizer)
-    checkpoint.restore("policy", resumed)
+    restore(checkpoint, "policy", resumed)
     assert [resumed.update(make_samples(6, seed=step)) for step in range(3, 6)] == uninterrupted
     assert all(torch.equal(a, b) for a, b in zip(learner.trained, resumed.trained, strict=True))
     assert all(torch.equal(a, b) for a, b in zip(llama.parameters(), loaded.parameters(), strict=True))

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evoseek.checkpoints import latest_checkpoint
 from evoseek.corpus.questions import save_questions
 from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv
 from evoseek.errors import ConfigError, DataError, SearchIndexError
-from evoseek.learner.checkpoint import latest_checkpoint
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.likelihood import ReinforceLoss
 from evoseek.loss.terms import WithImportance

@@ -5,7 +5,8 @@ import pytest
 
 from evoseek.errors import TrainingError
 from evoseek.training import loop as training
-from evoseek.training.loop import StepReport, TrainingLoop
+from evoseek.training.loop import TrainingLoop
+from evoseek.training.rollout_metrics import StepReport
 from evoseek.types import Invalid, StopReason
 
 

@@ -6,8 +6,14 @@ from operator import mul
 import pytest
 
 from evoseek.report.alarms import biased_by_failures
-from evoseek.training.loop import StepReport
-from evoseek.training.rollout_metrics import metrics_by, rollout_metrics, staleness_metrics, surely_more, tool_latency_s
+from evoseek.training.rollout_metrics import (
+    StepReport,
+    metrics_by,
+    rollout_metrics,
+    staleness_metrics,
+    surely_more,
+    tool_latency_s,
+)
 from evoseek.training.settings import RunSettings
 from evoseek.types import (
     Action,

@@ -1,7 +1,7 @@
 import pytest
 
+from evoseek.checkpoints import Checkpoint
 from evoseek.errors import RunError
-from evoseek.learner.checkpoint import Checkpoint
 from evoseek.runs import RunDirectory
 from evoseek.training.run_state import cut_logs, log_positions, resume
 

@@ -14,7 +14,8 @@ from evoseek.search.lexical import LexicalIndex
 from evoseek.settings import check_settings
 from evoseek.train import training_loop
 from evoseek.training.given import load_settings
-from evoseek.training.loop import StepReport, TrainingLoop
+from evoseek.training.loop import TrainingLoop
+from evoseek.training.rollout_metrics import StepReport
 from evoseek.training.stages import Condition, Stages, check_stages, parse_condition, settings_in
 from evoseek.types import Invalid, Passage, Question, StopReason
 

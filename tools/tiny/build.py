@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from evoseek.learner.checkpoint import Checkpoint
+from evoseek.checkpoints import Checkpoint
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.optim import adamw

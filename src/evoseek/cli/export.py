@@ -73,8 +73,8 @@ def write_plain(
     checkpoint, PolicyError if there is no such policy, EvoseekError for a folder without results.
     """
     with end_on_interrupt():
+        from evoseek.checkpoints import latest_checkpoint
         from evoseek.eval.folder import EvaluationFolder
-        from evoseek.learner.checkpoint import latest_checkpoint
         from evoseek.policy.load import export_policy, load_policy, save_policy
         from evoseek.report.model_card import Origin, model_card
 

@@ -26,7 +26,7 @@ from evoseek.training.interrupt import INTERRUPTED, end_on_interrupt
 from evoseek.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
-    from evoseek.learner.checkpoint import Checkpoint
+    from evoseek.checkpoints import Checkpoint
 
 RunDir = Annotated[Path | None, typer.Option(help="Directory of a run: its last checkpoint is used.")]
 Index = Annotated[str | None, typer.Option(help="Directory of an index made by `evoseek index`.")]
@@ -225,7 +225,7 @@ def new_group(help: str) -> typer.Typer:
 def checkpoint_of(run_dir: Path | None) -> Checkpoint | None:
     """The last checkpoint of a run that has one; None without a run."""
     with end_on_interrupt():
-        from evoseek.learner.checkpoint import latest_checkpoint
+        from evoseek.checkpoints import latest_checkpoint
 
     return None if run_dir is None else latest_checkpoint(run_dir)
 

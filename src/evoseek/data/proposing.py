@@ -11,9 +11,9 @@ from typing import cast
 
 from rich.console import Console
 
+from evoseek.checkpoints import Checkpoint
 from evoseek.corpus.questions import QuestionFile, Reached, open_question_file
 from evoseek.errors import ConfigError, EvoseekError
-from evoseek.learner.checkpoint import Checkpoint
 from evoseek.protocols import PassageStore
 from evoseek.registry import find
 from evoseek.report.printable import say

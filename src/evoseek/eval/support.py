@@ -28,12 +28,12 @@ from functools import lru_cache
 from typing import Literal
 
 from evoseek.corpus.language import STOP_WORDS, is_refusal
+from evoseek.corpus.question_rules import offers_alternatives
 from evoseek.corpus.scripts import fold, fold_places, is_unspaced
+from evoseek.corpus.wording import YES_NO
 from evoseek.env.prompts import PromptTemplate
 from evoseek.protocols import Chat
 from evoseek.reward.verdict import parse_verdict, verdict_form
-from evoseek.selfplay.question_rules import offers_alternatives
-from evoseek.selfplay.wording import YES_NO
 from evoseek.types import Message, Passage, Trajectory
 
 NOT_FOUND = "Not found in the documents."

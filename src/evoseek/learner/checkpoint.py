@@ -11,8 +11,7 @@ run/checkpoints/step-000010/
 from __future__ import annotations
 
 import json
-import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -22,14 +21,11 @@ from typing import Protocol, TypeVar, cast
 import torch
 from torch import nn
 
-from evoseek.errors import AddedFileError, CheckpointError, OtherVersionError
+from evoseek.checkpoints import FORMAT, STATE, Checkpoint, latest_checkpoint, list_checkpoints, read_state
+from evoseek.errors import CheckpointError
 from evoseek.files import file_digest, json_digest, remove_directory, remove_leftovers, replace_directory
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.learner.shards import read_shards, write_shards
-
-FORMAT = 2
-
-_STATE = "state.json"
 
 Returned = TypeVar("Returned")
 
@@ -58,37 +54,6 @@ class Part:
 
     saver: Callable[[Path], None]
     learner: Trained
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """A verified checkpoint on disk. Load each model from `part_directory`, make a Learner, then `restore` it."""
-
-    directory: Path
-    step: int
-    position: Mapping[str, object]
-    learner_values: Mapping[str, Mapping[str, object]]
-    digest: str
-    """A digest of everything that was saved, independent of its location."""
-
-    def part_directory(self, name: str) -> Path:
-        """A part's `from_pretrained` directory. Raises CheckpointError if there is no such part."""
-        if name not in self.learner_values:
-            raise CheckpointError(
-                f"The checkpoint {self.directory} holds {', '.join(self.learner_values)}, but no {name}: it was made "
-                "by another kind of training. Resume with the settings that it was begun with."
-            )
-        return self.directory / name
-
-    def restore(self, name: str, learner: Trained) -> None:
-        """Put optimizer and counters into a learner made with this part's model and the same settings.
-
-        The learner may be spread over any number of ranks; each reads its own rows.
-        """
-        optimizer = _optimizer_directory(self.part_directory(name))
-        learner.load_state_dict(
-            read_shards(optimizer, dict(learner.model.named_parameters())), self.learner_values[name]
-        )
 
 
 def save_checkpoint(
@@ -126,84 +91,28 @@ def save_checkpoint(
     return target
 
 
-def load_checkpoint(directory: Path) -> Checkpoint:
-    """Read and verify one checkpoint. Raises CheckpointError if anything in it is missing or altered; its subclasses
-    are OtherVersionError, for another format, and AddedFileError, for a checkpoint with additional files."""
-    checkpoint, files = _read(directory)
-    for name, expected in files.items():
-        try:
-            found = file_digest(directory / name)
-        except OSError as error:
-            raise _damaged(directory, str(error)) from error
-        if found != expected:
-            raise _damaged(directory, f"{name} does not match its checksum")
-    _refuse_added(directory, files.keys() | {_STATE})
-    return checkpoint
-
-
-def _refuse_added(directory: Path, known: Collection[str]) -> None:
-    """A model is loaded from whatever its folder holds: another configuration, a tokenizer, an adapter. Hidden files
-    are not looked at."""
-    found = (path.relative_to(directory) for path in sorted(directory.rglob("*")) if path.is_file())
-    added = [path.as_posix() for path in found if path.as_posix() not in known and not path.name.startswith(".")]
-    if added:
-        more = f" and {len(added) - 1} more" if len(added) > 1 else ""
-        raise AddedFileError(
-            f"The checkpoint {directory} is whole, but holds {added[0]}{more}, which was not saved with it and could "
-            "be loaded in place of what was. Nothing was changed; move what was added out of that folder."
-        )
-
-
-def latest_checkpoint(run_directory: Path, ranks: Ranks = ALONE) -> Checkpoint | None:
-    """The newest checkpoint of a run that is whole, or None if the run has none. The first rank chooses for all.
-
-    A damaged one is skipped with a warning. Raises CheckpointError if there are checkpoints but all are damaged, or one
-    was made by another version or had files added: these are not damaged, and training on would overwrite them.
-    """
+def agreed_checkpoint(run_directory: Path, ranks: Ranks) -> Checkpoint | None:
+    """`latest_checkpoint` of a run, which the first rank chooses for all. Raises CheckpointError on all ranks."""
     found, failure = None, None
     if ranks.is_first:
         try:
-            found = _latest(run_directory)
+            found = latest_checkpoint(run_directory)
         except CheckpointError as error:
             failure = error
     chosen, message = ranks.gather([found and str(found.directory), failure and str(failure)])[0]
     if message is not None:
         raise CheckpointError(message) from failure
-    return _read(Path(chosen))[0] if chosen is not None else None
+    return read_state(Path(chosen))[0] if chosen is not None else None
 
 
-def _latest(run_directory: Path) -> Checkpoint | None:
-    found = _list_checkpoints(run_directory)
-    for _, directory in found:
-        try:
-            return load_checkpoint(directory)
-        except (OtherVersionError, AddedFileError):
-            raise
-        except CheckpointError as error:
-            warnings.warn(f"{error} Going back to the checkpoint before it.", stacklevel=3)
-    if found:
-        raise CheckpointError(
-            f"None of the {len(found)} checkpoints in {run_directory / 'checkpoints'} is whole. Restore one from a "
-            "copy, or delete that folder to start the run from the beginning."
-        )
-    return None
+def restore(checkpoint: Checkpoint, name: str, learner: Trained) -> None:
+    """Put optimizer and counters into a learner made with this part's model and the same settings.
 
-
-def _read(directory: Path) -> tuple[Checkpoint, Mapping[str, str]]:
-    """What state.json says, itself verified, and the checksums of the other files."""
-    try:
-        state = json.loads((directory / _STATE).read_text(encoding="utf-8"))
-        body, checksum = state["body"], state["sha256"]
-        if checksum != json_digest(body):
-            raise _damaged(directory, f"{_STATE} does not match its own checksum")
-        if body["format"] != FORMAT:
-            raise OtherVersionError(
-                f"The checkpoint {directory} was made by another version of evoseek (format {body['format']}, this one "
-                f"reads {FORMAT}). Nothing was changed; use that version, or another --run-dir for a new run."
-            )
-        return Checkpoint(directory, body["step"], body["position"], body["learners"], checksum), body["files"]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _damaged(directory, str(error)) from error
+    The learner may be spread over any number of ranks; each reads its own rows.
+    """
+    optimizer = _optimizer_directory(checkpoint.part_directory(name))
+    tensors = read_shards(optimizer, dict(learner.model.named_parameters()))
+    learner.load_state_dict(tensors, checkpoint.learner_values[name])
 
 
 def _together(ranks: Ranks, target: Path, action: Callable[[], Returned]) -> Returned:
@@ -238,7 +147,7 @@ def _begin(unfinished: ExitStack, target: Path) -> Path:
 def _finish(unfinished: ExitStack, directory: Path, body: Mapping[str, object]) -> None:
     body = json.loads(json.dumps(body))  # as it will be read: string keys, lists for tuples
     text = json.dumps({"body": body, "sha256": json_digest(body)}, indent=1)
-    (directory / _STATE).write_text(text, encoding="utf-8")
+    (directory / STATE).write_text(text, encoding="utf-8")
     unfinished.close()
 
 
@@ -247,22 +156,11 @@ def _optimizer_directory(part: Path) -> Path:
 
 
 def _prune(run_directory: Path, step: int, keep_last: int) -> None:
-    found = _list_checkpoints(run_directory)
+    found = list_checkpoints(run_directory)
     kept = [path for number, path in found if number <= step][: max(keep_last, 1)]
     for _, path in found:
         if path not in kept:
             remove_directory(path)
-
-
-def _list_checkpoints(run_directory: Path) -> list[tuple[int, Path]]:
-    """(step, directory) of all checkpoints, newest first."""
-    paths = (run_directory / "checkpoints").glob("step-*")
-    numbered = [(int(path.name[5:]), path) for path in paths if path.name[5:].isdecimal()]
-    return sorted(numbered, reverse=True)
-
-
-def _damaged(directory: Path, why: str) -> CheckpointError:
-    return CheckpointError(f"The checkpoint {directory} is damaged: {why}. Expected it as it was written; delete it.")
 
 
 def _own_checksums(directory: Path, ranks: Ranks) -> dict[str, str]:

@@ -18,12 +18,9 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from evoseek.errors import PolicyError
 from evoseek.learner.batch import MicroBatch, loss_inputs
 from evoseek.learner.packing import at_least_float32, packing_limit, run_actions
+from evoseek.learner.settings import MAX_LOGITS
 from evoseek.loss.base import LossInputs, ValueInputs
 from evoseek.policy.packed import attention_named
-
-# Logits alive at once (64 MiB, 512 MiB in float32); beyond, they are recomputed in the backward pass. Each chunk adds
-# to the whole gradient of the head: on a GPU that takes longer than the products themselves if a chunk has few rows.
-MAX_LOGITS = {"cpu": 1 << 24, "cuda": 1 << 27}
 
 
 class LogprobModel(nn.Module):

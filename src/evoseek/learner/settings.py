@@ -11,6 +11,10 @@ from evoseek.settings import MANY, Chosen, Count, PartSettings, Section
 
 WEIGHT_DECAY, BETAS = 0.01, (0.9, 0.999)  # of AdamW, and the decay rates of its two moments
 
+# Logits alive at once (64 MiB, 512 MiB in float32); beyond, they are recomputed in the backward pass. Each chunk adds
+# to the whole gradient of the head: on a GPU that takes longer than the products themselves if a chunk has few rows.
+MAX_LOGITS = {"cpu": 1 << 24, "cuda": 1 << 27}
+
 
 class LearnerSettings(PartSettings):
     """The optimizer, and how gradients are computed."""

@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 
 from evoseek.corpus.language import LANGUAGES, STOP_WORDS, pattern, words_in
+from evoseek.corpus.question_rules import may_be_polar, offers_alternatives
 from evoseek.corpus.scripts import family, fold, is_unspaced, length, script_counts
-from evoseek.selfplay.question_rules import may_be_polar, offers_alternatives
-from evoseek.selfplay.wording import ARABIC_PREFIXES, YES_NO, bare, languages_of, words_of
+from evoseek.corpus.wording import ARABIC_PREFIXES, YES_NO, bare, languages_of, words_of
 
 MAX_WORDS, MAX_CHARACTERS = 12, 200
 _SENTENCE_WORDS, _RESTATED_WORDS, _RESTATED_CHARACTERS = 4, 6, 8

@@ -8,10 +8,11 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Protocol
 
+from evoseek.checkpoints import Checkpoint
 from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv
 from evoseek.errors import ConfigError
 from evoseek.learner.base import LearnerBase
-from evoseek.learner.checkpoint import Checkpoint, Part
+from evoseek.learner.checkpoint import Part
 from evoseek.learner.learner import LearnerContext
 from evoseek.loss.base import LossFn, LossInputs
 from evoseek.loss.terms import corrected

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from evoseek.corpus.language import LANGUAGES, is_refusal, pattern, words_in
 from evoseek.corpus.scripts import family, fold, script, script_counts
-from evoseek.selfplay.wording import LATIN, SURE, grammar_hits, words_of
+from evoseek.corpus.wording import LATIN, SURE, grammar_hits, words_of
 
 _TAG = re.compile(
     r"</?[a-z_|!][^<>]{0,80}>|<\|[^<>|]{0,40}\|>|\[/?INST\]|<<SYS>>|</?s>|```|^\s*(?:system|assistant|user|human)\s*:|"

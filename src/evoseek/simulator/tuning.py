@@ -23,12 +23,12 @@ from pathlib import Path
 from rich.console import Console
 from transformers import PreTrainedTokenizerBase
 
+from evoseek.checkpoints import Checkpoint
 from evoseek.env.chats import LONGEST
 from evoseek.env.prompts import load_prompts
 from evoseek.env.simulator import SimulatorPrompts, simulator_reply, write_card
 from evoseek.errors import ConfigError, DataError, ReplyError
 from evoseek.files import check_new
-from evoseek.learner.checkpoint import Checkpoint
 from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.base import LossInputs

@@ -38,8 +38,7 @@ from evoseek.selfplay.question_log import QuestionLog
 from evoseek.selfplay.settings import GameSettings, ProposerSettings
 from evoseek.settings import MANY, AnyTemperature, Count, Needs, Section, table
 from evoseek.systems.search_r1 import SearchR1
-from evoseek.training.loop import StepReport
-from evoseek.training.rollout_metrics import prefixed
+from evoseek.training.rollout_metrics import StepReport, prefixed
 from evoseek.training.settings import RunSettings, StepQuestionSettings
 from evoseek.types import Episode, Invalid, Passage, Question, Scored, TrajectoryGroup
 from evoseek.world.oracle import Oracle

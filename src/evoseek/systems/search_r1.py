@@ -28,10 +28,9 @@ from evoseek.protocols import QuestionEngine, SearchEngine
 from evoseek.registry import build
 from evoseek.rollout.settings import QuestionRolloutSettings
 from evoseek.training.ahead import Ahead
-from evoseek.training.loop import StepReport
 from evoseek.training.pass_rates import PassRates
 from evoseek.training.question_order import Order, UniformOrder, chosen, ordered
-from evoseek.training.rollout_metrics import metrics_by, rollout_metrics, staleness_metrics, tool_latency_s
+from evoseek.training.rollout_metrics import StepReport, metrics_by, rollout_metrics, staleness_metrics, tool_latency_s
 from evoseek.training.settings import QuestionSettings, StageSettings, TrainingSettings
 from evoseek.types import Question, TrajectoryGroup
 

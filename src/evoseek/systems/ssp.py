@@ -37,7 +37,7 @@ from evoseek.selfplay.question_log import QuestionLog
 from evoseek.selfplay.replay import draw_again
 from evoseek.selfplay.settings import FilterSettings, GameSettings, ProposerSettings, VerificationSettings
 from evoseek.settings import Count, Needs, Section, table
-from evoseek.training.loop import StepReport
+from evoseek.training.rollout_metrics import StepReport
 from evoseek.training.settings import RunSettings
 from evoseek.types import Episode, TrajectoryGroup
 from evoseek.world.oracle import Oracle

@@ -29,7 +29,7 @@ from evoseek.search.settings import SearchPart
 from evoseek.selfplay.curriculum import noise_probability
 from evoseek.settings import Section, part
 from evoseek.systems.search_r1 import Rollouts, SearchR1
-from evoseek.training.loop import StepReport
+from evoseek.training.rollout_metrics import StepReport
 from evoseek.training.settings import RunSettings
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from evoseek.training.sources import read_questions
 from evoseek.types import Question
 
 if TYPE_CHECKING:
-    from evoseek.learner.checkpoint import Checkpoint
+    from evoseek.checkpoints import Checkpoint
     from evoseek.loss.base import LossFn, LossInputs
     from evoseek.training.update import Credit
 

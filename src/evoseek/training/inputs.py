@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 
 from evoseek.chat.settings import EndpointSettings
+from evoseek.checkpoints import Checkpoint
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError
 from evoseek.files import expanded, file_digest, json_digest, model_digest
-from evoseek.learner.checkpoint import Checkpoint
 from evoseek.policy.lora import base_name, is_adapter
 from evoseek.policy.source import find_policy, is_gguf
 from evoseek.runs import Input, RunDirectory, with_digests

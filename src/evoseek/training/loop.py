@@ -5,40 +5,18 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Protocol
 
 from evoseek.errors import TrainingError
 from evoseek.protocols import MetricSink
-from evoseek.training.rollout_metrics import surely_more
+from evoseek.training.rollout_metrics import StepReport, surely_more
 from evoseek.training.stages import Stages
-from evoseek.types import Invalid, TrajectoryGroup
 
 _INVALID_STEPS = 3  # number of successive steps with too many invalid rollouts that ends a run
 _SLICE_S = 0.1  # seconds of a pause between checks whether to stop
-
-
-@dataclass(frozen=True, slots=True)
-class StepReport:
-    """The report of a step. `metrics` are determined by the config alone, `timings` depend on the machine too.
-    `failures` and `num_rollouts` count every attempt: also those that were rolled out again, since what follows them is
-    as biased as if nothing did."""
-
-    metrics: Mapping[str, float]
-    timings: Mapping[str, float]
-    failures: tuple[Invalid, ...]
-    num_rollouts: int
-
-    @classmethod
-    def of(
-        cls, groups: Iterable[TrajectoryGroup], metrics: Mapping[str, float], timings: Mapping[str, float]
-    ) -> StepReport:
-        """The report of a step with these groups."""
-        outcomes = [outcome for group in groups for _, outcome in group.attempts]
-        failures = tuple(outcome for outcome in outcomes if isinstance(outcome, Invalid))
-        return cls(metrics, timings, failures, len(outcomes))
 
 
 class System(Protocol):

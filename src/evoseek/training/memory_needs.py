@@ -20,7 +20,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
-from evoseek.learner.logprobs import MAX_LOGITS
+from evoseek.learner.settings import MAX_LOGITS
 from evoseek.policy.engines.settings import EngineSettings
 from evoseek.policy.machine import Machine
 from evoseek.policy.shape import ModelShape

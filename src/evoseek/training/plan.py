@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from evoseek.checkpoints import Checkpoint
 from evoseek.errors import ConfigError
-from evoseek.learner.checkpoint import Checkpoint, Part
+from evoseek.learner.checkpoint import Part
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.loss.base import LossFn, LossInputs
 from evoseek.loss.likelihood import CrossEntropyLoss

@@ -4,11 +4,33 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean, pstdev, stdev
 
 from evoseek.rollout.findings import searches
 from evoseek.types import Invalid, Scored, StopReason, TrajectoryGroup
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    """The report of a step. `metrics` are determined by the config alone, `timings` depend on the machine too.
+    `failures` and `num_rollouts` count every attempt: also those that were rolled out again, since what follows them is
+    as biased as if nothing did."""
+
+    metrics: Mapping[str, float]
+    timings: Mapping[str, float]
+    failures: tuple[Invalid, ...]
+    num_rollouts: int
+
+    @classmethod
+    def of(
+        cls, groups: Iterable[TrajectoryGroup], metrics: Mapping[str, float], timings: Mapping[str, float]
+    ) -> StepReport:
+        """The report of a step with these groups."""
+        outcomes = [outcome for group in groups for _, outcome in group.attempts]
+        failures = tuple(outcome for outcome in outcomes if isinstance(outcome, Invalid))
+        return cls(metrics, timings, failures, len(outcomes))
 
 
 def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:

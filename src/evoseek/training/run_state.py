@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
+from evoseek.checkpoints import Checkpoint
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
-from evoseek.learner.checkpoint import Checkpoint, Part, save_checkpoint
+from evoseek.learner.checkpoint import Part, restore, save_checkpoint
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.runs import RunDirectory
 from evoseek.training.stages import Stages
@@ -43,7 +44,7 @@ def resume(
     if checkpoint is None:
         return 0
     for name, part in parts.items():
-        checkpoint.restore(name, part.learner)
+        restore(checkpoint, name, part.learner)
     if state is not None:
         state.restore(cast("Mapping[str, Any]", checkpoint.position.get("system") or {}))
     return checkpoint.step

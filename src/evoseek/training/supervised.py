@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from evoseek.checkpoints import Checkpoint, latest_checkpoint
 from evoseek.errors import ConfigError
 from evoseek.files import write_atomic
-from evoseek.learner.checkpoint import Checkpoint, Part, latest_checkpoint, save_checkpoint
+from evoseek.learner.checkpoint import Part, restore, save_checkpoint
 from evoseek.learner.learner import Learner
 from evoseek.loss.base import LossInputs
 from evoseek.policy.load import prepare_process, save_policy
@@ -68,7 +69,7 @@ class SupervisedRun:
         learner = make_learner(policy)
         if found is None:
             return cls(work, recipe, policy, learner, 0, [])
-        found.restore("policy", learner)
+        restore(found, "policy", learner)
         losses = found.position["losses"]
         made = [float(loss) for loss in losses] if isinstance(losses, list) else []
         return cls(work, recipe, policy, learner, found.step, made)

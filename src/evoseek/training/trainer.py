@@ -11,9 +11,10 @@ from typing import Any, cast
 
 from transformers import PreTrainedModel
 
+from evoseek.checkpoints import Checkpoint
 from evoseek.errors import ConfigError
 from evoseek.learner.base import Forward, LearnerBase
-from evoseek.learner.checkpoint import Checkpoint, Part
+from evoseek.learner.checkpoint import Part
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel, ValueModel

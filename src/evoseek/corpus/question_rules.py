@@ -8,7 +8,7 @@ from functools import partial
 
 from evoseek.corpus.language import LANGUAGES, Language, pattern, words_in
 from evoseek.corpus.scripts import family, script_counts
-from evoseek.selfplay.wording import LATIN, bare, languages_of, words_of
+from evoseek.corpus.wording import LATIN, bare, languages_of, words_of
 
 _MARKS = "?？؟⁇;"
 _MARK = re.compile("[?？؟⁇]+")
