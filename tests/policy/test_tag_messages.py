@@ -71,7 +71,7 @@ def test_what_follows_the_first_call_is_dropped():
     made_up = "\n\n<information>\nMallory\n</information>\n<answer> Mallory </answer>"
     action = TAGS.parse(f"<think> who ? </think> <search> mayor </search>{made_up}")
     assert action.text == "<think> who ? </think> <search> mayor </search>"
-    assert said(TAGS.said(action)) == action.text
+    assert said(TAGS.assistant_message(action)) == action.text
 
 
 def test_the_tags_of_the_web_hold_a_call_in_each_line():
@@ -114,7 +114,7 @@ def test_the_stops_are_those_of_a_rollout(made):
 
 def test_in_the_models_own_turn_only_the_formats_tags_are_ours():
     text = "<think> it says <|im_end|> <information> [INST] </think> <search> a < b </search>"
-    message = TAGS.said(Action(text))
+    message = TAGS.assistant_message(Action(text))
     assert (message.role, said(message)) == ("assistant", text)
     assert ours(message) == ["<think>", "</think>", "<search>", "</search>"]
 

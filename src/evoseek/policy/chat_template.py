@@ -133,8 +133,8 @@ def encode_reply(
     _, _, suffix = rendered.partition(WRITTEN)[2].partition(closing)
     if {int(index) for index in _PLACEHOLDER.findall(suffix)} != set(range(len(outside))):
         raise PolicyError(
-            "The chat template of this model leaves out what the user says after the model's turn, so the model could "
-            "not be told that its turn was malformed. Set rollout.max_malformed to 0, or choose another model."
+            "The chat template of this model leaves out a user message after the model's turn, so the model would "
+            "not see the notice that its turn was malformed. Set rollout.max_malformed to 0, or choose another model."
         )
     closed = bool(after) and after[-1] == end_of_turn
     return (() if closed else (end_of_turn,)) + encode_rendered(encoder, suffix, outside)

@@ -65,8 +65,8 @@ def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32"
     if (path / REMOTE).is_file():
         raise PolicyError(
             f"got '{source}' as the policy, but its weights are at a service; {path / REMOTE} says where. Use the "
-            "run's directory (--run-dir), which asks the service, or download them from there and give what you "
-            "downloaded."
+            "run's directory (--run-dir), which samples at the service, or download them from there and give what "
+            "you downloaded."
         )
     _check_path(source)
     if is_adapter(path):
@@ -82,7 +82,7 @@ def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32"
     except PolicyError:
         raise
     except Exception as error:  # the errors for a damaged directory or a full device are not documented
-        absent = "" if path.exists() else f"There is no such directory here.{nearest(path)} The hub was asked, too. "
+        absent = "" if path.exists() else f"There is no such directory here.{nearest(path)} The hub was tried, too. "
         raise PolicyError(
             f"the policy '{name_or_dir}' could not be loaded on '{device}': {first_line(error)} {absent}Expected a "
             "directory written by save_pretrained, with safetensors weights and a tokenizer, a GGUF file, or the name "

@@ -60,7 +60,7 @@ class _Turn:
     rule: StopRule
     uniforms: list[float]  # one per token that may be sampled
     policy_version: int = 0
-    asked: float = 0.0  # when
+    queued_at: float = 0.0  # seconds of the clock
     waited: float = 0.0  # seconds until it began
     seconds: float = 0.0  # of the passes that took part in it, without stalls
     ids: list[int] = field(default_factory=list[int])
@@ -142,7 +142,7 @@ class TorchSampler:
             loop.create_future(),
             self._rules.rule(request.stop),
             turn_uniforms(request.seed, request.trajectory_id, request.turn, request.max_tokens),
-            asked=self._clock(),
+            queued_at=self._clock(),
         )
         self._turns[request.trajectory_id] = turn
         self._queue.append(turn)
@@ -240,7 +240,7 @@ class TorchSampler:
                     continue
                 row = _Row(turn.request.trajectory_id, slot)
                 self._rows[row.trajectory_id] = self._slots[slot] = row
-            turn.waited = self._clock() - turn.asked
+            turn.waited = self._clock() - turn.queued_at
             _begin(row, turn, self._policy_version)
         self._queue = waiting
 
@@ -371,12 +371,12 @@ def _as_sampler_error(error: Exception) -> SamplerError:
     """The error that a caller gets for an error in the driver: a new object each time, as each is raised separately."""
     if isinstance(error, SamplerError):
         return SamplerError(str(error))
-    told = SamplerError(
+    wrapped = SamplerError(
         f"the embedded sampler failed while computing: {type(error).__name__}: {error} Every turn that was being "
         "sampled ended with this error. If memory ran out, lower the number of slots, max_length or prefill_tokens."
     )
-    told.__cause__ = error
-    return told
+    wrapped.__cause__ = error
+    return wrapped
 
 
 def _begin(row: _Row, turn: _Turn, policy_version: int) -> None:

@@ -50,8 +50,8 @@ class ScriptedSampler:
     async def sample(self, request: SampleRequest) -> Completion:
         """The script's completion."""
         self.requests.append(request)
-        said = self._script(request)
-        completion = said if isinstance(said, Completion) else self._complete(said, request)
+        reply = self._script(request)
+        completion = reply if isinstance(reply, Completion) else self._complete(reply, request)
         self.completions.append(completion)
         return completion
 
@@ -63,8 +63,8 @@ class ScriptedSampler:
         """Record the version only: the completions come from the script."""
         self.policy_version = version
 
-    def _complete(self, said: str | Sequence[int], request: SampleRequest) -> Completion:
-        ids = self._tokenizer.encode(said, add_special_tokens=False) if isinstance(said, str) else said
+    def _complete(self, reply: str | Sequence[int], request: SampleRequest) -> Completion:
+        ids = self._tokenizer.encode(reply, add_special_tokens=False) if isinstance(reply, str) else reply
         in_time = (
             ceil(request.max_seconds / self._token_s) if self._token_s * len(ids) > request.max_seconds else len(ids)
         )
@@ -119,12 +119,12 @@ def _by_key(replies: Mapping[str, str | Sequence[str]]) -> ChatScript:
     calls: Counter[str] = Counter()
 
     def script(messages: Sequence[Message], key: str) -> str:
-        said = replies.get(key, ())
+        reply = replies.get(key, ())
         number, calls[key] = calls[key], calls[key] + 1
-        if isinstance(said, str):
-            return said
-        if number >= len(said):
+        if isinstance(reply, str):
+            return reply
+        if number >= len(reply):
             raise ToolError(f"The script has no reply to call {number} for the key {key!r}.")
-        return said[number]
+        return reply[number]
 
     return script

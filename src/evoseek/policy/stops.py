@@ -117,12 +117,12 @@ def check_request(request: SampleRequest, *, max_length: int, vocabulary: int) -
         )
     if len(ids) + request.max_tokens > max_length:
         raise SamplerError(
-            f"the request of '{name}' has {len(ids)} context ids and asks for up to {request.max_tokens} tokens, "
+            f"the request of '{name}' has {len(ids)} context ids and max_tokens={request.max_tokens}, "
             f"but the sampler holds {max_length} per trajectory. Raise max_length (if the model allows), "
             "or lower the token limits of a turn or of the trajectory."
         )
     if min(ids) < 0 or max(ids) >= vocabulary:
         raise SamplerError(
-            f"the request of '{name}' has ids from {min(ids)} to {max(ids)}, but the model knows 0 to "
+            f"the request of '{name}' has ids from {min(ids)} to {max(ids)}, but the model has those from 0 to "
             f"{vocabulary - 1}. Use the tokenizer that belongs to the model."
         )

@@ -86,7 +86,7 @@ def read_action(text: str, calls: Mapping[str, TagCall]) -> Action:
 class TagRenderer:
     """Renders and parses the tag format with any tokenizer; a chat template, if there is one, wraps the prompt only.
 
-    `calls` says what each tag calls.
+    `calls` maps each tag to what it calls.
     """
 
     format: Literal["tags"] = "tags"
@@ -174,7 +174,7 @@ class TagMessages:
         action = read_action(reply[start:end], self._calls)
         return Action(reply[:end], action.tool_calls, action.answer, action.question, action.problem)
 
-    def said(self, action: Action) -> Message:
+    def assistant_message(self, action: Action) -> Message:
         """The model's own turn. It may repeat the text of a page, so none of its control strings becomes a token."""
         pieces = self._tag.split(action.text)
         return Message("assistant", "".join(trusted(piece) if i % 2 else piece for i, piece in enumerate(pieces)))
@@ -203,9 +203,10 @@ def check_read_back(written: str, ending: ToolCall | str, question: str, action:
     )
 
 
-def _folded(said: ToolCall | str | None) -> str:
+def _folded(written: ToolCall | str | None) -> str:
     """The text without what a tokenizer may change."""
-    text = json.dumps([said.name, dict(said.arguments)], ensure_ascii=False) if isinstance(said, ToolCall) else said
+    is_call = isinstance(written, ToolCall)
+    text = json.dumps([written.name, dict(written.arguments)], ensure_ascii=False) if is_call else written
     return fold(text or "").replace(" ", "")
 
 

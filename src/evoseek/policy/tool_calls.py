@@ -71,22 +71,22 @@ class ToolCallRenderer:
         """The calls of a turn, or its answer. An answer must be followed by the end of the turn, a call need not be."""
         text = self._encoder.decode(token_ids)
         ended = bool(token_ids) and token_ids[-1] in self._stop.token_ids
-        said = self._encoder.decode(token_ids[:-1] if ended else token_ids)
-        said, question = _without_reasoning(self._opening + said), None
+        written = self._encoder.decode(token_ids[:-1] if ended else token_ids)
+        written, question = _without_reasoning(self._opening + written), None
         try:
-            calls = self._parse_calls(said)
+            calls = self._parse_calls(written)
         except ValueError as error:
             return Action(text, problem=str(error))
-        if found := _closed(_QUESTION, said):
+        if found := _closed(_QUESTION, written):
             question = found[-1].strip()
         if calls:
             return Action(text, calls, question=question)
-        if not ended or not said.strip():
+        if not ended or not written.strip():
             problem = (
                 "the turn is cut off before its end" if not ended else "the turn holds neither a call nor an answer"
             )
             return Action(text, question=question, problem=problem)
-        answers = _closed(_ANSWER, said) or [said]
+        answers = _closed(_ANSWER, written) or [written]
         return Action(text, answer=answers[-1].strip(), question=question)
 
     def render_turn(self, thought: str, ending: ToolCall | str, question: str = "") -> tuple[int, ...]:

@@ -235,7 +235,7 @@ class _ChatModel:
         except ToolError as error:
             raise SamplerError(str(error)) from error
         action = self._tags.parse(reply)
-        self._messages.append(self._tags.said(action))
+        self._messages.append(self._tags.assistant_message(action))
         return _Turn(action)
 
     def observe(self, texts: Sequence[str]) -> bool:

@@ -119,7 +119,7 @@ def test_no_wrong_reply_becomes_a_sample_and_a_second_attempt_may_be_right(failu
 
 @pytest.mark.parametrize("bad", [False, None, 0.0, ""])
 def test_what_is_no_token_id_is_none_even_if_it_is_nothing(bad):
-    with pytest.raises(TransientError, match=f"the token id {bad!r}, but the policy knows 0 to 9"):
+    with pytest.raises(TransientError, match=f"the token id {bad!r}, but the policy has those from 0 to 9"):
         check_sampled(Sampled([1, bad], [-0.5, -0.5], "stop"), REQUEST, 10)
 
 
@@ -140,7 +140,7 @@ def read(ids=(8, 9), **changed):
 def test_a_reply_says_which_weights_it_is_from():
     sampled = read()
     assert (sampled.token_ids, sampled.logprobs, sampled.prompt_length) == ([8, 9], [-0.5, -0.25], 3)
-    assert sampled.version == sampled.asked_version == "weights-3"
+    assert sampled.version == sampled.expected_version == "weights-3"
     assert read(weight_version="default").version == "default"
 
 

@@ -1,4 +1,4 @@
-"""The `tinker` SDK: everything that is asked of it is in this file. It was read in version 0.38 and run in 0.24.1.
+"""The `tinker` SDK: all calls of it are in this file. It was read in version 0.38 and run in 0.24.1.
 
 The SDK retries what may be retried (connections, overload, restarts of the service) by itself; what it gives up on
 becomes a ServiceError here. The API key is passed on and is kept out of every message.
@@ -72,7 +72,7 @@ def check_version(found: str) -> None:
     if not OLDEST <= numbers < BEFORE:
         oldest, before = (".".join(map(str, one)) for one in (OLDEST, BEFORE))
         raise ConfigError(
-            f"The package tinker is version {found}, but evoseek speaks to versions from {oldest} up to {before}. "
+            f"The package tinker is version {found}, but evoseek supports versions from {oldest} up to {before}. "
             f"Install one of them: `pip install 'tinker>={oldest},<{before}'`."
         )
 

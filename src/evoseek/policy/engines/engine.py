@@ -188,13 +188,13 @@ class EngineServer(ABC):
         """Load an adapter, then unload the last one. A directory may not be seen at once on another machine."""
         path, body = f"{self.adapter_root}/load_lora_adapter", {"lora_name": weights.adapter}
         try:
-            await self.link.tell(path, body | {"lora_path": str(weights.directory)}, retried=self.adapter_retried)
+            await self.link.send(path, body | {"lora_path": str(weights.directory)}, retried=self.adapter_retried)
         except SamplerError as error:
             if not any(words in str(error) for words in _LOADED):  # by a call whose reply was lost
                 raise SamplerError(f"{error} {self.adapter_remedy}") from error
         if self._loaded is not None and self._loaded.adapter:
             with suppress(SamplerError):  # it only takes memory
-                await self.link.tell(f"{self.adapter_root}/unload_lora_adapter", {"lora_name": self._loaded.adapter})
+                await self.link.send(f"{self.adapter_root}/unload_lora_adapter", {"lora_name": self._loaded.adapter})
 
     async def _checked(self) -> str:
         """The name of the model at the server. Raises ConfigError for a server that cannot be used, SamplerError."""

@@ -82,7 +82,7 @@ class Link:
 
         return await self._named(f"POST {path}", attempt)
 
-    async def tell(self, path: str, body: object = None, *, retried: int | None = None) -> None:
+    async def send(self, path: str, body: object = None, *, retried: int | None = None) -> None:
         """A POST whose reply holds nothing. A reply with the status `retried` is a transient failure. Raises as
         `get`."""
         await self._call("POST", path, body, lambda _: None, retried)

@@ -72,12 +72,12 @@ class SGLang(EngineServer):
 
     async def load_all(self, weights: Weights) -> None:
         """From their directory, while no token is sampled."""
-        await self.link.tell("/pause_generation", {"mode": "abort"})
+        await self.link.send("/pause_generation", {"mode": "abort"})
         try:
             body = {"model_path": str(weights.directory), "weight_version": weights.name}
-            await self.link.tell("/update_weights_from_disk", {**body, "flush_cache": True})
+            await self.link.send("/update_weights_from_disk", {**body, "flush_cache": True})
         finally:
-            await self.link.tell("/continue_generation", {})
+            await self.link.send("/continue_generation", {})
 
     @classmethod
     def body(cls, request: SampleRequest, rule: StopRule, model: str, weights: Weights | None) -> dict[str, Any]:
@@ -130,7 +130,7 @@ class SGLang(EngineServer):
                     finished and finished["type"],
                     prompt_length=length,
                     version=str(version) if own else None,
-                    asked_version=weights.name if own and weights else None,
+                    expected_version=weights.name if own and weights else None,
                 )
             case _:
                 raise cls.strange(value)

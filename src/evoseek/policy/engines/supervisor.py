@@ -1,4 +1,4 @@
-"""Runs a server for as long as the process that asked for it lives:
+"""Runs a server for as long as the process that started it lives:
 
     python -m evoseek.policy.engines.supervisor LOG COMMAND ARGUMENT...
 
@@ -43,7 +43,7 @@ def _is_over() -> bool:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the server and whatever it has started, politely at first."""
+    """End the server and whatever it has started, by SIGTERM first."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)

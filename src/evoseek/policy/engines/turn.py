@@ -20,7 +20,7 @@ _TIMED = 16  # tokens that show a pace; fewer may arrive together
 @dataclass(frozen=True, slots=True)
 class Sampled:
     """Tokens of a reply, as far as the engine's own format goes. Without a finish reason more will follow; otherwise
-    None means that the reply does not say."""
+    None means that the reply does not state it."""
 
     token_ids: Sequence[int]
     logprobs: Sequence[float]
@@ -28,7 +28,7 @@ class Sampled:
     prompt_ids: Sequence[int] | None = None
     prompt_length: int | None = None
     version: str | None = None  # of the weights, or the adapter's name
-    asked_version: str | None = None
+    expected_version: str | None = None
 
 
 class Turn:
@@ -40,7 +40,7 @@ class Turn:
 
     The policy's own time is the time from the first tokens of a reply to its last ones, so it includes no queue.
     `paces` holds the seconds that a token took in earlier turns; what exceeds a few times as much is a stall. None:
-    replies come whole, so writing cannot be told from waiting.
+    replies come whole, so writing cannot be separated from waiting.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Turn:
 
     def add(self, sampled: Sampled) -> Completion | None:
         """The turn up to the first place where it ends by the policy's own rule, which an engine may overrun, or by a
-        limit; None if it continues. Raises TransientError, which says what is wrong with these tokens."""
+        limit; None if it continues. Raises TransientError, which states what is wrong with these tokens."""
         check_sampled(sampled, self._rest, self._vocabulary, self.written)
         before = len(self._ids)
         self._ids += sampled.token_ids
@@ -106,8 +106,8 @@ class Turn:
 
 
 def check_sampled(sampled: Sampled, request: SampleRequest, vocabulary: int, written: int = 0) -> None:
-    """Raise TransientError, saying what is wrong, for tokens that cannot be those that were asked for, after so many of
-    the same reply."""
+    """Raise TransientError, which states what is wrong, for tokens that cannot be those that were requested, after so
+    many of the same reply."""
     ids, logprobs, most = sampled.token_ids, sampled.logprobs, request.max_tokens - written
     wrong = ""
     if not ids or len(ids) > most:
@@ -115,7 +115,7 @@ def check_sampled(sampled: Sampled, request: SampleRequest, vocabulary: int, wri
     elif len(ids) != len(logprobs):
         wrong = f"{len(ids)} token ids with {len(logprobs)} logprobs"
     elif bad := [token for token in ids if not _is_id(token, vocabulary)]:
-        wrong = f"the token id {bad[0]!r}, but the policy knows 0 to {vocabulary - 1}"
+        wrong = f"the token id {bad[0]!r}, but the policy has those from 0 to {vocabulary - 1}"
     elif any(not _is_logprob(value) for value in logprobs):
         wrong = f"the logprob {next(value for value in logprobs if not _is_logprob(value))!r}"
     elif sampled.finish_reason not in (None, *_ENDS):
@@ -126,8 +126,8 @@ def check_sampled(sampled: Sampled, request: SampleRequest, vocabulary: int, wri
         wrong = f"a prompt of {len(sampled.prompt_ids)} ids that are not the {len(request.token_ids)} that were sent"
     elif sampled.prompt_length not in (None, len(request.token_ids)):
         wrong = f"a prompt of {sampled.prompt_length} ids instead of the {len(request.token_ids)} that were sent"
-    elif sampled.version != sampled.asked_version:
-        wrong = f"a sample from the weights {sampled.version!r} instead of {sampled.asked_version!r}"
+    elif sampled.version != sampled.expected_version:
+        wrong = f"a sample from the weights {sampled.version!r} instead of {sampled.expected_version!r}"
     if wrong:
         raise TransientError(f"it replied with {wrong}")
 
@@ -137,5 +137,5 @@ def _is_id(token: object, vocabulary: int) -> bool:
 
 
 def _is_logprob(value: object) -> bool:
-    """Whether a number is finite and at most 0, but for rounding. (-9999 is what engines say for minus infinity.)"""
+    """Whether a number is finite and at most 0, but for rounding. (-9999 stands for minus infinity in engines.)"""
     return isinstance(value, int | float) and math.isfinite(value) and -9999 < value < ROUNDING

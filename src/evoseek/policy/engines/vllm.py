@@ -73,11 +73,11 @@ class VLLM(EngineServer):
         directory = {"weights_path": str(weights.directory)}
         try:
             try:
-                await self.link.tell("/pause?mode=keep")
-                await self.link.tell("/collective_rpc", {"method": "reload_weights", "kwargs": directory})
-                await self.link.tell("/update_weight_version", {"new_version": str(weights.version)})
+                await self.link.send("/pause?mode=keep")
+                await self.link.send("/collective_rpc", {"method": "reload_weights", "kwargs": directory})
+                await self.link.send("/update_weight_version", {"new_version": str(weights.version)})
             finally:
-                await self.link.tell("/resume")
+                await self.link.send("/resume")
         except RefusedError as error:
             raise SamplerError(
                 f"{error} Start it with VLLM_SERVER_DEV_MODE=1, so that it takes all weights."
@@ -120,7 +120,7 @@ class VLLM(EngineServer):
                 ],
             } if written or isinstance(more.get("prompt_token_ids"), list):
                 prompt, name = more.get("prompt_token_ids"), _name_of(model, weights)
-                return Sampled(ids, logprobs, reason, prompt_ids=prompt, version=version, asked_version=name)
+                return Sampled(ids, logprobs, reason, prompt_ids=prompt, version=version, expected_version=name)
             case _:
                 raise cls.strange(value)
 
