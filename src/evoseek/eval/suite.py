@@ -60,14 +60,13 @@ def rows_of_hub(name: str, config: str, split: str) -> list[Row]:
 
 def questions_of(rows: Iterable[Row]) -> list[Question]:
     """The questions of rows, in order. Raises DataError that names the row if one cannot be used."""
-    return [_question(row, number) for number, row in enumerate(rows, 1)]
-
-
-def _question(row: Row, number: int) -> Question:
-    try:
-        return parse_question(_plain(row), str(number))
-    except (DataError, LookupError, TypeError) as error:
-        raise DataError(f"Row {number} is no question: {error}") from error
+    questions: list[Question] = []
+    for number, row in enumerate(rows, 1):
+        try:
+            questions.append(parse_question(_plain(row), str(number)))
+        except (DataError, LookupError, TypeError) as error:
+            raise DataError(f"Row {number} is no question: {error}") from error
+    return questions
 
 
 def _plain(row: Row) -> dict[str, object]:
@@ -141,9 +140,18 @@ def load_suite(name: str, data: Path | None = None) -> Suite:
     Raises ConfigError for an unknown name, DataError for questions that cannot be read, or that are not those declared:
     another number of them, or another checksum.
     """
-    catalogue, path = _catalogue(), expanded(name)
+    text, path = resources.files("evoseek.eval").joinpath("suites.toml").read_text(encoding="utf-8"), expanded(name)
+    catalogue = {name: Declaration(**table) for name, table in tomllib.loads(text).items()}
     if name in catalogue:
-        suite = _of_catalogue(name, catalogue[name], data)
+        declared = catalogue[name]
+        if data is None and not declared.hub:
+            raise ConfigError(
+                f"The questions of {name} have to be on this machine: give their file or folder with --data."
+            )
+        if data is not None:
+            suite = _read(name, declared, data)
+        else:
+            suite = _made(name, declared, rows_of_hub(declared.hub, name, declared.split), None)
     elif path.suffix == ".toml" and path.is_file():
         declared = _declaration(path)
         suite = _read(path.stem, declared, path.parent / declared.path)
@@ -164,19 +172,6 @@ def questions_digest(questions: Iterable[Question]) -> str:
     """SHA-256 of ids, texts and golden answers, in order."""
     rows = (question_row(question) for question in questions)
     return json_digest([[row["id"], row["question"], row["golden_answers"]] for row in rows])
-
-
-def _catalogue() -> dict[str, Declaration]:
-    text = resources.files("evoseek.eval").joinpath("suites.toml").read_text(encoding="utf-8")
-    return {name: Declaration(**table) for name, table in tomllib.loads(text).items()}
-
-
-def _of_catalogue(name: str, declared: Declaration, data: Path | None) -> Suite:
-    if data is not None:
-        return _read(name, declared, data)
-    if not declared.hub:
-        raise ConfigError(f"The questions of {name} have to be on this machine: give their file or folder with --data.")
-    return _made(name, declared, rows_of_hub(declared.hub, name, declared.split), None)
 
 
 def _read(name: str, declared: Declaration, path: Path) -> Suite:

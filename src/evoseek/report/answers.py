@@ -18,7 +18,8 @@ def answer_text(trajectory: Trajectory, support: Support, *, refuses: bool) -> T
     Without an answer: the model's output in every turn. An answer that nothing supports is left out if `refuses`, and
     marked otherwise."""
     is_refused = trajectory.answer is not None and refuses and not support.is_given
-    lines = [_heading(trajectory, is_refused), "Searches:"]
+    answer = NOT_FOUND if is_refused else f"Answer: {trajectory.answer}"
+    lines = [f"No answer ({trajectory.stop_reason})." if trajectory.answer is None else answer, "Searches:"]
     for number, result in enumerate(trajectory.tool_results, start=1):
         titles = ", ".join(passage.title for passage in result.passages) or "nothing found"
         asked = "; ".join(map(_argument, result.call.arguments.values()))
@@ -34,7 +35,8 @@ def answer_text(trajectory: Trajectory, support: Support, *, refuses: bool) -> T
     text = Text("\n".join([*lines, _SUPPORTS[support.rule].format("; ".join(support.words))]))
     for p in merged(support.passages):
         words = (_marked(p.title, support.words), _marked(p.text, support.words))
-        text = Text.assemble(text, f"\n  [{p.id}] ", words[0], ": ", words[1], _cited(p))
+        cited = f"\n    from {p.citation}" if p.file else ""
+        text = Text.assemble(text, f"\n  [{p.id}] ", words[0], ": ", words[1], cited)
     return text if support.passages else text.append("\n  none")
 
 
@@ -51,12 +53,6 @@ _SUPPORTS = {
     "judge": "Passages that support the answer, by the verdict of the judge:",
     "none": "Passages that support the answer:",
 }
-
-
-def _heading(trajectory: Trajectory, is_refused: bool) -> str:
-    if trajectory.answer is None:
-        return f"No answer ({trajectory.stop_reason})."
-    return NOT_FOUND if is_refused else f"Answer: {trajectory.answer}"
 
 
 def answer_json(trajectory: Trajectory, support: Support, *, refuses: bool) -> dict[str, object]:
@@ -110,17 +106,8 @@ def merged(passages: Iterable[Passage]) -> list[Passage]:
     places: dict[object, list[Passage]] = {}
     for passage in passages:
         places.setdefault((passage.document_id, *passage.place.items()), []).append(passage)
-    return [_joined(alike) for alike in places.values()]
-
-
-def _joined(passages: Sequence[Passage]) -> Passage:
-    ordered = {passage.id: passage.text for passage in sorted(passages, key=lambda passage: passage.start)}
-    return replace(passages[0], text="\n\n".join(ordered.values()))
-
-
-def _cited(passage: Passage) -> str:
-    """The citation of a passage that was read from a file, on a line of its own."""
-    return f"\n    from {passage.citation}" if passage.file else ""
+    texts = [{p.id: p.text for p in sorted(alike, key=lambda p: p.start)}.values() for alike in places.values()]
+    return [replace(alike[0], text="\n\n".join(own)) for alike, own in zip(places.values(), texts, strict=True)]
 
 
 def _argument(value: object) -> str:

@@ -80,14 +80,13 @@ def _row(value: object) -> dict[str, float | None]:
     row = cast("dict[str, object]", value) if isinstance(value, dict) else {}
     if not all(isinstance(number, int | float | None) for number in row.values()):
         raise ValueError("a value is no number")
-    numbers = {name: _finite(number) for name, number in cast("dict[str, float | None]", row).items()}
+    numbers = {
+        name: number if number is not None and abs(number) <= sys.float_info.max else None
+        for name, number in cast("dict[str, float | None]", row).items()
+    }
     if numbers.get("step") is None:
         raise ValueError("`step` is missing, or no number")
     return numbers
-
-
-def _finite(number: float | None) -> float | None:
-    return number if number is not None and abs(number) <= sys.float_info.max else None
 
 
 class TrackedMetrics:

@@ -12,7 +12,7 @@ import gzip
 import hashlib
 import json
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -91,36 +91,27 @@ CHUNK = 128
 _SHOWN = 160  # characters of an answer or a proposed question in the list
 
 
-@dataclass(slots=True)
-class Names:
-    """Values that many rollouts share, each written once: `number` is its place in the list."""
-
-    values: list[Any] = field(default_factory=list[Any])
-    _places: dict[Hashable, int] = field(default_factory=dict[Hashable, int])
-
-    def number(self, key: Hashable, value: object = None) -> int:
-        """The number of a value; it is `key` itself unless another is given."""
-        if key not in self._places:
-            self._places[key] = len(self.values)
-            self.values.append(key if value is None else value)
-        return self._places[key]
+_COLUMNS = (
+    *("id", "step", "role", "stop", "reward", "invalid", "rejected", "hops", "searches", "tokens", "answer"),
+    *("stated", "advantage", "question", "episode"),
+)
 
 
 @dataclass(slots=True)
 class RolloutTable:
-    """The rollouts of a run, column by column, and their details, `CHUNK` in each of `chunks`."""
+    """The rollouts of a run, column by column, and their details, `CHUNK` in each of `chunks`. Questions and episodes,
+    which many rollouts share, are numbered."""
 
-    columns: dict[str, list[Any]]
-    questions: Names
-    episodes: Names
-    chunks: list[str]
-    token_texts: Mapping[int, str]
+    columns: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in _COLUMNS})
+    questions: dict[tuple[str, str, tuple[str, ...]], int] = field(default_factory=dict[Any, int])
+    episodes: dict[str, int] = field(default_factory=dict[str, int])
+    chunks: list[str] = field(default_factory=list[str])
+    token_texts: Mapping[int, str] = field(default_factory=dict[int, str])
 
     @classmethod
     def of(cls, source: Source) -> RolloutTable:
         """Read the rollouts of a run. What is damaged is noted at the source."""
-        table = cls({name: [] for name in _COLUMNS}, Names(), Names(), [], {})
-        tokens = TokenTexts(source.tokenizer_file(), source.notes)
+        table, tokens = cls(), TokenTexts(source.tokenizer_file(), source.notes)
         waiting: list[dict[str, Any]] = []
         for rollout, detail, credit in _details(source, tokens):
             table._add(rollout, credit)
@@ -128,42 +119,26 @@ class RolloutTable:
             if len(waiting) == CHUNK:
                 table.chunks.append(packed(waiting))
                 waiting = []
-        if waiting:
-            table.chunks.append(packed(waiting))
+        table.chunks += [packed(waiting)] if waiting else []
         table.token_texts = tokens.texts
         return table
 
     def _add(self, rollout: Rollout, credit: Credit | None) -> None:
-        for name, value in _COLUMNS.items():
-            self.columns[name].append(value(rollout))
-        self.columns["advantage"][-1] = _only(credit)
-        known = (rollout.question_id, rollout.question)
-        asked = [rollout.question_id, rollout.question, rollout.golden_answers]
-        self.columns["question"][-1] = self.questions.number(known, asked)
-        self.columns["episode"][-1] = self.episodes.number(rollout.episode)
+        question = (rollout.question_id, rollout.question, rollout.golden_answers)
+        values = (
+            *(rollout.id, rollout.step, rollout.shown_role, rollout.stop_reason, rollout.reward, rollout.invalid),
+            *(rollout.rejected, rollout.hops, rollout.searches, rollout.tokens),
+            *(text and text[:_SHOWN] for text in (rollout.answer, rollout.stated)),
+            _mean_advantage(credit),
+            self.questions.setdefault(question, len(self.questions)),
+            self.episodes.setdefault(rollout.episode, len(self.episodes)),
+        )
+        for name, value in zip(_COLUMNS, values, strict=True):
+            self.columns[name].append(value)
 
     def json(self) -> dict[str, Any]:
         """Everything but the chunks and the token texts."""
-        return {"columns": self.columns, "questions": self.questions.values, "episodes": self.episodes.values}
-
-
-_COLUMNS: Mapping[str, Callable[[Rollout], object]] = {
-    "id": lambda rollout: rollout.id,
-    "step": lambda rollout: rollout.step,
-    "role": lambda rollout: rollout.shown_role,
-    "stop": lambda rollout: rollout.stop_reason,
-    "reward": lambda rollout: rollout.reward,
-    "invalid": lambda rollout: rollout.invalid,
-    "rejected": lambda rollout: rollout.rejected,
-    "hops": lambda rollout: rollout.hops,
-    "searches": lambda rollout: rollout.searches,
-    "tokens": lambda rollout: rollout.tokens,
-    "answer": lambda rollout: rollout.answer and rollout.answer[:_SHOWN],
-    "stated": lambda rollout: rollout.stated and rollout.stated[:_SHOWN],
-    "advantage": lambda _: None,
-    "question": lambda _: 0,
-    "episode": lambda _: 0,
-}
+        return {"columns": self.columns, "questions": list(self.questions), "episodes": list(self.episodes)}
 
 
 def _details(source: Source, tokens: TokenTexts) -> Iterator[tuple[Rollout, dict[str, Any], Credit | None]]:
@@ -179,10 +154,8 @@ def _details(source: Source, tokens: TokenTexts) -> Iterator[tuple[Rollout, dict
         yield rollout, detail, credit
 
 
-def _only(credit: Credit | None) -> float | None:
-    """A rollout's advantage if all its tokens have the same, or the mean."""
+def _mean_advantage(credit: Credit | None) -> float | None:
     if credit is None:
         return None
-    if isinstance(credit.advantages, float | int):
-        return float(f"{credit.advantages:.4g}")
-    return float(f"{sum(credit.advantages) / max(1, len(credit.advantages)):.4g}")
+    own = credit.advantages
+    return float(f"{own if isinstance(own, float | int) else sum(own) / max(1, len(own)):.4g}")
