@@ -148,8 +148,8 @@ KINDS: Mapping[str, Kind] = {
         ("async sample(request)", "release(trajectory_id)", "update_weights(version, weights)", "policy_version"),
         settings={
             "torch": "evoseek.policy.settings:TorchSamplerSettings",
-            "vllm": "evoseek.policy.engines.settings:EngineSettings",
-            "sglang": "evoseek.policy.engines.settings:EngineSettings",
+            "vllm": "evoseek.policy.settings:EngineSettings",
+            "sglang": "evoseek.policy.settings:EngineSettings",
             "tinker": "evoseek_tinker.settings:TinkerSamplerSettings",
         },
         packaged={"tinker": "evoseek_tinker.sampler:TinkerSampler"},
@@ -256,12 +256,11 @@ def _load(kind: str, path: str) -> Any:
         for part in name.split("."):
             found = getattr(found, part)
     except ImportError as error:
-        package = module.partition(".")[0]
-        if error.name == package and package in {path.partition(".")[0] for path in KINDS[kind].packaged.values()}:
+        packages = {path.partition(".")[0]: name for name, path in KINDS[kind].packaged.items()}
+        if found := packages.get(error.name or ""):
             raise ConfigError(
-                f"The {kind} {path!r} is in a package of its own, which is not installed. Install it with `pip install "
-                f"{package.replace('_', '-')}` (from evoseek's repository: `pip install "
-                f"packages/{package.removeprefix('evoseek_')}`)."
+                f"The {kind} {found} is in the package evoseek-{found}, which is not installed. Install it with `pip "
+                f"install evoseek-{found}` (in evoseek's repository: `pip install packages/{found}`)."
             ) from error
         raise ConfigError(
             f"The {kind} {path!r} cannot be imported: {error}. Expected package.module:Name of a module that "

@@ -21,8 +21,8 @@ import sys
 from collections.abc import Mapping
 
 from evoseek.learner.settings import MAX_LOGITS
-from evoseek.policy.engines.settings import EngineSettings
 from evoseek.policy.machine import Machine
+from evoseek.policy.settings import EngineSettings
 from evoseek.policy.shape import ModelShape
 from evoseek.settings import lookup
 from evoseek.training.settings import TrainingSettings

@@ -24,9 +24,9 @@ from evoseek.loss.base import LossFn, LossInputs, ValueInputs
 from evoseek.loss.terms import wrapped
 from evoseek.loss.value import ValueLoss
 from evoseek.policy.deferred_weights import load_deferred
-from evoseek.policy.engines.settings import EngineSettings
 from evoseek.policy.load import load_critic, load_policy, prepare_process, save_critic, save_policy
 from evoseek.policy.policy import Policy, RemotePolicy, base_of
+from evoseek.policy.settings import EngineSettings
 from evoseek.registry import build, find
 from evoseek.runs import RunDirectory
 from evoseek.training.context import load_run_policy, loader_of

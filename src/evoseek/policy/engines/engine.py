@@ -16,8 +16,8 @@ from evoseek.http.replies import redacted
 from evoseek.http.retry import TransientError
 from evoseek.policy.engines.launch import HOST, Command, Model
 from evoseek.policy.engines.link import Link
-from evoseek.policy.engines.settings import EngineSettings
 from evoseek.policy.engines.turn import ROUNDING, Sampled, Turn
+from evoseek.policy.settings import EngineSettings
 from evoseek.policy.stops import PassTimes, StopRule, StopRules
 from evoseek.types import Completion, SampleRequest
 

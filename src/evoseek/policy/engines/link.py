@@ -14,7 +14,7 @@ from evoseek.http.pool import CallPool
 from evoseek.http.replies import json_of
 from evoseek.http.retry import Retry, TransientError
 from evoseek.http.server import Reply, Server, check_url
-from evoseek.policy.engines.settings import EngineSettings
+from evoseek.policy.settings import EngineSettings
 
 T = TypeVar("T")
 

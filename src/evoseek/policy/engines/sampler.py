@@ -14,10 +14,10 @@ from evoseek.errors import ConfigError
 from evoseek.policy.engines.engine import EngineServer
 from evoseek.policy.engines.launch import HOST, Command, Model, free_ports, launch
 from evoseek.policy.engines.link import Link, check_address
-from evoseek.policy.engines.settings import EngineSettings
 from evoseek.policy.engines.weight_files import WeightFiles, save_untied
 from evoseek.policy.load import merged
 from evoseek.policy.policy import Policy, SamplerContext, SamplerRun, eos_ids
+from evoseek.policy.settings import EngineSettings
 from evoseek.policy.stops import StopRules, check_request
 from evoseek.types import Completion, SampleRequest
 
