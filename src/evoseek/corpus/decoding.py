@@ -10,7 +10,7 @@ import stat
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import BinaryIO, cast
 
 import charset_normalizer
 
@@ -79,27 +79,38 @@ def proper(text: str) -> str:
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
-class Decoded(NamedTuple):
-    """The text, and the name of its encoding if that was guessed."""
-
-    text: str
-    guessed: str = ""
-
-
-def decode(data: bytes, encoding: str | None = None) -> Decoded:
+def decode(data: bytes, encoding: str | None = None) -> tuple[str, str]:
     """Text by its byte order mark, as UTF-8, in the `encoding` that is named for others, or else in the one that
-    charset-normalizer finds most likely.
+    charset-normalizer finds most likely; and the name of the last one, "" if it was not used.
 
     Line ends become newlines. DataError for binary data and for bytes that are text in no known encoding.
     """
-    text, guessed = _decode_marked(data), ""
+    marked, guessed = next((name for mark, name in _MARKS if data.startswith(mark)), ""), ""
+    if not marked and b"\0" in data:
+        raise DataError("binary: holds NUL bytes")
+    text = _text(data, marked or "utf-8")
+    if text is None and marked:
+        raise DataError(f"encoding not recognised: begins as {marked} but is not")
+    if text is None and encoding:
+        text = _text(data, encoding)
+        if text is None:
+            raise DataError(f"encoding not recognised: neither UTF-8 nor {encoding}")
     if text is None:
-        if b"\0" in data:
-            raise DataError("binary: holds NUL bytes")
-        text, guessed = _decode_unmarked(data, encoding)
+        guess = charset_normalizer.from_bytes(data[:_SAMPLE]).best()
+        guessed = guess.encoding if guess else ""
+        text = _text(data, guessed) if guessed else None
+        if text is None:
+            raise DataError(f"encoding not recognised{f': begins as {guessed} but is not' if guessed else ''}")
     if "\0" in text:
         raise DataError("binary: holds NUL characters")
-    return Decoded(proper(text).replace("\r\n", "\n").replace("\r", "\n"), guessed)
+    return proper(text).replace("\r\n", "\n").replace("\r", "\n"), guessed
+
+
+def _text(data: bytes, encoding: str) -> str | None:
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError:
+        return None
 
 
 def check_encoding(name: str) -> None:
@@ -111,32 +122,3 @@ def check_encoding(name: str) -> None:
         raise ConfigError(
             f"{name!r} is no known encoding of text. Give a name such as shift_jis, cp1252 or gb18030."
         ) from error
-
-
-def _decode_marked(data: bytes) -> str | None:
-    for mark, encoding in _MARKS:
-        if data.startswith(mark):
-            try:
-                return data.decode(encoding)
-            except UnicodeDecodeError as error:
-                raise DataError(f"encoding not recognised: begins as {encoding} but is not") from error
-    return None
-
-
-def _decode_unmarked(data: bytes, named: str | None) -> Decoded:
-    try:
-        return Decoded(data.decode("utf-8"))
-    except UnicodeDecodeError:
-        pass
-    if named is not None:
-        try:
-            return Decoded(data.decode(named))
-        except UnicodeDecodeError as error:
-            raise DataError(f"encoding not recognised: neither UTF-8 nor {named}") from error
-    guess = charset_normalizer.from_bytes(data[:_SAMPLE]).best()
-    if guess is None:
-        raise DataError("encoding not recognised")
-    try:
-        return Decoded(data.decode(guess.encoding), guess.encoding)
-    except UnicodeDecodeError as error:
-        raise DataError(f"encoding not recognised: begins as {guess.encoding} but is not") from error

@@ -29,6 +29,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from evoseek.corpus.questions import question_row
 from evoseek.corpus.rows import read_rows
 from evoseek.errors import DataError
 from evoseek.types import Passage, Question
@@ -81,14 +82,7 @@ def demonstration_row(demonstration: Demonstration | ProposerDemonstration) -> d
         shown = {"title": demonstration.passage.title, "text": demonstration.passage.text}
         task = {"role": "proposer", "id": demonstration.id, "passage": shown, "hops": demonstration.hops}
         return {**task, "turns": turns}
-    question = demonstration.question
-    return {
-        "id": question.id,
-        "question": question.text,
-        "golden_answers": list(question.golden_answers),
-        "metadata": dict(question.metadata),
-        "turns": turns,
-    }
+    return {**question_row(demonstration.question), "turns": turns}
 
 
 class _Strict(BaseModel):

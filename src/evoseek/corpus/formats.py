@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 import trafilatura
 import yaml
 
-from evoseek.corpus.decoding import Decoded, check_encoding, decode
+from evoseek.corpus.decoding import check_encoding, decode
 from evoseek.corpus.rows import csv_rows
 from evoseek.errors import ConfigError, DataError
 from evoseek.types import Mark
@@ -224,7 +224,7 @@ def _signed_headings(text: str, headings: Container[str]) -> Iterator[Mark]:
         start += len(plain) + 1
 
 
-def _decode_page(data: bytes, encoding: str | None) -> Decoded:
+def _decode_page(data: bytes, encoding: str | None) -> tuple[str, str]:
     if declared := _DECLARED.search(data[:_HEAD]):
         try:
             name = declared[1].decode("ascii")

@@ -5,9 +5,8 @@ with these keys as column headings.
 
 `id` is optional (default: the line number), `answer` may be given instead of `golden_answers` (a text or a list).
 `hops`, `kind`, `source`, `evidence` and `answerable` may stand outside of the metadata and are added to it. Other keys
-are ignored, except a misspelt known key (one letter changed). `evidence` lists the titles or ids of the documents that
-hold the answer. A question that the documents do not answer has no golden answer and is marked; it can be evaluated,
-and not be trained on:
+are ignored. `evidence` lists the titles or ids of the documents that hold the answer. A question that the documents do
+not answer has no golden answer and is marked; it can be evaluated, and not be trained on:
 
     {"question": "who wrote the warranty?", "golden_answers": [], "answerable": false}
 """
@@ -21,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import UnionType
-from typing import Any, TypedDict, cast
+from typing import Any, cast
 
 from evoseek.corpus.resumable_jsonl import ResumableJsonl, open_growing_file
 from evoseek.corpus.rows import read_rows
@@ -29,7 +28,6 @@ from evoseek.errors import DataError
 from evoseek.files import write_atomic
 from evoseek.types import Question
 
-_KEYS = (("question",), ("golden_answers", "answer"), ("id",), ("metadata", "hops"), ("answerable",))
 _ABOUT = ("hops", "kind", "source", "evidence", "answerable")
 _LISTED = 10  # golden answers that a warning lists one by one
 
@@ -59,16 +57,13 @@ def load_questions(path: Path, *, check: Callable[[Question], Question] | None =
 
     questions = read_rows(path, make, noun="question", keys="`question` and `golden_answers`")
     if dropped:
-        warnings.warn(_of_dropped(path, dropped), stacklevel=2)
+        more = f" and {len(dropped) - _LISTED} more" if len(dropped) > _LISTED else ""
+        warnings.warn(
+            f"{path}: golden answers of which nothing is left without punctuation and articles are not used: "
+            f"{', '.join(dropped[:_LISTED])}{more}. The questions keep their other golden answers.",
+            stacklevel=2,
+        )
     return questions
-
-
-def _of_dropped(path: Path, dropped: Sequence[str]) -> str:
-    more = f" and {len(dropped) - _LISTED} more" if len(dropped) > _LISTED else ""
-    return (
-        f"{path}: golden answers of which nothing is left without punctuation and articles are not used: "
-        f"{', '.join(dropped[:_LISTED])}{more}. The questions keep their other golden answers."
-    )
 
 
 def save_questions(path: Path, questions: Iterable[Question]) -> None:
@@ -76,17 +71,8 @@ def save_questions(path: Path, questions: Iterable[Question]) -> None:
     write_atomic(path, "".join(json.dumps(question_row(q), ensure_ascii=False) + "\n" for q in questions))
 
 
-class QuestionRow(TypedDict):
+def question_row(question: Question) -> dict[str, Any]:
     """A question as a row of a question file."""
-
-    id: str
-    question: str
-    golden_answers: list[str]
-    metadata: dict[str, object]
-
-
-def question_row(question: Question) -> QuestionRow:
-    """What a line of a question file says."""
     return {
         "id": question.id,
         "question": question.text,
@@ -97,7 +83,6 @@ def question_row(question: Question) -> QuestionRow:
 
 def parse_question(fields: Mapping[str, object], default_id: str) -> Question:
     """The question that a line states. Raises DataError."""
-    _check_keys(fields)
     text = fields.get("question")
     if not isinstance(text, str) or not text.strip():
         raise DataError("The key `question` is missing, empty or not a text.")
@@ -132,15 +117,6 @@ def _titles(facts: object) -> list[str]:
     if not all(isinstance(title, str) for title in found):
         raise DataError("The key `supporting_facts` must be a list of pairs: a title, and the number of a sentence.")
     return list(dict.fromkeys(cast("list[str]", found)))
-
-
-def _check_keys(fields: Mapping[str, object]) -> None:
-    """Refuse a key that differs from a missing known key by a single letter."""
-    missing = [name for names in _KEYS if not any(name in fields for name in names) for name in names]
-    for key in fields:
-        for name in missing:
-            if len(key) == len(name) and sum(a != b for a, b in zip(key, name, strict=True)) == 1:
-                raise DataError(f"The key `{key}` is unknown. If `{name}` was meant, correct it; else rename the key.")
 
 
 def _check_type(key: str, value: object, expected: type[int] | UnionType) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -19,17 +20,11 @@ from evoseek.training.question_order import apportioned
 from evoseek.types import Question
 
 
-@dataclass(frozen=True, slots=True)
-class Mixture:
-    """Questions in a drawn order, how many came from each source, and how many each source was short of."""
-
-    questions: tuple[Question, ...]
-    taken: Mapping[str, int]
-    missing: Mapping[str, int]
-
-
-def mix(sources: Mapping[str, Sequence[Question]], ratio: Mapping[str, float], count: int, *, seed: int) -> Mixture:
-    """Draw `count` questions in the ratio, no text twice (whatever its letter case and spaces).
+def mix(
+    sources: Mapping[str, Sequence[Question]], ratio: Mapping[str, float], count: int, *, seed: int
+) -> tuple[list[Question], Mapping[str, int]]:
+    """Draw `count` questions in the ratio, no text twice (whatever its letter case and spaces); and how many each
+    source was short of.
 
     Shares are rounded by the largest remainder. A source with too few questions gives all that it has and is not topped
     up from others, which would change the ratio. A question's id is "source/id", and its metadata names the `source`.
@@ -43,7 +38,7 @@ def mix(sources: Mapping[str, Sequence[Question]], ratio: Mapping[str, float], c
     quotas = apportioned(ratio, count)
     seen: set[str] = set()
     drawn: list[Question] = []
-    taken: dict[str, int] = {}
+    missing: dict[str, int] = {}
     for name, source in sources.items():
         before = len(drawn)
         for question in random.Random(f"{seed}/mixing/{name}").sample(source, len(source)):
@@ -54,9 +49,9 @@ def mix(sources: Mapping[str, Sequence[Question]], ratio: Mapping[str, float], c
                 seen.add(key)
                 metadata = {**question.metadata, "source": name}
                 drawn.append(replace(question, id=f"{name}/{question.id}", metadata=metadata))
-        taken[name] = len(drawn) - before
+        missing[name] = quotas[name] - (len(drawn) - before)
     random.Random(f"{seed}/mixing").shuffle(drawn)
-    return Mixture(tuple(drawn), taken, {name: quotas[name] - taken[name] for name in sources})
+    return drawn, missing
 
 
 def mix_questions(sources: Mapping[Path, float], out: Path, *, count: int, seed: int, console: Console) -> None:
@@ -65,15 +60,16 @@ def mix_questions(sources: Mapping[Path, float], out: Path, *, count: int, seed:
     check_new_file(out)
     if len({path.stem for path in sources}) < len(sources):
         raise ConfigError("Two of the files have the same name, by which a question's source is told. Rename one.")
-    mixture = mix(
+    questions, missing = mix(
         {path.stem: load_questions(path) for path in sources},
         {path.stem: share for path, share in sources.items()},
         count,
         seed=seed,
     )
-    save_questions(out, mixture.questions)
-    taken = ", ".join(f"{number} of {name}" for name, number in mixture.taken.items())
-    say(console, f"{len(mixture.questions)} questions in {out}: {taken}.")
-    for name, number in mixture.missing.items():
+    save_questions(out, questions)
+    taken = Counter(str(question.metadata["source"]) for question in questions)
+    parts = ", ".join(f"{taken[name]} of {name}" for name in missing)
+    say(console, f"{len(questions)} questions in {out}: {parts}.")
+    for name, number in missing.items():
         if number:
             say(console, f"{name} has {number} too few for its share; nothing takes their place.")
