@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from rich.table import Table
 
 from evoseek.corpus.language import STOP_WORDS
 from evoseek.corpus.questions import load_questions, save_questions
-from evoseek.data.contamination import ClosedBook, Overlap, closed_book_of
+from evoseek.data.contamination import ClosedBook, Overlap, closed_book_of, runs
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.eval.sample import document_names, evidence_of, missing
 from evoseek.files import check_new_file, write_atomic
@@ -38,6 +38,7 @@ from evoseek.training.context import Context
 from evoseek.types import Passage, Question
 
 TOP = 100
+_AT_ONCE = 64  # questions whose passages are searched for in one call
 _YES_OR_NO = frozenset(("yes", "no"))
 
 
@@ -67,33 +68,39 @@ class CorpusAnswers:
     one look-up for each run of words as long as some golden answer, however many questions there are."""
 
     def __init__(self, questions: Sequence[Question], passages: Iterable[Passage]) -> None:
-        golden = {words for question in questions for words in _golden(question)}
-        evidence = {text for question in questions for text in evidence_of(question)}
-        self.golden, self.names = _gathered(golden, evidence, passages)
-
-    def holds_gold(self, question: Question) -> bool:
-        """Whether some passage holds a golden answer."""
-        return any(words in self.golden for words in _golden(question))
-
-    def lacks(self, question: Question) -> list[str]:
-        """The evidence that is not in the corpus."""
-        return missing(evidence_of(question), self.names)
+        golden = {answer for question in questions for answer in _golden(question)}
+        lengths = {answer.count(" ") + 1 for answer in golden}
+        has_evidence = any(map(evidence_of, questions))
+        self.golden, self.names = set[str](), set[str]()
+        for passage in passages:
+            self.names |= document_names([passage]) if has_evidence else set()
+            words = normalise(passage.contents).split()
+            self.golden.update(run for length in lengths for run in runs(words, length) if run in golden)
 
 
 def audit(question: Question, corpus: CorpusAnswers, first: Iterable[Passage]) -> Audited:
     """Audit a question; `first` are the engine's passages for it."""
-    golden, asked, lacks = set(_golden(question)), _words(question.text), corpus.lacks(question)
-    shown = (_words(passage.contents) for passage in first)
+    golden, evidence = _golden(question), evidence_of(question)
+    lacks = missing(evidence, corpus.names)
     return Audited(
         question.id,
-        gold=corpus.holds_gold(question),
-        found=any(run in golden for words in shown for run in _runs(words, {len(one) for one in golden})),
-        evidence=not lacks if evidence_of(question) else None,
-        vague=all(map(_is_vague, golden)),
-        in_question=bool(golden) and all(words in _runs(asked, {len(words)}) for words in golden),
-        yes_or_no=any(len(words) == 1 and words[0] in _YES_OR_NO for words in golden),
+        gold=not golden.isdisjoint(corpus.golden),
+        found=any(_stands_in(answer, passage.contents) for passage in first for answer in golden),
+        evidence=not lacks if evidence else None,
+        vague=all(STOP_WORDS.issuperset(answer.split()) and answer not in _YES_OR_NO for answer in golden),
+        in_question=bool(golden) and all(_stands_in(answer, question.text) for answer in golden),
+        yes_or_no=not golden.isdisjoint(_YES_OR_NO),
         lacks=tuple(lacks),
     )
+
+
+def _golden(question: Question) -> set[str]:
+    """The normal form of each golden answer of which something is left."""
+    return {form for answer in question.golden_answers if (form := normalise(answer))}
+
+
+def _stands_in(form: str, text: str) -> bool:
+    return f" {form} " in f" {normalise(text)} "
 
 
 def shares(audited: Sequence[Audited]) -> Mapping[str, tuple[int, int]]:
@@ -109,38 +116,6 @@ def shares(audited: Sequence[Audited]) -> Mapping[str, tuple[int, int]]:
         "answerable": [one.is_answerable for one in audited],
     }
     return {name: (sum(map(bool, values)), len(values)) for name, values in known.items() if values}
-
-
-def _gathered(
-    golden: set[tuple[str, ...]], evidence: set[str], passages: Iterable[Passage]
-) -> tuple[set[tuple[str, ...]], set[str]]:
-    lengths, found, present = {len(words) for words in golden}, set[tuple[str, ...]](), set[str]()
-    for passage in passages:
-        if evidence:
-            present |= document_names([passage])
-        found.update(run for run in _runs(_words(passage.contents), lengths) if run in golden)
-    return found, present
-
-
-def _is_vague(words: Sequence[str]) -> bool:
-    return all(word in STOP_WORDS for word in words) and not (len(words) == 1 and words[0] in _YES_OR_NO)
-
-
-def _golden(question: Question) -> list[tuple[str, ...]]:
-    """The words of each golden answer of which something is left."""
-    return [words for answer in question.golden_answers if (words := _words(answer))]
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(normalise(text).split())
-
-
-def _runs(words: Sequence[str], lengths: Iterable[int]) -> Iterator[tuple[str, ...]]:
-    """Every run of so many words."""
-    return (tuple(words[start : start + n]) for n in lengths for start in range(len(words) - n + 1))
-
-
-_AT_ONCE = 64  # questions whose passages are searched for in one call
 
 
 def audit_questions(
@@ -187,14 +162,14 @@ async def _audit_all(
     for start in range(0, len(questions), _AT_ONCE):
         batch = questions[start : start + _AT_ONCE]
         found = await search(engine, [question.text for question in batch], TOP)
-        audited += [audit(question, corpus, first) for question, first in zip(batch, found, strict=True)]
-    if overlap:
-        seen = (overlap(question.text) for question in questions)
-        audited = [replace(one, overlap=f.reason if f else None) for one, f in zip(audited, seen, strict=True)]
-    if known:
-        findings = await asyncio.gather(*map(known, questions))
-        audited = [
-            replace(one, closed_book=None if f.keep is None else not f.keep)
-            for one, f in zip(audited, findings, strict=True)
-        ]
+        closed = await asyncio.gather(*map(known, batch)) if known else [None] * len(batch)
+        for question, first, answered in zip(batch, found, closed, strict=True):
+            shared = overlap(question.text) if overlap else None
+            audited.append(
+                replace(
+                    audit(question, corpus, first),
+                    overlap=shared.reason if shared else None,
+                    closed_book=None if answered is None or answered.keep is None else not answered.keep,
+                )
+            )
     return audited

@@ -50,7 +50,7 @@ class Overlap:
             text = normalise(question.text).split()
             if text:
                 lengths.add(length := min(words, len(text)))
-                self._runs |= dict.fromkeys(_runs(text, length), question.id)
+                self._runs |= dict.fromkeys(runs(text, length), question.id)
                 self._alike.remember(question.text)
         self._lengths = sorted(lengths, reverse=True)
 
@@ -58,7 +58,7 @@ class Overlap:
         """What a text overlaps with; None if with nothing."""
         words = normalise(text).split()
         for length in self._lengths:
-            if run := next((run for run in _runs(words, length) if run in self._runs), None):
+            if run := next((run for run in runs(words, length) if run in self._runs), None):
                 return Finding(False, "shared words", {"words": run, "question": self._runs[run]})
         return None if self._alike.is_new(text, remember=False) else Finding(False, "likeness")
 
@@ -161,5 +161,6 @@ def closed_book_of(context: Context, samples: int) -> ClosedBook:
     return ClosedBook(agent.roller(env, renderer, temperature=1.0), AnswerReward("exact_match"), samples)
 
 
-def _runs(words: Sequence[str], length: int) -> Iterator[str]:
+def runs(words: Sequence[str], length: int) -> Iterator[str]:
+    """Every run of so many words."""
     return (" ".join(words[start : start + length]) for start in range(len(words) - length + 1))
