@@ -185,7 +185,7 @@ def test_of_a_long_conversation_the_last_messages_are_read(serving):
     before = [message for n in range(200) for message in (say(f"q{n}"), say(f"a{n}", "assistant"))]
     asked = read_request(json.dumps({"model": "x", "messages": [*before, say(WHO)]}).encode())
     # 256 with the question: 255 of the 400 before it, of which the first is an answer
-    assert (len(asked.history), asked.cut, asked.history[0].content) == (254, 146, "q73")
+    assert (len(asked.history), len(asked.conversation), asked.history[0].content) == (254, 400, "q73")
 
 
 def test_a_policy_of_single_questions_gets_the_last_one(serving):

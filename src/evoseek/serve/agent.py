@@ -145,7 +145,7 @@ class AgentServer:
             )
         try:
             asked = self._asking.ask(wanted.question, wanted.history)
-            if wanted.streams:
+            if wanted.stream:
                 headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
                 events = stream(asked, wanted, self._files)
                 return StreamingResponse(events, media_type="text/event-stream", headers=headers)

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
+from functools import cached_property
 from pathlib import PurePath
 from typing import Any, Literal
 from urllib.parse import quote
@@ -67,67 +67,58 @@ class _StreamOptions(_Strict):
     include_usage: bool | None = None
 
 
-class _Request(_Strict):
+class ChatRequest(_Strict):
+    """What is asked: the last message, after a conversation."""
+
     model: str
     messages: list[_Said] = Field(min_length=1)
     stream: bool | None = None
     stream_options: _StreamOptions | None = None
     n: int | None = Field(default=None, ge=1, le=1)
 
+    @property
+    def question(self) -> str:
+        """The text of the last message."""
+        return self.messages[-1].text
 
-@dataclass(frozen=True, slots=True)
-class ChatRequest:
-    """What is asked: the question, the conversation before it, and how the reply is wanted. `cut` is the number of
-    earlier messages that are left out because there are more than MAX_MESSAGES."""
+    @cached_property
+    def conversation(self) -> list[Message]:
+        """The messages of user and assistant before the question."""
+        return [Message(m.role, m.text) for m in self.messages[:-1] if m.role in ("user", "assistant") and m.text]
 
-    model: str
-    question: str
-    history: tuple[Message, ...]
-    cut: int
-    ignored: tuple[str, ...]
-    streams: bool
-    tells_usage: bool
+    @cached_property
+    def history(self) -> tuple[Message, ...]:
+        """The conversation; of a long one the last messages, from one of the user's."""
+        kept = self.conversation[-MAX_MESSAGES + 1 :]
+        first = next((place for place, message in enumerate(kept) if message.role == "user"), 0)
+        return tuple(kept if len(kept) == len(self.conversation) else kept[first:])
+
+    @property
+    def ignored(self) -> list[str]:
+        """The roles whose messages the model is not given."""
+        return sorted({message.role for message in self.messages[:-1]} - {"user", "assistant"})
 
 
 def read_request(body: bytes) -> ChatRequest:
     """The request in a body. Raises DataError for what is none."""
     try:
-        request = _Request.model_validate_json(body)
+        request = ChatRequest.model_validate_json(body)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"])) or "the body"
         raise DataError(f"{place}: {first['msg']}. Expected a chat completion's request in JSON.") from error
-    *before, last = request.messages
-    if last.role != "user" or not last.text:
+    if request.messages[-1].role != "user" or not request.question:
         raise DataError("The last message is not a user's text. Expected the question there.")
-    if len(last.text) > MAX_QUESTION:
-        raise DataError(f"The question has {len(last.text):,} characters. At most {MAX_QUESTION:,} are read.")
-    said = [Message(one.role, one.text) for one in before if one.role in ("user", "assistant") and one.text]
-    kept = _last_exchanges(said)
-    return ChatRequest(
-        request.model,
-        last.text,
-        kept,
-        len(said) - len(kept),
-        tuple(sorted({said.role for said in before if said.role in ("system", "developer")})),
-        bool(request.stream),
-        bool(request.stream_options and request.stream_options.include_usage),
-    )
-
-
-def _last_exchanges(said: Sequence[Message]) -> tuple[Message, ...]:
-    """The last messages of a long conversation, from one of the user's."""
-    if len(said) < MAX_MESSAGES:
-        return tuple(said)
-    kept = said[len(said) - MAX_MESSAGES + 1 :]
-    first = next((place for place, message in enumerate(kept) if message.role == "user"), 0)
-    return tuple(kept[first:])
+    if len(request.question) > MAX_QUESTION:
+        raise DataError(f"The question has {len(request.question):,} characters. At most {MAX_QUESTION:,} are read.")
+    return request
 
 
 def answer_object(answered: Answered, request: ChatRequest, files: Collection[str]) -> dict[str, object]:
     """The object `evoseek` of an answer."""
     answer: dict[str, Any] = answered.json
-    own = {"dropped_messages": answered.dropped + request.cut, "ignored": list(request.ignored)}
+    dropped = answered.dropped + len(request.conversation) - len(request.history)
+    own = {"dropped_messages": dropped, "ignored": request.ignored}
     return {**answer, "support": linked(answer["support"], files), **own}
 
 
@@ -171,7 +162,7 @@ async def stream(asked: Asked, request: ChatRequest, files: Collection[str] = ()
         yield _sent({**head, "choices": [_delta({"content": _content(answered)})]})
         last = {"event": "answer", **answer_object(answered, request, files)}
         yield _sent({**head, "choices": [_delta({}, _finish(answered))], "evoseek": last})
-        if request.tells_usage:
+        if request.stream_options and request.stream_options.include_usage:
             yield _sent({**head, "choices": [], "usage": _usage(answered)})
         yield "data: [DONE]\n\n"
     except Exception as error:  # a model or a tool of any kind; the client gets it before the stream ends
