@@ -273,7 +273,7 @@ def test_a_file_that_does_not_hold_what_its_state_says_is_refused(begun: Path, c
 def test_other_settings_are_named(begun: Path) -> None:
     with pytest.raises(ConfigError, match=r"run\.seed was 0, now 1"), opened(begun, {**SETTINGS, "run": {"seed": 1}}):
         pass
-    with pytest.raises(ConfigError, match="came of other work"), opened(begun, {"searches": "0" * 64}):
+    with pytest.raises(ConfigError, match="begun with other settings"), opened(begun, {"searches": "0" * 64}):
         pass
 
 

@@ -28,7 +28,7 @@ class Notes(list[Note]):
 
     def __init__(self, notes: Iterable[Note] = (), counts: Mapping[str, int] | None = None) -> None:
         super().__init__(notes)
-        self.counts = Counter(counts) if counts is not None else Counter(map(_phrase, self))
+        self.counts = Counter(note.text.partition(":")[0] for note in self) if counts is None else Counter(counts)
 
     def add(self, path: Path, text: str, line: int | None = None) -> None:
         """Add a note."""
@@ -44,10 +44,6 @@ class Notes(list[Note]):
         yield from map(str, self[:rows])
         if (more := self.counts.total() - len(self[:rows])) > 0:
             yield f"... and {more:,} more"
-
-
-def _phrase(note: Note) -> str:
-    return note.text.partition(":")[0]
 
 
 @dataclass(slots=True)

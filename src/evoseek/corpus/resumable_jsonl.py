@@ -139,7 +139,11 @@ class ResumableJsonl:
         Raises ConfigError if the settings are others, RunError if file and state do not belong together.
         """
         state = _read_state(self.path)
-        self._check_settings(state["settings"])
+        if changed := changes(state["settings"], self._settings):
+            raise ConfigError(
+                f"{self.path} was begun with other settings and can only be resumed with the same ones: {changed}. "
+                "Restore these, or give another file."
+            )
         place, lines = state["place"], state["lines"].encode()
         self._check_beginning(place, state["before"])
         with self._readable() as file:
@@ -182,18 +186,6 @@ class ResumableJsonl:
             raise RunError(
                 f"The first {length} bytes of {self.path} are not those that were there when its position was saved: "
                 f"the file was changed or damaged. {_REMEDY}"
-            )
-
-    def _check_settings(self, begun: Mapping[str, object]) -> None:
-        if self._settings and self._settings.keys().isdisjoint(begun):
-            raise ConfigError(
-                f"{self.path} is there already, and came of other work than this. It is left as it is: give the name "
-                "of a new file."
-            )
-        if changed := changes(begun, self._settings):
-            raise ConfigError(
-                f"{self.path} was begun with other settings and can only be resumed with the same ones: {changed}. "
-                "Restore these, or give another file."
             )
 
     @contextmanager

@@ -18,9 +18,10 @@ from pathlib import Path
 from rich.console import Console
 
 from evoseek.corpus.questions import load_questions
-from evoseek.data.sorting import Check, Finding, digest_of, sort_questions
+from evoseek.data.sorting import Check, Finding, sort_questions
 from evoseek.env.environments import ReaderEnv
 from evoseek.errors import ConfigError, ToolError
+from evoseek.files import file_digest
 from evoseek.protocols import RewardFn
 from evoseek.reward.answer import normalise
 from evoseek.reward.functions import AnswerReward
@@ -135,8 +136,9 @@ def find_contamination(
             "No model was given whose knowledge is looked into: name the one that is to be trained (--model, or "
             "policy.model), or look for overlap alone (--samples 0)."
         )
+    known = [question for path in evaluation for question in load_questions(path)]
     identity = {
-        "evaluation": sorted(digest_of(path) for path in evaluation),
+        "evaluation": sorted(map(file_digest, evaluation)),
         "samples": samples,
         "words": words,
         "likeness": likeness,
@@ -147,7 +149,7 @@ def find_contamination(
     }
 
     def make_check() -> Check:
-        overlap = Overlap((q for path in evaluation for q in load_questions(path)), words=words, likeness=likeness)
+        overlap = Overlap(known, words=words, likeness=likeness)
         return ContaminationCheck(overlap, closed_book_of(context, samples) if samples else None)
 
     return sort_questions(source, out, make_check, identity, max_undecided=settings.run.max_invalid, console=console)

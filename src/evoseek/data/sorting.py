@@ -11,7 +11,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from hashlib import sha256
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ from rich.console import Console
 from evoseek.corpus.questions import parse_question, question_row, save_questions
 from evoseek.corpus.resumable_jsonl import ResumableJsonl, open_growing_file
 from evoseek.env.prompts import PromptSet
-from evoseek.errors import ConfigError, EvoseekError, ToolError
-from evoseek.files import check_new_file
+from evoseek.errors import EvoseekError, ToolError
+from evoseek.files import check_new_file, file_digest
 from evoseek.protocols import Chat
 from evoseek.report.printable import say, say_left_out
 from evoseek.report.progress import STOPPING_AFTER_BATCH, CountProgress
@@ -63,10 +63,14 @@ def filter_questions(context: Context, source: Path, out: Path, *, console: Cons
     judge = with_digests(settings.model_dump(include=deciding), inputs_of(settings))
     identity = {**judge, "seed": settings.run.seed}
 
-    def make_check() -> Check:
-        return JudgeCheck(*context.chat("judge"))
-
-    return sort_questions(source, out, make_check, identity, max_undecided=settings.run.max_invalid, console=console)
+    return sort_questions(
+        source,
+        out,
+        lambda: JudgeCheck(*context.chat("judge")),
+        identity,
+        max_undecided=settings.run.max_invalid,
+        console=console,
+    )
 
 
 class JudgeCheck:
@@ -103,7 +107,7 @@ def sort_questions(
             check_new_file(path)
     questions = read_questions(str(source), setting="the file of questions")
     with (
-        open_growing_file(findings, {"questions": digest_of(source), **settings}) as file,
+        open_growing_file(findings, {"questions": file_digest(source), **settings}) as file,
         stop_on_interrupt(lambda: say(console, STOPPING_AFTER_BATCH)) as interrupted,
         CountProgress(console, "questions") as progress,
     ):
@@ -128,22 +132,17 @@ async def check_questions(
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> int:
     """Check questions in order and append each batch of findings to the file, which is resumed where it ends. Returns
-    how many are then done.
-
-    Raises EvoseekError when of a batch more than the share `max_undecided` stays undecided; nothing of it is then
-    written.
-    """
-    done = told = file.reached.get("done", 0)
+    how many are then done. Raises EvoseekError as `sort_questions`."""
+    done = file.reached.get("done", 0)
+    numbers = count(done + 1)
 
     async def one(question: Question) -> Finding:
-        nonlocal told
         try:
-            finding = await check(question)
+            return await check(question)
         except ToolError as error:
-            finding = Finding(None, str(error))
-        told += 1
-        progress(told, len(questions))
-        return finding
+            return Finding(None, str(error))
+        finally:
+            progress(next(numbers), len(questions))
 
     while done < len(questions) and not should_stop():
         batch = questions[done : done + BATCH]
@@ -208,11 +207,3 @@ def _dropped(out: Path) -> Path:
 
 def _undecided(out: Path) -> Path:
     return out.with_suffix(".undecided.jsonl")
-
-
-def digest_of(path: Path) -> str:
-    """The SHA-256 of a file. Raises ConfigError if it cannot be read."""
-    try:
-        return sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read ({error.strerror}). Give a file of questions.") from error
