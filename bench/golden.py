@@ -22,7 +22,6 @@ import torch
 
 from evoseek.demo import make_world
 from evoseek.env.prompts import load_prompts
-from evoseek.env.simulator import SimulatorPrompts, simulator_reply
 from evoseek.env.web import Web
 from evoseek.policy.encoding import plain
 from evoseek.policy.scripted import ScriptedChat

@@ -37,7 +37,7 @@ from rich.table import Table
 
 from evoseek.corpus.questions import load_questions
 from evoseek.demo import measure
-from evoseek.env.proposer import task_of
+from evoseek.env.environments import task_of
 from evoseek.eval.statistics import paired_test, wilson_interval
 from evoseek.files import write_atomic
 from evoseek.report.metrics import read_metrics

@@ -25,16 +25,15 @@ from evoseek.corpus.question_rules import (
     offers_alternatives,
 )
 from evoseek.errors import PageError, ToolError
-from evoseek.http.replies import error_message, json_of, redacted
-from evoseek.http.retry import TransientError, seconds_of
+from evoseek.http.limits import TransientError, seconds_of
+from evoseek.http.server import error_message, json_of, redacted
 from evoseek.policy.chat_template import parse_hermes, parse_json
 from evoseek.policy.encoding import Encoder, harmless
 from evoseek.policy.tags import SEARCH, TagMessages, read_action
 from evoseek.policy.tool_calls import ToolCallRenderer
 from evoseek.reward.answer import f1, guarded_substring_match, normalise
 from evoseek.reward.format import WebFormatReward, stands_in
-from evoseek.reward.judge import on_one_line, same_family
-from evoseek.reward.verdict import parse_label, parse_verdict
+from evoseek.reward.judge import on_one_line, parse_label, parse_verdict, same_family
 from evoseek.search.analyser import Analyser
 from evoseek.search.browse.address import AddressRules, check_url
 from evoseek.search.browse.blocked import blocked_reason

@@ -43,7 +43,7 @@ from evoseek.policy.tags import TagRenderer
 from evoseek.protocols import RewardFn, Sampler
 from evoseek.registry import KINDS, find
 from evoseek.reward.functions import AnswerReward
-from evoseek.reward.verdict import parse_verdict
+from evoseek.reward.judge import parse_verdict
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
 from evoseek.training.update import group_samples

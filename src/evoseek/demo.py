@@ -48,8 +48,7 @@ from evoseek.training.interrupt import INTERRUPTED
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.sources import read_questions
 from evoseek.types import Question
-from evoseek.world.oracle import load_world, save_world_card
-from evoseek.world.world import Split, World
+from evoseek.world.world import Split, World, load_world, save_world_card
 
 ENTITIES = 1000
 TRAINING_QUESTIONS = 4000

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from evoseek.env.base import EnvironmentContext, ToolContext
-from evoseek.env.environments import ReaderEnv
+from evoseek.env.environments import AnswerProposerEnv, PassageProposerEnv, ReaderEnv, answer_task, passage_task
 from evoseek.env.prompts import PromptSet, load_prompts
-from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv, answer_task, passage_task
 from evoseek.errors import ConfigError
 from evoseek.policy.load import load_tokenizer
 from evoseek.policy.shape import prompts_for

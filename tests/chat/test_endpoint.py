@@ -18,7 +18,7 @@ from evoseek.chat.endpoint import EndpointChat, text_of
 from evoseek.chat.local import SamplerChat
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError, PolicyError, ReplyError, ToolError
-from evoseek.http.retry import TransientError
+from evoseek.http.limits import TransientError
 from evoseek.http.server import MAX_BODY
 from evoseek.policy.encoding import outside, trusted
 from evoseek.policy.load import load_policy

@@ -12,7 +12,7 @@ from evoseek.policy.load import load_policy
 from evoseek.policy.sampler import TorchSampler
 from evoseek.policy.scripted import Asked, ScriptedChat, ScriptedSampler
 from evoseek.policy.tags import TagRenderer
-from evoseek.reward.verdict import parse_verdict
+from evoseek.reward.judge import parse_verdict
 from evoseek.types import Message
 
 MESSAGES = [Message("system", "you judge"), Message("user", "the mayor of Kalo")]

@@ -9,8 +9,8 @@ import pytest
 
 from evoseek.cli.main import main
 from evoseek.corpus.questions import load_questions, save_questions
+from evoseek.env.chats import SimulatorPrompts, simulator_reply
 from evoseek.env.prompts import load_prompts
-from evoseek.env.simulator import SimulatorPrompts, simulator_reply
 from evoseek.policy.encoding import plain
 from evoseek.policy.load import load_policy
 from evoseek.policy.policy import has_adapters
@@ -20,8 +20,7 @@ from evoseek.search.simulated import SimulatedEngine
 from evoseek.simulator import collecting as simulator_collecting
 from evoseek.simulator import labelling as simulator_labelling
 from evoseek.simulator.collecting import load_records
-from evoseek.world.oracle import save_world_card
-from evoseek.world.world import World
+from evoseek.world.world import World, save_world_card
 
 WORLD = World.generate(1, 200, "train")
 TOP_3 = ("--set", "search.top_k=3")

@@ -32,8 +32,7 @@ from evoseek.training.context import Objects
 from evoseek.training.given import load_settings
 from evoseek.training.update import GroupUpdate
 from evoseek.types import Invalid, Scored, TrajectoryGroup
-from evoseek.world.oracle import save_world_card
-from evoseek.world.world import World
+from evoseek.world.world import World, save_world_card
 
 pytestmark = pytest.mark.slow
 

@@ -7,8 +7,8 @@ import pytest
 
 from evoseek.chat.endpoint import EndpointChat
 from evoseek.corpus.questions import save_questions
+from evoseek.env.chats import SimulatorPrompts, simulator_reply
 from evoseek.env.prompts import load_prompts
-from evoseek.env.simulator import SimulatorPrompts, simulator_reply
 from evoseek.policy.encoding import plain
 from evoseek.policy.scripted import ScriptedChat
 from evoseek.search.lexical import LexicalIndex

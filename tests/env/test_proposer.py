@@ -10,8 +10,8 @@ import pytest
 from tools.tiny.demonstrations import DemonstrationShares, Demonstrator, propose_prompt, trace_prompt
 from tools.tiny.tokenizer import tiny_tokenizer
 
+from evoseek.env.environments import AnswerProposerEnv, PassageProposerEnv, answer_task, passage_task
 from evoseek.env.prompts import load_prompts
-from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv, answer_task, passage_task
 from evoseek.env.tools import SearchTool
 from evoseek.errors import ConfigError, DataError
 from evoseek.policy.encoding import Encoder, plain

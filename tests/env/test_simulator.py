@@ -9,9 +9,8 @@ import pytest
 
 from evoseek.chat.endpoint import EndpointChat
 from evoseek.chat.local import SamplerChat
-from evoseek.env.chats import make_chat
+from evoseek.env.chats import SimulatorPrompts, make_chat, simulated_engine, simulator_reply, write_card
 from evoseek.env.prompts import load_prompts
-from evoseek.env.simulator import SimulatorPrompts, simulated_engine, simulator_reply, write_card
 from evoseek.errors import ConfigError, ToolError
 from evoseek.policy.encoding import plain, split_trusted
 from evoseek.policy.load import load_policy, save_policy

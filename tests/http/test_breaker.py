@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from evoseek.errors import ConfigError, ToolError
-from evoseek.http.breaker import CircuitBreaker
-from evoseek.http.retry import RateLimitError, TransientError
+from evoseek.http.limits import CircuitBreaker, RateLimitError, TransientError
 
 
 class Clock:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from evoseek.errors import ConfigError, PageError, ToolError
-from evoseek.http.pool import CallPool
+from evoseek.http.limits import CallPool
 
 
 class Calls:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evoseek.http.replies import error_message, json_of, redacted
-from evoseek.http.retry import TransientError
+from evoseek.http.limits import TransientError
+from evoseek.http.server import error_message, json_of, redacted
 
 JSON = st.recursive(
     st.none() | st.text(),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tenacity import RetryCallState
 
 from evoseek.errors import ToolError
-from evoseek.http.retry import RateLimitError, Retry, TransientError, seconds_of
+from evoseek.http.limits import RateLimitError, Retry, TransientError, seconds_of
 
 
 @pytest.mark.parametrize(("repetition", "longest"), [(1, 2.0), (2, 4.0), (3, 5.0), (5000, 5.0)])

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evoseek.errors import ToolError
-from evoseek.reward.verdict import parse_label, parse_verdict
+from evoseek.reward.judge import parse_label, parse_verdict
 
 RIGHT = ["correct", "**Correct.**", "Final verdict: correct", '{"correct": true}', '```json\n{"correct": true}\n```']
 WRONG = ["incorrect", "Incorrect!", "Verdict: INCORRECT", '{"correct": false}', '{"reason": "x", "correct": false}']

@@ -11,8 +11,7 @@ from evoseek.policy.sampler import TorchSampler
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
-from evoseek.rollout.clock import Clock
-from evoseek.rollout.limits import Limits
+from evoseek.rollout.limits import Clock, Limits
 from evoseek.rollout.roller import Roller
 from evoseek.rollout.run import run_trajectory
 from evoseek.types import Completion, Invalid, Question, SampleRequest, Scored, StopConditions, StopReason

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from evoseek.corpus.demonstrations import DemonstratedTurn, Demonstration, ProposerDemonstration
+from evoseek.env.environments import PassageProposerEnv, passage_task
 from evoseek.env.prompts import load_prompts
-from evoseek.env.proposer import PassageProposerEnv, passage_task
 from evoseek.errors import ConfigError, ToolError
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.rollout.demonstrated import Roles, demonstration_of, play

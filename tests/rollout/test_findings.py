@@ -2,7 +2,7 @@
 
 import pytest
 
-from evoseek.rollout.findings import failed_if_nothing_found, nothing_found, searches
+from evoseek.rollout.roller import failed_if_nothing_found, nothing_found, searches
 from evoseek.types import (
     Invalid,
     Passage,

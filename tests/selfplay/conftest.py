@@ -8,9 +8,8 @@ from typing import ClassVar
 import pytest
 from tools.tiny.tokenizer import tiny_tokenizer
 
-from evoseek.env.environments import ReaderEnv, SolverEnv
+from evoseek.env.environments import AnswerProposerEnv, PassageProposerEnv, ReaderEnv, SolverEnv
 from evoseek.env.prompts import load_prompts
-from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv
 from evoseek.errors import SamplerError, ToolError
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer

@@ -8,7 +8,7 @@ import pytest
 from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.credit.advantages import group_advantages, raw_advantages
-from evoseek.env.proposer import passage_task
+from evoseek.env.environments import passage_task
 from evoseek.errors import DataError
 from evoseek.reward.proposer import ProposerReward
 from evoseek.rollout.record import TrajectoryRecord, row_of

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from evoseek.checkpoints import latest_checkpoint
 from evoseek.corpus.questions import save_questions
-from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv
+from evoseek.env.environments import AnswerProposerEnv, PassageProposerEnv
 from evoseek.errors import ConfigError, DataError, SearchIndexError
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.likelihood import ReinforceLoss
@@ -43,8 +43,7 @@ from evoseek.types import (
     Trajectory,
     TrajectoryGroup,
 )
-from evoseek.world.oracle import save_world_card
-from evoseek.world.world import World
+from evoseek.world.world import World, save_world_card
 
 OPTIONS = {
     "policy.model": "tiny-weak",

@@ -21,8 +21,7 @@ from evoseek.types import (
     Trajectory,
     TrajectoryGroup,
 )
-from evoseek.world.oracle import Truth, world_oracle
-from evoseek.world.world import World
+from evoseek.world.world import Truth, World, world_oracle
 
 DOWN = Invalid(StopReason.TOOL_FAILED, "the engine is down")
 

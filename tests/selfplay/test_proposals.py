@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evoseek.credit.advantages import group_advantages
-from evoseek.env.proposer import passage_task
+from evoseek.env.environments import passage_task
 from evoseek.selfplay.proposals import TaskSource, check_groups, proposal_groups, solver_groups
 from evoseek.training.update import GroupUpdate
 from evoseek.types import (

@@ -8,8 +8,8 @@ import pytest
 import torch
 from tools.tiny.tokenizer import tiny_tokenizer
 
+from evoseek.env.chats import SimulatorPrompts
 from evoseek.env.prompts import load_prompts
-from evoseek.env.simulator import SimulatorPrompts
 from evoseek.errors import ConfigError, DataError
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel

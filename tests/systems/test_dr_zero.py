@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.env.proposer import passage_task
+from evoseek.env.environments import passage_task
 from evoseek.errors import TrainingError
 from evoseek.rollout.record import TrajectoryWriter, read_trajectories
 from evoseek.selfplay.filters import Rejection

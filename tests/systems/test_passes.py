@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.env.proposer import answer_task
+from evoseek.env.environments import answer_task
 from evoseek.registry import KINDS, find
 from evoseek.selfplay.leads import Lead
 from evoseek.selfplay.proposals import TaskSource

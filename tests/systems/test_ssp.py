@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from evoseek.env.proposer import answer_task
+from evoseek.env.environments import answer_task
 from evoseek.rollout.record import TrajectoryWriter, read_trajectories
 from evoseek.selfplay.filters import Rejection
 from evoseek.selfplay.leads import Lead

@@ -6,9 +6,9 @@ from functools import partial
 
 import pytest
 
+from evoseek.env.chats import SimulatorPrompts
 from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
-from evoseek.env.simulator import SimulatorPrompts
 from evoseek.env.tools import SearchTool
 from evoseek.errors import ToolError
 from evoseek.learner.distributed import Ranks

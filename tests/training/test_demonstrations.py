@@ -14,9 +14,8 @@ from evoseek.corpus.demonstrations import (
     ProposerDemonstration,
     demonstration_row,
 )
-from evoseek.env.environments import SolverEnv
+from evoseek.env.environments import PassageProposerEnv, SolverEnv
 from evoseek.env.prompts import load_prompts
-from evoseek.env.proposer import PassageProposerEnv
 from evoseek.env.tools import SearchTool
 from evoseek.errors import DataError
 from evoseek.policy.scripted import ScriptedSampler

@@ -1,8 +1,7 @@
 import pytest
 
 from evoseek.errors import DataError
-from evoseek.world.oracle import Truth, load_world, save_world_card, world_oracle
-from evoseek.world.world import World
+from evoseek.world.world import Truth, World, load_world, save_world_card, world_oracle
 
 
 def test_a_world_comes_back_from_its_card(tmp_path):

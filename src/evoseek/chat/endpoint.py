@@ -10,10 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 import httpx2
 
 from evoseek.errors import CutReplyError, EmptyReplyError, PolicyError, ToolError
-from evoseek.http.pool import CallPool
-from evoseek.http.replies import error_message, json_of, redacted
-from evoseek.http.retry import Retry
-from evoseek.http.server import Reply, Server, check_url
+from evoseek.http.limits import CallPool, Retry
+from evoseek.http.server import Reply, Server, check_url, error_message, json_of, redacted
 from evoseek.policy.encoding import harmless, split_trusted, well_formed
 from evoseek.types import Message
 

@@ -25,8 +25,7 @@ from evoseek.files import check_new_file, file_digest
 from evoseek.protocols import Chat
 from evoseek.report.printable import say, say_left_out
 from evoseek.report.progress import STOPPING_AFTER_BATCH, CountProgress
-from evoseek.reward.judge import on_one_line
-from evoseek.reward.verdict import label_form, parse_label
+from evoseek.reward.judge import label_form, on_one_line, parse_label
 from evoseek.runs import with_digests
 from evoseek.training.context import Context
 from evoseek.training.inputs import inputs_of

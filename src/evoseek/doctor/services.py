@@ -16,8 +16,7 @@ from typing import Any, cast
 from evoseek.chat.settings import EndpointSettings
 from evoseek.doctor.context import DoctorContext, Finding, fault, fine, is_here, warning
 from evoseek.errors import EvoseekError
-from evoseek.http.pool import CallPool
-from evoseek.http.retry import Retry
+from evoseek.http.limits import CallPool, Retry
 from evoseek.http.server import Reply, Server, check_url
 from evoseek.search.web.providers import PROVIDERS
 from evoseek.settings import lookup, tables

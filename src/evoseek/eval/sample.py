@@ -16,8 +16,7 @@ from evoseek.errors import ConfigError, DataError
 from evoseek.files import json_digest
 from evoseek.protocols import RewardFn
 from evoseek.reward.answer import METRICS
-from evoseek.rollout.findings import searches
-from evoseek.rollout.roller import REFILLS, score
+from evoseek.rollout.roller import REFILLS, score, searches
 from evoseek.types import Invalid, Outcome, Passage, Question, Scored, Trajectory
 
 Answerer = Callable[[Question, str], Awaitable[Trajectory]]

@@ -33,7 +33,7 @@ from evoseek.corpus.scripts import fold, fold_places, is_unspaced
 from evoseek.corpus.wording import YES_NO
 from evoseek.env.prompts import PromptTemplate
 from evoseek.protocols import Chat
-from evoseek.reward.verdict import parse_verdict, verdict_form
+from evoseek.reward.judge import parse_verdict, verdict_form
 from evoseek.types import Message, Passage, Trajectory
 
 NOT_FOUND = "Not found in the documents."

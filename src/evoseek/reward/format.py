@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from evoseek.env.proposer import task_of
+from evoseek.env.environments import task_of
 from evoseek.reward.answer import normalise, set_f1, word_set
 from evoseek.types import Outcome, Scored, ToolCall, Trajectory
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from evoseek.env.base import EnvironmentContext, EnvironmentSettings
+from evoseek.env.environments import AnswerProposerEnv, PassageProposerEnv
 from evoseek.env.prompts import PromptSet, load_prompts
-from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv
 from evoseek.env.web import Seeded
 from evoseek.errors import ConfigError
 from evoseek.policy.chat_template import check_template

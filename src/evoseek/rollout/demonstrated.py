@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from evoseek.corpus.demonstrations import DemonstratedTurn, Demonstration, ProposerDemonstration
-from evoseek.env.proposer import passage_task
+from evoseek.env.environments import passage_task
 from evoseek.errors import ConfigError, PolicyError, ToolError
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller

@@ -14,8 +14,7 @@ from evoseek.errors import ConfigError, CutReplyError, SamplerError, ToolError
 from evoseek.policy.tags import TagMessages, tag_calls
 from evoseek.protocols import Chat, Environment, Renderer, Sampler
 from evoseek.rollout.calls import ToolCalls, ToolFailedError, Watch, unwatched
-from evoseek.rollout.clock import Clock
-from evoseek.rollout.limits import Limits
+from evoseek.rollout.limits import Clock, Limits
 from evoseek.types import Action, Message, Question, SampleRequest, Segment, StopReason, Trajectory
 
 

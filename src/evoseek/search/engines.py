@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from evoseek.errors import ConfigError, ToolError
-from evoseek.http.retry import Retry
+from evoseek.http.limits import Retry
 from evoseek.protocols import QuestionEngine, SearchEngine
 from evoseek.types import Passage
 

@@ -11,10 +11,8 @@ import httpx2
 from pydantic import Field
 
 from evoseek.errors import ConfigError, ToolError
-from evoseek.http.pool import CallPool
-from evoseek.http.replies import json_of
-from evoseek.http.retry import Retry
-from evoseek.http.server import Server, check_url
+from evoseek.http.limits import CallPool, Retry
+from evoseek.http.server import Server, check_url, json_of
 from evoseek.search.settings import SearchSettings
 from evoseek.search.wire import Request, read_result
 from evoseek.types import Passage

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from evoseek.protocols import RewardFn
 from evoseek.reward.answer import RIGHT_FROM
 from evoseek.reward.proposer import ProposerReward
-from evoseek.rollout.findings import as_failed, nothing_found
-from evoseek.rollout.roller import Roller
+from evoseek.rollout.roller import Roller, as_failed, nothing_found
 from evoseek.selfplay.duplicates import NearDuplicates
 from evoseek.selfplay.evidence import retrieved_passages, seen_passages, supporting_passages
 from evoseek.selfplay.filters import Rejection, RuleFilter, proposed_question

@@ -14,7 +14,7 @@ from typing import Literal
 
 from evoseek.corpus.question_rules import asks_twice, depends_on_now, is_cut_off, is_question, is_vague
 from evoseek.corpus.scripts import length
-from evoseek.env.proposer import task_of
+from evoseek.env.environments import task_of
 from evoseek.reward.answer import normalise
 from evoseek.reward.format import is_valid_search, stands_in, stated
 from evoseek.selfplay.answer_rules import is_long, is_sentence, is_supported, misfits, stands_in_question

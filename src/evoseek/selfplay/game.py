@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from evoseek.checkpoints import Checkpoint
-from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv
+from evoseek.env.environments import AnswerProposerEnv, PassageProposerEnv
 from evoseek.errors import ConfigError
 from evoseek.learner.base import LearnerBase
 from evoseek.learner.checkpoint import Part
@@ -36,7 +36,7 @@ from evoseek.training.trainer import computes_alike, forward_of, load_trainable,
 from evoseek.training.two_roles import RoleUpdate, TwoRoleUpdate
 from evoseek.training.update import GroupUpdate
 from evoseek.types import Passage
-from evoseek.world.oracle import Oracle, load_world, world_oracle
+from evoseek.world.world import Oracle, load_world, world_oracle
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from statistics import fmean
 
-from evoseek.env.proposer import task_of
+from evoseek.env.environments import task_of
 from evoseek.reward.answer import RIGHT_FROM, exact_match, normalise
 from evoseek.selfplay.filters import Rejection
 from evoseek.training.rollout_metrics import prefixed, rollout_metrics
 from evoseek.types import Episode, Question, Scored, TrajectoryGroup
-from evoseek.world.oracle import Oracle
+from evoseek.world.world import Oracle
 
 # By the pass rate times 5, rounded up: (0, 0.2] is "0.0-0.2", and so on; 0 and 1 stand apart.
 _PASS_RATES = ("0", "0.0-0.2", "0.2-0.4", "0.4-0.6", "0.6-0.8", "0.8-1.0", "1")

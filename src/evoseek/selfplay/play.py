@@ -7,8 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from evoseek.env.environments import ReaderEnv
-from evoseek.env.proposer import AnswerProposerEnv, PassageProposerEnv
+from evoseek.env.environments import AnswerProposerEnv, PassageProposerEnv, ReaderEnv
 from evoseek.policy.policy import Policy, prompts_of
 from evoseek.protocols import RewardFn
 from evoseek.reward.answer import GRADED

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Literal, TypeVar
 
-from evoseek.env.proposer import task_of
+from evoseek.env.environments import task_of
 from evoseek.types import Episode, Question, TrajectoryGroup
 
 Item = TypeVar("Item")

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from evoseek.corpus.answers import load_answers, mine_answers
-from evoseek.env.proposer import answer_task, passage_task
+from evoseek.env.environments import answer_task, passage_task
 from evoseek.errors import ConfigError
 from evoseek.protocols import PassageStore
 from evoseek.rollout.agent import Agent

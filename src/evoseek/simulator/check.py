@@ -37,8 +37,7 @@ from evoseek.search.simulated import SimulatedEngine, SimulatorPrompt, parse_doc
 from evoseek.simulator.collecting import SearchRecord, document_texts, load_records
 from evoseek.systems.zerosearch import ZeroSearch
 from evoseek.world.grammar import asked_fact, states
-from evoseek.world.oracle import load_world
-from evoseek.world.world import World
+from evoseek.world.world import World, load_world
 
 Claims = Mapping[str, Callable[[Sequence[str]], bool]]
 """The statements that may answer a query, by name, each with a function that tells whether texts make it."""

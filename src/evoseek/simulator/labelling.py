@@ -21,7 +21,7 @@ from evoseek.errors import DataError, EvoseekError, ToolError
 from evoseek.protocols import Chat
 from evoseek.report.printable import for_example, say, say_left_out
 from evoseek.report.progress import STOPPING_AFTER_BATCH, CountProgress
-from evoseek.reward.verdict import parse_verdict, verdict_form
+from evoseek.reward.judge import parse_verdict, verdict_form
 from evoseek.runs import with_digests
 from evoseek.simulator.collecting import SearchRecord, load_records, record_row
 from evoseek.training.context import Context
@@ -30,8 +30,7 @@ from evoseek.training.interrupt import stop_on_interrupt
 from evoseek.training.rollout_metrics import surely_more
 from evoseek.types import Message
 from evoseek.world.grammar import states
-from evoseek.world.oracle import load_world
-from evoseek.world.world import World
+from evoseek.world.world import World, load_world
 
 FORM = verdict_form("useful")
 BATCH = 128  # searches that are labelled concurrently and recorded together

@@ -24,9 +24,8 @@ from rich.console import Console
 from transformers import PreTrainedTokenizerBase
 
 from evoseek.checkpoints import Checkpoint
-from evoseek.env.chats import LONGEST
+from evoseek.env.chats import LONGEST, SimulatorPrompts, simulator_reply, write_card
 from evoseek.env.prompts import load_prompts
-from evoseek.env.simulator import SimulatorPrompts, simulator_reply, write_card
 from evoseek.errors import ConfigError, DataError, ReplyError
 from evoseek.files import check_new
 from evoseek.learner.learner import Learner, LearnerContext

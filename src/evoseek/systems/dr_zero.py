@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from evoseek.env.proposer import task_of
+from evoseek.env.environments import task_of
 from evoseek.errors import TrainingError
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.settings import GroupRolloutSettings
@@ -41,7 +41,7 @@ from evoseek.systems.search_r1 import SearchR1
 from evoseek.training.rollout_metrics import StepReport, prefixed
 from evoseek.training.settings import RunSettings, StepQuestionSettings
 from evoseek.types import Episode, Invalid, Passage, Question, Scored, TrajectoryGroup
-from evoseek.world.oracle import Oracle
+from evoseek.world.world import Oracle
 
 if TYPE_CHECKING:
     from evoseek.selfplay.game import PassageGame

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from evoseek.env.proposer import PassageProposerEnv
+from evoseek.env.environments import PassageProposerEnv
 from evoseek.runs import RunDirectory
 from evoseek.settings import MANY, Count, Needs, Section
 from evoseek.training.passes import Passes

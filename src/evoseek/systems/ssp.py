@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from pydantic import Field
 
 from evoseek.policy.settings import PolicySettings
-from evoseek.rollout.findings import failed_if_nothing_found
 from evoseek.rollout.record import TrajectoryWriter
+from evoseek.rollout.roller import failed_if_nothing_found
 from evoseek.selfplay.episode import SelfPlay, Stages
 from evoseek.selfplay.leads import Lead
 from evoseek.selfplay.metrics import selfplay_metrics
@@ -40,7 +40,7 @@ from evoseek.settings import Count, Needs, Section, table
 from evoseek.training.rollout_metrics import StepReport
 from evoseek.training.settings import RunSettings
 from evoseek.types import Episode, TrajectoryGroup
-from evoseek.world.oracle import Oracle
+from evoseek.world.world import Oracle
 
 if TYPE_CHECKING:
     from evoseek.selfplay.game import AnswerGame

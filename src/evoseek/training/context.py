@@ -15,9 +15,8 @@ from transformers.utils import logging as transformers_logging
 
 from evoseek.chat.settings import EndpointSettings
 from evoseek.env.base import ToolContext
-from evoseek.env.chats import make_chat
+from evoseek.env.chats import make_chat, simulated_engine
 from evoseek.env.prompts import PromptSet
-from evoseek.env.simulator import simulated_engine
 from evoseek.env.web import Web, open_web
 from evoseek.errors import ConfigError
 from evoseek.files import expanded

@@ -14,8 +14,8 @@ from evoseek.errors import DataError
 from evoseek.learner.distributed import Ranks, gathered
 from evoseek.reward.answer import substring_match
 from evoseek.rollout.demonstrated import Played, Roles, demonstration_of, play
-from evoseek.rollout.findings import nothing_found
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.roller import nothing_found
 from evoseek.training.kept_rollouts import Selection, kept_rollouts
 from evoseek.types import TrainingSample, Trajectory
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, pstdev, stdev
 
-from evoseek.rollout.findings import searches
+from evoseek.rollout.roller import searches
 from evoseek.types import Invalid, Scored, StopReason, TrajectoryGroup
 
 

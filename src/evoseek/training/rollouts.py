@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.protocols import RewardFn
-from evoseek.rollout.findings import failed_if_nothing_found
 from evoseek.rollout.record import TrajectoryWriter
-from evoseek.rollout.roller import Roller
+from evoseek.rollout.roller import Roller, failed_if_nothing_found
 from evoseek.types import Question, TrajectoryGroup
 
 

@@ -13,7 +13,7 @@ from tests.doubles.engines import Failure
 from tests.doubles.sglang import ScriptedSGLang
 
 from evoseek.errors import ConfigError, SamplerError
-from evoseek.http.retry import TransientError
+from evoseek.http.limits import TransientError
 from evoseek.policy.engines.engine import Weights
 from evoseek.policy.engines.launch import Model
 from evoseek.policy.engines.link import Link

@@ -3,7 +3,7 @@
 import pytest
 from tools.tiny.tokenizer import tiny_tokenizer
 
-from evoseek.http.retry import TransientError
+from evoseek.http.limits import TransientError
 from evoseek.policy.engines.turn import Sampled, Turn
 from evoseek.policy.stops import StopRules
 from evoseek.types import SampleRequest, StopConditions

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from evoseek.errors import ConfigError, ToolError
-from evoseek.http.retry import TransientError
+from evoseek.http.limits import TransientError
 from evoseek.http.server import MAX_BODY
 from evoseek.search.web.http import CallLimits, WebClient
 from evoseek.search.web.settings import WebSettings

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evoseek.errors import ConfigError, SamplerError
-from evoseek.http.retry import TransientError
+from evoseek.http.limits import TransientError
 from evoseek.policy.engines.turn import Turn
 from evoseek.policy.policy import SamplerContext, eos_ids
 from evoseek.policy.stops import StopRules, check_request

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from evoseek.errors import ConfigError, SamplerError
-from evoseek.http.replies import redacted
-from evoseek.http.retry import TransientError
+from evoseek.http.limits import TransientError
+from evoseek.http.server import redacted
 from evoseek.policy.engines.launch import HOST, Command, Model
 from evoseek.policy.engines.link import Link
 from evoseek.policy.engines.turn import ROUNDING, Sampled, Turn

@@ -9,11 +9,8 @@ from typing import Any, TypeVar
 import httpx2
 
 from evoseek.errors import SamplerError, ToolError
-from evoseek.http.breaker import CircuitBreaker
-from evoseek.http.pool import CallPool
-from evoseek.http.replies import json_of
-from evoseek.http.retry import Retry, TransientError
-from evoseek.http.server import Reply, Server, check_url
+from evoseek.http.limits import CallPool, CircuitBreaker, Retry, TransientError
+from evoseek.http.server import Reply, Server, check_url, json_of
 from evoseek.policy.settings import EngineSettings
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from evoseek.http.retry import TransientError
+from evoseek.http.limits import TransientError
 from evoseek.policy.stops import PassTimes, StopRules
 from evoseek.types import Completion, SampleRequest
 

@@ -14,8 +14,7 @@ import httpx2
 
 from evoseek.errors import ConfigError, PageError, ToolError
 from evoseek.http.body import BodyError, CutBodyError, read_body
-from evoseek.http.pool import CallPool
-from evoseek.http.retry import Retry, TransientError, seconds_of
+from evoseek.http.limits import CallPool, Retry, TransientError, seconds_of
 from evoseek.search.browse.address import AddressRules, check_url, port_of
 from evoseek.search.browse.blocked import blocked_reason
 from evoseek.search.browse.extract import TYPES, Extractor

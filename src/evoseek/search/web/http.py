@@ -11,11 +11,8 @@ import httpx2
 from aiolimiter import AsyncLimiter
 
 from evoseek.errors import ConfigError, ToolError
-from evoseek.http.breaker import CircuitBreaker
-from evoseek.http.pool import CallPool
-from evoseek.http.replies import json_of
-from evoseek.http.retry import Retry
-from evoseek.http.server import Server
+from evoseek.http.limits import CallPool, CircuitBreaker, Retry
+from evoseek.http.server import Server, json_of
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from evoseek.errors import ConfigError, ToolError
-from evoseek.http.retry import TransientError
+from evoseek.http.limits import TransientError
 from evoseek.http.server import check_url
 from evoseek.search.engines import for_each
 from evoseek.search.web.http import CallLimits, WebClient

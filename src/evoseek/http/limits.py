@@ -1,0 +1,268 @@
+"""Limits on calls of a server: retries after transient failures, concurrency, and a circuit breaker."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+import sys
+import time
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TypeVar
+
+from tenacity import (
+    AsyncRetrying,
+    retry_if_exception_type,
+    stop_after_attempt,
+    wait_exception,
+    wait_exponential,
+    wait_random_exponential,
+)
+from tenacity.wait import wait_base
+
+from evoseek.errors import ConfigError, ToolError
+
+T = TypeVar("T")
+
+_POLL_S = 0.02
+
+
+class TransientError(Exception):
+    """A transient failure; the server asks for no request for `wait_s` seconds."""
+
+    def __init__(self, what: str, wait_s: float = 0.0) -> None:
+        super().__init__(what)
+        self.wait_s = wait_s
+
+
+class RateLimitError(TransientError):
+    """The server is up, but is called too often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Makes a call up to `attempts` times, while it fails with one of `errors`.
+
+    The wait before the n-th retry is drawn evenly from 0 to wait_s * 2**(n - 1) seconds (full jitter), or is exactly
+    that long without `jitter`; the wait that the server asks for (`TransientError.wait_s`) is added. Neither part
+    exceeds `max_wait_s`. `total_s` bounds the seconds of all attempts and the waits between them.
+    """
+
+    attempts: int
+    wait_s: float
+    max_wait_s: float = math.inf
+    total_s: float | None = None
+    errors: type[Exception] = TransientError
+    jitter: bool = True
+
+    async def run(self, call: Callable[[], Awaitable[T]], *, turn: Callable[[], Awaitable[None]] | None = None) -> T:
+        """The result of the call. `turn` is awaited before each attempt and does not count in `total_s`.
+
+        Raises the last attempt's error, ToolError when `total_s` is over, and at once any error that is not among
+        `errors`.
+        """
+        timer = asyncio.timeout(self.total_s)
+
+        async def attempt() -> T:
+            if turn is not None:
+                with _stopped(timer):
+                    await turn()
+            return await call()
+
+        try:
+            async with timer:
+                return await self._retrying()(attempt)
+        except TimeoutError as error:
+            if not timer.expired():  # the call's own
+                raise
+            raise ToolError(
+                f"it had not answered within {self.total_s:g} seconds, repetitions included. Check the server and the "
+                "network, or raise total_s."
+            ) from error
+
+    def wait(self) -> wait_base:
+        """The wait before the n-th retry, in seconds."""
+        growing = wait_random_exponential if self.jitter else wait_exponential
+        return wait_exception(self._asked_s) + growing(self.wait_s, self.max_wait_s)
+
+    def _retrying(self) -> AsyncRetrying:
+        return AsyncRetrying(
+            sleep=asyncio.sleep,
+            stop=stop_after_attempt(self.attempts),
+            wait=self.wait(),
+            retry=retry_if_exception_type(self.errors),
+            reraise=True,
+        )
+
+    def _asked_s(self, error: BaseException) -> float:
+        return min(error.wait_s, self.max_wait_s) if isinstance(error, TransientError) else 0.0
+
+
+@contextmanager
+def _stopped(timer: asyncio.Timeout) -> Generator[None]:
+    """Time in the block does not count for the timer."""
+    loop, until = asyncio.get_running_loop(), timer.when()
+    if until is None:
+        yield
+        return
+    left_s = until - loop.time()
+    timer.reschedule(None)
+    yield
+    timer.reschedule(loop.time() + left_s)
+
+
+def seconds_of(retry_after: str) -> float:
+    """The seconds that a Retry-After header means (RFC 9110, 10.2.3: a number, or a date); 0 if it cannot be parsed."""
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", retry_after.strip()):
+        return float(retry_after)
+    try:
+        when = parsedate_to_datetime(retry_after)
+        wait = when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)
+    except (ValueError, OverflowError):
+        return 0.0
+    return max(wait.total_seconds(), 0.0)
+
+
+class CallPool:
+    """Runs at most `concurrency` calls at once, while at most `waiting` more (None: any number) wait in a queue, first
+    come, first served; further calls are held back, in the same order, until a place in the queue is free.
+
+    `deadline_s` (None: any time) is for a call that was let in, its wait in the queue included, so let in no more calls
+    than can be served well before it. A call that is held back has only the deadline of its own rollout. A cancelled
+    caller leaves the queue, or ends its call, and frees its place at once.
+
+    It can be used in one event loop at a time. Raises ConfigError for limits that allow no call.
+    """
+
+    def __init__(self, *, concurrency: int, waiting: int | None = None, deadline_s: float | None = None) -> None:
+        if concurrency < 1 or (waiting or 0) < 0 or not (deadline_s is None or deadline_s > 0):
+            shown = ("any number" if waiting is None else waiting, "any" if deadline_s is None else deadline_s)
+            raise ConfigError(
+                f"A server cannot be called {concurrency} times at once while {shown[0]} wait, for {shown[1]} seconds "
+                "each. Expected at least one at once, none or more that wait, and a time above 0."
+            )
+        self._concurrency, self._waiting, self._deadline_s = concurrency, waiting, deadline_s
+        self._line: _Line | None = None
+
+    async def run(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Run a call when its turn comes, and return its result. Raises what the call raises, and ToolError at the
+        deadline."""
+        line = self._line = self._line or self._opened()
+        line.calls += 1
+        try:
+            async with line.places:
+                return await self._in_time(line, call)
+        finally:
+            line.calls -= 1
+            if not line.calls:  # the next one may come from another event loop
+                self._line = None
+
+    async def _in_time(self, line: _Line, call: Callable[[], Awaitable[T]]) -> T:
+        timer, begun = asyncio.timeout(self._deadline_s), False
+        try:
+            async with timer, line.turns:
+                begun = True
+                return await call()
+        except TimeoutError as error:
+            if not timer.expired():  # the call's own
+                raise
+            what = "The call was not answered" if begun else "The call's turn did not come"
+            line_up = "any number" if self._waiting is None else f"up to {self._waiting}"
+            raise ToolError(
+                f"{what} within {self._deadline_s:g} seconds, with {self._concurrency} calls running at once and "
+                f"{line_up} waiting. Raise deadline_s, or let fewer wait."
+            ) from error
+
+    def _opened(self) -> _Line:
+        most = sys.maxsize if self._waiting is None else self._concurrency + self._waiting
+        return _Line(asyncio.Semaphore(most), asyncio.Semaphore(self._concurrency))
+
+
+@dataclass(slots=True)
+class _Line:
+    """Semaphores serve in the order of arrival."""
+
+    places: asyncio.Semaphore
+    turns: asyncio.Semaphore
+    calls: int = 0
+
+
+class CircuitBreaker:
+    """Opens after `failures` calls in a row have failed; while it is open, every call is refused at once, except one
+    trial call every `pause_s` seconds. Calls that arrive during a trial may wait for its end (`ready`), so that they
+    are not refused if the server is back. Any call that reaches the server closes it.
+
+    A call fails by TransientError: no connection, no reply in time, 5xx, what cannot be read. A server that is busy
+    (429) or refuses a call (401) is up. Cancelled calls do not count.
+
+    Raises ConfigError for less than one failure or no pause.
+    """
+
+    def __init__(self, failures: int, pause_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        if failures < 1 or not pause_s > 0:
+            raise ConfigError(
+                f"A circuit breaker cannot open after {failures} failures, for {pause_s} seconds. Expected at least "
+                "one failure and a time above 0."
+            )
+        self._failures, self._pause_s, self._clock = failures, pause_s, clock
+        self._in_a_row, self._cause = 0, ""
+        self._until: float | None = None  # while open: when the next trial is due
+        self._on_trial = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls are refused."""
+        return self._until is not None
+
+    @property
+    def is_refusing(self) -> bool:
+        """Whether a call would be refused now: it is open, and no trial is due."""
+        return self._wait_s() > 0
+
+    def check(self) -> None:
+        """Raises ToolError, with the last cause, if a call would be refused now."""
+        wait_s = self._wait_s()
+        if wait_s > 0:
+            raise ToolError(
+                f"it is not called, since its last {self._in_a_row} calls failed; the last time {self._cause}. It is "
+                f"tried again in {wait_s:.0f} s. Check the server and the network."
+            )
+
+    async def ready(self) -> None:
+        """Wait for the end of a trial. Raises ToolError if a call would be refused then."""
+        while self._on_trial:
+            await asyncio.sleep(_POLL_S)
+        self.check()
+
+    @contextmanager
+    def call(self) -> Generator[None]:
+        """One call, to be made in the block. Raises ToolError if it is refused."""
+        self.check()
+        is_trial = self.is_open
+        if is_trial:
+            self._on_trial, self._until = True, self._clock() + self._pause_s
+        try:
+            yield
+        except (RateLimitError, ToolError):
+            self._close()
+            raise
+        except TransientError as error:
+            self._in_a_row, self._cause = self._in_a_row + 1, str(error)
+            if is_trial or (self._until is None and self._in_a_row >= self._failures):
+                self._until = self._clock() + self._pause_s
+            raise
+        else:
+            self._close()
+        finally:
+            if is_trial:
+                self._on_trial = False
+
+    def _wait_s(self) -> float:
+        return 0.0 if self._until is None else self._until - self._clock()
+
+    def _close(self) -> None:
+        self._in_a_row, self._until = 0, None
