@@ -21,6 +21,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from evoseek.demo import make_world
+from evoseek.env.chats import SimulatorPrompts, simulator_reply
 from evoseek.env.prompts import load_prompts
 from evoseek.env.web import Web
 from evoseek.policy.encoding import plain

@@ -59,7 +59,21 @@ def label_form(labels: Sequence[str]) -> Mapping[str, object]:
 
 
 def parse_verdict(reply: str, words: tuple[str, str] = ("correct", "incorrect")) -> bool:
-    """True for the first word, False for the second. Raises ToolError if the reply is anything but one verdict."""
+    """True for the first word, False for the second. Raises ToolError if the reply is anything but one verdict.
+
+    A verdict that is looked for in a longer text is found in "Incorrect", in "not correct", in a quotation, and in
+    whatever an answer has persuaded its judge to repeat. So the reply must be the verdict and nothing else, in one of
+    two forms:
+
+        {"correct": true}    a JSON object; beside that key at most texts named reason, reasoning, rationale or
+                             explanation
+        Verdict: correct     "correct" or "incorrect" in any letter case, alone or after "verdict" or "judgment" (also
+                             as a heading), with a full stop, exclamation marks, emphasis or quotation marks
+
+    It may be in a ``` fence and after one leading <think> ... </think>. Neither the reasoning nor a reason is
+    interpreted: reasoning weighs both sides, and only the verdict states its result. The two words may be others, such
+    as "useful" and "noisy"; the key is the first of them.
+    """
     text = _bare(reply)
     if text.startswith("{"):
         verdict = _of_object(text, words[0])
