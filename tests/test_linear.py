@@ -12,14 +12,6 @@ from pathlib import Path
 from runpy import run_path
 
 import pytest
-from evoseek.corpus.question_rules import (
-    asks_twice,
-    depends_on_now,
-    is_cut_off,
-    is_question,
-    is_vague,
-    offers_alternatives,
-)
 
 from evoseek.corpus.answers import TitleFinder, mine_answers, names, numbers, phrases, split_dates
 from evoseek.corpus.formats import parse_markdown

@@ -11,8 +11,8 @@ from typing import Protocol
 from evoseek.chat.endpoint import EndpointChat
 from evoseek.chat.local import SamplerChat
 from evoseek.chat.settings import EndpointSettings, SimulatorSettings
+from evoseek.env.base import Seeded
 from evoseek.env.prompts import PromptSet, load_prompts
-from evoseek.env.web import Seeded
 from evoseek.errors import ConfigError
 from evoseek.files import write_atomic
 from evoseek.policy.load import load_policy, prepare_process

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from evoseek.chat.settings import ReaderSettings
+from evoseek.env.base import Seeded
 from evoseek.env.chats import make_chat
 from evoseek.env.prompts import PromptSet
 from evoseek.policy.settings import PolicySettings
@@ -30,15 +31,6 @@ class OnTheWeb(Protocol):
     reader: ReaderSettings
     policy: PolicySettings
     run: Seeded
-
-
-class Seeded(Protocol):
-    """Settings with a seed."""
-
-    @property
-    def seed(self) -> int:
-        """Everything random follows from it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from evoseek.env.base import EnvironmentContext, EnvironmentSettings
+from evoseek.env.base import EnvironmentContext, EnvironmentSettings, Seeded
 from evoseek.env.environments import AnswerProposerEnv, PassageProposerEnv
 from evoseek.env.prompts import PromptSet, load_prompts
-from evoseek.env.web import Seeded
 from evoseek.errors import ConfigError
 from evoseek.policy.chat_template import check_template
 from evoseek.policy.load import prepare_process
