@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, SerializeAsAny
 
@@ -14,15 +14,6 @@ if TYPE_CHECKING:  # settings are read without loading what reads prompts
     from evoseek.env.prompts import PromptSet
     from evoseek.env.web import Web
     from evoseek.protocols import QuestionEngine, SearchEngine, Tool
-
-
-class Seeded(Protocol):
-    """Settings with a seed."""
-
-    @property
-    def seed(self) -> int:
-        """Everything random follows from it."""
-        ...
 
 
 class EnvironmentSettings(PartSettings):

@@ -11,7 +11,6 @@ from typing import Protocol
 from evoseek.chat.endpoint import EndpointChat
 from evoseek.chat.local import SamplerChat
 from evoseek.chat.settings import EndpointSettings, SimulatorSettings
-from evoseek.env.base import Seeded
 from evoseek.env.prompts import PromptSet, load_prompts
 from evoseek.errors import ConfigError
 from evoseek.files import write_atomic
@@ -101,6 +100,15 @@ class SimulatorPrompts:
 def simulator_reply(texts: Sequence[str]) -> str:
     """The reply that holds these documents, each in one line (see `search.simulated.parse_documents`)."""
     return "\n".join(f"Document {number}: {' '.join(text.split())}" for number, text in enumerate(texts, start=1))
+
+
+class Seeded(Protocol):
+    """Settings with a seed."""
+
+    @property
+    def seed(self) -> int:
+        """Everything random follows from it."""
+        ...
 
 
 class Simulating(Protocol):

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from evoseek.chat.settings import ReaderSettings
-from evoseek.env.base import Seeded
-from evoseek.env.chats import make_chat
+from evoseek.env.chats import Seeded, make_chat
 from evoseek.env.prompts import PromptSet
 from evoseek.policy.settings import PolicySettings
 from evoseek.protocols import Fetcher, PageReader, SearchEngine
