@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from evoseek.env.base import EnvironmentContext, EnvironmentSettings
 from evoseek.env.chats import Seeded
 from evoseek.env.environments import AnswerProposerEnv, PassageProposerEnv
 from evoseek.env.prompts import PromptSet, load_prompts
