@@ -2,7 +2,7 @@
 
     python benchmarks.py browsecomp-plus browsecomp_plus_decrypted.jsonl qrel_evidence.txt > questions.jsonl
     python benchmarks.py fanoutqa fanout-final-dev.json > questions.jsonl      # in the package fanoutqa, folder data
-    evoseek eval MODEL --on browsecomp-plus --data questions.jsonl --with INDEX --out results
+    evoseek eval MODEL --on browsecomp-plus --data questions.jsonl --index INDEX --out results
     python benchmarks.py browsecomp-plus-runs results runs
     python benchmarks.py fanoutqa-answers results answers.json
 

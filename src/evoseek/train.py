@@ -83,7 +83,7 @@ def train(
 
     Ctrl-C finishes the step and saves. Raises whatever training raises.
     """
-    notify = _Notices(partial(say, console))
+    notify = _once(partial(say, console))
 
     def is_asked_to_stop() -> bool:
         return interrupted() or is_orphaned()
@@ -92,7 +92,7 @@ def train(
         """Train to the end of the current stage, or of the run: the last step, whether another stage begins, whether
         the run is at its end. What it holds in memory is free when it returns."""
         with ExitStack() as held:
-            with ranks.setting_up(), notify.preparing():
+            with ranks.setting_up():
                 made = training_loop(settings, run, notify=notify, ranks=ranks, objects=objects)
                 loop = held.enter_context(made)
             begins = loop.stages is not None and loop.stages.begins_after(loop.start)
@@ -164,24 +164,16 @@ def trained_seconds(run: RunDirectory) -> float:
     return sum(row.get("step/seconds") or 0.0 for row in read_metrics(run.timings))
 
 
-class _Notices:
-    """Passes texts on to the user; those that come while a stage is prepared only once, since they would come again
-    with every stage."""
+def _once(notify: Callable[[str], None]) -> Callable[[str], None]:
+    """Passes each text on once: those that come while a stage is prepared would come again with every stage."""
+    seen = set[str]()
 
-    def __init__(self, notify: Callable[[str], None]) -> None:
-        self._notify, self._told, self._is_preparing = notify, set[str](), False
+    def notify_once(text: str) -> None:
+        if text not in seen:
+            seen.add(text)
+            notify(text)
 
-    @contextmanager
-    def preparing(self) -> Generator[None]:
-        """While a stage is prepared."""
-        self._is_preparing = True
-        yield
-        self._is_preparing = False
-
-    def __call__(self, text: str) -> None:
-        if not (self._is_preparing and text in self._told):
-            self._told.add(text)
-            self._notify(text)
+    return notify_once
 
 
 @contextmanager

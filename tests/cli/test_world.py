@@ -9,13 +9,13 @@ import sys
 import httpx2
 import pytest
 
-from evoseek.cli.world import serve_world
+from evoseek.cli.serve import serve_world
 from evoseek.corpus.questions import load_questions
 from evoseek.errors import ConfigError
 
 CODE = """
 from pathlib import Path
-from evoseek.cli.world import serve_world
+from evoseek.cli.serve import serve_world
 serve_world(entities=200, seed=1, port=0, questions=Path({!r}), count=20)
 """
 

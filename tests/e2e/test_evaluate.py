@@ -224,7 +224,7 @@ def test_who_answers_with_which_engine_may_stand_alone(setting, cli, trained):
         assert found == status, err
         return json.loads(out) if not status else " ".join(err.split())
 
-    words = ("--on", setting.questions, "--with", setting.index)
+    words = ("--on", setting.questions, "--index", setting.index)
     short = ("--set", "policy.prompts=tiny", "--set", "rollout.max_total_tokens=160", "--temperature", 0)
     assert run(setting.model, *words, *short) == run(
         "--model", setting.model, "--index", setting.index, *words[:2], *short
@@ -233,7 +233,7 @@ def test_who_answers_with_which_engine_may_stand_alone(setting, cli, trained):
     assert by_run == run("--run-dir", trained.path, "--index", setting.index, *words[:2])
     with http.ChatServer(*(http.replies(http.choice("<answer> north </answer>")) for _ in range(2))) as server:
         assert run(f"a-model@{server.url}", *words)["model"] == "a-model"
-    assert "There is no folder no-such-index." in run(setting.model, *words[:2], "--with", "no-such-index", status=2)
+    assert "There is no folder no-such-index." in run(setting.model, *words[:2], "--index", "no-such-index", status=2)
 
 
 def test_who_answers_is_said_once(cli):
@@ -242,22 +242,9 @@ def test_who_answers_is_said_once(cli):
         (
             "http://localhost:1/v1",
         ): "names no model at the endpoint. Expected NAME@URL, as in qwen@http://localhost:1/v1.",
-        ("tiny", "--with", "one", "--index", "two"): "--with one and --index both say what is searched",
-        ("tiny", "--with", "http://localhost:1/retrieve", "--index", "two"): "both say what is searched",
-        ("tiny", "--with", "localhost:8000/retrieve"): "Give http://localhost:8000/retrieve.",
     }.items():
         status, _, err = cli("eval", *words)
         assert (status, phrase in " ".join(err.split())) == (2, True), err
-
-
-def test_an_index_may_have_a_colon_in_its_path(cli, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "in:dex").mkdir()
-    for given in ("in:dex", "an/in:dex", "./other:index"):
-        status, _, err = cli("eval", "tiny", "--with", given, "--index", "two")
-        assert (status, f"--with {given} and --index both say what is searched" in " ".join(err.split())) == (2, True)
-    _, _, err = cli("eval", "tiny", "--with", "no_module_of_mine:Engine", "--index", "two")
-    assert "both say what is searched" not in err
 
 
 def test_a_suite_declares_the_metric_and_the_number_of_questions(setting, cli, tmp_path):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from scipy import stats
 
-from evoseek.cli.compare import compare as command
+from evoseek.cli.evaluate import compare as command
 from evoseek.errors import ConfigError, DataError, RunError
 from evoseek.eval.comparison import (
     bootstrap,

@@ -1,10 +1,8 @@
-"""`evoseek eval`: a policy, or another model instead of it, is scored on questions."""
+"""`evoseek eval`, `compare` and `judge`: a model is scored on questions, evaluations and a judge are compared."""
 
 from __future__ import annotations
 
-import os
-import re
-from dataclasses import dataclass
+from dataclasses import asdict
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,12 +20,13 @@ from evoseek.cli.options import (
     Seed,
     Sets,
     Who,
+    new_group,
     resolve_answerer,
     stop_if_dry,
     who_answers,
 )
 from evoseek.errors import ConfigError
-from evoseek.registry import KINDS, find
+from evoseek.registry import find
 from evoseek.report.printable import say
 from evoseek.settings import lookup
 from evoseek.training.interrupt import end_on_interrupt
@@ -36,25 +35,17 @@ if TYPE_CHECKING:
     from evoseek.eval.results import Results
     from evoseek.eval.suite import Suite
     from evoseek.evaluation import Evaluated
-    from evoseek.training.given import Given
     from evoseek.training.settings import TrainingSettings
     from evoseek.types import Question
 
 
+judge = new_group("The model that says whether an answer is right.")
 _ENOUGH = 10  # searches without any result that tell a broken engine from queries that match nothing
 On = Annotated[
     str | None,
     typer.Option(help="Suite: a name such as hotpotqa, a TOML file that declares one, or a question file or folder."),
 ]
 SuiteData = Annotated[Path | None, typer.Option(help="Folder or file with a named suite's questions.")]
-With = Annotated[
-    str | None,
-    typer.Option(
-        "--with",
-        metavar="ENGINE",
-        help="What is searched: an engine by name, an index (as --index), or the URL of a retrieval server.",
-    ),
-]
 Temperature = Annotated[float | None, typer.Option(help="0: greedy. Default: as in training.")]
 Baseline = Annotated[
     str | None,
@@ -71,7 +62,6 @@ def evaluate(
     on: On = None,
     data: SuiteData = None,
     model: Model = None,
-    with_: With = None,
     out: Annotated[Path | None, typer.Option(help="Folder for samples and results.")] = None,
     samples: Annotated[int, typer.Option(min=1, help="Number of samples of each question.")] = 1,
     temperature: Temperature = None,
@@ -92,8 +82,7 @@ def evaluate(
     """
     searches = _searches(baseline, no_search)
     run_dir, model, endpoint_options = resolve_answerer(who, run_dir, model)
-    engine = _engine(with_, index)
-    from evoseek.cli.settings import given_settings, run_of_project
+    from evoseek.cli.settings import answering_settings, check_evaluation, given_settings, run_of_project
 
     run_dir = run_of_project(run_dir, model, config, endpoint_options)
     with end_on_interrupt():
@@ -102,7 +91,6 @@ def evaluate(
         "evaluation.path": questions,
         "evaluation.index": index or (suite.index if suite else None),
         **endpoint_options,
-        **engine,
         "reward.name": (suite.declared.metric or None) if suite else None,
         "evaluation.temperature": temperature,
         "evaluation.limit": limit,
@@ -110,47 +98,23 @@ def evaluate(
         "run.seed": seed,
     }
     given = given_settings("eval", run_dir, config or (), options=options, sets=set_ or ())
-    _evaluate(given, _Examination(run_dir, model, suite, searches, baseline, samples), out, as_json=json)
-
-
-@dataclass(frozen=True, slots=True)
-class _Examination:
-    """Who is examined (the run, and the value of --model), on what, and how."""
-
-    run_dir: Path | None
-    model: str | None
-    suite: Suite | None
-    searches: bool
-    baseline: str | None
-    samples: int
-
-
-def _evaluate(given: Given, wanted: _Examination, out: Path | None, *, as_json: bool) -> None:
-    from evoseek.cli.settings import answering_settings, check_evaluation
-
-    suite, run_dir = wanted.suite, wanted.run_dir
-    own = None if suite or run_dir is None else _written(given.read(), run_dir)
-    check_evaluation(given.read(), search=wanted.searches, model=wanted.model, questions=suite is None and own is None)
+    own = suite.questions if suite else _written(given.read(), run_dir)
+    check_evaluation(given.read(), search=searches, model=model, questions=own is None)
     with end_on_interrupt():
         from evoseek.run import Run
         from evoseek.training.sources import evaluation_path, read_questions
 
-    settings, console = answering_settings(given), Console(stderr=as_json)
-    every = suite.questions if suite else own or read_questions(evaluation_path(settings), setting="evaluation.path")
+    settings, console = answering_settings(given), Console(stderr=json)
+    every = read_questions(evaluation_path(settings), setting="evaluation.path") if own is None else own
     asked = every[: settings.evaluation.limit]
-    times = f", {wanted.samples} times each" if wanted.samples > 1 else ""
+    times = f", {samples} times each" if samples > 1 else ""
     where = f"Samples and results in {out}" if out else "Nothing is written (--out keeps samples and results)"
     stop_if_dry([f"Ask {who_answers(given, run_dir)} {len(asked)} questions{times}", where], settings)
     say(console, f"Asking {len(asked)} of {len(every)} questions{times}.")
     evaluated = Run(directory=run_dir, settings=settings, console=console).evaluate(
-        asked,
-        samples=wanted.samples,
-        search=wanted.searches,
-        baseline=wanted.baseline,
-        suite=suite,
-        out=out,
+        asked, samples=samples, search=searches, baseline=baseline, suite=suite, out=out
     )
-    if as_json:
+    if json:
         print(dumps(evaluated.json, ensure_ascii=False))
     else:
         _show(evaluated, out, console)
@@ -176,12 +140,12 @@ def _empty_searches(results: Results) -> str | None:
     return f"None of {made} searches found anything: the index is empty or lost, and the scores are those of no search."
 
 
-def _written(settings: TrainingSettings, run_dir: Path) -> list[Question] | None:
-    """The questions that self-play wrote in this run and held out, if none were named: they are told of. None for a run
-    of another system."""
+def _written(settings: TrainingSettings, run_dir: Path | None) -> list[Question] | None:
+    """The questions that self-play wrote in this run and held out, if none were named, which is printed. None without a
+    run, or for a run of another system."""
     from evoseek.training.sources import evaluation_path
 
-    if evaluation_path(settings) or lookup(settings, "proposer") is None:
+    if run_dir is None or evaluation_path(settings) or lookup(settings, "proposer") is None:
         return None
     from evoseek.runs import RunDirectory
     from evoseek.selfplay.held_out import held_out_questions
@@ -189,28 +153,6 @@ def _written(settings: TrainingSettings, run_dir: Path) -> list[Question] | None
     questions, words = held_out_questions(RunDirectory(run_dir))
     say(Console(stderr=True), words)
     return questions
-
-
-def _engine(given: str | None, index: str | None) -> dict[str, object]:
-    """The settings of the engine that --with names. Raises ConfigError if it names an index and --index another."""
-    if given is None:
-        return {}
-    if "://" in given:
-        own: dict[str, object] = {"search.name": "remote", "search.url": given, "evaluation.index": ""}
-    elif re.match(r"[\w.-]+:\d+(/|$)", given) and not os.path.exists(given):
-        raise ConfigError(f"--with {given} is a server's address without its scheme. Give http://{given}.")
-    elif given in KINDS["search"].parts or (":" in given and not _is_path(given)):
-        return {"search.name": given}
-    else:
-        own = {"evaluation.index": given}
-    if index is not None:
-        raise ConfigError(f"--with {given} and --index both say what is searched. Give one of them.")
-    return own
-
-
-def _is_path(given: str) -> bool:
-    """Whether a text with a colon is a path; otherwise it is an engine's package.module:Name."""
-    return "/" in given or os.path.exists(given)  # Path.exists raises for a name that is too long
 
 
 def _searches(baseline: str | None, no_search: bool) -> bool:
@@ -235,3 +177,48 @@ def _suite(on: str | None, data: Path | None, questions: str | None) -> Suite | 
     from evoseek.eval.suite import load_suite
 
     return load_suite(on, data)
+
+
+def compare(
+    folders: Annotated[list[Path], typer.Argument(help="Folders that `evoseek eval --out` wrote, two or more.")],
+    metric: Annotated[str | None, typer.Option(help="Metric to compare by. Default: the declared one.")] = None,
+    json: Json = False,
+) -> None:
+    """Compare evaluations by paired tests over the questions that all of them have.
+
+    Exact McNemar test (0 or 1) or sign flips (graded, or several samples), each difference with its interval; p-values
+    are corrected for the number of comparisons, and a warning says if there are too few questions.
+    """
+    from evoseek.eval.comparison import compare_folders
+    from evoseek.report.evaluation import comparison_grids, terminal
+
+    compared, console = compare_folders(folders, metric), Console()
+    if json:
+        print(dumps([asdict(pair) for pair in compared.pairs], ensure_ascii=False))
+        return
+    for grid in comparison_grids(compared):
+        console.print(terminal(grid))
+    for note in compared.notes:
+        say(console, note)
+
+
+@judge.command()
+def check(
+    cases: Annotated[Path, typer.Argument(help="JSON lines: question, golden_answers, answer, correct (true, false).")],
+    config: ConfigFiles = None,
+    set_: Sets = None,
+) -> None:
+    """Ask the judge of the settings (judge.model) about labelled answers, and report how far it agrees."""
+    from evoseek.cli.settings import given_settings
+    from evoseek.corpus.questions import load_judged_answers
+
+    given = given_settings("judge check", None, config or (), options={}, sets=set_ or ())
+    labelled = load_judged_answers(cases)
+    given.read().judge.check("judge")
+    with end_on_interrupt():
+        from evoseek.report.judging import check_judge
+        from evoseek.training.context import Context
+
+    stop_if_dry([f"Ask the judge about {len(labelled)} answers of {cases}"], given.read())
+    with Context(given.read()) as context:
+        check_judge(*context.chat("judge"), labelled, console=Console())

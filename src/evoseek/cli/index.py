@@ -6,9 +6,8 @@ import asyncio
 import json as jsons
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -19,30 +18,9 @@ from evoseek.files import expanded
 from evoseek.project import how_to_name
 from evoseek.report.printable import say
 
-
-class StemmingChoice(StrEnum):
-    """Reduction of words for searching."""
-
-    none = "none"
-    english = "english"
-
-
-class EngineChoice(StrEnum):
-    """The engine that an index is searched by."""
-
-    lexical = "lexical"
-    dense = "dense"
-    hybrid = "hybrid"
-
-
-class NumberChoice(StrEnum):
-    """The type of a vector's numbers on disk."""
-
-    float32 = "float32"
-    float16 = "float16"
-
-
-Stemming = Annotated[StemmingChoice | None, typer.Option(help="Reduce words to their stems. Default: none.")]
+Stemming = Annotated[
+    Literal["none", "english"] | None, typer.Option(help="Reduce words to their stems. Default: none.")
+]
 MaxWords = Annotated[
     int | None, typer.Option(help="Maximum length of a passage, in words. Default: the project's, or 100.")
 ]
@@ -55,7 +33,10 @@ MaxText = Annotated[
 MaxSeconds = Annotated[
     int | None, typer.Option(min=1, help="Maximum processor time for reading a file, in seconds. Default: 60.")
 ]
-Engine = Annotated[EngineChoice | None, typer.Option(help="Search by terms, by vectors, or by both. Default: lexical.")]
+Engine = Annotated[
+    Literal["lexical", "dense", "hybrid"] | None,
+    typer.Option(help="Search by terms, by vectors, or by both. Default: as it was built for; to build it, lexical."),
+]
 EncoderName = Annotated[
     str | None,
     typer.Option(help="static, minilm, or a sentence-transformers model: a directory or a name. Default: static."),
@@ -63,7 +44,9 @@ EncoderName = Annotated[
 QueryPrompt = Annotated[str | None, typer.Option(help="Text before each query. Default: what the model says.")]
 PassagePrompt = Annotated[str | None, typer.Option(help="Text before each passage. Default: what the model says.")]
 Pooling = Annotated[str | None, typer.Option(help="mean, cls or lasttoken. Default: what the model says.")]
-Numbers = Annotated[NumberChoice | None, typer.Option(help="Type of the vectors' numbers on disk. Default: float32.")]
+Numbers = Annotated[
+    Literal["float32", "float16"] | None, typer.Option(help="Type of the vectors' numbers on disk. Default: float32.")
+]
 
 
 def index(
@@ -102,7 +85,7 @@ def index(
         "pooling": pooling,
         "dtype": dtype,
     }
-    given = {name: _plain(value) for name, value in options.items() if value is not None}
+    given = {name: value for name, value in options.items() if value is not None}
     documents, built, longest = _places(corpus, directory)
     if update or watch:
         _refuse_settings(given)
@@ -110,10 +93,6 @@ def index(
     else:
         of_project = {} if longest is None else {"max_words": longest}
         _build(documents, built, of_project | given | {"device": device})
-
-
-def _plain(value: str | int) -> str | int:
-    return value.value if isinstance(value, StrEnum) else value
 
 
 def _build(corpus: Path, directory: Path, given: Mapping[str, Any]) -> None:
@@ -166,9 +145,7 @@ def search(
         typer.Argument(metavar="[INDEX] QUERY", help="An index, and what to search for. Default: the project's."),
     ],
     k: Annotated[int, typer.Option("-k", min=1, help="Number of passages.")] = 5,
-    engine: Annotated[
-        EngineChoice | None, typer.Option(help="Search by terms, by vectors, or by both. Default: as it was built for.")
-    ] = None,
+    engine: Engine = None,
     json: Json = False,
 ) -> None:
     """Search an index.
@@ -185,7 +162,7 @@ def search(
         query,
         k=k,
         console=Console(),
-        engine=engine.value if engine else "auto",
+        engine=engine or "auto",
         as_json=json,
     )
 

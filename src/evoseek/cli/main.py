@@ -14,26 +14,22 @@ import typer
 
 from evoseek import __version__
 from evoseek.cli.ask import ask
-from evoseek.cli.compare import compare
 from evoseek.cli.data import data
 from evoseek.cli.demo import demo
 from evoseek.cli.doctor import doctor
-from evoseek.cli.evaluate import evaluate
+from evoseek.cli.evaluate import compare, evaluate, judge
 from evoseek.cli.export import export
 from evoseek.cli.index import index, search
 from evoseek.cli.init import init
-from evoseek.cli.judge import judge
 from evoseek.cli.options import with_shared
 from evoseek.cli.parts import parts, recipes
 from evoseek.cli.prompt import prompt
 from evoseek.cli.propose import propose
-from evoseek.cli.serve import serve
+from evoseek.cli.serve import serve, world
 from evoseek.cli.sft import collect, sft
 from evoseek.cli.simulator import simulator
-from evoseek.cli.status import status
 from evoseek.cli.train import train
-from evoseek.cli.view import view
-from evoseek.cli.world import world
+from evoseek.cli.view import status, view
 from evoseek.errors import EvoseekError, disk_text, is_of_disk
 from evoseek.training.interrupt import INTERRUPTED
 

@@ -1,19 +1,22 @@
-"""`evoseek serve`: servers for other programs."""
+"""`evoseek serve` and `world serve`: servers for other programs, and a generated world as a web site to search."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from threading import Event
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
 
-from evoseek.cli.index import EngineChoice
+from evoseek.cli.index import Engine
 from evoseek.cli.options import (
     ConfigFiles,
+    FixedSeed,
     Index,
     Sets,
     Who,
@@ -24,6 +27,7 @@ from evoseek.cli.options import (
     who_answers,
 )
 from evoseek.errors import ConfigError
+from evoseek.files import check_new_file
 from evoseek.protocols import QuestionEngine, SearchEngine
 from evoseek.report.printable import say
 from evoseek.settings import lookup, with_setting
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
 
 _RUNNING = 16
 serve = new_group("Servers for other programs.")
+world = new_group("The generated world.")
 Host = Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 lets everybody in.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes any free one.")]
 
@@ -43,9 +48,7 @@ Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes any fre
 @serve.command("retrieval")
 def serve_retrieval(
     directory: Annotated[Path | None, typer.Argument(help="An index. Default: the project's.")] = None,
-    engine: Annotated[
-        EngineChoice | None, typer.Option(help="Search by terms, by vectors, or by both. Default: as it was built for.")
-    ] = None,
+    engine: Engine = None,
     host: Host = "127.0.0.1",
     port: Port = 8000,
     max_queries: Annotated[int, typer.Option(min=1, help="Number of queries in a request, at most.")] = 1_024,
@@ -59,7 +62,7 @@ def serve_retrieval(
 
     directory = directory or named_index()
     stop_if_dry([f"Serve the index {directory} at {host}:{port}"])
-    console, index = Console(), LiveIndex(directory, partial(open_built, directory, engine.value if engine else "auto"))
+    console, index = Console(), LiveIndex(directory, partial(open_built, directory, engine or "auto"))
 
     def started(url: str) -> None:
         say(console, f"{len(index):,} passages at {url}/retrieve   (Ctrl-C ends it)")
@@ -204,3 +207,42 @@ def _extra() -> Generator[None]:
         raise ConfigError(
             f"Serving needs packages that are not installed ({error}). Install them: pip install 'evoseek[serve]'."
         ) from error
+
+
+@world.command("serve")
+def serve_world(
+    entities: Annotated[int, typer.Option(help="Number of articles, at least 200.")] = 2000,
+    seed: FixedSeed = 0,
+    split: Annotated[Literal["train", "evaluation"], typer.Option(help="The split whose names it uses.")] = "train",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes any free one.")] = 8765,
+    questions: Annotated[Path | None, typer.Option(help="A new JSONL file for questions about it.")] = None,
+    count: Annotated[int, typer.Option(min=1, help="Number of questions.")] = 1000,
+) -> None:
+    """Serve a generated world as a web site with a search API, on this machine, until Ctrl-C."""
+    stop_if_dry([f"Serve a world of {entities} entities (seed {seed}) on port {port}; questions: {questions}"])
+    from evoseek.corpus.questions import save_questions
+    from evoseek.world.server import serving
+    from evoseek.world.site import Site
+    from evoseek.world.world import World
+
+    if questions is not None:
+        check_new_file(questions)
+    made, ended, console = World.generate(seed, entities, split), Event(), Console()
+    site = Site(made, seed)
+    with serving(site, port) as api:
+        for number in (signal.SIGINT, signal.SIGTERM):  # also if it was started in the background, with SIGINT ignored
+            signal.signal(number, lambda number, frame: ended.set())
+        if questions is not None:  # with the port: without it the same command would find its file there the next time
+            save_questions(questions, made.questions(count, seed=seed))
+            say(console, f"{count} questions in {questions}")
+        url, name, relation = api.web.host, made.names[0], made.facts(0)[0].relation
+        say(
+            console,
+            f"{len(made):,} entities at {url}   (Ctrl-C ends it)\n"
+            f"  curl {url}{site.url_path(0)}\n"
+            f"""  curl {url}/search -H 'X-API-KEY: any' -d '{{"q": "{name} {relation}", "num": 3}}'\n"""
+            f"  curl '{url}/searxng/search?q={name.replace(' ', '+')}+{relation}&format=json'",
+        )
+        ended.wait()
+    counts = "  ".join(f"{kind} {number:,}" for kind, number in sorted(api.counts.items()))
+    say(console, f"\nEnded. Requests: {counts or 'none'}")

@@ -1,7 +1,8 @@
-"""`evoseek view`: the trajectories and curves of a run, as a page or in the terminal."""
+"""`evoseek view` and `status`: a run's trajectories and curves, as a page or in the terminal, and where it stands."""
 
 from __future__ import annotations
 
+import json as jsons
 import webbrowser
 from pathlib import Path
 from typing import Annotated
@@ -9,8 +10,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from evoseek.cli.options import named_run, stop_if_dry
+from evoseek.cli.options import Json, named_run, project, stop_if_dry
 from evoseek.errors import ConfigError
+from evoseek.report.printable import say
+from evoseek.training.given import allow_project
 
 
 def view(
@@ -42,7 +45,6 @@ def view(
 
 
 def _as_page(directories: list[Path], out: Path | None, *, console: Console, opened: bool) -> None:
-    from evoseek.report.printable import say
     from evoseek.report.view.html import data_folder, make_page
     from evoseek.report.view.source import Source
 
@@ -64,3 +66,26 @@ def _in_terminal(run: Path, id: str | None, last: int) -> None:
         show_rollout(console, source, id)
     else:
         list_rollouts(console, source, last)
+
+
+def status(
+    run: Annotated[Path | None, typer.Argument(help="Directory of a run. Default: the project's run.")] = None,
+    json: Json = False,
+) -> None:
+    """Show where a run stands: step, scores, time left, warnings, and what comes next. Nothing is loaded or written.
+
+    Example: evoseek status runs/mine
+    """
+    from evoseek.report.status import status as status_of
+
+    allow_project(project())
+    lines = status_of(run or named_run())
+    if json:
+        found: dict[str, list[str]] = {}
+        for about, words in lines:
+            found.setdefault(about.lower(), []).append(words)
+        print(jsons.dumps(found, ensure_ascii=False))
+        return
+    width = max(len(about) for about, _ in lines)
+    for about, words in lines:
+        say(Console(), f"{about:{width}}  {words}")
