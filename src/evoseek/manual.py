@@ -93,7 +93,7 @@ class ManualQuestion:
 def write_manual(folder: Path, library: Library, *, seed: int = 0) -> None:
     """Write the four files: all of them or, on an error, none.
 
-    Questions are split by class: whatever is asked about one class is on one side. `dev.jsonl` has as many questions
+    Questions are split by class: all that are about one class are on one side. `dev.jsonl` has as many questions
     of one hop as of two. The same library and seed give the same files. OSError if the disk does not take them.
     """
     every = list(questions(library))

@@ -70,7 +70,7 @@ def test_questions_of_a_world_in_flashrags_shape_and_later_more_of_them(system, 
         status, said, err = cli("propose", world, out, "--system", system, "--count", count, *sets(SMALL))
         assert status == 0, err
         assert f"{count} questions in" in said
-        assert "What became of the proposals" in said
+        assert "Outcomes of the proposals" in said
     questions = load_questions(out, check=usable_question)
     assert len({question.text for question in questions}) == len(questions) == 5
     for question in questions:

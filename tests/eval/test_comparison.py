@@ -200,5 +200,5 @@ def test_a_part_of_an_evaluation_and_damaged_results_are_refused(folder):
     with pytest.raises(DataError, match=r"samples.jsonl:2 is not a sample .*number"):
         shown(whole, part)
     (part / "results.json").write_text("{}")
-    with pytest.raises(RunError, match="does not say its metric"):
+    with pytest.raises(RunError, match="lacks its metric"):
         shown(whole, part)

@@ -134,8 +134,8 @@ def check_disk(context: DoctorContext) -> Iterator[Finding]:
         yield fault("disk", words, "Give another --run-dir, or make the folder writable.")
         return
     free, need = shutil.disk_usage(place).free, _run_bytes(context)
-    takes = f"of which checkpoints and logs take about {need / 1e9:.2g}"
-    words = f"{free / 1e9:.3g} GB free for {context.run.path}, {takes}"
+    needed = f"of which checkpoints and logs take about {need / 1e9:.2g}"
+    words = f"{free / 1e9:.3g} GB free for {context.run.path}, {needed}"
     remedy = "Free space, set run.keep_checkpoints=1, or train an adapter."
     yield fault("disk", f"It does not fit: {words}.", remedy) if need > free else fine("disk", words)
 
@@ -153,7 +153,7 @@ def _run_bytes(context: DoctorContext) -> float:
 
 
 def check_model(context: DoctorContext) -> Iterator[Finding]:
-    """The model's files, its tokenizer and chat template, and the prompts that it is given."""
+    """The model's files, its tokenizer and chat template, and the prompts."""
     name = context.settings.policy.model
     source = expanded(find_policy(name))
     if not context.has_model and (expanded(name).is_absolute() or name.startswith((".", "~"))):

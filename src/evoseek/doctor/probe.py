@@ -61,7 +61,7 @@ def _rollouts(context: TrainingContext) -> Finding:
     if not searched:
         return warning("probe", f"{how}.", _REMEDY)
     if not each:
-        return warning("probe", f"{how}; the settings do not say how many a step has.", "Train a step to know more.")
+        return warning("probe", f"{how}; the number in a step is unknown.", "Train a step to know more.")
     step = seconds * each * _WITH_UPDATE
     minutes = step * settings.planned_steps / 60
     each_step = f"{each} in a step and {_WITH_UPDATE - 1:.0%} more to train: {step:.0f} s a step"

@@ -90,9 +90,9 @@ class IRCoT:
 def first_sentence(text: str, reason: StopReason) -> str:
     """The first sentence after a block of thought, without markup; "" if there is none. A text without an end of a
     sentence is one, unless it was cut (`max_tokens`)."""
-    said = _plain(text.rpartition("</think>")[2]) or _plain(text)
-    found = _SENTENCE.match(said)
-    return " ".join((found[0] if found else "" if reason is StopReason.MAX_TOKENS else said).split())
+    plain = _plain(text.rpartition("</think>")[2]) or _plain(text)
+    found = _SENTENCE.match(plain)
+    return " ".join((found[0] if found else "" if reason is StopReason.MAX_TOKENS else plain).split())
 
 
 def _plain(text: str) -> str:
@@ -104,7 +104,7 @@ class SearchO1:
     its chain of reasoning, into which only the outcome goes ("reason in documents").
 
     Prompts: baseline_search_o1 for the chain, with `max_calls`; baseline_documents for reading, with `query`,
-    `passages` and `reasoning` (what the chain says so far); baseline_information for what the chain is shown, with
+    `passages` and `reasoning` (the chain so far); baseline_information for what the chain is shown, with
     `information` ("" if reading gave none)."""
 
     searches: ClassVar[bool] = True
@@ -175,7 +175,7 @@ _SCHEMA: Mapping[str, object] = {
 
 class RAgent:
     """RAgent (the agentic baseline of Li et al., arXiv 2501.05366, section 4.2; after ReAct, arXiv 2210.03629): the
-    model searches while it reasons, is shown the beginnings of ten passages, and opens those that it wants to read.
+    model searches while it reasons, is shown the beginnings of ten passages, and opens some of them.
 
     Prompts: baseline_ragent, with `max_calls` and `most` (passages that may be opened at once: search.top_k);
     baseline_snippets for results, with `passages` and the number of the `first`; baseline_opened, with `opened` (pairs
@@ -224,11 +224,11 @@ class OpenTool:
         return self
 
     async def __call__(self, call: ToolCall) -> ToolResult:
-        """The passages of the first `most` numbers; a text that says so if there is none."""
+        """The passages of the first `most` numbers; a notice if there is none."""
         numbers = dict.fromkeys(map(int, re.findall(r"(?<!\d)\d{1,6}(?!\d)", str(call.arguments.get("numbers")))))
         known = [number for number in numbers if 1 <= number <= len(self.found)][: self.most]
         if not known:
-            said = f"1 to {len(self.found)}" if self.found else "none yet: search first"
-            return ToolResult(call, f'The tool "open" takes the numbers of passages that were found ({said}).')
+            known_numbers = f"1 to {len(self.found)}" if self.found else "none yet: search first"
+            return ToolResult(call, f'The tool "open" takes the numbers of passages that were found ({known_numbers}).')
         opened = [(number, self.found[number - 1]) for number in known]
         return ToolResult(call, self.template.text(opened=opened), tuple(passage for _, passage in opened))

@@ -50,7 +50,7 @@ class Comparison:
 
     @property
     def carries(self) -> bool:
-        """Whether n questions are enough to speak of a difference of this size, whatever the test says."""
+        """Whether n questions are enough for a claim about a difference of this size, whatever the p-value."""
         return abs(self.difference) >= self.detectable
 
 

@@ -105,7 +105,7 @@ class EvaluationFolder:
         metric, n, samples = (found.get(key) for key in ("metric", "n", "samples"))
         if not (isinstance(metric, str) and isinstance(n, int) and isinstance(samples, int)):
             raise RunError(
-                f"{self.results} does not say its metric, n and samples. Restore it, or give its `evoseek eval --out` "
+                f"{self.results} lacks its metric, n or samples. Restore it, or give its `evoseek eval --out` "
                 "command again."
             )
         return metric, n * samples

@@ -26,7 +26,7 @@ GROUPS: Mapping[str, Callable[[Sample], object]] = {
 """What samples are grouped by; those without a value are in no group."""
 
 COSTS = ("written", "read", "calls", "searches")
-"""Numbers a sample: tokens that the model wrote and those that it was given, tool calls, searches."""
+"""Numbers a sample: tokens that the model wrote and read, tool calls, searches."""
 
 
 @dataclass(frozen=True, slots=True)

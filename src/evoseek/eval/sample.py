@@ -29,13 +29,13 @@ Key = tuple[str, int]
 @dataclass(frozen=True, slots=True)
 class Sample:
     """Attempt `number` at a question. `scores` has every metric, and is empty if the rollout is Invalid; `invalid` then
-    names the reason and `detail` tells more.
+    names the reason and `detail` the circumstances.
 
     `content` is a digest of the question and its golden answers. `documents` are the ids of what was found, in order,
     each once; `recall` is the share of the question's evidence among it (None: its evidence is unknown). `written` and
     `read` are numbers of tokens, None for a model whose tokens are not known. `seconds` is the time from the first
     turn to the end, waiting included; of everything here it alone differs between two runs of the same work.
-    `answerable` is False for a question that is marked so. `supported` says whether the passages that were found
+    `answerable` is False for a question that is marked so. `supported`: whether the passages that were found
     support the answer (None: it was not checked).
     """
 
@@ -80,7 +80,7 @@ def sample_from_row(row: Any) -> Sample:
 
 
 def content_digest(question: Question) -> str:
-    """What tells whether two questions of one id are the same: their text and golden answers."""
+    """A digest of text and golden answers, by which questions of one id are the same or not."""
     row = question_row(question)
     return json_digest([row["question"], row["golden_answers"]])[:16]
 

@@ -67,7 +67,7 @@ def score_interval(values: Sequence[float], *, low: float = 0.0, high: float = 1
 def bootstrap_mean_interval(values: Sequence[float], *, seed: int = 0) -> Interval:
     """Percentile bootstrap interval of the mean of numbers without bounds, such as lengths.
 
-    It is infinite if all values are equal: resampling them cannot tell how far others may lie.
+    It is infinite if all values are equal: resampling them does not show how far others may lie.
     """
     if not values:
         raise ValueError("an interval needs at least one value")

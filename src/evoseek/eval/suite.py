@@ -129,7 +129,7 @@ class Suite:
         return str(index) if index and index.is_dir() else None
 
     def about(self) -> dict[str, object]:
-        """What results say of it."""
+        """Its part of the results."""
         found = {"name": self.name, **self.declared.model_dump(include={"metric", "split", "licence"})}
         return {**found, "n": len(self.questions), "sha256": questions_digest(self.questions)}
 

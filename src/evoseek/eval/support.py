@@ -2,7 +2,7 @@
 
 By words (the default): the first rule that applies decides.
 
-    none    there is no answer, or it says that it knows none
+    none    there is no answer, or it is a refusal
     topic   yes or no, which stands in no passage: supported if passages about the question, namely those whose title it
             names, and those with at least half of its significant words, have two thirds of these words between them
             (of a question in a script without spaces, if there are such passages)
@@ -12,10 +12,10 @@ By words (the default): the first rule that applies decides.
             (empty words, such as `the` or `May`, only if capitalised within a sentence; an answer of nothing but words
             of its question, never)
     words   of an answer in several parts or in a sentence, every claim stands so in some passage: its parts without the
-            words of the question, and without the words at their ends that say nothing
+            words of the question, and without empty words at their ends
 
-This says that the documents contain what was answered, not that they say it of what was asked: Meri may stand there as
-somebody else's mayor. A judge (settings [support]) reads the question, the answer and the passages instead.
+This shows that the documents contain the answer, not that they give it to this question: Meri may stand there as
+another city's mayor. A judge (settings [support]) reads the question, the answer and the passages instead.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _STOPS = re.compile(r"[、。，；！？]|[.,;!?](?!\d)")
 @dataclass(frozen=True, slots=True)
 class Support:
     """The result of the check: the passages that support the answer in the order in which they were found, whether they
-    do, the rule that says so, and the words that were looked for in them."""
+    do, the rule that decided, and the words that were looked for in them."""
 
     passages: tuple[Passage, ...]
     is_given: bool
@@ -102,7 +102,7 @@ def found_passages(trajectory: Trajectory) -> tuple[Passage, ...]:
 
 
 class SupportJudge:
-    """A Check by a chat model. It is asked only where there are an answer and passages; the passages that it supports
+    """A Check by a chat model. It is called only where there are an answer and passages; the supporting passages
     are those that the words point to, or all if they point to none. Raises ToolError if there is no verdict."""
 
     def __init__(self, chat: Chat, template: PromptTemplate) -> None:
@@ -146,10 +146,9 @@ def _holds(passage: Passage, answer: str) -> bool:
 
 
 def _echoes(answer: str, question: str) -> bool:
-    """Whether an answer says nothing that its question does not say: its words, or those of them that say something,
-    are words of the question."""
-    said = set(fold(answer).split())
-    return _stands_in(answer, question) or (said - (_EMPTY - _COUNTS) or said) <= set(fold(question).split())
+    """Whether all words of an answer, or all but the empty ones, are words of its question."""
+    words = set(fold(answer).split())
+    return _stands_in(answer, question) or (words - (_EMPTY - _COUNTS) or words) <= set(fold(question).split())
 
 
 def _stands_in(words: str, text: str) -> bool:
@@ -184,26 +183,26 @@ def _names(question: str, passage: Passage) -> bool:
 
 def _share(question: str, passages: Sequence[Passage]) -> Fraction:
     """The share of a question's significant words that passages have between them; 0 if it has none."""
-    asked = set(fold(question).split()) - STOP_WORDS
+    wanted = set(fold(question).split()) - STOP_WORDS
     held = {word for passage in passages for word in fold(passage.contents).split()}
-    return Fraction(len(asked & held), len(asked)) if asked else Fraction(0)
+    return Fraction(len(wanted & held), len(wanted)) if wanted else Fraction(0)
 
 
 def _claims(answer: str, question: str) -> Iterator[str]:
-    """What an answer says beyond the words of its question."""
-    asked = set(fold(question).split())
+    """The parts of an answer beyond the words of its question."""
+    known = set(fold(question).split())
     for part in _PARTS.split(answer):
         run: list[str] = []
         for word in [*fold(part).split(), None]:
-            if word is not None and word not in asked:
+            if word is not None and word not in known:
                 run.append(word)
             else:
-                if told := _without_ends(run):
-                    yield " ".join(told)
+                if claim := _without_ends(run):
+                    yield " ".join(claim)
                 run = []
 
 
 def _without_ends(words: Sequence[str]) -> Sequence[str]:
-    """The words from the first to the last that says something."""
+    """The words from the first to the last that is not empty."""
     telling = [number for number, word in enumerate(words) if word not in _EMPTY]
     return words[telling[0] : telling[-1] + 1] if telling else ()

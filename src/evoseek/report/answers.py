@@ -22,8 +22,8 @@ def answer_text(trajectory: Trajectory, support: Support, *, refuses: bool) -> T
     lines = [f"No answer ({trajectory.stop_reason})." if trajectory.answer is None else answer, "Searches:"]
     for number, result in enumerate(trajectory.tool_results, start=1):
         titles = ", ".join(passage.title for passage in result.passages) or "nothing found"
-        asked = "; ".join(map(_argument, result.call.arguments.values()))
-        lines.append(f"  {number}. {result.call.name}: {asked}  ->  {titles}")
+        query = "; ".join(map(_argument, result.call.arguments.values()))
+        lines.append(f"  {number}. {result.call.name}: {query}  ->  {titles}")
     lines += [] if trajectory.tool_results else ["  none"]
     if trajectory.answer is None:
         lines.append("What the model wrote:")
@@ -49,7 +49,7 @@ def _marked(text: str, words: Sequence[str]) -> Text:
 
 _SUPPORTS = {
     "words": "Passages that contain these words (no more was checked): {}",
-    "topic": "Passages about the question (they need not say the answer):",
+    "topic": "Passages about the question (which need not hold the answer):",
     "judge": "Passages that support the answer, by the verdict of the judge:",
     "none": "Passages that support the answer:",
 }
@@ -77,7 +77,7 @@ def answer_json(trajectory: Trajectory, support: Support, *, refuses: bool) -> d
 
 
 def search_json(result: ToolResult) -> dict[str, object]:
-    """A call and what it found."""
+    """A call and its findings."""
     return {
         "tool": result.call.name,
         "arguments": dict(result.call.arguments),

@@ -44,7 +44,7 @@ class Grid:
 
 
 def results_json(results: Results, about: Mapping[str, object]) -> dict[str, Any]:
-    """Everything that the samples determine. `about` says what was evaluated."""
+    """Everything that the samples determine. `about` describes what was evaluated."""
     return {
         **about,
         "metric": results.metric,
@@ -137,20 +137,20 @@ def cost_grid(costs: Mapping[str, Cost]) -> Grid:
 def note(results: Results) -> str | None:
     """What a reader must know beside the tables: the meaning of the metrics that papers define differently, which
     questions are unanswerable and which samples Invalid. None if there is nothing."""
-    said = [f"{metric_name(metric)}: {_MEANINGS[metric]}." for metric in results.metrics if metric in _MEANINGS]
+    notes = [f"{metric_name(metric)}: {_MEANINGS[metric]}." for metric in results.metrics if metric in _MEANINGS]
     if unanswerable := len({one.question for one in results.samples if not one.answerable}):
-        said.append(
+        notes.append(
             f"{unanswerable} of {results.n} questions are marked as unanswerable: by every metric a refusal is right "
             "there and any answer wrong, as in SQuAD 2.0."
         )
     if failed := results.invalid:
         shown = ", ".join(f"{one.question}/{one.number} ({one.invalid})" for one in failed[:10])
         more = f" and {len(failed) - 10} more" if len(failed) > 10 else ""
-        said.append(
+        notes.append(
             f"Not final: {len(failed)} of {len(results.samples)} samples are Invalid and count as wrong: {shown}{more}."
             " The same command with --out draws them again."
         )
-    return " ".join(said) or None
+    return " ".join(notes) or None
 
 
 def comparison_grids(compared: Compared) -> list[Grid]:
@@ -185,14 +185,14 @@ def terminal(grid: Grid) -> Table:
     return table
 
 
-def markdown(made: Sequence[Grid], said: str | None) -> str:
+def markdown(made: Sequence[Grid], text: str | None) -> str:
     """All tables as Markdown."""
     texts: list[str] = []
     for grid in made:
         lines = [grid.head, ("---",) * len(grid.head), *grid.rows]
         rows = ("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
         texts.append(f"**{grid.title}**\n\n" + "\n".join(rows))
-    return "\n\n".join([*texts, *([said] if said else [])]) + "\n"
+    return "\n\n".join([*texts, *([text] if text else [])]) + "\n"
 
 
 def metric_name(metric: str) -> str:

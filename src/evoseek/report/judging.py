@@ -41,7 +41,7 @@ class Agreement:
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[bool, bool | None]]) -> Agreement:
-        """From each answer's label and verdict (None: the judge gave no verdict)."""
+        """From each answer's label and verdict (None: there is none)."""
         pairs = list(pairs)
         judged = [(label, verdict) for label, verdict in pairs if verdict is not None]
         n, agreed = len(judged), sum(label == verdict for label, verdict in judged)

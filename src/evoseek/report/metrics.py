@@ -90,7 +90,7 @@ def _row(value: object) -> dict[str, float | None]:
 
 
 class TrackedMetrics:
-    """Passes the metrics of each step to a tracker. If it fails, one notice says so, and it gets the next step.
+    """Passes the metrics of each step to a tracker. A failure is reported once, and the tracker gets the next step.
 
     `last` is a file for the last step that the tracker took: steps that a resumed run makes again are the same as
     before, and are left out.

@@ -22,7 +22,7 @@ MEANINGS: Mapping[str, str] = {
     Rejection.ANSWER_IN_QUESTION: "the question contains its answer",
     Rejection.NO_SEARCH: "no search was made",
     Rejection.REPEATED_QUERY: "the same search was made twice",
-    Rejection.OTHER_ANSWER: "the answer is not the one that was given",
+    Rejection.OTHER_ANSWER: "the answer is not the required one",
     Rejection.ANSWER_TOO_LONG: "the answer has more words than a name, a date or a title",
     Rejection.INSTRUCTIONS: "orders to a model, tags of roles or tools, or addresses to call",
     Rejection.TEMPLATE: "fields, blanks or labels were left in the question, or the answer gives none",
@@ -52,7 +52,7 @@ def failed(reason: str) -> str:
 
 def fates_table(counts: Mapping[str, int]) -> Table:
     """The outcomes of all proposals, the most frequent first."""
-    table = Table("proposals", "", "share", "what it means", title="What became of the proposals")
+    table = Table("proposals", "", "share", "what it means", title="Outcomes of the proposals")
     total = sum(counts.values())
     for fate, count in sorted(counts.items(), key=lambda item: (item[0] != VALID, -item[1], item[0])):
         meaning = "it could not be played to its end" if fate.startswith(_FAILED) else MEANINGS[fate]

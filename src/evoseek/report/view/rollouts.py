@@ -15,7 +15,7 @@ _DIGITS = 5  # significant digits of a logprob or an advantage on the page
 @dataclass(frozen=True, slots=True)
 class Rollout:
     """What a list shows of a line of trajectories.jsonl. `reward` is None for one that is Invalid, `hops` is the number
-    of hops or searches that the question has or was asked for, `stated` the question that a proposer wrote."""
+    of hops or searches of the question, or of its proposal, `stated` the question that a proposer wrote."""
 
     id: str
     step: int
@@ -55,7 +55,7 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """What the learner was given of a rollout, by its action tokens: advantages (one number if all are the same), and
+    """The learner's input for a rollout, by its action tokens: advantages (one number if all are the same), and
     the learner's own logprobs if they were recorded."""
 
     advantages: Sequence[float] | float
@@ -90,8 +90,8 @@ def rollout_of(row: Any) -> Rollout:
 
 def credit_of(row: Any) -> tuple[str, Credit]:
     """A trajectory's id and its credit, of a line of samples.jsonl. Raises as `rollout_of`."""
-    given: Any = row["advantages"]
-    advantages = [float(value) for value in given] if isinstance(given, list) else float(given)
+    own: Any = row["advantages"]
+    advantages = [float(value) for value in own] if isinstance(own, list) else float(own)
     return str(row["id"]), Credit(advantages, tuple(float(value) for value in row.get("old_logprobs", ())))
 
 
@@ -145,7 +145,7 @@ def _action(action: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _result(result: Any, segments: Sequence[Any]) -> dict[str, Any]:
-    """Without the text where an observation says it already."""
+    """Without the text where an observation holds it already."""
     text = str(result["text"])
     is_said = any(
         _letters(text) in _letters(segment["text"]) for segment in segments if segment["kind"] == "observation"

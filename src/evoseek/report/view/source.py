@@ -34,8 +34,8 @@ def readable_lines(path: Path, make: Callable[[Any], T], notes: list[str]) -> It
     """What `make` makes of each line, in order; nothing without a file.
 
     Lines that are no JSON, or that `make` refuses by a ValueError, LookupError, TypeError, AttributeError or
-    OverflowError, are left out; so is a last line without its end, which is still being written. One note says how many
-    and which is the first.
+    OverflowError, are left out; so is a last line without its end, which is still being written. One note has their
+    number and the first of them.
     Raises RunError if the file cannot be read.
     """
     damaged, first, unfinished = 0, "", False
@@ -71,7 +71,7 @@ _REPLAYED = 2000  # rows over which warnings are looked for, the last ones: each
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """A warning or alarm that a run gave, and the step at which it began."""
+    """A warning of a run, and the step at which it began."""
 
     step: int
     text: str
@@ -79,7 +79,7 @@ class Warned:
 
 @dataclass
 class Source:
-    """A run or an evaluation to be shown. `notes` says what of it could not be read, as far as it was read."""
+    """A run or an evaluation to be shown. `notes` lists what could not be read, as far as it was tried."""
 
     directory: Path
     name: str
@@ -206,7 +206,7 @@ class Source:
 
     @cached_property
     def credits(self) -> dict[str, Credit]:
-        """What the learner was given, by trajectory; empty where the run did not record it."""
+        """The learner's input by trajectory; empty where the run did not record it."""
         if self.is_evaluation:  # its samples.jsonl is another one
             return {}
         return dict(readable_lines(self.run.samples, credit_of, self.notes))

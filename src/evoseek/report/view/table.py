@@ -24,7 +24,7 @@ from evoseek.report.view.source import Source
 
 
 class TokenTexts:
-    """The texts of the token ids that it was asked for, by a tokenizer's file; none without one.
+    """The texts of token ids, by a tokenizer's file; none without one.
 
     A token that is a part of a character has the replacement character as its text.
     """

@@ -74,8 +74,8 @@ def _line(rollout: Rollout) -> str:
     reward = "Invalid" if rollout.reward is None else f"{rollout.reward:.2f}"
     searches = "1 search" if rollout.searches == 1 else f"{rollout.searches} searches"
     facts = f"step {rollout.step}, {rollout.shown_role}, {rollout.stop_reason}, {searches}"
-    asked = f"{rollout.stated or rollout.question}  ->  {rollout.answer or 'no answer'}"
-    return f"{reward:>7}  {rollout.id}  ({facts})  {shorten(asked, _LINE, placeholder=' ...')}"
+    text = f"{rollout.stated or rollout.question}  ->  {rollout.answer or 'no answer'}"
+    return f"{reward:>7}  {rollout.id}  ({facts})  {shorten(text, _LINE, placeholder=' ...')}"
 
 
 def _cut(text: str) -> str:

@@ -171,7 +171,7 @@ function end(view, question, content) {
   if (view.told.support.length) {
     const heads = {
       words: `Passages that contain these words (no more was checked): ${view.told.words.join("; ")}`,
-      topic: "Passages about the question (they need not say the answer):",
+      topic: "Passages about the question (which need not hold the answer):",
       judge: "Passages that support the answer, as the judge says:",
     };
     view.article.append(element("p", "", heads[view.told.rule]));
