@@ -21,7 +21,6 @@ from rich.console import Console
 
 from evoseek.data.indexing import IndexPlan, build_index, update_index
 from evoseek.errors import EmptyCorpusError
-from evoseek.search.lexical import LexicalIndex
 from evoseek.search.opening import open_built
 from evoseek.search.vectors import VectorFiles
 
@@ -105,11 +104,10 @@ class Folder:
 def contents(directory: Path) -> list[object]:
     """Everything that an index holds and answers, and what its manifest says of it."""
     index = open_built(directory)
-    store = index if isinstance(index, LexicalIndex) else LexicalIndex.open(directory)
-    manifest = store.manifest.model_dump(exclude={"data", "files", "sha256"})
-    found = [list(store.passages()), index.find_all([*WORDS, " ".join(WORDS)], 10), manifest]
+    manifest = index.manifest.model_dump(exclude={"data", "files", "sha256"})
+    found = [list(index.passages()), index.find_all([*WORDS, " ".join(WORDS)], 10), manifest]
     if manifest["vectors"]:
-        vectors = VectorFiles(directory / store.manifest.data, store.manifest.vectors)
+        vectors = VectorFiles(directory / index.manifest.data, index.manifest.vectors)
         found.append(b"".join(block.tobytes() for block in vectors.blocks()))
     return found
 

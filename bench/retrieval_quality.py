@@ -24,7 +24,7 @@ from evoseek.corpus.passages import split_document
 from evoseek.corpus.read_report import ReadReport
 from evoseek.search.analyser import Analyser
 from evoseek.search.dense import DenseIndex
-from evoseek.search.encoders.encoder import make_encoder
+from evoseek.search.encoders import make_encoder
 from evoseek.search.hybrid import HybridIndex
 from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Passage
@@ -82,7 +82,7 @@ def main() -> None:
         for name in options.encoders:
             index = DenseIndex.build(Path(folder, name), passages, make_encoder(name), analyser=analyser)
             report(name, index.find_all(texts, k), questions)
-            report(f"hybrid {name}", HybridIndex(index).find_all(texts, k), questions)
+            report(f"hybrid {name}", HybridIndex.open(index.directory).find_all(texts, k), questions)
 
 
 if __name__ == "__main__":

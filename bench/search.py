@@ -27,7 +27,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from evoseek.search.dense import DenseIndex
-from evoseek.search.encoders.encoder import make_encoder, unit
+from evoseek.search.encoders import make_encoder, unit
 from evoseek.search.hybrid import HybridIndex
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.manifest import EncoderRecord, VectorsRecord
@@ -121,12 +121,12 @@ def measure_texts(size: int, given: tuple[list[str], list[str], list[str]], tabl
         measure_bm25s(size, passages, queries, table)
         encoder, at = make_encoder("static"), Path(folder, "hybrid")
         built = seconds(lambda: DenseIndex.build(at, passages, encoder, engine="hybrid"))
-        dense = DenseIndex.open(at, encoder)
+        dense, hybrid = DenseIndex.open(at, encoder), HybridIndex.open(at, encoder)
         table.row(size, "static + lexical", f"built in {built:.1f} s, {mib(at)}")
         table.row(size, "dense (static)", rate(lambda queries: dense.find_all(queries, K), queries))
-        table.row(size, "hybrid (static)", rate(lambda queries: HybridIndex(dense).find_all(queries, K), queries))
+        table.row(size, "hybrid (static)", rate(lambda queries: hybrid.find_all(queries, K), queries))
         table.row(size, "dense (static)", first_answer(at, "dense", queries[0]))
-        manifest = dense.store.manifest
+        manifest = dense.manifest
         measure_vectors(size, at / manifest.data, manifest.vectors_for("dense", at), encoder.queries(queries), table)
 
 

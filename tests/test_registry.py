@@ -13,7 +13,7 @@ from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.settings import LossSettings
 from evoseek.protocols import Environment, MetricSink, Sampler, SearchEngine, Tool
 from evoseek.registry import KINDS, build, check_name, find, settings_class
-from evoseek.search.encoders.encoder import Encoder
+from evoseek.search.encoders import Encoder
 from evoseek.training.loop import System
 from evoseek.training.question_order import Order
 

@@ -26,7 +26,7 @@ from evoseek.registry import KINDS, find
 from evoseek.report.view.source import Source
 from evoseek.run import Run
 from evoseek.runs import flatten
-from evoseek.search.encoders.encoder import encoder_of, make_encoder
+from evoseek.search.encoders import encoder_of, make_encoder
 from evoseek.search.manifest import EncoderRecord
 from evoseek.settings_tree import nested
 from evoseek.templates import sandbox

@@ -97,9 +97,9 @@ KINDS: Mapping[str, Kind] = {
     "encoder": Kind(
         "texts to vectors, for dense search",
         {
-            "static": "evoseek.search.encoders.static:StaticEncoder",
-            "minilm": "evoseek.search.encoders.sentence:MiniLM",
-            "sentence-transformers": "evoseek.search.encoders.sentence:SentenceEncoder",
+            "static": "evoseek.search.encoders:StaticEncoder",
+            "minilm": "evoseek.search.encoders:MiniLM",
+            "sentence-transformers": "evoseek.search.encoders:SentenceEncoder",
         },
         ("queries(texts)", "passages(texts)", "record"),
     ),

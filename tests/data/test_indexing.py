@@ -126,7 +126,7 @@ def test_a_document_counts_again_when_the_one_with_its_id_is_gone(folder: Path) 
 
 
 def test_an_index_without_a_record_of_its_files_is_not_updated(folder: Path) -> None:
-    LexicalIndex.open(folder / "index").add([Passage("x#0", "x", "", "Added.")])
+    LexicalIndex.build(folder / "index", [Passage("x#0", "x", "", "Added.")])
     with pytest.raises(SearchIndexError, match="does not record the files that it was built from"):
         update(folder)
     assert "x" in texts(folder)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evoseek.search.encoders.encoder import EncoderSettings, Vectors, unit
+from evoseek.search.encoders import EncoderSettings, Vectors, unit
 from evoseek.search.manifest import EncoderRecord
 
 LETTERS = "abcd"

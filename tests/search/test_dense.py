@@ -1,4 +1,4 @@
-"""The dense index: what it finds, adding and deleting, resuming, and refusing another encoder."""
+"""The dense index: what it finds, resuming, and refusing another encoder."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tests.search.spelling import LetterEncoder
 
 from evoseek.errors import ConfigError, SearchIndexError
 from evoseek.registry import build
-from evoseek.search.dense import DenseIndex, DenseSettings
-from evoseek.search.embedding import CHUNK, Embedder, MadeVectors
+from evoseek.search.dense import DenseIndex
 from evoseek.search.lexical import LexicalIndex, check_index
 from evoseek.search.opening import open_built
 from evoseek.search.settings import SearchSettings
+from evoseek.search.vectors import CHUNK, MadeVectors
 from evoseek.trust import VARIABLE
 from evoseek.types import Passage
 
@@ -52,46 +52,27 @@ def test_it_finds_by_inner_product(index: DenseIndex) -> None:
     assert asyncio.run(index.search([], 3)) == []
     assert index.find("\ud800b", 1) == by_b[:1]
     assert ([passage.id for passage in index.passages()], len(index)) == (["1#0", "2#0", "3#0", "4#0"], 4)
-    assert LexicalIndex.open(index.store.directory).find("abcd", 3)[0].id == "4#0"
-
-
-def test_adding_and_deleting_encodes_only_what_is_new(index: DenseIndex) -> None:
-    encoder = LetterEncoder()
-    changed = DenseIndex.open(index.store.directory, encoder)
-    changed.add(passages({"5": "bb", "6": "dddd"}))
-    assert encoder.calls == [["\nbb", "\ndddd"]]
-    assert changed.delete(["2", "9"]) == 1
-    changed.add(passages({"2": "bbb"}))
-    assert encoder.calls[1:] == [["\nbbb"]]
-    for now in (changed, DenseIndex.open(index.store.directory, LetterEncoder())):
-        assert ids(now.find("b", 3)) == ["5", "2", "4"]
-        assert ids(now.find("d", 9)) == ["6", "3", "4", "1", "5", "2"]
-    assert ids(index.find("b", 1)) == ["2"]  # opened before: as it was
+    assert LexicalIndex.open(index.directory).find("abcd", 3)[0].id == "4#0"
 
 
 def test_vectors_of_the_same_texts_are_not_made_again(index: DenseIndex) -> None:
     """Whatever their ids and places: the index is that of a fresh build."""
-    encoder, directory = LetterEncoder(), index.store.directory
-    made = MadeVectors(directory, index.store.manifest, index.passages())
+    encoder, directory = LetterEncoder(), index.directory
+    made = MadeVectors(directory, index.manifest, index.passages())
     texts = {"0": "dd", "renamed": "bbbb", "1": "aaab", "4": "abc"}
     again = DenseIndex.build(directory, passages(texts), encoder, made=made)
     assert encoder.calls == [["\ndd", "\nabc"]]
     fresh = DenseIndex.build(directory.with_name("fresh"), passages(texts), LetterEncoder())
     for query in ("a", "b", "cd"):
         assert again.find(query, 9) == fresh.find(query, 9)
-    assert again.store.manifest.identity == fresh.store.manifest.identity
+    assert again.manifest.identity == fresh.manifest.identity
 
 
-def test_an_index_with_vectors_is_changed_with_its_encoder_only(index: DenseIndex) -> None:
-    with pytest.raises(SearchIndexError, match=r"DenseIndex\.open"):
-        LexicalIndex.open(index.store.directory).add(passages({"5": "b"}))
-    assert len(DenseIndex.open(index.store.directory)) == 4
-
-
-def test_embedding_that_was_interrupted_resumes(tmp_path: Path) -> None:
+def test_embedding_that_was_interrupted_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evoseek.search.vectors._SAVE_S", 0)
     many = passages({str(number): "abcd"[number % 4] * (number % 7 + 1) for number in range(4 * CHUNK + 10)})
     with pytest.raises(KeyboardInterrupt):
-        LexicalIndex.build(tmp_path / "i", many, embedder=Embedder(LetterEncoder(limit=2 * CHUNK), save_s=0))
+        DenseIndex.build(tmp_path / "i", many, LetterEncoder(limit=2 * CHUNK))
     with pytest.raises(SearchIndexError, match="building it was interrupted"):
         DenseIndex.open(tmp_path / "i")
     with (tmp_path / "i" / "embedding.bin").open("ab") as file:  # a row that was being written
@@ -103,7 +84,7 @@ def test_embedding_that_was_interrupted_resumes(tmp_path: Path) -> None:
     assert told[0] == (3 * CHUNK, len(many))
     whole = DenseIndex.build(tmp_path / "whole", many, LetterEncoder())
     for one, other in ((index, whole), (whole, index)):
-        assert one.store.manifest.files["vectors.bin"] == other.store.manifest.files["vectors.bin"]
+        assert one.manifest.files["vectors.bin"] == other.manifest.files["vectors.bin"]
     assert [path.name for path in (tmp_path / "i").glob("embedding*")] == []
 
 
@@ -117,19 +98,19 @@ def test_a_state_that_is_not_of_this_change_is_not_used(tmp_path: Path, state: s
 
 def test_another_encoder_is_refused(index: DenseIndex) -> None:
     with pytest.raises(SearchIndexError, match=r"built with another encoder: weights is '2' here and '1' in the index"):
-        DenseIndex.open(index.store.directory, LetterEncoder(weights="2"))
-    record = DenseIndex.open(index.store.directory).store.manifest.vectors
+        DenseIndex.open(index.directory, LetterEncoder(weights="2"))
+    record = DenseIndex.open(index.directory).manifest.vectors
     assert record is not None
     assert record.encoder == LetterEncoder().record
 
 
 def test_damage_to_the_vectors_is_found(index: DenseIndex) -> None:
     for name in ("vectors.bin", "codes.bin", "centre.bin", "ids.bin", "ids_ends.bin"):
-        path = index.store.directory / index.store.manifest.data / name
+        path = index.directory / index.manifest.data / name
         data = path.read_bytes()
         path.write_bytes(bytes([data[0] ^ 1]) + data[1:])
         with pytest.raises(SearchIndexError, match=f"damaged: .*{name}"):
-            DenseIndex.open(index.store.directory)
+            DenseIndex.open(index.directory)
         path.write_bytes(data)
 
 
@@ -138,24 +119,24 @@ def test_an_index_without_vectors_says_how_to_get_them(tmp_path: Path) -> None:
     for attempt in (
         lambda: DenseIndex.open(tmp_path / "i", LetterEncoder()),
         lambda: check_index(str(tmp_path / "i"), setting="search.index", engine="dense"),
-        lambda: build("search", DenseSettings(index=str(tmp_path / "i")), None),
+        lambda: build("search", SearchSettings(name="dense", index=str(tmp_path / "i")), None),
     ):
         with pytest.raises(SearchIndexError, match=r"has no vectors.*evoseek index --engine dense"):
             attempt()
     with pytest.raises(ConfigError, match=r"set search\.index"):
-        build("search", DenseSettings(), None)
+        build("search", SearchSettings(name="dense"), None)
 
 
 def test_the_manifest_records_how_it_was_built(tmp_path: Path) -> None:
     index = DenseIndex.build(tmp_path / "i", passages(TEXTS), LetterEncoder(), max_words=40, dtype="float16")
     written = json.loads((tmp_path / "i" / "manifest.json").read_text())
     assert written["vectors"] == {"encoder": LetterEncoder().record.model_dump(), "dtype": "float16"}
-    assert (written["max_words"], written["engine"], written["bm25"]) == (40, "dense", {"k1": 1.2, "b": 0.75})
+    assert (written["max_words"], written["engine"]) == (40, "dense")
     assert isinstance(open_built(tmp_path / "i"), DenseIndex)
-    assert isinstance(open_built(tmp_path / "i", "lexical"), LexicalIndex)
+    assert not isinstance(open_built(tmp_path / "i", "lexical"), DenseIndex)
     assert isinstance(build("search", SearchSettings(index=str(tmp_path / "i")), None), DenseIndex)
     plain = LexicalIndex.build(tmp_path / "plain", passages(TEXTS))
-    assert plain.manifest.identity != index.store.manifest.identity
+    assert plain.manifest.identity != index.manifest.identity
 
 
 def test_an_encoder_that_gives_something_else_is_told(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.search.spelling import LetterEncoder
 
 from evoseek.errors import SearchIndexError, ToolError
-from evoseek.search.encoders.encoder import unit
+from evoseek.search.encoders import unit
 from evoseek.search.faiss_file import FaissFile, FaissSettings
 
 faiss = pytest.importorskip("faiss")

@@ -9,11 +9,11 @@ import pytest
 from tests.search.spelling import LetterEncoder
 
 from evoseek.registry import build
-from evoseek.search import lexical
+from evoseek.search import hybrid, lexical
 from evoseek.search.dense import DenseIndex
-from evoseek.search.hybrid import HybridIndex, HybridSettings, fuse
+from evoseek.search.hybrid import Hybrid, HybridIndex, fuse
+from evoseek.search.lexical import LexicalIndex, from_stored
 from evoseek.search.opening import open_built
-from evoseek.search.passage_fields import from_stored
 from evoseek.trust import VARIABLE
 from evoseek.types import Passage
 
@@ -31,7 +31,8 @@ def test_reciprocal_rank_fusion() -> None:
 def test_texts_are_read_of_the_fused_passages_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"{'a' * (n % 7 + 1)} {'b' * (n % 5 + 1)}" for n in range(40)]
     passages = [Passage(f"{n}#0", str(n), "", text) for n, text in enumerate(texts)]
-    index = HybridIndex(DenseIndex.build(tmp_path / "i", passages, LetterEncoder(), engine="hybrid"), depth=30)
+    index = HybridIndex.build(tmp_path / "i", passages, LetterEncoder(), engine="hybrid")
+    monkeypatch.setattr(hybrid, "DEPTH", 30)
     read: list[object] = []
 
     def counted(document: object, *score: float) -> Passage:
@@ -42,21 +43,21 @@ def test_texts_are_read_of_the_fused_passages_alone(tmp_path: Path, monkeypatch:
     assert len(index.find("aaa bb", 3)) == len(read) == 3
 
 
-def test_places_hold_after_passages_were_deleted_and_added(tmp_path: Path) -> None:
+def test_places_are_those_of_the_passages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A place names the passage that a search finds, by terms and by vectors."""
     texts = [f"{'a' * (n % 7 + 1)} {'b' * (n % 5 + 1)}" for n in range(20)]
     passages = [Passage(f"{n}#0", str(n), "", text) for n, text in enumerate(texts)]
-    index = DenseIndex.build(tmp_path / "i", passages[:15], LetterEncoder(), engine="hybrid")
-    index.delete(["0", "7", "11"])
-    index.add(passages[15:])
-    left = [passage.id for passage in passages if passage.document_id not in ("0", "7", "11")]
+    index = DenseIndex.build(tmp_path / "i", passages, LetterEncoder(), engine="hybrid")
+    lexical_index, hybrid_index = LexicalIndex.open(tmp_path / "i"), HybridIndex.open(tmp_path / "i", LetterEncoder())
+    monkeypatch.setattr(hybrid, "DEPTH", 9)
+    left = [passage.id for passage in passages]
     assert [index.at(place).id for place in range(len(left))] == left
     for query in ("aa b", "bbbb", "aaaaa bb"):
-        by_terms, by_vectors = index.store.rank(query, 9), index.rank([query], 9)[0]
-        assert [left[place] for place in by_terms] == [passage.id for passage in index.store.find(query, 9)] != []
+        by_terms, by_vectors = index.rank(query, 9), index.nearest([query], 9)[0][0]
+        assert [left[place] for place in by_terms] == [passage.id for passage in lexical_index.find(query, 9)] != []
         assert [left[place] for place in by_vectors] == [passage.id for passage in index.find(query, 9)]
         fused = [(left[place], score) for place, score in fuse([by_terms, by_vectors], 5)]
-        assert [(found.id, found.score) for found in HybridIndex(index, depth=9).find(query, 5)] == fused
+        assert [(found.id, found.score) for found in hybrid_index.find(query, 5)] == fused
 
 
 def test_terms_and_vectors_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,6 +73,6 @@ def test_terms_and_vectors_together(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert found[0].score == pytest.approx(1 / 61 + 1 / 63)
     assert nothing == []
     assert index.find("bb", 1) == found[:1]
-    engine = build("search", HybridSettings(index=str(tmp_path / "i")), None)
+    engine = build("search", Hybrid.Settings(index=str(tmp_path / "i")), None)
     assert [passage.document_id for passage in engine.find("bb", 1)] == ["3"]
     assert (len(engine), engine.get("2#0").text) == (3, "abb")

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evoseek.search.encoders.encoder import Vectors, unit
+from evoseek.search.encoders import Vectors, unit
 from evoseek.search.manifest import EncoderRecord, VectorsRecord
 from evoseek.search.vectors import VectorFiles, codes, hamming, sign_products, write_vector_files
 

@@ -41,9 +41,6 @@ EncoderName = Annotated[
     str | None,
     typer.Option(help="static, minilm, or a sentence-transformers model: a directory or a name. Default: static."),
 ]
-QueryPrompt = Annotated[str | None, typer.Option(help="Text before each query. Default: what the model says.")]
-PassagePrompt = Annotated[str | None, typer.Option(help="Text before each passage. Default: what the model says.")]
-Pooling = Annotated[str | None, typer.Option(help="mean, cls or lasttoken. Default: what the model says.")]
 Numbers = Annotated[
     Literal["float32", "float16"] | None, typer.Option(help="Type of the vectors' numbers on disk. Default: float32.")
 ]
@@ -62,9 +59,6 @@ def index(
     max_seconds: MaxSeconds = None,
     engine: Engine = None,
     encoder: EncoderName = None,
-    query_prompt: QueryPrompt = None,
-    passage_prompt: PassagePrompt = None,
-    pooling: Pooling = None,
     device: Annotated[str | None, typer.Option(help="Device of the encoder: cpu, cuda or auto.")] = None,
     dtype: Numbers = None,
     update: Annotated[bool, typer.Option("--update", help="Read only what changed since the index was built.")] = False,
@@ -80,9 +74,6 @@ def index(
         "max_text": max_text,
         "max_seconds": max_seconds,
         "encoder": encoder,
-        "query_prompt": query_prompt,
-        "passage_prompt": passage_prompt,
-        "pooling": pooling,
         "dtype": dtype,
     }
     given = {name: value for name, value in options.items() if value is not None}

@@ -18,10 +18,10 @@ from evoseek.report.printable import say
 from evoseek.report.progress import CountProgress
 from evoseek.search.analyser import Analyser
 from evoseek.search.dense import DenseIndex
-from evoseek.search.embedding import MadeVectors
-from evoseek.search.encoders.encoder import Encoder, encoder_of, make_encoder
+from evoseek.search.encoders import Encoder, encoder_of, make_encoder
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.sources import CorpusPassages, Recorded
+from evoseek.search.vectors import MadeVectors
 from evoseek.types import Passage
 
 DEBOUNCE_MS = 1_000  # changes that come within so long of each other are one update
@@ -32,8 +32,8 @@ class IndexPlan:
     """How an index is to be built. `max_words` bounds a passage, `encoding` is that of files that are not UTF-8.
     `max_text` is the longest text that is read, in characters, `max_seconds` the processor time for one file.
 
-    The others are for dense and hybrid: the encoder's name, or a model of sentence-transformers; its prompts, pooling
-    and device, if they are not its own; and the type of the stored numbers. None: the default.
+    The others are for dense and hybrid: the encoder's name, or a model of sentence-transformers; its device; and the
+    type of the stored numbers. None: the default.
     """
 
     engine: Literal["lexical", "dense", "hybrid"] = "lexical"
@@ -43,9 +43,6 @@ class IndexPlan:
     max_text: int = MAX_TEXT
     max_seconds: int = MAX_SECONDS
     encoder: str | None = None
-    query_prompt: str | None = None
-    passage_prompt: str | None = None
-    pooling: str | None = None
     device: str | None = None
     dtype: Literal["float32", "float16"] | None = None
 
@@ -53,11 +50,8 @@ class IndexPlan:
         """The encoder, if the engine has one. Raises ConfigError for one that cannot be had, and for options that
         nothing would use."""
         if self.engine != "lexical":
-            settings = {"pooling": self.pooling, "device": self.device}
-            prompts = {"query_prompt": self.query_prompt, "passage_prompt": self.passage_prompt}
-            return make_encoder(self.encoder or "static", **settings, **prompts)
-        names = ("encoder", "query_prompt", "passage_prompt", "pooling", "device", "dtype")
-        if given := [f"--{name.replace('_', '-')}" for name in names if getattr(self, name) is not None]:
+            return make_encoder(self.encoder or "static", device=self.device)
+        if given := [f"--{name}" for name in ("encoder", "device", "dtype") if getattr(self, name) is not None]:
             raise ConfigError(
                 f"{given[0]} has no effect on an index that is searched by its terms alone. Add --engine hybrid or "
                 f"--engine dense, or leave out {given[0]}."

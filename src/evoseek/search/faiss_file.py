@@ -15,7 +15,7 @@ from pydantic import Field
 
 from evoseek.errors import ConfigError, SearchIndexError, ToolError
 from evoseek.files import nearest
-from evoseek.search.encoders.encoder import Encoder, make_encoder
+from evoseek.search.encoders import Encoder, make_encoder
 from evoseek.search.settings import SearchSettings
 from evoseek.search.wire import passage_of
 from evoseek.types import Passage
@@ -35,7 +35,6 @@ class FaissSettings(SearchSettings):
         default="intfloat/e5-base-v2",
         description="Encoder of the vectors: static, minilm, or a sentence-transformers model.",
     )
-    device: str = Field(default="auto", description="Device of the encoder: cpu, cuda or auto.")
 
     def problems(self) -> Iterator[str]:
         """Both files are needed."""
@@ -157,5 +156,4 @@ class Faiss:
     @classmethod
     def build(cls, settings: FaissSettings, context: object) -> FaissFile:
         """The engine. Raises as `FaissFile` does, and ConfigError for an encoder that cannot be loaded."""
-        encoder = make_encoder(settings.encoder, device=settings.device)
-        return FaissFile(Path(settings.file), Path(settings.corpus), encoder)
+        return FaissFile(Path(settings.file), Path(settings.corpus), make_encoder(settings.encoder))

@@ -2,53 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Literal, ParamSpec, Self, TypeVar, cast
 
 import tantivy
 
 from evoseek.errors import ConfigError, DataError, SearchIndexError, disk_text, is_of_disk
 from evoseek.search.analyser import ANALYSER_VERSION, Analyser
-from evoseek.search.generations import change, copy_files, linked
-from evoseek.search.manifest import (
-    REMEDY,
-    AnalyserRecord,
-    BM25Record,
-    ContentDigest,
-    FileRecord,
-    Manifest,
-    VectorsRecord,
-    content_after,
-    record_file,
-)
-from evoseek.search.passage_fields import SCHEMA, exact_query, from_stored, order_query, terms_query, to_stored
+from evoseek.search.manifest import REMEDY, AnalyserRecord, Manifest, VectorsRecord, change, linked, record_file
 from evoseek.search.settings import SearchSettings
 from evoseek.types import Passage
 
 MAX_QUERY_TERMS = 256  # different terms of a query that are searched for; later ones are not
 MAX_TIED = 1_000  # passages of equal score that are put into order; see LexicalIndex
+TITLE_BOOST = 2.0  # how often a word of the title counts
+SOURCES = "sources.json"  # the record of the files that the passages are from (`search.sources`)
 _SCORE_DIGITS = 4  # tantivy adds 32-bit scores up in no fixed order: the same sum differs in the last bits
 _WRITER_BYTES = 128_000_000
-SOURCES = "sources.json"  # the record of the files that the passages are from (`search.sources`)
 _PAGE = 1_000  # passages fetched at a time when all are listed
 _DEFAULT_ANALYSER = Analyser()
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-
-class PassageEmbedder(Protocol):
-    """Gives passages their vectors (`search.embedding.Embedder`)."""
-
-    def write(self, data: Path, passages: Iterable[Passage], count: int, *, content: str) -> VectorsRecord:
-        """Write the vectors of all `count` passages, in their order, into a data folder."""
-        ...
+Embed = Callable[[Path, Iterator[Passage], int, str], VectorsRecord]
+"""Writes the vectors of passages into a data folder, given their number and their checksum."""
 
 
 class LexicalIndex:
-    """An index in a folder of its own: BM25 (k1 = 1.2, b = 0.75), the title counting `title_boost` times.
+    """An index in a folder of its own: BM25 (k1 = 1.2, b = 0.75), the title counting twice.
 
     The same index gives the same passages for the same query: scores are rounded to four decimals and equal ones are
     put in the order in which the passages were added (among the first 1,000 of them). Searching runs where it is
@@ -59,8 +44,9 @@ class LexicalIndex:
 
     def __init__(self, directory: Path, manifest: Manifest) -> None:
         """Use `build` or `open`."""
-        self.directory = directory
-        self._load(manifest)
+        self.directory, self.manifest = directory, manifest
+        self.analyser = Analyser(manifest.analyser.stemming)
+        self._searcher = _searcher_of(directory, manifest)
 
     @classmethod
     def build(
@@ -69,46 +55,19 @@ class LexicalIndex:
         passages: Iterable[Passage],
         *,
         analyser: Analyser = _DEFAULT_ANALYSER,
-        title_boost: float = 2.0,
         max_words: int | None = None,
-        engine: Literal["lexical", "dense", "hybrid"] = "lexical",
-        embedder: PassageEmbedder | None = None,
         sources: Callable[[], str] | None = None,
-    ) -> LexicalIndex:
-        """Build from a stream of passages, taking the place of an index that is there. With an `embedder` the passages
-        also get vectors. `max_words` and `engine` are recorded, and what `sources` says, after the last passage, of the
-        files that they are from.
+    ) -> Self:
+        """Build from a stream of passages, replacing an index that is there. `max_words` is recorded, and what
+        `sources` returns, after the last passage, about the files that they are from.
 
         Holds the ids (up to 200 bytes a passage) and a buffer of 128 MB, never the texts. DataError for an id that
         comes twice, SearchIndexError if the folder cannot be used; what was there before is then unchanged.
         """
-        if not 0 <= title_boost < float("inf"):
-            raise ConfigError(f"The title boost must be a number from 0, got {title_boost}. A usual value is 2.")
-        with change(directory) as data:
-            digest = ContentDigest()
-            count, documents = _write(_new_index(data), digest.watch(passages), analyser)
-            manifest = Manifest(
-                tantivy=version("tantivy"),
-                analyser=AnalyserRecord(version=ANALYSER_VERSION, stemming=analyser.stemming),
-                title_boost=title_boost,
-                bm25=BM25Record(),
-                max_words=max_words,
-                engine=engine,
-                documents=len(documents),
-                passages=count,
-                next_order=count,
-                content=digest.hexdigest(),
-                data=data.name,
-                files={},
-            )
-            if sources is not None:
-                (data / SOURCES).write_text(sources(), encoding="utf-8")
-            _finish(manifest, data, embedder)
-            manifest.write(directory)
-        return cls(directory, manifest)
+        return cls(directory, write_index(directory, passages, analyser, max_words, sources))
 
     @classmethod
-    def open(cls, directory: Path, *, verify: bool = True) -> LexicalIndex:
+    def open(cls, directory: Path, *, verify: bool = True) -> Self:
         """Open for searching. SearchIndexError if there is no index, it is damaged or of another version.
 
         `verify=False` leaves the checksums out, which otherwise cost about a second for 2 GB.
@@ -118,43 +77,21 @@ class LexicalIndex:
             manifest.check_files(directory)
         return cls(directory, manifest)
 
-    def _load(self, manifest: Manifest) -> None:
-        try:
-            with linked(self.directory / manifest.data) as data:
-                searcher = tantivy.Index.open(str(data)).searcher()
-        except (ValueError, OSError) as error:
-            if is_of_disk(error):
-                raise SearchIndexError(
-                    disk_text(error, f"The search index in {self.directory} cannot be opened")
-                ) from error
-            raise SearchIndexError(
-                f"The search index in {self.directory} cannot be opened: {error}. It was written by tantivy "
-                f"{manifest.tantivy}, this is {version('tantivy')}. {REMEDY}"
-            ) from error
-        if searcher.num_docs != manifest.passages:
-            raise SearchIndexError(
-                f"The search index in {self.directory} holds {searcher.num_docs:,} passages where its manifest says "
-                f"{manifest.passages:,}. {REMEDY}"
-            )
-        self.manifest = manifest
-        self.analyser = Analyser(manifest.analyser.stemming)
-        self._searcher = searcher
-
     def __len__(self) -> int:
         """Number of passages."""
         return self.manifest.passages
 
     def get(self, passage_id: str) -> Passage:
         """The passage with this id. DataError if there is none."""
-        hits = self._searcher.search(exact_query("id", passage_id), 1, count=False).hits
-        if not hits:
+        address = self._first("id", passage_id)
+        if address is None:
             raise DataError(f"The search index in {self.directory} has no passage {passage_id!r}.")
-        return from_stored(self._searcher.doc(hits[0][1]))
+        return from_stored(self._searcher.doc(address))
 
     def place_of(self, document_id: str) -> int | None:
         """The place at which a passage of this document was added; None if there is none."""
-        hits = self._searcher.search(exact_query("document_id", document_id), 1, count=False).hits
-        return _orders_at(self._searcher, [hits[0][1]])[0] if hits else None
+        address = self._first("document_id", document_id)
+        return None if address is None else _orders_at(self._searcher, [address])[0]
 
     def passages(self) -> Iterator[Passage]:
         """Every passage, in the order in which they were added."""
@@ -165,16 +102,19 @@ class LexicalIndex:
         finds nothing."""
         return self.find_all(queries, k)
 
-    def find_all(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """`search`, without awaiting."""
-        return [self.find(query, k) for query in queries]
-
     def find(self, query: str, k: int) -> list[Passage]:
         """`search` for one query, without awaiting."""
-        return [from_stored(self._searcher.doc(address), score) for score, _, address in self._ranked(query, k)]
+        return self.find_all([query], k)[0]
+
+    def find_all(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """`search`, without awaiting."""
+        return [
+            [from_stored(self._searcher.doc(address), score) for score, _, address in self._ranked(query, k)]
+            for query in queries
+        ]
 
     def rank(self, query: str, k: int) -> list[int]:
-        """The places of these passages among `passages`, best first; no text is read."""
+        """The places among `passages` of the best ones by terms, best first; no text is read."""
         return [order for _, order, _ in self._ranked(query, k)]
 
     def _ranked(self, text: str, k: int) -> list[tuple[float, int, tantivy.DocAddress]]:
@@ -184,7 +124,7 @@ class LexicalIndex:
         k = min(k, len(self))
         if not terms or k < 1:
             return []
-        query, limit = terms_query(terms, self.manifest.title_boost), k + 8
+        query, limit = _terms_query(terms, self.manifest.title_boost), k + 8
         while True:
             found = self._searcher.search(query, limit, count=False).hits
             hits = [(round(score, _SCORE_DIGITS), address) for score, address in found]
@@ -197,99 +137,73 @@ class LexicalIndex:
         )
         return [(-score, order, hits[index][1]) for score, order, index in ranks[:k]]
 
-    def add(self, passages: Iterable[Passage], *, embedder: PassageEmbedder | None = None) -> None:
-        """Add passages, all or none, after those that are there. DataError for an id that is there already (delete
-        its document first). An index with vectors needs the embedder that made them (see `DenseIndex.add`)."""
-        with self._changed(embedder) as (data, manifest):
-            copy_files(self.directory / self.manifest.data, data)
-            (data / SOURCES).unlink(missing_ok=True)  # it would no longer be true
-            digest = ContentDigest()
-            index, new = tantivy.Index.open(str(data)), digest.watch(self._new(passages))
-            count, documents = _write(index, new, self.analyser, first=manifest.passages)
-            manifest.passages += count
-            manifest.documents += sum(not self._has("document_id", document) for document in documents)
-            manifest.content = content_after(manifest.content, digest.hexdigest())
-
-    def delete(self, document_ids: Iterable[str], *, embedder: PassageEmbedder | None = None) -> int:
-        """Delete all passages of these documents; unknown ids are ignored. Returns the number of deleted passages.
-        `embedder` is as for `add`.
-
-        The terms of all other passages are written anew, which takes as long as building: tantivy would go on counting
-        the deleted ones in BM25's statistics.
-        """
-        before, gone = len(self), {id for id in set(document_ids) if self._has("document_id", id)}
-        if not gone:
-            return 0
-        with self._changed(embedder) as (data, manifest):
-            copy_files(self.directory / self.manifest.data, data, "*.bin")  # the vectors
-            left = (passage for passage in self.passages() if passage.document_id not in gone)
-            digest = ContentDigest()
-            manifest.passages, _ = _write(_new_index(data), digest.watch(left), self.analyser)
-            manifest.documents -= len(gone)
-            manifest.content = digest.hexdigest()
-        return before - len(self)
-
-    @contextmanager
-    def _changed(self, embedder: PassageEmbedder | None) -> Generator[tuple[Path, Manifest]]:
-        """An empty data folder and a copy of the manifest, in which the block writes the changed index and updates the
-        numbers of passages and documents."""
-        if self.manifest.vectors and embedder is None:
-            raise SearchIndexError(
-                f"The search index in {self.directory} holds vectors, which would no longer be those of its passages. "
-                "Open it with DenseIndex.open, and add or delete there."
-            )
-        with change(self.directory) as data:
-            manifest = Manifest.read(self.directory)
-            if manifest != self.manifest:
-                raise SearchIndexError(
-                    f"The search index in {self.directory} was changed by another process after it was opened here. "
-                    "Open it again, then change it."
-                )
-            yield data, manifest
-            manifest.next_order, manifest.data = manifest.passages, data.name
-            _finish(manifest, data, embedder)
-            manifest.write(self.directory)
-        self._load(manifest)
-
-    def _new(self, passages: Iterable[Passage]) -> Iterator[Passage]:
-        """The same passages. DataError for one whose id is there already."""
-        for passage in passages:
-            if self._has("id", passage.id):
-                raise _twice(passage.id)
-            yield passage
-
-    def _has(self, field: str, value: str) -> bool:
-        """Whether a passage has exactly this id or document id."""
-        return bool(self._searcher.search(exact_query(field, value), 1, count=False).hits)
+    def _first(self, field: str, value: str) -> tantivy.DocAddress | None:
+        """Where a passage is whose `id` or `document_id` is exactly this."""
+        try:
+            query = tantivy.Query.term_query(SCHEMA, field, value, "basic")
+        except ValueError:  # not encodable, so no passage has it
+            return None
+        hits = self._searcher.search(query, 1, count=False).hits
+        return hits[0][1] if hits else None
 
 
-def _new_index(data: Path) -> tantivy.Index:
-    return _on_disk(tantivy.Index, SCHEMA, str(data))
+def write_index(
+    directory: Path,
+    passages: Iterable[Passage],
+    analyser: Analyser,
+    max_words: int | None,
+    sources: Callable[[], str] | None,
+    engine: Literal["lexical", "dense", "hybrid"] = "lexical",
+    embed: Embed | None = None,
+) -> Manifest:
+    """Write an index, with vectors if `embed` makes them; as `LexicalIndex.build`."""
+    with change(directory) as data:
+        index = _on_disk(tantivy.Index, SCHEMA, str(data))
+        count, documents, content = _write(index, passages, analyser)
+        if sources is not None:
+            (data / SOURCES).write_text(sources(), encoding="utf-8")
+        vectors = None
+        if embed is not None:
+            written = _in_order(tantivy.Index.open(str(data)).searcher(), count)
+            vectors = embed(data, written, count, content)
+        manifest = Manifest(
+            tantivy=version("tantivy"),
+            analyser=AnalyserRecord(version=ANALYSER_VERSION, stemming=analyser.stemming),
+            title_boost=TITLE_BOOST,
+            max_words=max_words,
+            engine=engine,
+            vectors=vectors,
+            documents=documents,
+            passages=count,
+            content=content,
+            data=data.name,
+            files={path.name: record_file(path) for path in sorted(data.iterdir()) if path.suffix != ".lock"},
+        )
+        manifest.write(directory)
+    return manifest
 
 
-def _write(
-    index: tantivy.Index, passages: Iterable[Passage], analyser: Analyser, *, first: int = 0
-) -> tuple[int, set[str]]:
-    """Add passages, the first of them at the place `first`. Returns their number and the ids of their documents.
-    DataError for an id that comes twice."""
-    documents, count = set[str](), 0
-    with _writer(index) as writer:
-        for count, passage in enumerate(_unique(passages), start=1):
-            documents.add(passage.document_id)
-            _on_disk(writer.add_document, to_stored(passage, first + count - 1, analyser))
-    return count, documents
+def _write(index: tantivy.Index, passages: Iterable[Passage], analyser: Analyser) -> tuple[int, int, str]:
+    """Add passages. Returns the numbers of passages and of documents, and the checksum of the passages. Their citations
+    are not in it: no search and no policy sees them.
 
-
-@contextmanager
-def _writer(index: tantivy.Index) -> Generator[tantivy.IndexWriter]:
-    """One thread writes, so that the order of passages is kept. Commits unless the block fails; then, in any case,
-    waits until nothing writes any more."""
+    One thread writes, so that the order of passages is kept. Whether it fails or not, nothing writes any more at the
+    end."""
+    ids, documents, digest = set[str](), set[str](), hashlib.sha256()
     writer = _on_disk(index.writer, _WRITER_BYTES, num_threads=1)
     try:
-        yield writer
+        for order, passage in enumerate(passages):
+            if passage.id in ids:
+                raise DataError(f"The passage id {passage.id!r} comes twice. Every passage needs an id of its own.")
+            ids.add(passage.id)
+            documents.add(passage.document_id)
+            row = [passage.id, passage.document_id, passage.title, passage.text, passage.start, passage.end]
+            digest.update(json.dumps(row).encode() + b"\n")
+            _on_disk(writer.add_document, to_stored(passage, order, analyser))
         _on_disk(writer.commit)
     finally:
         _on_disk(writer.wait_merging_threads)
+    return len(ids), len(documents), digest.hexdigest()
 
 
 def _on_disk(operation: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -300,34 +214,33 @@ def _on_disk(operation: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -
         raise OSError(str(error)) from error
 
 
-def _unique(passages: Iterable[Passage]) -> Iterator[Passage]:
-    seen: set[str] = set()
-    for passage in passages:
-        if passage.id in seen:
-            raise _twice(passage.id)
-        seen.add(passage.id)
-        yield passage
-
-
-def _twice(passage_id: str) -> DataError:
-    return DataError(
-        f"The passage id {passage_id!r} comes twice. Every passage needs an id of its own; to replace a passage, "
-        "delete its document first."
-    )
-
-
-def _finish(manifest: Manifest, data: Path, embedder: PassageEmbedder | None) -> None:
-    """Give the passages their vectors, and record all files of the data folder."""
-    if embedder:
-        passages = _in_order(tantivy.Index.open(str(data)).searcher(), manifest.passages)
-        manifest.vectors = embedder.write(data, passages, manifest.passages, content=manifest.content)
-    manifest.files = _records(data)
+def _searcher_of(directory: Path, manifest: Manifest) -> tantivy.Searcher:
+    try:
+        with linked(directory / manifest.data) as data:
+            searcher = tantivy.Index.open(str(data)).searcher()
+    except (ValueError, OSError) as error:
+        if is_of_disk(error):
+            raise SearchIndexError(disk_text(error, f"The search index in {directory} cannot be opened")) from error
+        raise SearchIndexError(
+            f"The search index in {directory} cannot be opened: {error}. It was written by tantivy {manifest.tantivy}, "
+            f"this is {version('tantivy')}. {REMEDY}"
+        ) from error
+    if searcher.num_docs != manifest.passages:
+        raise SearchIndexError(
+            f"The search index in {directory} holds {searcher.num_docs:,} passages where its manifest says "
+            f"{manifest.passages:,}. {REMEDY}"
+        )
+    return searcher
 
 
 def _in_order(searcher: tantivy.Searcher, end: int) -> Iterator[Passage]:
     """The passages whose order is below `end`, by their orders."""
-    for page in _pages(searcher, end):
-        for address in page:
+    for first in range(0, end, _PAGE):
+        orders = tantivy.Query.range_query(
+            SCHEMA, "order", tantivy.FieldType.Unsigned, first, first + _PAGE, include_lower=True, include_upper=False
+        )
+        page = searcher.search(orders, _PAGE, False, order_by_field="order", order=tantivy.Order.Asc)
+        for _, address in page.hits:
             yield from_stored(searcher.doc(address))
 
 
@@ -336,17 +249,69 @@ def _orders_at(searcher: tantivy.Searcher, addresses: list[tantivy.DocAddress]) 
     return cast("list[int]", searcher.fast_field_values("order", addresses))
 
 
-def _pages(searcher: tantivy.Searcher, end: int) -> Iterator[list[tantivy.DocAddress]]:
-    for first in range(0, end, _PAGE):
-        page = searcher.search(
-            order_query(first, first + _PAGE), _PAGE, False, order_by_field="order", order=tantivy.Order.Asc
-        )
-        yield [address for _, address in page.hits]
+def _terms_query(terms: list[str], title_boost: float) -> tantivy.Query:
+    """BM25 of the text plus `title_boost` times BM25 of the title, over passages with any of the terms."""
+    clauses: list[tuple[tantivy.Occur, tantivy.Query]] = []
+    for term in terms:
+        clauses.append((tantivy.Occur.Should, tantivy.Query.term_query(SCHEMA, "text_terms", term, "freq")))
+        if title_boost > 0:
+            in_title = tantivy.Query.term_query(SCHEMA, "title_terms", term, "freq")
+            clauses.append((tantivy.Occur.Should, tantivy.Query.boost_query(in_title, title_boost)))
+    return tantivy.Query.boolean_query(clauses)
 
 
-def _records(data: Path) -> dict[str, FileRecord]:
-    """Size and checksum of all files (tantivy's locks aside)."""
-    return {path.name: record_file(path) for path in sorted(data.iterdir()) if path.suffix != ".lock"}
+def _schema() -> tantivy.Schema:
+    builder = tantivy.SchemaBuilder()
+    for name in ("id", "document_id"):
+        builder.add_text_field(name, stored=True, tokenizer_name="raw", index_option="basic")
+    for name in ("title", "text"):
+        builder.add_bytes_field(name, stored=True)
+    for name in ("start", "end"):
+        builder.add_unsigned_field(name, stored=True)
+    builder.add_unsigned_field("order", fast=True)  # place among all passages
+    # The terms come from our own analyser: tantivy only splits them at white space and counts them (no positions).
+    for name in ("title_terms", "text_terms"):
+        builder.add_text_field(name, tokenizer_name="whitespace", index_option="freq")
+    # Behind the others, whose numbers stay those of an index that was built before there were citations.
+    for name in ("file", "heading"):
+        builder.add_bytes_field(name, stored=True)
+    builder.add_unsigned_field("page", stored=True)
+    return builder.build()
+
+
+SCHEMA = _schema()
+
+
+def to_stored(passage: Passage, order: int, analyser: Analyser) -> tantivy.Document:
+    """The passage as tantivy takes it. DataError if it holds what cannot be encoded or offsets below zero."""
+    document = tantivy.Document()
+    try:
+        document.add_text("id", passage.id)
+        document.add_text("document_id", passage.document_id)
+        for name in ("title", "text", "file", "heading"):
+            if (text := getattr(passage, name)) is not None:
+                document.add_bytes(name, text.encode())
+        for name in ("start", "end", "page"):
+            if (number := getattr(passage, name)) is not None:
+                document.add_unsigned(name, number)
+    except (UnicodeEncodeError, OverflowError) as error:
+        raise DataError(
+            f"The passage {passage.id!r} cannot be indexed: {error}. Texts must be proper Unicode (no lone surrogates) "
+            "and offsets at least 0."
+        ) from error
+    document.add_unsigned("order", order)
+    document.add_text("title_terms", " ".join(analyser.tokens(passage.title)))
+    document.add_text("text_terms", " ".join(analyser.tokens(passage.text)))
+    return document
+
+
+def from_stored(document: tantivy.Document, score: float | None = None) -> Passage:
+    """The passage as it was given, with the score that it was found with."""
+    stored: dict[str, list[Any]] = document.to_dict()
+    fields: dict[str, Any] = {
+        name: value.decode() if isinstance(value, bytes) else value for name, (value, *_) in stored.items()
+    }
+    return Passage(**fields, score=score)
 
 
 class Lexical:

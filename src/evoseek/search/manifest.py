@@ -1,26 +1,41 @@
-"""The manifest of an index: how it was built, its contents, and the checksum of every file and of itself."""
+"""The folder of an index, which is replaced as a whole: the new state stands complete beside the old one, then takes
+its place.
+
+    <directory>/manifest.json    how the index was built, with the checksum of every file; names the data folder
+    <directory>/data-<random>/   tantivy's files, and those of the vectors if there are any
+    <directory>/embedding.*      vectors of a build that was interrupted, from which the same build resumes
+    <directory>/.lock            held while the index is being written
+
+A process killed at any moment leaves the old index as it was (or no index), and a data folder that nothing names; the
+next build removes it. Processes that have the old index open keep it: their files are mapped.
+"""
 
 from __future__ import annotations
 
-import hashlib
+import fcntl
 import json
-from collections.abc import Iterable, Iterator
+import secrets
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from evoseek.errors import SearchIndexError
-from evoseek.files import file_digest, json_digest, nearest, write_atomic
+from evoseek.errors import SearchIndexError, disk_text
+from evoseek.files import file_digest, json_digest, nearest, remove_leftovers, write_atomic
 from evoseek.search.analyser import ANALYSER_VERSION
-from evoseek.types import Passage
 
 NAME = "manifest.json"
 REMEDY = "Build it again with `evoseek index`."
+_LOCK = ".lock"
+_OWN = ("data-", f".{NAME}", "embedding.", ".embedding.")  # how the names of its other files begin
 
 
 class _Record(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="ignore", strict=True)  # the checksum is that of all keys
 
 
 class FileRecord(_Record):
@@ -35,13 +50,6 @@ class AnalyserRecord(_Record):
 
     version: int
     stemming: Literal["none", "english"]
-
-
-class BM25Record(_Record):
-    """The constants of BM25. They are tantivy's own, which cannot be set."""
-
-    k1: float = 1.2
-    b: float = 0.75
 
 
 class EncoderRecord(_Record):
@@ -66,24 +74,20 @@ class VectorsRecord(_Record):
 class Manifest(_Record):
     """Written last and by one rename: an index is what its manifest names, and nothing without one.
 
-    `data` is the folder with tantivy's files; `next_order` is the place in the order of passages that the next one
-    added will have, which is their number. `max_words` is the longest that a passage was cut to, `engine` the one that
-    searches the index unless another is named, `vectors` those of an index that dense search can read. `content` is the
-    checksum of the passages that it was built from or, once some were added, follows from it (`content_after`).
-    `sha256` is the checksum of all the rest of the manifest.
+    `data` is the folder with tantivy's files. `max_words` is the longest that a passage was cut to, `engine` the one
+    that searches the index unless another is named, `vectors` those of an index that dense search can read. `content`
+    is the checksum of the passages that it was built from, `sha256` that of all the rest of the manifest.
     """
 
     format_version: Literal[2] = 2
     tantivy: str
     analyser: AnalyserRecord
     title_boost: float = Field(ge=0, allow_inf_nan=False)
-    bm25: BM25Record | None = None  # as in all that are optional, None is in an index of before they were recorded
     max_words: int | None = None
     engine: Literal["lexical", "dense", "hybrid"] | None = None
     vectors: VectorsRecord | None = None
     documents: int
     passages: int
-    next_order: int
     content: str
     data: str = Field(pattern=r"^data-[0-9a-f]+$")
     files: dict[str, FileRecord]
@@ -111,38 +115,30 @@ class Manifest(_Record):
 
     def write(self, directory: Path) -> None:
         """Make this the manifest of the index in `directory`."""
-        self.sha256 = self._checksum()
+        self.sha256 = _checksum(self.model_dump(exclude_none=True))
         write_atomic(directory / NAME, self.model_dump_json(indent=1, exclude_none=True) + "\n")
-
-    def _checksum(self) -> str:
-        return json_digest(self.model_dump(exclude={"sha256"}, exclude_none=True))
 
     @staticmethod
     def read(directory: Path) -> Manifest:
         """Read and check against this version of evoseek. SearchIndexError if there is none, or it does not fit."""
         path = directory / NAME
         try:
-            manifest = Manifest.model_validate_json(path.read_bytes())
-        except FileNotFoundError as error:
+            text = path.read_bytes()
+            manifest, written = Manifest.model_validate_json(text), json.loads(text)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            what = f"There is no search index in {directory}: {NAME} is missing, or building it was interrupted."
             if not directory.exists():
-                raise SearchIndexError(
-                    f"There is no folder {directory}.{nearest(directory)} Expected a search index: build one from your "
-                    "documents with `evoseek index`, or check the path."
-                ) from error
+                what = f"There is no folder {directory}.{nearest(directory)}"
+            elif not directory.is_dir():
+                what = f"{directory} is a file, not a search index."
             raise SearchIndexError(
-                f"There is no search index in {directory}: {NAME} is missing, so none was built there, or building it "
-                f"was interrupted. {REMEDY}"
+                f"{what} Expected a folder that `evoseek index` made: build one from your documents, or check the path."
             ) from error
-        except NotADirectoryError as error:
-            raise SearchIndexError(
-                f"{directory} is a file, not a search index. Expected a folder that `evoseek index` made: build one "
-                "from your documents and give that."
-            ) from error
-        except (OSError, ValidationError) as error:
+        except (OSError, ValueError) as error:
             raise SearchIndexError(
                 f"The manifest {path} is damaged or of another format than 2: {_first_problem(error)}. {REMEDY}"
             ) from error
-        if manifest.sha256 != manifest._checksum():
+        if manifest.sha256 != _checksum(written):
             raise SearchIndexError(
                 f"The manifest {path} was changed since it was written: it does not match its own checksum, so the "
                 f"index may not be what it says. Restore the file from a copy. {REMEDY}"
@@ -152,7 +148,7 @@ class Manifest(_Record):
                 f"The search index in {directory} was built with version {manifest.analyser.version} of the analyser, "
                 f"this evoseek has version {ANALYSER_VERSION}, whose terms differ. {REMEDY}"
             )
-        if manifest.next_order > manifest.passages:
+        if written.get("next_order", manifest.passages) != manifest.passages:
             raise SearchIndexError(
                 f"Documents were deleted from the search index in {directory} by an earlier version, which went on "
                 f"counting their words in the scores of all others. {REMEDY}"
@@ -182,32 +178,78 @@ def record_file(path: Path) -> FileRecord:
     return FileRecord(sha256=file_digest(path), size=path.stat().st_size)
 
 
-class ContentDigest:
-    """The checksum of a stream of passages, taken while they pass through. Their citations are not in it: no search and
-    no policy sees them."""
-
-    def __init__(self) -> None:
-        self._hash = hashlib.sha256()
-
-    def watch(self, passages: Iterable[Passage]) -> Iterator[Passage]:
-        """The same passages."""
-        for passage in passages:
-            row = [passage.id, passage.document_id, passage.title, passage.text, passage.start, passage.end]
-            self._hash.update(json.dumps(row).encode() + b"\n")
-            yield passage
-
-    def hexdigest(self) -> str:
-        """The digest of all passages so far."""
-        return self._hash.hexdigest()
+def _checksum(written: dict[str, Any]) -> str:
+    return json_digest({key: value for key, value in written.items() if key != "sha256"})
 
 
-def content_after(before: str, added: str) -> str:
-    """The `content` of an index that had another one, after passages with this digest were added."""
-    return json_digest([before, "add", added])
-
-
-def _first_problem(error: OSError | ValidationError) -> str:
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
+def _first_problem(error: OSError | ValueError) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error)
     problem = error.errors()[0]
     return f"{'.'.join(str(part) for part in problem['loc']) or 'the whole'}: {problem['msg']}"
+
+
+@contextmanager
+def change(directory: Path) -> Generator[Path]:
+    """Lock the index and yield a new, empty data folder. When the block has written a manifest that names it, all
+    other data folders go; when it fails, the new one goes.
+
+    SearchIndexError if the directory holds anything else, if another process is changing the index, or (also out of
+    the block) if the disk does not take it.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with _locked(directory):
+            _refuse_foreign(directory)
+            remove_leftovers(directory)
+            data = directory / f"data-{secrets.token_hex(8)}"
+            data.mkdir()
+            try:
+                yield data
+            except BaseException:
+                shutil.rmtree(data, ignore_errors=True)
+                raise
+            for folder in directory.glob("data-*"):
+                if folder != data:
+                    shutil.rmtree(folder, ignore_errors=True)
+            for lock in data.glob("*.lock"):  # tantivy's; whoever opens the index has its own
+                lock.unlink()
+    except OSError as error:
+        raise SearchIndexError(disk_text(error, f"The search index in {directory} cannot be written")) from error
+
+
+@contextmanager
+def _locked(directory: Path) -> Generator[None]:
+    with (directory / _LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise SearchIndexError(
+                f"The search index in {directory} is being changed by another process. Wait until that has finished, "
+                "or give another folder."
+            ) from error
+        yield
+
+
+def _refuse_foreign(directory: Path) -> None:
+    for entry in sorted(directory.iterdir()):
+        if entry.name not in (NAME, _LOCK) and not entry.name.startswith(
+            ("data-", f".{NAME}", "embedding.", ".embedding.")
+        ):
+            raise SearchIndexError(
+                f"The folder {directory} holds something that is no part of a search index ({entry.name}). Give a new "
+                "or empty folder, or one that holds an index."
+            )
+
+
+@contextmanager
+def linked(data: Path) -> Generator[Path]:
+    """A data folder as a temporary folder of links, for opening: tantivy puts locks beside the files it opens, and an
+    index may lie where this user cannot write. What was opened stays open afterwards: the files are mapped.
+
+    A thread of tantivy's that watches the folder may put a lock into it while it is being removed: then it stays."""
+    with TemporaryDirectory(prefix="evoseek-index-", ignore_cleanup_errors=True) as folder:
+        for path in data.iterdir():
+            if path.suffix != ".lock":
+                Path(folder, path.name).symlink_to(path.absolute())
+        yield Path(folder)

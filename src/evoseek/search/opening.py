@@ -21,14 +21,11 @@ _LOG = logging.getLogger(__name__)
 _LOOK_S = 1.0  # seconds between two looks at whether the index was changed
 
 
-Built = LexicalIndex | DenseIndex | HybridIndex
-
-
-def open_built(directory: Path, engine: str = "auto") -> Built:
+def open_built(directory: Path, engine: str = "auto") -> LexicalIndex:
     """An index, to be searched by an engine; auto: the one that it was built for. Raises as `LexicalIndex.open` and
     `DenseIndex.open`."""
-    opened = {"dense": DenseIndex.open, "hybrid": HybridIndex.open}
-    return opened.get(Manifest.read(directory).engine_for(engine), LexicalIndex.open)(directory)
+    kinds = {"dense": DenseIndex, "hybrid": HybridIndex}
+    return kinds.get(Manifest.read(directory).engine_for(engine), LexicalIndex).open(directory)
 
 
 class AsBuilt:
@@ -37,7 +34,7 @@ class AsBuilt:
     Settings = SearchSettings
 
     @classmethod
-    def build(cls, settings: SearchSettings, context: object) -> Built:
+    def build(cls, settings: SearchSettings, context: object) -> LexicalIndex:
         """The index, opened. Raises ConfigError or SearchIndexError."""
         return open_built(index_directory(settings.index, setting="search.index"))
 
@@ -49,7 +46,7 @@ class LiveIndex:
 
     is_local = True
 
-    def __init__(self, directory: Path, opens: Callable[[], Built] | None = None) -> None:
+    def __init__(self, directory: Path, opens: Callable[[], LexicalIndex] | None = None) -> None:
         """`opens` opens the index, by default as `open_built`, and raises the same errors."""
         self._directory, self._opens = directory, opens or partial(open_built, directory)
         self._opened = self._seen = _state(directory)

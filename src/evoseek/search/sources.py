@@ -109,15 +109,14 @@ class Recorded:
     """An index with the record of its files."""
 
     def __init__(self, index: LexicalIndex) -> None:
-        """SearchIndexError if the index has no record: it was built by an earlier version, or from passages, or
-        passages were added or deleted since."""
+        """SearchIndexError if the index has no record: it was built by an earlier version, or from passages."""
         path = index.directory / index.manifest.data / SOURCES
         try:
             self.sources = Sources.model_validate_json(path.read_bytes())
         except FileNotFoundError as error:
             raise SearchIndexError(
                 f"The search index in {index.directory} does not record the files that it was built from (it is of an "
-                f"earlier version, or was changed from Python), so it cannot be updated. {REMEDY}"
+                f"earlier version, or was built from Python), so it cannot be updated. {REMEDY}"
             ) from error
         except (OSError, ValidationError) as error:
             raise SearchIndexError(f"The record {path} cannot be read: {error}. {REMEDY}") from error

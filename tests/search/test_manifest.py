@@ -2,7 +2,7 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 
-from evoseek.search.generations import linked
+from evoseek.search.manifest import linked
 
 
 def test_files_that_appear_while_the_links_are_being_removed_do_no_harm(tmp_path, monkeypatch):

@@ -1,1 +1,0 @@
-"""Encoders: texts to vectors of unit length, whose inner product says how alike two texts are."""
