@@ -42,7 +42,7 @@ def test_without_one_everything_but_the_page_is_shut(locked, sent):
 
 
 def test_the_official_client_understands_a_wrong_key(locked):
-    with pytest.raises(openai.AuthenticationError, match="the one given is not it"):
+    with pytest.raises(openai.AuthenticationError, match="The key that was sent is not valid"):
         openai.OpenAI(base_url=f"{locked.url}/v1", api_key="wrong").models.list()
 
 
@@ -114,7 +114,7 @@ def test_keys_that_are_none(tmp_path, text, message):
 
 def test_an_open_address_needs_a_key(monkeypatch):
     monkeypatch.delenv("EVOSEEK_KEY", raising=False)
-    with pytest.raises(ConfigError, match=r"others than this machine may ask, and there is no key.*--key-file"):
+    with pytest.raises(ConfigError, match=r"is reachable from other machines, and there is no key.*--key-file"):
         read_keys(None, host="0.0.0.0")
     assert [is_loopback(host) for host in ("localhost", "127.0.0.9", "::1", "0.0.0.0", "example.org")] == [
         True,

@@ -34,9 +34,9 @@ from evoseek.policy.encoding import well_formed
 from evoseek.protocols import SearchEngine
 from evoseek.search.opening import LiveIndex
 from evoseek.search.sources import Origin
-from evoseek.serve.asking import Asked, Asking, Worker
+from evoseek.serve.answer_queue import AnswerQueue, PendingAnswer, Worker
 from evoseek.serve.chat_api import FILES, ChatRequest, completion, read_request, stream
-from evoseek.serve.connection import Attended, BusyError, StoppableServer, listen, refused, status_of
+from evoseek.serve.connection import BusyError, CancelOnDisconnect, StoppableServer, listen, refused, status_of
 from evoseek.serve.guard import Guard
 from evoseek.serve.mcp import Library, mcp_server
 
@@ -71,8 +71,8 @@ class Limits:
 
 
 class AgentServer:
-    """The application (ASGI) is `app`. `engine` is what MCP's clients search (None: nothing), `keys` those that are
-    asked for, `host` the address at which it will listen, `names` others by which it may be called."""
+    """The application (ASGI) is `app`. `engine` is what MCP's clients search (None: nothing), `keys` are the valid ones,
+    `host` is the address at which it will listen, `names` are others by which it may be called."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class AgentServer:
         self._limits, self._host = limits or Limits(), host
         self._worker = Worker()
         self._index = engine if isinstance(engine, LiveIndex) else None
-        self._asking = Asking(answerer, self._worker, running=self._limits.running, waiting=self._limits.waiting)
+        self._queue = AnswerQueue(answerer, self._worker, running=self._limits.running, waiting=self._limits.waiting)
         self.model = Path(answerer.name).name or ALIAS
         self._library = Library(engine, self._worker.run) if engine is not None else None
         self._mcp = mcp_server(self._library, self._ask_alone).streamable_http_app(
@@ -98,7 +98,7 @@ class AgentServer:
             exception_handlers={HTTPException: refused},
             lifespan=self._living,
         )
-        attended = Attended(app, max_body=self._limits.max_body)
+        attended = CancelOnDisconnect(app, max_body=self._limits.max_body)
         self.app = Guard(attended, keys=keys, host=host, names=names)
 
     def run(self, port: int, *, started: Callable[[str], None] = lambda url: None) -> None:
@@ -108,7 +108,7 @@ class AgentServer:
 
     def stoppable(self) -> StoppableServer:
         """The server that `run` runs."""
-        return StoppableServer(self.app, drain_s=self._limits.drain_s, end=self._asking.stop)
+        return StoppableServer(self.app, drain_s=self._limits.drain_s, end=self._queue.stop)
 
     def _routes(self) -> list[BaseRoute]:
         return [
@@ -144,34 +144,34 @@ class AgentServer:
                 404, f"There is no model {wanted.model[:100]!r} here. Expected {self.model} or {ALIAS}."
             )
         try:
-            asked = self._asking.ask(wanted.question, wanted.history)
+            pending = self._queue.ask(wanted.question, wanted.history)
             if wanted.stream:
                 headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-                events = stream(asked, wanted, self._files)
+                events = stream(pending, wanted, self._files)
                 return StreamingResponse(events, media_type="text/event-stream", headers=headers)
-            return JSONResponse(await self._reply(asked, wanted))
+            return JSONResponse(await self._reply(pending, wanted))
         except HTTPException:
             raise
         except Exception as error:  # a model or a tool of any kind
             headers = {"Retry-After": _RETRY_S} if isinstance(error, BusyError) else None
             raise HTTPException(*status_of(error), headers) from error
 
-    async def _reply(self, asked: Asked, wanted: ChatRequest) -> Mapping[str, object]:
+    async def _reply(self, pending: PendingAnswer, wanted: ChatRequest) -> Mapping[str, object]:
         try:
-            answered = await asked.answered()
+            answered = await pending.answered()
         finally:
-            asked.task.cancel()
+            pending.task.cancel()
         if failure := answered.trajectory.failure:
             raise HTTPException(502, f"The question could not be answered: {failure}")
-        return completion(asked, answered, wanted, self._files)
+        return completion(pending, answered, wanted, self._files)
 
     async def _ask_alone(self, question: str) -> Answered:
         """An answer to a question without a conversation. Raises BusyError, and EvoseekError if there is none."""
-        asked = self._asking.ask(well_formed(question).strip(), ())
+        pending = self._queue.ask(well_formed(question).strip(), ())
         try:
-            return await asked.answered()
+            return await pending.answered()
         finally:
-            asked.task.cancel()
+            pending.task.cancel()
 
     @property
     def _files(self) -> Mapping[str, Origin]:
@@ -194,11 +194,11 @@ class AgentServer:
         return JSONResponse({"status": "ok", "model": self.model, **state})
 
     async def _ready(self, request: Request) -> Response:
-        has_room = self._asking.taken < self._asking.most
+        has_room = self._queue.taken < self._queue.most
         return JSONResponse({"status": "ready" if has_room else "busy"}, 200 if has_room else 503)
 
     async def _metrics(self, request: Request) -> Response:
-        return Response(self._asking.metrics, media_type=CONTENT_TYPE_LATEST)
+        return Response(self._queue.metrics, media_type=CONTENT_TYPE_LATEST)
 
     def _page(self, name: str) -> Callable[[Request], Awaitable[Response]]:
         async def page(request: Request) -> Response:

@@ -33,7 +33,7 @@ from evoseek.errors import DataError
 from evoseek.eval.support import NOT_FOUND
 from evoseek.policy.encoding import well_formed
 from evoseek.report.answers import citations
-from evoseek.serve.asking import Asked
+from evoseek.serve.answer_queue import PendingAnswer
 from evoseek.serve.connection import error_body, status_of
 from evoseek.types import Action, Message, StopReason, ToolResult
 
@@ -53,7 +53,7 @@ class _Text(_Strict):
     text: str
 
 
-class _Said(_Strict):
+class _ChatMessage(_Strict):
     role: Literal["system", "developer", "user", "assistant"]
     content: str | list[_Text] | None = None
 
@@ -68,10 +68,10 @@ class _StreamOptions(_Strict):
 
 
 class ChatRequest(_Strict):
-    """What is asked: the last message, after a conversation."""
+    """What is pending: the last message, after a conversation."""
 
     model: str
-    messages: list[_Said] = Field(min_length=1)
+    messages: list[_ChatMessage] = Field(min_length=1)
     stream: bool | None = None
     stream_options: _StreamOptions | None = None
     n: int | None = Field(default=None, ge=1, le=1)
@@ -135,27 +135,27 @@ def _link(file: str, page: object, files: Collection[str]) -> dict[str, object]:
 
 
 def completion(
-    asked: Asked, answered: Answered, request: ChatRequest, files: Collection[str] = ()
+    pending: PendingAnswer, answered: Answered, request: ChatRequest, files: Collection[str] = ()
 ) -> dict[str, object]:
     """A whole reply, with links to those of its documents that are among `files`."""
     message = {"role": "assistant", "content": _content(answered), "refusal": None}
     choice = {"index": 0, "message": message, "finish_reason": _finish(answered), "logprobs": None}
-    head = _head(asked.id, "chat.completion", request.model)
+    head = _head(pending.id, "chat.completion", request.model)
     return {**head, "choices": [choice], "usage": _usage(answered), "evoseek": answer_object(answered, request, files)}
 
 
-async def stream(asked: Asked, request: ChatRequest, files: Collection[str] = ()) -> AsyncIterator[str]:
+async def stream(pending: PendingAnswer, request: ChatRequest, files: Collection[str] = ()) -> AsyncIterator[str]:
     """The reply as server-sent events. Whatever ends the iteration ends the rollout."""
-    head = _head(asked.id, "chat.completion.chunk", request.model)
+    head = _head(pending.id, "chat.completion.chunk", request.model)
     try:
         yield _sent({**head, "choices": [_delta({"role": "assistant", "content": ""})]})
-        async for record in asked.events(_PAUSE_S):
+        async for record in pending.events(_PAUSE_S):
             if record is None:
                 yield ": still at work\n\n"  # a comment, which clients skip: it shows whether there still is one
             else:
                 for event in _events(record, files):
                     yield _sent({**head, "choices": [_delta({})], "evoseek": event})
-        answered = await asked.answered()
+        answered = await pending.answered()
         if failure := answered.trajectory.failure:
             yield _sent(error_body(502, f"The question could not be answered: {failure}"))
             return
@@ -168,7 +168,7 @@ async def stream(asked: Asked, request: ChatRequest, files: Collection[str] = ()
     except Exception as error:  # a model or a tool of any kind; the client gets it before the stream ends
         yield _sent(error_body(*status_of(error)))
     finally:
-        asked.task.cancel()
+        pending.task.cancel()
 
 
 def _head(id: str, kind: str, model: str) -> dict[str, object]:

@@ -58,7 +58,7 @@ async def refused(request: Request, error: Any) -> Response:
     return error_reply(error.status_code, error.detail, error.headers)
 
 
-class Attended:
+class CancelOnDisconnect:
     """An ASGI application around another one. A POST with a body of more than `max_body` bytes gets the response
     `refuse(status, text)`; if the client of another one leaves before the reply, what it requested is cancelled."""
 
@@ -82,7 +82,7 @@ class Attended:
         return await self._answer(scope, [bytes(body)], receive, send)
 
     async def _answer(self, scope: Scope, unread: list[bytes], receive: Receive, send: Send) -> None:
-        gone = asyncio.create_task(_left(receive))
+        gone = asyncio.create_task(_disconnected(receive))
 
         async def replay() -> Message:
             if unread:
@@ -101,7 +101,7 @@ class Attended:
             await asyncio.gather(gone, answering, return_exceptions=True)
 
 
-async def _left(receive: Receive) -> None:
+async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 

@@ -28,8 +28,8 @@ _OPEN = frozenset({"/", "/chat.css", "/chat.js", "/health", "/ready"})
 class Guard:
     """An ASGI application around another one, which gets only requests that may be answered.
 
-    keys: the keys of which one is asked for (none: nobody is asked) beyond the chat page, /health and /ready. host: the
-    address that the server listens at. names: other names by which clients may call it.
+    keys: the valid keys, of which one is required (without any, none is) beyond the chat page, /health and /ready.
+    host: the address that the server listens at. names: other names by which clients may call it.
     """
 
     def __init__(self, app: ASGIApp, *, keys: Sequence[str], host: str, names: Collection[str] = ()) -> None:
@@ -49,10 +49,14 @@ class Guard:
                 421, f"This server is not {host[:100]!r}. Call it by its address, or start it with that name (--name)."
             )
         elif origin is not None and origin.partition("://")[2] != host:
-            app = error_reply(403, f"A page of {origin[:100]!r} asked, and only this server's own may.")
+            app = error_reply(
+                403, f"The request is of a page of {origin[:100]!r}. Only this server's own page may send requests."
+            )
         elif scope["path"] not in _OPEN and not self._is_key(headers.get("authorization", "")):
-            said = "A key is needed, and the one given is not it." if "authorization" in headers else "A key is needed."
-            app = error_reply(401, f"{said} Send it as `Authorization: Bearer KEY`.", {"WWW-Authenticate": "Bearer"})
+            wrong = " The key that was sent is not valid." if "authorization" in headers else ""
+            app = error_reply(
+                401, f"A key is needed.{wrong} Send it as `Authorization: Bearer KEY`.", {"WWW-Authenticate": "Bearer"}
+            )
         else:
             app = self._app
         await app(scope, receive, send)
@@ -84,8 +88,8 @@ def is_loopback(host: str) -> bool:
 
 
 def read_keys(file: Path | None, *, host: str) -> list[str]:
-    """The keys of a file, one a line, or else that of the environment variable EVOSEEK_KEY; none may be asked for at an
-    address of this machine alone. Raises ConfigError."""
+    """The keys of a file, one a line, or else that of the environment variable EVOSEEK_KEY; only an address of this
+    machine alone needs none. Raises ConfigError."""
     try:
         text = file.read_text(encoding="utf-8") if file else os.environ.get(KEY_VARIABLE, "")
     except (OSError, UnicodeDecodeError) as error:
@@ -103,7 +107,7 @@ def read_keys(file: Path | None, *, host: str) -> list[str]:
         )
     if not keys and not is_loopback(host):
         raise ConfigError(
-            f"At the address {host} others than this machine may ask, and there is no key. Give one: --key-file FILE "
+            f"The address {host} is reachable from other machines, and there is no key. Give one: --key-file FILE "
             f"with a key in it, or the environment variable {KEY_VARIABLE}; or listen at 127.0.0.1."
         )
     return keys

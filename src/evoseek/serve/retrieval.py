@@ -25,7 +25,7 @@ from starlette.routing import Route
 
 from evoseek.policy.encoding import well_formed
 from evoseek.search.wire import RequestError, read_request, result_body
-from evoseek.serve.connection import Attended, BusyError, StoppableServer, listen
+from evoseek.serve.connection import BusyError, CancelOnDisconnect, StoppableServer, listen
 from evoseek.types import Passage
 
 _LOG = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ _DRAIN_S = 30
 Find = Callable[[Sequence[str], int], list[list[Passage]]]
 
 
-class Served(Protocol):
+class BatchIndex(Protocol):
     """An index that answers many queries at once."""
 
     @property
@@ -62,7 +62,7 @@ class Limits:
 class RetrievalServer:
     """The application (ASGI) is `app`."""
 
-    def __init__(self, index: Served, limits: Limits | None = None) -> None:
+    def __init__(self, index: BatchIndex, limits: Limits | None = None) -> None:
         self._index, self._limits = index, limits or Limits()
         self._batcher = MicroBatcher(
             index.find_all, max_batch=self._limits.max_batch, max_waiting=self._limits.max_waiting
@@ -71,7 +71,7 @@ class RetrievalServer:
             routes=[Route("/retrieve", self._retrieve, methods=["POST"]), Route("/health", self._health)],
             exception_handlers={HTTPException: _refused},
         )
-        self.app = Attended(app, max_body=self._limits.max_body, refuse=_error)
+        self.app = CancelOnDisconnect(app, max_body=self._limits.max_body, refuse=_error)
 
     def run(self, host: str, port: int, *, started: Callable[[str], None] = lambda url: None) -> None:
         """Serve as `listen` does."""
@@ -84,18 +84,18 @@ class RetrievalServer:
         except (ValueError, RecursionError) as error:
             raise HTTPException(400, f"The body is not JSON ({error}).") from error
         try:
-            asked = read_request(body, max_queries=limits.max_queries, max_k=limits.max_k, max_query=limits.max_query)
+            wanted = read_request(body, max_queries=limits.max_queries, max_k=limits.max_k, max_query=limits.max_query)
         except RequestError as error:
             raise HTTPException(400, str(error)) from error
         try:
-            found = await self._batcher.search([well_formed(query) for query in asked.queries], asked.k)
+            found = await self._batcher.search([well_formed(query) for query in wanted.queries], wanted.k)
         except BusyError as error:
             raise HTTPException(503, str(error), {"Retry-After": "1"}) from error
         except Exception as error:  # an engine of any kind; an error that is not caught would end the connection
             what = f"The search failed: {type(error).__name__}: {error}"
             _LOG.error(what)
             raise HTTPException(500, what) from error
-        return JSONResponse(result_body(found, return_scores=asked.return_scores))
+        return JSONResponse(result_body(found, return_scores=wanted.return_scores))
 
     async def _health(self, request: Request) -> Response:
         batcher = self._batcher
@@ -157,7 +157,7 @@ class MicroBatcher:
                     own = [next(found) for _ in call.queries]
                     if not call.found.done():
                         call.found.set_result(own)
-            except Exception as error:  # whatever the engine raises is for those who asked
+            except Exception as error:  # whatever the engine raises is raised for every caller of the batch
                 for call in batch:
                     if not call.found.done():
                         call.found.set_exception(error)

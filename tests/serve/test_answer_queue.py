@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from evoseek.serve.asking import Worker
+from evoseek.serve.answer_queue import Worker
 
 
 @pytest.fixture

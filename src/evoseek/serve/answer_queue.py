@@ -20,7 +20,7 @@ _SECONDS = (0.1, 0.3, 1, 3, 10, 30, 100, 300)
 Event = Action | ToolResult
 
 
-class Asked:
+class PendingAnswer:
     """A question under way."""
 
     def __init__(self, id: str, task: asyncio.Task[Answered], events: asyncio.Queue[Event | None]) -> None:
@@ -49,8 +49,8 @@ class Asked:
             yield event
 
 
-class Asking:
-    """Asks an answerer: at most `running` questions at once, while up to `waiting` others wait, in order of arrival."""
+class AnswerQueue:
+    """Questions for an answerer: at most `running` at once, while up to `waiting` others wait, in order of arrival."""
 
     def __init__(self, answerer: Answerer, worker: Worker, *, running: int, waiting: int) -> None:
         self._answerer, self._worker = answerer, worker
@@ -89,7 +89,7 @@ class Asking:
         for task in self._under_way:
             task.cancel()
 
-    def ask(self, question: str, history: Sequence[Message]) -> Asked:
+    def ask(self, question: str, history: Sequence[Message]) -> PendingAnswer:
         """Begin to answer, or wait for a place. Raises BusyError if the queue is full. Cancelling the task ends the
         rollout, and the sampler's slot is free."""
         if self.taken >= self.most:
@@ -99,7 +99,7 @@ class Asking:
         task = asyncio.create_task(self._answer(id, question, history, events))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
-        return Asked(id, task, events)
+        return PendingAnswer(id, task, events)
 
     async def _answer(
         self, id: str, question: str, history: Sequence[Message], events: asyncio.Queue[Event | None]
