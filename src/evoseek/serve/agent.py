@@ -71,7 +71,7 @@ class Limits:
 
 
 class AgentServer:
-    """The application (ASGI) is `app`. `engine` is what MCP's clients search (None: nothing), `keys` are the valid keys,
+    """The application (ASGI) is `app`. `engine` is what MCP clients search (None: nothing), `keys` are the valid ones,
     `host` is the address at which it will listen, `names` are others by which it may be called."""
 
     def __init__(
