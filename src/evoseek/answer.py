@@ -82,10 +82,10 @@ class Answerer:
         return cls(agent.policy.name, roller, check, refuses, reads_history, agent)
 
     def notices(self, question: str = "") -> Iterator[str]:
-        """What a user should know beforehand: who answers, or what the policy's chat template can do, and whether the
-        policy cannot read the question."""
+        """What a user should know beforehand: which model answers, or what the policy's chat template can do, and
+        whether the policy cannot read the question."""
         if self.agent is None:
-            yield f"Asking {self.name}, as [answerer] says, and not the policy."
+            yield f"{self.name} answers, not the policy, as it is set in [answerer]."
             return
         if notice := self.agent.template_notice():
             yield notice

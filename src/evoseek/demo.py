@@ -170,7 +170,9 @@ def _train(options: Mapping[str, object], directory: Path, processes: int, conso
     words = ["train", "--config", RECIPE, "--run-dir", str(directory)]
     status = run_together(processes, [*words, *(f"--set={name}={value}" for name, value in options.items())])
     if status not in (0, INTERRUPTED):
-        raise TrainingError(f"Training ended with status {status}, and said why above. The same command resumes it.")
+        raise TrainingError(
+            f"Training ended with status {status}, for the reason printed above. The same command resumes it."
+        )
     return status == 0
 
 

@@ -85,7 +85,7 @@ def train(
     """
     notify = _once(partial(say, console))
 
-    def is_asked_to_stop() -> bool:
+    def should_stop() -> bool:
         return interrupted() or is_orphaned()
 
     def train_stage() -> tuple[int, bool, bool]:
@@ -102,7 +102,7 @@ def train(
                 notify(loop.stages.describe(loop.start))
                 if not loop.start and (unreached := loop.stages.unreached(loop.steps)):
                     notify(unreached)
-            loop.progress, loop.should_stop = progress, is_asked_to_stop
+            loop.progress, loop.should_stop = progress, should_stop
             loop.max_seconds = seconds_left(settings, run)  # of the log, from which discarded steps are cut by now
             step = asyncio.run(loop.run())
             return step, loop.has_turned, step >= loop.steps
@@ -113,10 +113,10 @@ def train(
         TrainingProgress(console, max_seconds=seconds_left(settings, run)) as progress,
     ):
         step, has_turned, is_over = train_stage()
-        while has_turned and not is_over and not ranks.any(is_asked_to_stop()):
+        while has_turned and not is_over and not ranks.any(should_stop()):
             gc.collect()  # before the model is loaded anew: two of them may not fit
             step, has_turned, is_over = train_stage()
-        ended = Ended(step, ranks.any(is_asked_to_stop()))
+        ended = Ended(step, ranks.any(should_stop()))
         if ended.interrupted:
             record("Ctrl-C, or a signal to end (SIGTERM)")
         elif not is_over:
@@ -124,7 +124,7 @@ def train(
     if ended.interrupted:
         say(console, f"Stopped after step {ended.step}. The same command resumes it.")
     elif not is_over:
-        say(console, f"Trained {run.path} to step {ended.step}, where run.max_minutes ended it; raise it to go on.")
+        say(console, f"Trained {run.path} to step {ended.step}, where run.max_minutes ended it; raise it to resume.")
     else:
         say(console, f"Trained {run.path} to step {ended.step}.")
         usual = with_setting(settings, "run.steps", defaults_of(settings).run.steps).planned_steps

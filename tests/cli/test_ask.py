@@ -64,7 +64,7 @@ def test_a_model_behind_an_endpoint_searches_and_answers(ask, monkeypatch):
     with says(f"{SEARCH} <information> Mallory </information> <answer> Mallory </answer>", ANSWER) as server:
         status, out, err = ask(server, "--set", "answerer.api_key_env=A_KEY")
     assert status == 0, err
-    assert "Asking a-model, as [answerer] says, and not the policy." in out
+    assert "a-model answers, not the policy, as it is set in [answerer]." in out
     assert "Answer: Meri Searches: 1. search: mayor of Kalo -> Kalo" in out
     assert "Passages that contain these words (no more was checked): Meri [a#0] Kalo: The mayor of Kalo is Meri." in out
     first, second = server.received

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from evoseek.cli.options import ConfigFiles, Index, Json, Model, RunDir, Sets, stop_if_dry, who_answers
+from evoseek.cli.options import ConfigFiles, Index, Json, Model, RunDir, Sets, answerer_name, stop_if_dry
 from evoseek.errors import EvoseekError
 from evoseek.report.printable import say
 
@@ -34,7 +34,7 @@ def ask(
     options = {"search.index": index, "policy.model": model}
     given = given_settings("ask", run_dir, config or (), options=options, sets=set_ or ())
     check_asking(given.read(), question, model=model)
-    stop_if_dry([f"Ask {who_answers(given, run_dir)}: {question}"], given.read())
+    stop_if_dry([f"Ask {answerer_name(given, run_dir)}: {question}"], given.read())
     settings = answering_settings(given)
     from evoseek.run import Run
 

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from evoseek.cli.options import (
+    AnswererArgument,
     ConfigFiles,
     Index,
     Json,
@@ -19,11 +20,10 @@ from evoseek.cli.options import (
     RunDir,
     Seed,
     Sets,
-    Who,
+    answerer_name,
     new_group,
     resolve_answerer,
     stop_if_dry,
-    who_answers,
 )
 from evoseek.errors import ConfigError
 from evoseek.registry import find
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 judge = new_group("The model that says whether an answer is right.")
-_ENOUGH = 10  # searches without any result that tell a broken engine from queries that match nothing
+_MIN_SEARCHES = 10  # searches without any result that tell a broken engine from queries that match nothing
 On = Annotated[
     str | None,
     typer.Option(help="Suite: a name such as hotpotqa, a TOML file that declares one, or a question file or folder."),
@@ -55,7 +55,7 @@ Limit = Annotated[int | None, typer.Option(help="Maximum number of questions, fr
 
 
 def evaluate(
-    who: Who = None,
+    answerer: AnswererArgument = None,
     run_dir: RunDir = None,
     index: Index = None,
     questions: Questions = None,
@@ -81,7 +81,7 @@ def evaluate(
     Example: evoseek eval runs/mine --questions held-out.jsonl --out results/mine
     """
     searches = _searches(baseline, no_search)
-    run_dir, model, endpoint_options = resolve_answerer(who, run_dir, model)
+    run_dir, model, endpoint_options = resolve_answerer(answerer, run_dir, model)
     from evoseek.cli.settings import answering_settings, check_evaluation, given_settings, run_of_project
 
     run_dir = run_of_project(run_dir, model, config, endpoint_options)
@@ -109,7 +109,7 @@ def evaluate(
     asked = every[: settings.evaluation.limit]
     times = f", {samples} times each" if samples > 1 else ""
     where = f"Samples and results in {out}" if out else "Nothing is written (--out keeps samples and results)"
-    stop_if_dry([f"Ask {who_answers(given, run_dir)} {len(asked)} questions{times}", where], settings)
+    stop_if_dry([f"Ask {answerer_name(given, run_dir)} {len(asked)} questions{times}", where], settings)
     say(console, f"Asking {len(asked)} of {len(every)} questions{times}.")
     evaluated = Run(directory=run_dir, settings=settings, console=console).evaluate(
         asked, samples=samples, search=searches, baseline=baseline, suite=suite, out=out
@@ -126,16 +126,16 @@ def _show(evaluated: Evaluated, out: Path | None, console: Console) -> None:
     results = evaluated.results
     for grid in (*grids(results, evaluated.title), cost_grid(results.seconds())):
         console.print(terminal(grid))
-    for said in (note(results), _empty_searches(results)):
-        if said:
-            say(console, said)
+    for text in (note(results), _empty_searches(results)):
+        if text:
+            say(console, text)
     if out:
         say(console, f"Results: {out / 'results.json'} (also results.md).")
 
 
 def _empty_searches(results: Results) -> str | None:
     made = sum(sample.searches for sample in results.samples)
-    if made < _ENOUGH or any(sample.documents for sample in results.samples):
+    if made < _MIN_SEARCHES or any(sample.documents for sample in results.samples):
         return None
     return f"None of {made} searches found anything: the index is empty or lost, and the scores are those of no search."
 

@@ -169,7 +169,7 @@ def _check(directory: Path, wishes: Wishes) -> None:
     if directory.exists() and not directory.is_dir():
         raise ConfigError(f"{directory} is a file. Give the folder of the project, new or not.")
     if wishes.model and wishes.endpoint:
-        raise ConfigError("--model and --endpoint both say who answers. Give one of them.")
+        raise ConfigError("--model and --endpoint both name what answers. Give one of them.")
     name, at, url = (wishes.endpoint or "name@://").partition("@")
     if not (name and at and "://" in url):
         raise ConfigError(f"--endpoint is {wishes.endpoint!r}; expected NAME@URL, as in qwen@http://localhost:8000/v1.")
@@ -248,7 +248,7 @@ def project_text(wishes: Wishes, folder: Path) -> str:
         name, _, url = wishes.endpoint.partition("@")
         lines += [
             "",
-            "[answerer]                    # who answers",
+            "[answerer]                    # the model that answers",
             f"model = {_text(name)}",
             f"base_url = {_text(url)}",
         ]

@@ -45,11 +45,11 @@ Seed = Annotated[int | None, typer.Option(help="Seed of all random numbers.")]
 FixedSeed = Annotated[int, typer.Option("--seed", help="Seed of all random numbers.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as a JSON object, everything else on stderr.")]
 GrowingFile = Annotated[Path, typer.Argument(help="The JSONL file to write. The same command resumes it.")]
-Who = Annotated[
+AnswererArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="RUN|MODEL|ENDPOINT",
-        help="Who answers: a run (as --run-dir), a model (as --model), or NAME@URL of an OpenAI-compatible "
+        help="What answers: a run (as --run-dir), a model (as --model), or NAME@URL of an OpenAI-compatible "
         "endpoint. Default: the project's run.",
     ),
 ]
@@ -181,8 +181,8 @@ def stop_if_dry(
     raise typer.Exit
 
 
-def who_answers(given: Given, run_dir: Path | None) -> str:
-    """Who answers with these settings, in words."""
+def answerer_name(given: Given, run_dir: Path | None) -> str:
+    """What answers with these settings, in words."""
     settings = given.read()
     if model := settings.answerer.model or settings.answerer.base_url:
         return f"the model {model}" + (f" at {settings.answerer.base_url}" if settings.answerer.base_url else "")
@@ -237,19 +237,23 @@ def finish(finished: bool) -> None:
 
 
 def resolve_answerer(
-    who: str | None, run_dir: Path | None, model: str | None
+    answerer: str | None, run_dir: Path | None, model: str | None
 ) -> tuple[Path | None, str | None, dict[str, object]]:
-    """The run, the model and the settings of an endpoint that WHO names. Raises ConfigError if another one is named,
-    too, or for an endpoint without a name."""
-    if who is None:
+    """The run, the model and the settings of an endpoint that the argument names. Raises ConfigError if another one is
+    named, too, or for an endpoint without a name."""
+    if answerer is None:
         return run_dir, model, {}
     if run_dir is not None or model is not None:
-        raise ConfigError(f"{who} and {'--run-dir' if run_dir else '--model'} both say who answers. Give one of them.")
-    name, at, url = who.partition("@")
-    if "://" in who:
+        raise ConfigError(
+            f"{answerer} and {'--run-dir' if run_dir else '--model'} both name what answers. Give one of them."
+        )
+    name, at, url = answerer.partition("@")
+    if "://" in answerer:
         if not at or "://" in name or not name:
-            raise ConfigError(f"{who} names no model at the endpoint. Expected NAME@URL, as in qwen@{url or who}.")
+            raise ConfigError(
+                f"{answerer} names no model at the endpoint. Expected NAME@URL, as in qwen@{url or answerer}."
+            )
         return None, None, {"answerer.model": name, "answerer.base_url": url}
-    if (expanded(who) / "config.json").is_file() and (expanded(who) / "checkpoints").is_dir():
-        return expanded(who), None, {}
-    return None, who, {}
+    if (expanded(answerer) / "config.json").is_file() and (expanded(answerer) / "checkpoints").is_dir():
+        return expanded(answerer), None, {}
+    return None, answerer, {}

@@ -14,10 +14,10 @@ from evoseek.cli.options import (
     Model,
     Seed,
     Sets,
+    answerer_name,
     checkpoint_of,
     finish,
     stop_if_dry,
-    who_answers,
 )
 from evoseek.training.interrupt import end_on_interrupt
 
@@ -63,6 +63,6 @@ def propose(
         from evoseek.data.proposing import propose as write_questions
 
     settings, checkpoint = chosen_for_model(settings, console=Console(stderr=True)), checkpoint_of(run_dir)
-    words = f"Write {count} questions about {settings.search.index} to {out} with {who_answers(given, run_dir)}"
+    words = f"Write {count} questions about {settings.search.index} to {out} with {answerer_name(given, run_dir)}"
     stop_if_dry([words], settings)
     finish(write_questions(settings, checkpoint, out, count=count, max_proposals=max_proposals, console=Console()))

@@ -15,16 +15,16 @@ from rich.console import Console
 
 from evoseek.cli.index import Engine
 from evoseek.cli.options import (
+    AnswererArgument,
     ConfigFiles,
     FixedSeed,
     Index,
     Sets,
-    Who,
+    answerer_name,
     named_index,
     new_group,
     resolve_answerer,
     stop_if_dry,
-    who_answers,
 )
 from evoseek.errors import ConfigError
 from evoseek.files import check_new_file
@@ -75,7 +75,7 @@ def serve_retrieval(
 
 @serve.command("agent")
 def serve_agent(
-    who: Who = None,
+    answerer: AnswererArgument = None,
     index: Index = None,
     host: Host = "127.0.0.1",
     port: Port = 8000,
@@ -98,7 +98,7 @@ def serve_agent(
 ) -> None:
     """Serve an agent until Ctrl-C or SIGTERM: a chat page, OpenAI's chat completions, and MCP at /mcp.
 
-    A key is asked for if there is one, and there has to be at any address but this machine's own.
+    Clients need the key if there is one, and there has to be at any address but this machine's own.
 
     Example: evoseek serve agent runs/mine --port 8080
     """
@@ -107,23 +107,23 @@ def serve_agent(
         from evoseek.serve.guard import read_keys
     keys = read_keys(key_file, host=host)
     console = Console()
-    run = _run(who, index, config, set_, f"a server at {host}:{port}", running)
-    with _answering(run, console) as (answerer, engine):
+    run = _run(answerer, index, config, set_, f"a server at {host}:{port}", running)
+    with _answering(run, console) as (agent, engine):
 
         def started(url: str) -> None:
             say(console, f"{server.model} at {url}   chat page {url}/, API {url}/v1, MCP {url}/mcp   (Ctrl-C ends it)")
 
         limits = Limits(running=running, waiting=waiting, drain_s=drain)
-        server = AgentServer(answerer, engine, limits=limits, keys=keys, host=host, names=name or ())
+        server = AgentServer(agent, engine, limits=limits, keys=keys, host=host, names=name or ())
         server.run(port, started=started)
     say(console, "Ended.")
 
 
 @serve.command("mcp")
 def serve_mcp(
-    who: Annotated[
+    answerer: Annotated[
         str | None,
-        typer.Argument(metavar="INDEX|RUN|MODEL|ENDPOINT", help="An index, or who answers as in `serve agent`."),
+        typer.Argument(metavar="INDEX|RUN|MODEL|ENDPOINT", help="An index, or what answers, as in `serve agent`."),
     ] = None,
     index: Index = None,
     config: ConfigFiles = None,
@@ -132,22 +132,22 @@ def serve_mcp(
     """Serve an index (search, open), or an agent as well (ask), to the MCP client that started this command."""
     with _extra():
         from evoseek.serve.mcp import Library, mcp_server
-    if who and (Path(who) / "manifest.json").is_file():
-        stop_if_dry([f"Serve the index {who}: MCP by stdio"])
+    if answerer and (Path(answerer) / "manifest.json").is_file():
+        stop_if_dry([f"Serve the index {answerer}: MCP by stdio"])
         from evoseek.search.opening import LiveIndex
 
-        mcp_server(Library(LiveIndex(Path(who))), None).run("stdio")
+        mcp_server(Library(LiveIndex(Path(answerer))), None).run("stdio")
         return
-    run = _run(who, index, config, set_, "MCP by stdio", _RUNNING)
-    with _answering(run, Console(stderr=True)) as (answerer, engine):
-        mcp_server(Library(engine) if engine is not None else None, answerer.answer_alone).run("stdio")
+    run = _run(answerer, index, config, set_, "MCP by stdio", _RUNNING)
+    with _answering(run, Console(stderr=True)) as (agent, engine):
+        mcp_server(Library(engine) if engine is not None else None, agent.answer_alone).run("stdio")
 
 
 def _run(
-    who: str | None, index: str | None, config: list[Path] | None, set_: list[str] | None, place: str, running: int
+    answerer: str | None, index: str | None, config: list[Path] | None, set_: list[str] | None, place: str, running: int
 ) -> Run:
     """The run, or the model alone, that answers so many questions at once. Prints the memory that its policy needs."""
-    run_dir, model, endpoint_options = resolve_answerer(who, None, None)
+    run_dir, model, endpoint_options = resolve_answerer(answerer, None, None)
     from evoseek.cli.settings import answering_settings, check_asking, given_settings, run_of_project
 
     run_dir = run_of_project(run_dir, model, config, endpoint_options)
@@ -161,7 +161,7 @@ def _run(
         from evoseek.run import Run
         from evoseek.training.memory_needs import memory_needs, told
 
-    settings, plan = answering_settings(given, answers=running), f"Serve {who_answers(given, run_dir)}: {place}"
+    settings, plan = answering_settings(given, answers=running), f"Serve {answerer_name(given, run_dir)}: {place}"
     if uses_chat_model(settings):
         stop_if_dry([plan], settings)
         return Run(settings=settings, search=_live(settings))

@@ -26,7 +26,7 @@ from evoseek.training.stages import check_stages
 
 # The other commands take the settings that their task needs.
 _RUNS_THE_SYSTEM = ("ask", "serve agent", "eval", "prompt", "collect", "propose")
-_TOLD = 6  # settings of a project that are named
+_MOST = 6  # settings of a project that are named
 _ONLY_IN_TRAINING = ("evaluation.path",)  # as a switch: `eval` has its own questions
 
 
@@ -50,7 +50,7 @@ def given_settings(
     if run_dir is None:
         given = gather(config_files, system=system, fallback=fallback, options=options, sets=sets, project=own)
         check_model(given.read().policy.model, setting="policy.model")
-        tell(own, given.system)
+        _note_project(own, given.system)
     else:
         if own is not None and own.run == run_dir.absolute() and own.index and "search.index" in options:
             options = {**options, "search.index": options["search.index"] or str(own.index)}
@@ -97,7 +97,7 @@ def training_settings(
         given = given.over(edits)
         _tell_resumed(own, run, edits)
     else:
-        tell(own, given.system, run_dir)
+        _note_project(own, given.system, run_dir)
     if own is not None:
         given = replace(given, of_project=flat_settings(own, given.system))
     settings = given.read()
@@ -112,7 +112,7 @@ def training_settings(
 
 
 def run_of_project(run_dir: Path | None, *others: object) -> Path | None:
-    """The run that a command uses: the one that is given; or if nothing else says who answers, the project's, once it
+    """The run that a command uses: the one that is given; or if nothing else names what answers, the project's, once it
     has a checkpoint. None if there is none."""
     if run_dir is not None or any(others):
         return run_dir
@@ -137,7 +137,7 @@ def training_run(run_dir: Path | None) -> Path:
     return found
 
 
-def tell(own: Project | None, system: str, run: Path | None = None) -> None:
+def _note_project(own: Project | None, system: str, run: Path | None = None) -> None:
     """Print what was taken from a project file."""
     if own is None:
         return
@@ -154,8 +154,8 @@ def _tell_resumed(own: Project, run: RunDirectory, edits: Mapping[str, object]) 
 
 
 def _few(texts: Sequence[str]) -> str:
-    more = [f"and {len(texts) - _TOLD} more"] if len(texts) > _TOLD else []
-    return ", ".join([*texts[:_TOLD], *more])
+    more = [f"and {len(texts) - _MOST} more"] if len(texts) > _MOST else []
+    return ", ".join([*texts[:_MOST], *more])
 
 
 def _note(text: str) -> None:

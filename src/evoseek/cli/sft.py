@@ -17,9 +17,9 @@ from evoseek.cli.options import (
     RunDir,
     Seed,
     Sets,
+    answerer_name,
     finish,
     stop_if_dry,
-    who_answers,
 )
 from evoseek.cli.train import Processes, begin_or_resume
 from evoseek.training.interrupt import end_on_interrupt
@@ -100,7 +100,7 @@ def collect(
         from evoseek.run import Run
 
     settings, console = answering_settings(given), Console()
-    stop_if_dry([f"Let {who_answers(given, run_dir)} answer each question {attempts} times; write {out}"], settings)
+    stop_if_dry([f"Let {answerer_name(given, run_dir)} answer each question {attempts} times; write {out}"], settings)
     wanted = Wanted(attempts, min_reward, per_question)
     with Run(directory=run_dir, settings=settings, console=console).context() as context:
         finish(collect_demonstrations(context, out, wanted, limit=limit, console=console))

@@ -18,11 +18,11 @@ from evoseek.cli.options import (
     RunDir,
     Seed,
     Sets,
+    answerer_name,
     checkpoint_of,
     finish,
     new_group,
     stop_if_dry,
-    who_answers,
 )
 from evoseek.errors import ConfigError
 from evoseek.search.settings import INDEX_ENGINES
@@ -72,7 +72,7 @@ def collect_searches(
         from evoseek.simulator.collecting import collect_searches as collect
         from evoseek.training.context import Context
 
-    stop_if_dry([f"Record the searches of {who_answers(given, run_dir)} in {out}"], settings)
+    stop_if_dry([f"Record the searches of {answerer_name(given, run_dir)} in {out}"], settings)
     with Context(settings, checkpoint=checkpoint_of(run_dir)) as context:
         finish(collect(context, out, pages=pages, limit=limit, console=Console()))
 
@@ -91,7 +91,9 @@ def label_searches(
     from evoseek.cli.settings import given_settings
 
     if world is not None and model is not None:
-        raise ConfigError("--model names a judge, but with --world nobody is asked: it is truth that labels. Give one.")
+        raise ConfigError(
+            "--model names a judge, but --world labels by the facts of the world, without a judge. Give one."
+        )
     options = {"judge.model": model, "run.seed": seed}
     given = given_settings(
         "simulator label", None, config or (), options=options, sets=set_ or (), fallback="zerosearch"

@@ -82,7 +82,7 @@ def update_index(
 ) -> None:
     """Bring an index to the state that building it again from the corpus would give, with its own settings: only new
     and changed files are read, only new passages are embedded. `max_words` is the project's length of passages, if it
-    has one: that the index keeps another one is told. Raises EvoseekError; the index is then as it was."""
+    has one: a notice says that the index keeps another one. Raises EvoseekError; the index is then as it was."""
     _check_apart(corpus, directory)
     before = Recorded(LexicalIndex.open(directory))
     manifest, sources, report = before.index.manifest, before.sources, ReadReport()
@@ -131,7 +131,7 @@ def watch_index(
     stop: Event | None = None,
 ) -> None:
     """Update an index now and whenever files of the corpus change, until Ctrl-C or `stop`. An update that fails is
-    told, and retried with the next change. Raises EvoseekError if the first update fails or watchfiles is not
+    reported, and retried with the next change. Raises EvoseekError if the first update fails or watchfiles is not
     installed."""
     try:
         from watchfiles import watch

@@ -43,7 +43,7 @@ def propose(
     max_proposals: int | None,
     console: Console,
 ) -> bool:
-    """Write `count` questions to `out`, or go on with a file that was begun with the same settings.
+    """Write `count` questions to `out`, or resume a file that was begun with the same settings.
 
     Ends earlier when `max_proposals` were made (counted in whole batches; 20 a question if None), and says so. Returns
     False if Ctrl-C ended it. Raises EvoseekError, also if no proposal became a question.
