@@ -121,10 +121,9 @@ def loop_of(places, tmp_path, system="search-r1", **options):
 
 
 def test_overlong_rollouts_are_penalised_in_training_and_not_in_evaluation(places, tmp_path):
-    options = {"reward__overlong_max": 20, "reward__overlong_cache": 4}
-    loop = loop_of(places, tmp_path, questions__per_step=2, **options)
+    loop = loop_of(places, tmp_path, questions__per_step=2, reward__overlong_max=20)
     shaped = loop.system.rollouts.reward
-    assert (type(shaped), shaped.longest, shaped.cache) == (OverlongReward, 20, 4)
+    assert (type(shaped), shaped.longest) == (OverlongReward, 20)
     assert shaped.reward.metric == "exact_match"
     metrics = asyncio.run(loop.evaluate(0))
     assert 0.0 <= metrics["eval/reward"] <= 1.0
@@ -149,8 +148,6 @@ def test_the_filter_of_dspo(places, tmp_path):
         ({"run.system": "dspo", "credit.name": "gae"}, "a critic must see the others too"),
         ({"mask_observations": False, "kl_in": "reward", "kl_coefficient": 0.1}, "no logprobs of tool results"),
         ({"loss.name": "reinforce", "mini_batches": 2}, "mini_batches is 2"),
-        ({"reward.overlong_max": 20}, "overlong_max is 20 and reward.overlong_cache not set"),
-        ({"reward.overlong_max": 20, "reward.overlong_cache": 21}, "every rollout would be overlong"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(places, tmp_path, options, words):

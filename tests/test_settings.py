@@ -190,7 +190,6 @@ def test_the_defaults_of_the_other_systems():
         "deepresearcher": {
             "reward.name": "format_f1",
             "search.top_k": 10,
-            "environment.prompt": "solver_web",
             "tools": [{"name": "web_search"}, {"name": "browse"}],
             "rollout.group_size": 16,
             "rollout.max_tool_calls": 10,

@@ -149,7 +149,6 @@ DESCRIBED = {"web.provider": "json", "web.api": {"results": "r"}}
         ({}, {"browse.page_words": 5}, "browse.page_words = 400, now it is 5"),
         ({}, {"reader.model": "x"}, "reader.model = '', now it is 'x'"),
         (ENDPOINT, {"reader.model": ""}, "reader.model = 'reader', now it is ''"),
-        (ENDPOINT, {"reader.temperature": 0.5}, "reader.temperature = 0.0, now it is 0.5"),
         (ENDPOINT, {"reader.segment_words": 9}, "reader.segment_words = 800, now it is 9"),
     ],
 )

@@ -222,8 +222,8 @@ def test_the_surrogate_and_what_is_around_it():
     assert loss("reinforce", own={"aggregate": "sequence-sum"}) == ReinforceLoss("sequence-sum")
     token, clipped = ClippedLoss(), "token-mean"
     assert loss() == token
-    assert loss(importance="truncate", importance_cap=3) == WithImportance(token, "token", "truncate", 0.0, 3.0)
-    assert loss(importance="mask", importance_cap=4) == WithImportance(token, "token", "mask", 0.25, 4.0)
+    assert loss(importance="truncate") == WithImportance(token, "token", "truncate", 0.0, 2.0)
+    assert loss(importance="mask") == WithImportance(token, "token", "mask", 0.5, 2.0)
     assert loss("sequence", importance="mask").level == "sequence"
     assert loss(own={"aggregate": 512}) == ClippedLoss(0.2, 0.2, FixedLength(512))
     assert loss(kl_coefficient=0.01) == WithKL(token, 0.01, clipped)

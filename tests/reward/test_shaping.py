@@ -25,12 +25,12 @@ from evoseek.types import (
 )
 def test_the_overlong_penalty_by_hand(length: int, penalty: float) -> None:
     """L_max = 20 and L_cache = 4: (16 - length) / 4 between 16 and 20."""
-    assert overlong_penalty(length, longest=20, cache=4) == penalty
+    assert overlong_penalty(length, longest=20) == penalty
 
 
 def test_the_papers_own_lengths() -> None:
     """L_max = 20,480 and L_cache = 4,096 (section 4.1): half of it is reached 2,048 tokens before the end."""
-    assert [overlong_penalty(n, longest=20480, cache=4096) for n in (16384, 18432, 20480)] == [0.0, -0.5, -1.0]
+    assert [overlong_penalty(n, longest=20480) for n in (16384, 18432, 20480)] == [0.0, -0.5, -1.0]
 
 
 def rollout(answer: str | None, *written: int) -> Trajectory:
@@ -42,7 +42,7 @@ def rollout(answer: str | None, *written: int) -> Trajectory:
 
 
 def test_it_counts_what_the_policy_wrote_in_all_turns_and_nothing_else() -> None:
-    reward = OverlongReward(AnswerReward(), longest=20, cache=4)
+    reward = OverlongReward(AnswerReward(), longest=20)
     right = asyncio.run(reward(rollout("Meri", 10, 8)))
     assert right == Scored(0.5, {"exact_match": 1.0, "unshaped": 1.0, "overlong": -0.5})
     assert unshaped(right) == 1.0
@@ -57,7 +57,7 @@ def test_a_reward_that_cannot_be_had_stays_invalid() -> None:
     async def judge(trajectory: Trajectory) -> Invalid:
         return failed
 
-    assert asyncio.run(OverlongReward(judge, longest=20, cache=4)(rollout("Meri", 30))) == failed
+    assert asyncio.run(OverlongReward(judge, longest=20)(rollout("Meri", 30))) == failed
 
 
 def unanswered_rollout(answer: str | None, tokens: int = 4) -> Trajectory:
@@ -74,8 +74,8 @@ def test_a_wrong_answer_is_better_than_none_and_a_right_one_best() -> None:
 
 
 def test_with_the_penalty_for_overlong_rollouts_both_are_added_to_the_same_reward() -> None:
-    reward = OverlongReward(UnansweredReward(AnswerReward(), 0.5), longest=8, cache=4)
-    cut_off = asyncio.run(reward(unanswered_rollout(None, 6)))
+    reward = OverlongReward(UnansweredReward(AnswerReward(), 0.5), longest=20)
+    cut_off = asyncio.run(reward(unanswered_rollout(None, 18)))
     assert cut_off == Scored(-1.0, {"exact_match": 0.0, "unshaped": 0.0, "unanswered": -0.5, "overlong": -0.5})
     assert unshaped(cut_off) == 0.0
 

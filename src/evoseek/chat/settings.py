@@ -12,19 +12,15 @@ from evoseek.settings import MANY, AnyTemperature, Needs, Section
 
 class EndpointSettings(Section):
     """A model that replies to messages, behind an endpoint or in-process (then on policy.device, in policy.dtype). Its
-    prompts are those of policy.prompts."""
+    prompts are those of policy.prompts. Its replies are greedy, unless its table has a temperature."""
 
     model: str = Field(
         default="", description="Model as in policy.model, or its name at the endpoint. Default: no model."
     )
     base_url: str = Field(default="", description="URL of an OpenAI-compatible endpoint. Default: an in-process model.")
     api_key_env: str = Field(default="", description="Environment variable that holds the endpoint's key.")
-    temperature: AnyTemperature = Field(default=0.0, description="Sampling temperature of replies; 0 is greedy.")
     max_tokens: int = Field(
         default=512, ge=1, le=MANY, description="Maximum number of tokens of a reply; a longer one is a failure."
-    )
-    timeout_s: float = Field(
-        default=60.0, gt=0, le=86_400, description="Seconds that one call of the endpoint may take."
     )
     concurrency: int = Field(
         default=32,
@@ -44,7 +40,7 @@ class EndpointSettings(Section):
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
         """Which settings apply to an endpoint only."""
-        return (Needs("api_key_env timeout_s", "base_url"),)
+        return (Needs("api_key_env", "base_url"),)
 
 
 class AnswererSettings(EndpointSettings):
@@ -55,6 +51,7 @@ class AnswererSettings(EndpointSettings):
         description="Model, as policy.model, that ends its turns by itself (an instruct model), or its name at the "
         "endpoint. Default: the policy answers.",
     )
+    temperature: AnyTemperature = Field(default=0.0, description="Sampling temperature of replies; 0 is greedy.")
     max_tokens: int = Field(
         default=2048,
         ge=1,
@@ -81,7 +78,7 @@ class SupportSettings(EndpointSettings):
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
         """Settings of a judge need one."""
-        return *super().effects(), Needs("base_url temperature max_tokens concurrency", "model")
+        return *super().effects(), Needs("base_url max_tokens concurrency", "model")
 
 
 class JudgeSettings(EndpointSettings):

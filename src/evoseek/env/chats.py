@@ -10,7 +10,7 @@ from typing import Protocol
 
 from evoseek.chat.endpoint import EndpointChat
 from evoseek.chat.local import SamplerChat
-from evoseek.chat.settings import EndpointSettings, SimulatorSettings
+from evoseek.chat.settings import AnswererSettings, EndpointSettings, SimulatorSettings
 from evoseek.env.prompts import PromptSet, load_prompts
 from evoseek.errors import ConfigError
 from evoseek.files import write_atomic
@@ -25,6 +25,9 @@ from evoseek.types import Message
 
 LONGEST = 4096
 """Maximum number of tokens of prompt and reply together, for an in-process model."""
+TIMEOUT_S = 300.0
+"""Seconds that one call of an endpoint may take: models that reason are slow."""
+
 CARD = "simulator.json"
 """The card beside the weights of a tuned simulator: how many documents its replies have, and how long they are."""
 
@@ -49,10 +52,14 @@ def make_chat(settings: EndpointSettings, *, section: str, seed: int, policy: Po
         settings.model,
         max_tokens=settings.max_tokens,
         max_total_tokens=sampler.max_length,
-        temperature=settings.temperature,
+        temperature=_temperature(settings),
         seed=seed,
     )
     return chat, load_prompts(prompts_of(model, policy.prompts))
+
+
+def _temperature(settings: EndpointSettings) -> float:
+    return settings.temperature if isinstance(settings, AnswererSettings | SimulatorSettings) else 0.0
 
 
 def _endpoint(settings: EndpointSettings, section: str, seed: int) -> EndpointChat:
@@ -67,8 +74,8 @@ def _endpoint(settings: EndpointSettings, section: str, seed: int) -> EndpointCh
         settings.model,
         api_key=key,
         max_tokens=settings.max_tokens,
-        temperature=settings.temperature,
-        timeout_s=settings.timeout_s,
+        temperature=_temperature(settings),
+        timeout_s=TIMEOUT_S,
         concurrency=settings.concurrency,
         seed=seed,
     )

@@ -6,8 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from pydantic import Field
-
 from evoseek.env.base import EnvironmentContext, EnvironmentSettings
 from evoseek.env.prompts import PromptSet
 from evoseek.errors import DataError
@@ -51,19 +49,11 @@ class SolverEnv(PromptEnv):
     does not speak of searching. `max_calls` is the number of calls that a rollout has.
     """
 
-    class Settings(EnvironmentSettings):
-        """Settings of the solver's environment."""
-
-        prompt: str = Field(
-            default="solver",
-            description="Name of the prompt template; solver_web is for the tools of the web. Without tools, as in "
-            "evoseek eval --no-search, it is closed_book.",
-        )
-
     @classmethod
-    def build(cls, settings: Settings, context: EnvironmentContext) -> SolverEnv:
-        """From settings."""
-        prompt = settings.prompt if context.tools else "closed_book"
+    def build(cls, settings: EnvironmentSettings, context: EnvironmentContext) -> SolverEnv:
+        """The environment whose template fits the tools."""
+        names = {tool.name for tool in context.tools}
+        prompt = "closed_book" if not names else "solver_web" if names & {"web_search", "browse"} else "solver"
         return cls(context.tools, context.prompts, context.format, prompt=prompt, max_calls=context.max_calls)
 
     def __init__(

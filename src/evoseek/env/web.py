@@ -69,7 +69,7 @@ def _deciding(config: OnTheWeb) -> Mapping[str, object]:
     }
     sections["reader"] = {"model": config.reader.model}  # before what is of no matter to the other way of reading
     if config.reader.model:
-        how = {"temperature", "segment_words", "memory_words", "max_segments", "skip_after"}
+        how = {"segment_words", "memory_words", "max_segments", "skip_after"}
         sections["reader"] |= config.reader.model_dump(mode="json", include=how)
         sections["policy"] = {"prompts": config.policy.prompts}
     else:

@@ -75,13 +75,8 @@ class AlgorithmSettings(Section):
     importance: Literal["none", "truncate", "mask"] = Field(
         default="none",
         description="How importance weights correct for differences between sampler and learner: not "
-        "at all, truncated, or masked. With rollout.max_staleness above 0 they are truncated by default.",
-    )
-    importance_cap: float = Field(
-        default=2.0,
-        gt=1,
-        le=1e6,
-        description="Importance weight above which tokens or sequences are truncated or masked.",
+        "at all, truncated above 2, or masked outside 1/2 to 2. With rollout.max_staleness above 0 they are "
+        "truncated by default.",
     )
     mask_observations: bool = Field(
         default=True, description="Whether tool results are masked in the loss; false is an ablation."
@@ -90,10 +85,7 @@ class AlgorithmSettings(Section):
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
         """Settings that need another setting to have an effect."""
-        return (
-            Needs("kl_in", "kl_coefficient"),
-            Needs("importance_cap", "importance", ("truncate", "mask")),
-        )
+        return (Needs("kl_in", "kl_coefficient"),)
 
     def problems(self) -> Iterator[str]:
         """A KL in the reward needs the sampler's logprobs."""

@@ -16,6 +16,8 @@ from evoseek.types import TrainingSample
 Level = Literal["token", "sequence"]
 Outside = Literal["truncate", "mask"]
 
+IMPORTANCE_CAP = 2.0  # the largest importance weight that is neither truncated nor masked
+
 
 def importance_weights(
     old_logprobs: torch.Tensor,
@@ -195,6 +197,5 @@ def corrected(loss: LossFn[LossInputs], settings: AlgorithmSettings) -> LossFn[L
     if settings.importance == "none":
         return loss
     level: Level = getattr(loss, "level", "token")
-    cap = settings.importance_cap
-    low = 1.0 / cap if settings.importance == "mask" else 0.0
-    return WithImportance(loss, level=level, outside=settings.importance, low=low, high=cap)
+    low = 1.0 / IMPORTANCE_CAP if settings.importance == "mask" else 0.0
+    return WithImportance(loss, level=level, outside=settings.importance, low=low, high=IMPORTANCE_CAP)

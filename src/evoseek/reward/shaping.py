@@ -22,13 +22,15 @@ def unshaped(outcome: Scored) -> float:
     return outcome.parts.get(UNSHAPED, outcome.reward)
 
 
-def overlong_penalty(length: int, *, longest: int, cache: int) -> float:
-    """DAPO's soft overlong punishment (arXiv 2503.14476, eq. 13), from 0 at `longest - cache` tokens down to -1.
+def overlong_penalty(length: int, *, longest: int) -> float:
+    """DAPO's soft overlong punishment (arXiv 2503.14476, eq. 13), from 0 at `longest - cache` tokens down to -1, where
+    the cache is a fifth of `longest` (in the paper 4096 of 20480).
 
     |y| <= L_max - L_cache      0
     up to L_max                 ((L_max - L_cache) - |y|) / L_cache
     beyond                      -1
     """
+    cache = max(1, longest // 5)
     return -min(1.0, max(0, length - (longest - cache)) / cache)
 
 
@@ -43,14 +45,13 @@ class OverlongReward:
 
     reward: RewardFn
     longest: int
-    cache: int
 
     async def __call__(self, trajectory: Trajectory) -> Outcome:
         """Score one trajectory. What the other reward cannot score stays Invalid."""
         outcome = await self.reward(trajectory)
         if not isinstance(outcome, Scored):
             return outcome
-        penalty = overlong_penalty(trajectory.num_action_tokens, longest=self.longest, cache=self.cache)
+        penalty = overlong_penalty(trajectory.num_action_tokens, longest=self.longest)
         return shaped(outcome, "overlong", penalty)
 
 

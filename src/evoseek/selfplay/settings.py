@@ -177,7 +177,7 @@ class GameSettings(TrainingSettings, ABC):
         """In self-play a reward also says what share of answers is right."""
         why = "In self-play a reward also says what share of answers is right."
         return *super().effects(), *(
-            Needs(name, "", (), why) for name in ("reward.overlong_*", "reward.unanswered_penalty")
+            Needs(name, "", (), why) for name in ("reward.overlong_max", "reward.unanswered_penalty")
         )
 
     def problems(self) -> Iterator[str]:

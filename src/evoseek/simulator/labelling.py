@@ -132,7 +132,7 @@ def _make_label(
         label.check(records)
         return label, {"world": world.read_text(encoding="utf-8")}
     settings = context.settings
-    deciding = {"judge": {"model", "base_url", "temperature", "max_tokens"}, "policy": {"prompts"}}
+    deciding = {"judge": {"model", "base_url", "max_tokens"}, "policy": {"prompts"}}
     judge = with_digests(settings.model_dump(include=deciding), inputs_of(settings))
     return JudgeLabel(*context.chat("judge")), {**judge, "seed": settings.run.seed}
 

@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from evoseek.chat.settings import ReaderSettings
-from evoseek.env.base import EnvironmentPart, ToolPart
+from evoseek.env.base import ToolPart
 from evoseek.reward.functions import RewardPart
 from evoseek.rollout.settings import QuestionRolloutSettings
 from evoseek.search.browse.settings import BrowseSettings
@@ -41,7 +41,6 @@ class DeepResearcher(SearchR1):
 
         run: RunSettings = RunSettings(system="deepresearcher")
         search: SearchPart = part("auto", top_k=10)
-        environment: EnvironmentPart = part("solver", prompt="solver_web")
         tools: tuple[ToolPart, ...] = parts("web_search", "browse")
         reward: RewardPart = part("format_f1")
         rollout: QuestionRolloutSettings = QuestionRolloutSettings(

@@ -108,8 +108,7 @@ class TrainingContext(Context):
         settings, reward = self.settings.reward, self.reward
         if settings.unanswered_penalty:
             reward = UnansweredReward(reward, settings.unanswered_penalty)
-        longest, cache = settings.overlong_max, settings.overlong_cache
-        return reward if longest is None or cache is None else OverlongReward(reward, longest, cache)
+        return reward if settings.overlong_max is None else OverlongReward(reward, settings.overlong_max)
 
     @cached_property
     def trainer(self) -> Trainer:
