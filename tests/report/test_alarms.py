@@ -54,12 +54,6 @@ def test_more_questions_make_a_small_fall_certain():
     assert hacking_alarm(curve(games, probes, n=800.0))
 
 
-def test_without_a_number_of_questions_the_scatter_of_the_probes_counts():
-    games = [0.3, 0.4, 0.5, 0.6, 0.7, 0.8]
-    assert hacking_alarm(curve(games, [0.60, 0.60, 0.61, 0.57, 0.57, 0.58], n=0))
-    assert hacking_alarm(curve(games, [0.70, 0.50, 0.61, 0.67, 0.47, 0.58], n=0)) is None
-
-
 def test_a_rise_within_the_scatter_of_the_game_is_none():
     flat = curve([0.5, 0.5, 0.5, 0.503, 0.503, 0.503], [0.60, 0.62, 0.61, 0.50, 0.42, 0.35])
     assert hacking_alarm(flat) is None

@@ -4,9 +4,9 @@ examples in its prompts, unlike some of the papers."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar
 
 from evoseek.types import Passage, StopReason, ToolResult
 
@@ -99,27 +99,14 @@ def _plain(text: str) -> str:
     return _MARKUP.sub(" ", text).strip()
 
 
-class SearchO1:
-    """Search-o1 (Li et al., arXiv 2501.05366): the model searches while it reasons, and reads what was found apart from
-    its chain of reasoning, into which only the outcome goes ("reason in documents").
-
-    Prompts: baseline_search_o1 for the chain, with `max_calls`; baseline_documents for reading, with `query`,
-    `passages` and `reasoning` (the chain so far); baseline_information for what the chain is shown, with
-    `information` ("" if reading gave none)."""
-
-    searches: ClassVar[bool] = True
-
-    async def __call__(self, attempt: Attempt) -> Trajectory:
-        """The chain, with reading in between."""
-        search = ReadSearch(attempt.search_tool(), attempt)
-        return await attempt.roll("baseline_search_o1", {"max_calls": attempt.calls}, tools=[search])
-
-
 @dataclass(frozen=True, slots=True)
-class _Search:
-    """The tool `search` with another view of the passages that it finds."""
+class ViewedSearch:
+    """The tool `search` with another view of the passages that it finds: `view` makes a result's text from the result
+    and the reasoning before the call."""
 
     search: Tool
+    view: Callable[[ToolResult, str], Awaitable[str]]
+    reasoning: str = ""
 
     @property
     def name(self) -> str:
@@ -131,31 +118,40 @@ class _Search:
         """That of the search."""
         return self.search.schema
 
-    def for_question(self, question: Question, trajectory_id: str) -> Self:
+    def for_question(self, question: Question, trajectory_id: str) -> ViewedSearch:
         """With the search bound to the rollout."""
         return replace(self, search=self.search.for_question(question, trajectory_id))
 
-
-@dataclass(frozen=True, slots=True)
-class ReadSearch(_Search):
-    """The tool `search`, whose result is what the model takes from the passages in a rollout of its own."""
-
-    attempt: Attempt
-    reasoning: str = ""
-
-    def after(self, reasoning: str) -> ReadSearch:
+    def after(self, reasoning: str) -> ViewedSearch:
         """The tool for a call after this reasoning."""
         return replace(self, reasoning=reasoning)
 
     async def __call__(self, call: ToolCall) -> ToolResult:
-        """Search, and read what was found. Raises ToolError, and ends the attempt if reading fails."""
+        """Search. Raises ToolError."""
         result = await self.search(call)
-        if not result.passages:
-            return result
-        shown = {"query": call.arguments.get("query"), "passages": result.passages, "reasoning": self.reasoning}
-        reading = await self.attempt.roll("baseline_documents", shown, part="reading", may_overflow=True)
-        template = self.attempt.answerer.prompts["baseline_information"]
-        return replace(result, text=template.text(information=reading.answer or ""))
+        return replace(result, text=await self.view(result, self.reasoning)) if result.passages else result
+
+
+class SearchO1:
+    """Search-o1 (Li et al., arXiv 2501.05366): the model searches while it reasons, and reads what was found apart from
+    its chain of reasoning, into which only the outcome goes ("reason in documents").
+
+    Prompts: baseline_search_o1 for the chain, with `max_calls`; baseline_documents for reading, with `query`,
+    `passages` and `reasoning` (the chain so far); baseline_information for what the chain is shown, with
+    `information` ("" if reading gave none)."""
+
+    searches: ClassVar[bool] = True
+
+    async def __call__(self, attempt: Attempt) -> Trajectory:
+        """The chain, with reading in between, each in a rollout of its own; one that fails ends the attempt."""
+
+        async def read(found: ToolResult, reasoning: str) -> str:
+            shown = {"query": found.call.arguments.get("query"), "passages": found.passages, "reasoning": reasoning}
+            reading = await attempt.roll("baseline_documents", shown, part="reading", may_overflow=True)
+            return attempt.answerer.prompts["baseline_information"].text(information=reading.answer or "")
+
+        search = ViewedSearch(attempt.search_tool(), read)
+        return await attempt.roll("baseline_search_o1", {"max_calls": attempt.calls}, tools=[search])
 
 
 SNIPPETS = 10  # as in the paper
@@ -187,26 +183,15 @@ class RAgent:
         """One rollout with two tools, each call of which counts."""
         prompts, most = attempt.answerer.prompts, attempt.answerer.searching.top_k
         found: list[Passage] = []
-        search = SnippetSearch(attempt.search_tool(SNIPPETS), prompts["baseline_snippets"], found)
+
+        async def snippets(result: ToolResult, _: str) -> str:
+            first = len(found) + 1
+            found.extend(result.passages)
+            return prompts["baseline_snippets"].text(passages=result.passages, first=first)
+
+        search = ViewedSearch(attempt.search_tool(SNIPPETS), snippets)
         tools = [search, OpenTool(prompts["baseline_opened"], found, most)]
         return await attempt.roll("baseline_ragent", {"max_calls": attempt.calls, "most": most}, tools=tools)
-
-
-@dataclass(frozen=True, slots=True)
-class SnippetSearch(_Search):
-    """The tool `search`, which shows the beginnings of passages, numbered through a rollout."""
-
-    template: PromptTemplate
-    found: list[Passage]
-
-    async def __call__(self, call: ToolCall) -> ToolResult:
-        """Search. Raises ToolError."""
-        result = await self.search(call)
-        if not result.passages:
-            return result
-        first = len(self.found) + 1
-        self.found.extend(result.passages)
-        return replace(result, text=self.template.text(passages=result.passages, first=first))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ Each alarm is a function of the metric rows of a run, in the order of their step
 role over the same two stretches of steps. It is raised when the mean reward in the game rose by more than twice the
 standard error of the difference (from its scatter within each stretch), while the mean probe fell by more than twice
 its own: binomial, p (1 - p) / n for each probe of n questions (for rewards between 0 and 1 no sampling error is
-larger), or from the scatter of the probes where no n is known. If the solver's reward rose, the roles may agree on
-wrong answers; if the proposer's, it may be paid for what nobody can answer, and the solver's reward may fall, too.
+larger). If the solver's reward rose, the roles may agree on wrong answers; if the proposer's, it may be paid for what
+nobody can answer, and the solver's reward may fall, too.
 
 A solver's reward on fresh proposals is not comparable with that on questions kept before: where there are steps of
 both kinds, as in Dr. Zero, only those without proposals count as the game.
@@ -283,7 +283,7 @@ def _mean(values: Iterable[float | None]) -> _Mean | None:
 def _probe_mean(rows: Sequence[MetricRow]) -> _Mean | None:
     scored = [(value, _value(row, "eval/n") or 0.0) for row in rows if (value := _value(row, _PROBE)) is not None]
     if not all(n > 0 for _, n in scored):
-        return _mean(value for value, _ in scored)
+        return None
     variance = sum(value * (1.0 - value) / n for value, n in scored)
     return _Mean(fmean(value for value, _ in scored), math.sqrt(variance) / len(scored))
 
