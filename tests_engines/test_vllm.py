@@ -11,6 +11,7 @@ import pytest
 from evoseek.errors import EvoseekError, TrainingError
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.reference import with_scores
+from evoseek.policy.engines import link
 from evoseek.policy.engines.launch import HOST, free_ports
 from evoseek.policy.load import load_policy
 from evoseek.report.metrics import read_metrics
@@ -86,11 +87,18 @@ def test_weights_that_do_not_reach_the_server_stop_the_run(proxy, common, tmp_pa
 
 
 def failing(*urls):
-    """Settings of a run that does not wait long for a server."""
-    patience = {"attempts": 1, "failures": 2, "timeout_s": 90, "pause_s": 600}
-    return by_servers(*urls) | {"lora.rank": 8} | {f"sampler.{name}": value for name, value in patience.items()}
+    return by_servers(*urls) | {"lora.rank": 8, "sampler.timeout_s": 90}
 
 
+@pytest.fixture
+def quick(monkeypatch):
+    """A server is lost after two calls, each of one attempt, and not tried again."""
+    monkeypatch.setitem(link.Link.__init__.__kwdefaults__, "attempts", 1)
+    monkeypatch.setattr(link, "_FAILURES", 2)
+    monkeypatch.setattr(link, "_PAUSE_S", 600.0)
+
+
+@pytest.mark.usefixtures("quick")
 def test_a_run_goes_on_without_a_server_that_is_lost(server, common, tmp_path):
     (nobody,) = free_ports(1)
     settings = common | failing(server.url, f"http://{HOST}:{nobody}") | {"run.steps": 1}
@@ -111,6 +119,7 @@ def fails(fault, said, proxy, common, directory):
     assert all(row.get("reward") is None for row in rows)
 
 
+@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(("fault", "said"), [("error", "The engine is dead"), ("hang", "had not replied")])
 def test_a_server_that_fails_gives_no_reward_and_the_run_says_why(fault, said, proxy, common, tmp_path):
     fails(fault, said, proxy, common, tmp_path)
@@ -128,5 +137,6 @@ def test_the_probe_agrees_after_every_step(rank, steps, rate, server, common, tm
     assert all(row["grad_norm"] > 0 for row in rows)
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_server_that_is_killed_gives_no_reward_and_the_run_says_why(doomed, common, tmp_path):
     fails("kill", "the connection failed", doomed, common, tmp_path)
