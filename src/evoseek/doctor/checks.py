@@ -40,7 +40,6 @@ _EXTRAS = {  # by what in the settings needs it: the module, and the extra that 
     "dense": ("wordllama", "static"),
     "hybrid": ("wordllama", "static"),
     "faiss": ("faiss", "faiss"),
-    "tinker": ("tinker", "tinker"),
     "gguf": ("gguf", "gguf"),
     "tensorboard": ("tensorboard", "track"),
     "wandb": ("wandb", "track"),
@@ -80,7 +79,7 @@ def _needed_extras(context: DoctorContext) -> Iterator[str]:
     if settings.policy.model.endswith(".gguf") or settings.policy.model == "smollm2-135m":
         yield "gguf"
     encoder = str(lookup(settings, "search.encoder") or "static")
-    names = [settings.learner.name, *(tracker.name for tracker in settings.trackers)]
+    names = [tracker.name for tracker in settings.trackers]
     names += [settings.search.name] if settings.search.name == "faiss" or encoder == "static" else []
     yield from dict.fromkeys(name for name in names if name in _EXTRAS)
 

@@ -280,8 +280,6 @@ class TrainingSettings(Section):
         names."""
         run = ("steps", "max_minutes", "checkpoint_every", "keep_checkpoints", "max_invalid", "pause_s")
         run += ("record_samples",)
-        servers = ("urls", "api_key_env", "concurrency", "timeout_s", "program", "gpus", "arguments", "probe_every")
-        service = ("base_url", "api_key_env", "timeout_s")
-        names = (*(f"run.{key}" for key in run), *(f"sampler.{key}" for key in servers))
-        names += tuple(f"learner.{key}" for key in service)
+        parts = {"run": run, "sampler": self.sampler.may_change, "learner": self.learner.may_change}
+        names = {f"{table}.{key}" for table, keys in parts.items() for key in keys}
         return frozenset({*names, "answerer.*", "support.*", "trackers*"})
