@@ -104,7 +104,7 @@ def few(over: str = "") -> Arm:
 
 # Search-R1 on gold questions, with Dr. Zero's settings, a constant rate too, and as many steps as its solver has.
 GOLD = ("run.steps=60", "stages=[]", "rollout.temperature=0.7", "learner.learning_rate=2e-4")
-VERIFIED = ("verification.from_passages=true", "verification.passages=supporting")
+VERIFIED = ("verification.readings=1", "verification.passages=supporting")
 TABLES = (
     *("no_format", "parabolic", "no_source", "hops_1111", "hops_2111", "hops_4321"),
     *("nested_grpo", "evidence", "distillation", "r_zero"),
@@ -133,9 +133,9 @@ EXPERIMENTS: dict[str, dict[str, Arm]] = {
     },
     "co-evolution": {
         "trained": weak(),
-        "frozen": weak("proposer.frozen=true"),
+        "frozen": weak("proposer.frozen_after=0"),
         "trained, verified": weak(*VERIFIED),
-        "frozen, verified": weak("proposer.frozen=true", *VERIFIED),
+        "frozen, verified": weak("proposer.frozen_after=0", *VERIFIED),
         "gold": Arm("search-r1", "", (*GOLD, "policy.model=tiny-weak", "run.steps=24")),
     },
     "ablations": {
@@ -163,13 +163,13 @@ EXPERIMENTS: dict[str, dict[str, Arm]] = {
     },
     # Its lever is the number of hops: it was shown 16 questions of one hop for one of four.
     "free": {
-        "frozen": free("proposer.frozen=true"),
+        "frozen": free("proposer.frozen_after=0"),
         "trained": free(),
-        "frozen, longer": free("proposer.frozen=true", "dr_zero.iterations=8"),
+        "frozen, longer": free("proposer.frozen_after=0", "dr_zero.iterations=8"),
         "trained, then frozen": free("proposer.frozen_after=1"),
         "trained, one policy": free("dr_zero.one_policy=true"),
         "trained, verified": free(*VERIFIED),
-        "frozen, hops by hand": free("proposer.frozen=true", over=""),
+        "frozen, hops by hand": free("proposer.frozen_after=0", over=""),
         "gold": Arm("search-r1", "", FREE_GOLD),
         "gold, by difficulty": Arm("search-r1", "", (*FREE_GOLD, "questions.order=difficulty")),
     },

@@ -54,7 +54,7 @@ from real_learning import call, rows_of, run
 from wiki2_facts import Facts, Verdict, key, parse
 from wiki2_proposals import evidence, questions
 
-ARMS: Mapping[str, tuple[str, ...]] = {"trained": (), "frozen": ("proposer.frozen=true",)}
+ARMS: Mapping[str, tuple[str, ...]] = {"trained": (), "frozen": ("proposer.frozen_after=0",)}
 VERDICTS: tuple[Verdict, ...] = ("right", "wrong", "unknown", "other")
 BY_HAND = 50  # proposals
 WORDS = 40  # of a passage

@@ -140,7 +140,6 @@ def test_all_mistakes_are_told_at_once():
         "dr_zero.writing_steps=0",
         "dr_zero.writing_temperature=0.001",
         "ssp.fill=refill",
-        "ssp.reset_every=0",
         "ssp.train=neither",
     ],
 )
@@ -158,14 +157,14 @@ def test_the_defaults_of_dr_zero_and_ssp():
     dr_zero, ssp = DrZero.Settings(), SSP.Settings()
     assert dr_zero.run.steps == MANY
     assert (dr_zero.proposer.ratio, dr_zero.proposer.attempts) == ((4.0, 3.0, 2.0, 1.0), 5)
-    assert (dr_zero.proposer.difficulty, dr_zero.proposer.group_by) == ("linear", "requested")
+    assert (dr_zero.proposer.difficulty, dr_zero.group_by) == ("linear", "requested")
     assert (dr_zero.proposer.credit.name, dr_zero.proposer.credit.singleton) == ("group", "zero")
     assert (dr_zero.proposer.loss.name, dr_zero.proposer.loss.aggregate) == ("reinforce", "token-mean")
     assert (ssp.proposer.difficulty, ssp.proposer.credit.name, ssp.proposer.rejected_reward) == ("failure", "raw", 0.0)
     assert (ssp.proposer.loss.name, ssp.proposer.loss.aggregate) == ("reinforce", "sequence-sum")
-    assert (ssp.proposer.attempts, ssp.ssp.fill, ssp.ssp.reset_every, ssp.ssp.train) == (5, "replay-reset", 10, "both")
-    assert (ssp.verification.from_passages, ssp.verification.noise_passages) == (True, 4)
-    assert (ssp.filters.min_searches, ssp.filters.repeated_queries) == (1, True)
+    assert (ssp.proposer.attempts, ssp.ssp.fill, ssp.ssp.train, ssp.group_by) == (5, "replay-reset", "both", "task")
+    assert (ssp.verification.readings, ssp.verification.noise_passages) == (1, 4)
+    assert ssp.filters.min_searches == 1
 
 
 def test_the_defaults_of_the_other_systems():

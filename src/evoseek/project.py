@@ -30,7 +30,7 @@ TABLE = "project"
 _TYPES = {"documents": str, "run": str, "recipe": (str, list), "max_words": int}
 _PATHS = (
     *("search.index", "evaluation.index", "evaluation.path", "questions.path", "ssp.answers", "selfplay.world"),
-    *("demonstrations.path", "demonstrations.held_out_path", "demonstrations.from_run"),
+    *("demonstrations.path", "demonstrations.from_run"),
 )
 _MAYBE_PATHS = ("policy.model", "policy.prompts", "judge.model", "reader.model", "simulator.model", "answerer.model")
 

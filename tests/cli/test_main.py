@@ -84,9 +84,9 @@ def test_help_names_the_setting_of_the_model_that_is_asked(shown):
 
 def test_help_of_propose_says_what_is_verified(shown):
     text = shown("propose")
-    assert "verification.from_passages" in text
-    assert load_settings(fallback="ssp").verification.from_passages
-    assert not load_settings(system="dr-zero").verification.from_passages
+    assert "verification.readings" in text
+    assert load_settings(fallback="ssp").verification.readings
+    assert not load_settings(system="dr-zero").verification.readings
 
 
 def test_a_config_file_names_the_system_if_the_command_does_not(tmp_path, capsys, monkeypatch):

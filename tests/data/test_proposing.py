@@ -54,7 +54,6 @@ SMALL = {
     "selfplay.proposals_per_step": 4,
     "proposer.ratio": [1],
     "proposer.attempts": 4,
-    "proposer.max_failed_attempts": 0.5,  # one of four may fail in each of its three tries
     "verification.noise_passages": 2,
 }
 
@@ -167,7 +166,7 @@ def test_what_a_reader_does_not_confirm_is_not_written(config, agent, tmp_path) 
     with open_question_file(tmp_path / "a.jsonl", config.resolved()) as file:
         assert file.reached.counts == {"unverified": 8}
     unchecked = load_settings(
-        system="ssp", options={"search.index": config.search.index, **SMALL, "verification.from_passages": False}
+        system="ssp", options={"search.index": config.search.index, **SMALL, "verification.readings": 0}
     )
     assert write(unchecked, agent, tmp_path / "b.jsonl", 4, script=contradicted) == 4
 
@@ -179,9 +178,11 @@ def test_a_solver_that_fails_is_no_attempt_and_a_proposal_that_fails_no_question
             raise SamplerError("no memory left")
         return good(request, context)
 
+    options = {"search.index": config.search.index, **SMALL, "proposer.attempts": 14}  # one fails three times, of 16
+    config = load_settings(system="ssp", options=options)
     assert write(config, agent, tmp_path / "q.jsonl", 3, most=4, script=failing) == 3
     questions = load_questions(tmp_path / "q.jsonl")
-    assert {(q.metadata["pass_rate"], q.metadata["attempts"]) for q in questions} == {(1.0, 3)}
+    assert {(q.metadata["pass_rate"], q.metadata["attempts"]) for q in questions} == {(1.0, 13)}
     with open_question_file(tmp_path / "q.jsonl", config.resolved()) as file:
         assert file.reached.counts == {"valid": 3, "failed/sampler_failed": 1}
 
@@ -201,12 +202,12 @@ def test_when_most_proposals_fail_it_ends_with_the_cause_and_the_batch_is_made_a
     assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 
 
-def test_from_passages_forwards_the_source_is_evidence_and_whole(config, agent, tmp_path) -> None:
+def test_from_passages_forwards_the_source_is_evidence_and_whole(config, agent, tmp_path, monkeypatch) -> None:
     def forwards(request: SampleRequest, context: str) -> str:
         return good(replace(request, turn=request.turn + 1), context)
 
-    options = {"search.index": config.search.index, **SMALL, "proposer.max_source_tokens": 3}
-    passages = load_settings(system="dr-zero", options=options)
+    monkeypatch.setattr("evoseek.selfplay.tasks.SOURCE_TOKENS", 3)
+    passages = load_settings(system="dr-zero", options={"search.index": config.search.index, **SMALL})
     assert write(passages, agent, tmp_path / "q.jsonl", 24, script=forwards) == 24
     found = [passage for q in load_questions(tmp_path / "q.jsonl") for passage in q.metadata["evidence"]]
     assert {(p["id"], p["title"], p["text"]) for p in found} == {(p.id, p.title, p.text) for p in PASSAGES}

@@ -45,7 +45,7 @@ def test_alarm_names_what_happened_and_what_to_do():
     assert "over steps 31 to 60 solver/reward rose to 0.700 (from 0.400 over steps 1 to 30)" in words
     assert "eval/reward fell to 0.423 (from 0.610), more than the 0.040 that chance explains" in words
     assert "trajectories.jsonl" in words
-    assert "verification.from_passages" in words
+    assert "verification.readings" in words
 
 
 def test_more_questions_make_a_small_fall_certain():

@@ -130,14 +130,14 @@ MANY = {**{f"proposals/{name}": turns for name, turns in PROPOSALS.items()}, **A
 
 def test_episodes_do_not_depend_on_what_comes_first(stage):
     """Slow tools and samplers, in orders drawn at random."""
-    expected = essence(run(stage(MANY, verify={"ambiguity": 1, "noise_passages": 2}), 6))
+    expected = essence(run(stage(MANY, verify={"readings": 1, "noise_passages": 2}), 6))
     shown = sorted(stage.shown, key=str)
     assert len(shown) == 4
     for seed in range(12):
         stage.shown.clear()
         play = stage(
             MANY,
-            verify={"ambiguity": 1, "noise_passages": 2},
+            verify={"readings": 1, "noise_passages": 2},
             delay=lambda name, seed=seed: random.Random(f"{seed}/{name}").choice((0, 1, 7, 40)),
         )
         assert essence(run(play, 6)) == expected

@@ -24,7 +24,7 @@ def proposal(
     )
 
 
-STRICT = RuleFilter(min_words=4, min_characters=20, max_characters=40, min_searches=1, repeated_queries=True)
+STRICT = RuleFilter(min_words=4, min_searches=1)
 
 
 def test_what_keeps_all_rules_is_accepted() -> None:
@@ -44,8 +44,8 @@ def test_what_keeps_all_rules_is_accepted() -> None:
         (proposal(QUESTION, "the ?!", "Kalo"), Rejection.NO_ANSWER),
         (proposal(QUESTION, f"<question> {QUESTION} </question>", "Kalo"), Rejection.NO_ANSWER),
         (proposal("who is theoretically", "Meri", "Kalo"), Rejection.TOO_SHORT),  # 3 words, 20 characters
-        (proposal("who is in Kalooooo?", "Meri", "Kalo"), Rejection.TOO_SHORT),  # 4 words, 19 characters
-        (proposal("who is it that is the mayor of all Kalo ?", "Meri", "Kalo"), Rejection.TOO_LONG),  # 41
+        (proposal("is it a b", "Meri", "Kalo"), Rejection.TOO_SHORT),  # 4 words, 9 characters
+        (proposal(f"who is {'o' * 983} in Kaloo ?", "Meri", "Kalo"), Rejection.TOO_LONG),  # 1001
         (proposal("is MERI the mayor of Kalo ?", "meri", "Kalo"), Rejection.ANSWER_IN_QUESTION),
         (proposal("who is the mayor of Meriton ?", "Meri", "Kalo"), Rejection.ANSWER_IN_QUESTION),
         (proposal(QUESTION, "Meri", "Kalo", golden=("Meri", "Kalo")), Rejection.ANSWER_IN_QUESTION),
@@ -62,8 +62,8 @@ def test_every_rule_has_its_reason(made: Trajectory, reason: Rejection) -> None:
 @pytest.mark.parametrize(
     "question",
     [
-        "who lives in Kaloo ?",  # exactly 20 characters
-        "what is Kalo 's mayor 's old employer ??",  # exactly 40
+        "is it a b?",  # exactly 10 characters
+        f"who is {'o' * 982} in Kaloo ?",  # exactly 1000
         "who is that ooooooo?",  # exactly 4 words
     ],
 )
@@ -90,7 +90,7 @@ def test_of_several_reasons_the_first_in_the_order_of_the_enumeration_counts() -
         proposal(None, "", golden=("Meri",)),
         proposal("Meri ?", "", golden=("Meri",)),
         proposal("Meri ?", "Jonas", golden=("Meri",)),
-        proposal(f"is it {'Meri ' * 10}?", "Jonas", golden=("Meri",)),
+        proposal(f"is it {'Meri ' * 200}?", "Jonas", golden=("Meri",)),
         proposal("is it not Meri there ?", "Jonas", golden=("Meri",)),
         proposal(QUESTION, "Jonas", golden=("Meri",)),
         proposal(QUESTION, "Jonas", "Kalo", "Kalo", golden=("Meri",)),

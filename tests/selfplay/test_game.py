@@ -65,32 +65,24 @@ OPTIONS = {
     "learner.max_grad_norm": 0.4,
     "proposer.ratio": [1.0, 0.0, 2.0],
     "proposer.attempts": 6,
-    "proposer.max_failed_attempts": 0.5,
     "proposer.max_turns": 5,
     "proposer.max_tokens_per_turn": 50,
     "proposer.difficulty": "parabolic",
     "proposer.format_weight": 0.25,
     "proposer.rejected_reward": -0.5,
     "proposer.per_task": 2,
-    "proposer.group_by": "task",
     "proposer.credit.singleton": "drop",
     "proposer.credit.scale": "none",
     "proposer.loss.aggregate": "sequence-sum",
     "filters.rules": "full",
     "filters.min_words": 5,
-    "filters.min_characters": 11,
-    "filters.max_characters": 99,
     "filters.min_searches": 1,
-    "filters.repeated_queries": True,
     "filters.near_duplicates": 0.75,
-    "verification.from_passages": True,
+    "verification.readings": 3,
     "verification.passages": "supporting",
     "verification.noise_passages": 7,
     "verification.noise": "trajectories",
     "verification.closed_book": True,
-    "verification.ambiguity": 3,
-    "verification.temperature": 0.5,
-    "selfplay.right_from": 0.6,
     "selfplay.proposals_per_step": 9,
     "selfplay.label": "majority",
     "selfplay.evidence_weight": 0.125,
@@ -109,7 +101,6 @@ DR_ZERO = {
     "questions.per_step": 4,
     "rollout.group_size": 3,
     "proposer.temperature": 0.5,
-    "proposer.learning_rate": 3e-5,
     "proposer.show_source": False,
     "dr_zero.iterations": 2,
     "dr_zero.proposer_steps": 3,
@@ -162,8 +153,8 @@ def ssp(places, tmp_path):
 @pytest.mark.parametrize(("system", "own"), [("dr-zero", DR_ZERO), ("ssp", SSP)])
 def test_every_option_differs_from_its_default(system, own):
     defaults = load_settings(system=system)
-    same_in_ssp = {"verification.from_passages", "verification.passages", "filters.min_searches"}
-    same_in_ssp |= {"filters.repeated_queries", "proposer.group_by", "proposer.loss.aggregate"}
+    same_in_ssp = {"verification.passages", "filters.min_searches"}
+    same_in_ssp |= {"proposer.loss.aggregate"}
     for key, value in (OPTIONS | own).items():
         if system == "dr-zero" or key not in same_in_ssp:
             assert lookup(defaults, key) != value, key
@@ -172,8 +163,7 @@ def test_every_option_differs_from_its_default(system, own):
 def check_play(play, system):
     """What both systems have in common."""
     assert (play.attempts, play.metric, play.near_duplicates, play.label is None) == (6, "f1", 0.75, False)
-    assert play.right_from == 0.6
-    assert play.rules == RuleFilter(5, 11, 99, min_searches=1, repeated_queries=True, rules="full")
+    assert play.rules == RuleFilter(5, min_searches=1, rules="full")
     assert play.evidence is supporting_passages
     assert isinstance(play.reward, EvidenceReward)
     assert play.reward._weight == 0.125
@@ -190,23 +180,22 @@ def check_play(play, system):
 def check_worth(worth):
     task = Question("t", "text", (), task=ProposerTask(1, Passage("p", "p", "", "text")))
     proposal = Trajectory("p", task, "proposer", (), (), (), StopReason.ANSWERED)
-    solvers = TrajectoryGroup("k", (), tuple(Scored(f1, {"f1": f1}) for f1 in (0.6, 0.5)))
+    solvers = TrajectoryGroup("k", (), tuple(Scored(f1, {"f1": f1}) for f1 in (0.7, 0.6)))
     assert worth(proposal, rejected="too_short") == Scored(-0.5, {"rejected/too_short": 1.0})
     outcome = worth(proposal, solvers=solvers)
     assert outcome.parts["difficulty"] == 1.0  # parabolic: the first of the two is right
     assert "format" in outcome.parts
     once = ((proposal, Invalid(StopReason.TOOL_FAILED)),)
-    assert isinstance(worth(proposal, solvers=replace(solvers, replaced=once * 2)), Scored)  # two of four
-    assert isinstance(worth(proposal, solvers=replace(solvers, replaced=once * 3)), Invalid)
+    assert isinstance(worth(proposal, solvers=replace(solvers, replaced=once)), Invalid)  # one of three
 
 
 def check_verifier(verifier):
-    assert (verifier.from_passages, verifier.noise_passages, verifier.closed_book) == (True, 7, True)
-    assert (verifier.ambiguity, verifier.seed, verifier.correct.metric) == (3, 11, "f1")
-    assert (verifier.right_from, verifier.exact, verifier.noise) == (0.6, True, "trajectories")
+    assert (verifier.readings, verifier.noise_passages, verifier.closed_book) == (3, 7, True)
+    assert (verifier.seed, verifier.correct.metric) == (11, "f1")
+    assert (verifier.exact, verifier.noise) == (True, "trajectories")
     reader = verifier.reader([Passage("a#0", "a", "kalo", "kalo 's mayor is meri .")])
     assert reader.limits == Limits(max_turns=1, max_tokens_per_turn=60, **LIMITS)
-    assert (reader.temperature, reader.env.role, dict(reader.env.tools)) == (0.5, "reader", {})
+    assert (reader.temperature, reader.env.role, dict(reader.env.tools)) == (0.0, "reader", {})
 
 
 def check_loop(loop, steps):
@@ -235,7 +224,7 @@ def test_every_option_reaches_its_object_in_dr_zero(dr_zero):
     assert system.oracle is not None
 
     update = system.proposer_update
-    check_learner(update.learner, 3e-5, 0.5)
+    check_learner(update.learner, 1e-5, 0.5)
     assert update.learner.loss == ReinforceLoss("sequence-sum")
     assert update.credit([1.0, 0.0, 5.0], ["a", "a", "b"]) == [0.5, -0.5, None]
     solving = system.solving
@@ -259,7 +248,7 @@ def test_every_option_reaches_its_object_in_ssp(ssp):
     check_play(system.play, "ssp")
     check_loop(ssp, 8)
     assert isinstance(system.play.proposer.env, AnswerProposerEnv)
-    assert (system.proposals_per_step, system.group_by, system.seed) == (9, "task", 11)
+    assert (system.proposals_per_step, system.seed) == (9, 11)
     assert (system.trained, system.fill, system.resample_limit) == (("solver",), "resample", 4)
     assert (system.tasks.copies, tuple(system.tasks.ratio)) == (2, (1.0, 0.0, 2.0))
     assert system.oracle is not None
@@ -356,7 +345,7 @@ def test_restored_samplers_have_the_versions_of_their_own_last_phases(places, tm
     monkeypatch.setattr("evoseek.train.resume", lambda *_: 10)
     play = loop_of("dr-zero", tmp_path / "again", options).system.play
     assert (play.proposer.sampler.policy_version, play.solver.sampler.policy_version) == (10, 8)
-    frozen = loop_of("dr-zero", tmp_path / "frozen", options | {"proposer.frozen": True}).system.play
+    frozen = loop_of("dr-zero", tmp_path / "frozen", options | {"proposer.frozen_after": 0}).system.play
     assert frozen.proposer.sampler.policy_version == 0
 
 
@@ -369,7 +358,7 @@ def test_a_sampler_is_restored_with_the_weights_that_a_proposer_stopped_at(place
     for step in (2, 8, 9, 20):
         monkeypatch.setattr("evoseek.train.resume", lambda *_, step=step: step)
         system = loop_of("dr-zero", tmp_path / str(step), options).system
-        assert (system.frozen_after, system.proposer_update is None) == (1, False)
+        assert system.frozen_after == 1
         found[step] = system.play.proposer.sampler.policy_version
     assert found == {2: 2, 8: 3, 9: 3, 20: 3}
     assert system.play.solver.sampler.policy_version == 16
@@ -380,8 +369,7 @@ def test_a_sampler_is_restored_with_the_weights_that_a_proposer_stopped_at(place
 @pytest.fixture
 def one_policy(places):
     """Options of Dr. Zero with one policy in both roles."""
-    own = {key: value for key, value in DR_ZERO.items() if key != "proposer.learning_rate"}
-    return places | OPTIONS | own | {"proposer.temperature": 0.75, "dr_zero.one_policy": True}
+    return places | OPTIONS | DR_ZERO | {"proposer.temperature": 0.75, "dr_zero.one_policy": True}
 
 
 def test_one_policy_has_one_learner_and_a_loss_and_a_credit_for_each_role(one_policy, tmp_path):
@@ -439,13 +427,12 @@ def test_what_is_off_by_default_is_not_there(places, tmp_path):
     play = loop_of("dr-zero", tmp_path / "a", {"search.index": places["search.index"]}).system.play
     assert (play.verifier, play.evidence, play.label) == (None, seen_passages, None)
     assert not isinstance(play.reward, EvidenceReward)
-    loop = loop_of("dr-zero", tmp_path / "b", {"search.index": places["search.index"], "proposer.frozen": True})
-    assert loop.system.proposer_update is None
+    loop = loop_of("dr-zero", tmp_path / "b", {"search.index": places["search.index"], "proposer.frozen_after": 0})
     assert loop.system.solving.update.distillation is None
     assert (loop.evaluate, loop.system.oracle, loop.steps) == (None, None, 3 * (5 + 2 + 15))
     assert loop.system.writing == loop.system.play
-    raw = loop_of("ssp", tmp_path / "c", {"search.index": places["search.index"], "ssp.reset_every": 3}).system
-    assert (raw.trained, raw.fill, raw.reset_every) == (("proposer", "solver"), "replay-reset", 3)
+    raw = loop_of("ssp", tmp_path / "c", {"search.index": places["search.index"]}).system
+    assert (raw.trained, raw.fill, raw.reset_every) == (("proposer", "solver"), "replay-reset", 10)
     assert raw.update.roles["proposer"].samples.__self__.credit([0.5, None], ["a", "b"]) == [0.5, None]
 
 
@@ -491,25 +478,21 @@ def test_two_adapters_share_one_model(places):
     assert solver.model is not proposer.model
 
 
-def test_a_source_passage_is_cut_and_its_end_is_not_shown(places):
+def test_a_source_passage_is_cut_and_its_end_is_not_shown(places, monkeypatch):
     index = open_index(places["search.index"], setting="search.index")
-    with TrainingContext(
-        load_settings(system="dr-zero", options={"proposer.max_source_tokens": 3, **places})
-    ) as context:
-        agent = context.agent
-        game = PassageGame.between(context.settings, context, agent, agent)
+    with TrainingContext(load_settings(system="dr-zero", options=places)) as context:
+        game = PassageGame.between(context.settings, context, context.agent, context.agent)
+        (whole, *_) = game.tasks("training", 1)(0, 5, "k")
+        monkeypatch.setattr("evoseek.selfplay.tasks.SOURCE_TOKENS", 3)
         (cut, *_) = game.tasks("training", 1)(0, 5, "k")
-    whole = index.get(cut.task.passage.id)
+    stored = index.get(cut.task.passage.id)
+    assert whole.task.passage.text == stored.text  # as it stands in the corpus, letter case and all
     shown = cut.task.passage.text
-    assert len(agent.policy.tokenizer.encode(shown, add_special_tokens=False)) == 3
-    assert whole.text.casefold().startswith(shown[:3].casefold())
-    assert cut.text == f"{whole.title}\n{shown}"
+    assert len(context.agent.policy.tokenizer.encode(shown, add_special_tokens=False)) == 3
+    assert stored.text.casefold().startswith(shown[:3].casefold())
+    assert cut.text == f"{stored.title}\n{shown}"
     (message,) = game.play.proposer.env.messages(cut)
     assert plain(message.content).endswith(shown)
-    with TrainingContext(load_settings(system="dr-zero", options=places)) as context:
-        free = PassageGame.between(context.settings, context, context.agent, context.agent)
-        (task, *_) = free.tasks("training", 1)(0, 5, "k")
-    assert task.task.passage.text == whole.text  # as it stands in the corpus, letter case and all
 
 
 def test_answers_are_those_that_lead_somewhere_and_no_further_than_asked(places):
@@ -605,11 +588,3 @@ def test_a_run_that_was_begun_otherwise_is_not_gone_on_with(places, tmp_path):
     loop_of("dr-zero", tmp_path / "run", {"search.index": places["search.index"]}).checkpoints.save(1)
     with pytest.raises(ConfigError, match=r"proposer\.attempts was 5, now 4"):
         loop_of("dr-zero", tmp_path / "run", {"search.index": places["search.index"], "proposer.attempts": 4})
-
-
-@pytest.mark.parametrize(("prompts", "rules"), [("auto", "basic"), ("default", "full")])
-def test_where_nobody_says_the_prompts_decide_which_rules_are_in_force_and_the_run_saves_it(
-    prompts, rules, places, tmp_path
-):
-    loop_of("ssp", tmp_path / "run", {**places, "policy.prompts": prompts, "rollout.max_total_tokens": 2000})
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["filters"]["rules"] == rules

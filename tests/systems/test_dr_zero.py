@@ -109,7 +109,7 @@ def dr_zero(tmp_path, played):
             tasks=source("training"),
             written_tasks=source("writing", copies=options.pop("copies", 2)),
             solving=SearchR1([], Attempts(), Updates(), lambda step: events.append(("solver", step)), 3),
-            proposer_update=None if options.pop("frozen", False) else Updates(),
+            proposer_update=Updates(),
             publish_proposer=lambda step: events.append(("proposer", step)),
             restart_solver=options.pop("restart", lambda: events.append("restart")),
             questions=QuestionLog(tmp_path / "questions.jsonl"),
@@ -225,7 +225,7 @@ def test_the_proposer_may_have_a_fresh_optimizer_in_every_iteration_too(dr_zero)
 
 
 def test_a_frozen_proposer_only_measures(dr_zero):
-    system, events = dr_zero(frozen=True)
+    system, events = dr_zero(frozen_after=0)
     (report,) = steps(system, [1])
     assert events == []
     assert report.metrics["proposer/reward"] == 1.0
@@ -242,16 +242,6 @@ def test_after_so_many_iterations_the_proposer_only_measures(dr_zero):
     assert [key for key, _, solve in system.play.calls if solve] == [f"step-{n:06d}" for n in (1, 2, 8, 9)]
     assert ["proposer/loss" in reports[step - 1].metrics for step in (1, 2, 8, 9)] == [True, True, False, False]
     assert {reports[step - 1].metrics["proposer/reward"] for step in (1, 2, 8, 9)} == {1.0}
-
-
-def test_attempts_count_as_right_in_the_pass_rate_from_the_threshold_on(dr_zero):
-    """Of two attempts at each question one is worth 1, one 0: from 0 on both are right."""
-    system, _ = dr_zero()
-    (half,) = steps(system, [1])
-    system.play.right_from = 0.0
-    (whole,) = steps(system, [1])
-    rates = [report.metrics["selfplay/pass_rate/mean"] for report in (half, whole)]
-    assert rates == [0.5, 1.0]
 
 
 def test_proposals_are_grouped_by_requested_hops_or_by_passage(dr_zero):

@@ -102,15 +102,12 @@ def test_readings_that_verified_are_recorded_and_not_trained_on(ssp, tmp_path):
     assert {t.role for groups in trained for group in groups for t in group.trajectories} == {"proposer", "solver"}
 
 
-def test_each_proposal_is_a_group_of_its_own_or_with_those_of_equal_searches(ssp):
+def test_each_proposal_is_a_group_of_its_own(ssp):
     system, _ = ssp(4)
     steps(system, 1)
     assert [group.key for group in system.update.groups[1]["proposer"]] == [
         f"task-000001-0000-{n:04d}" for n in range(4)
     ]
-    system, _ = ssp(4, group_by="requested")
-    steps(system, 2)
-    assert [group.key for group in system.update.groups[2]["proposer"]] == ["requested-1"]
 
 
 def test_questions_are_in_the_log_before_the_update_which_may_look_them_up(ssp):
@@ -185,16 +182,6 @@ def test_questions_that_are_solved_again_while_the_engine_finds_nothing_are_not_
     assert {outcome.reason for group in replayed for outcome in group.outcomes} == {StopReason.TOOL_FAILED}
     assert all(isinstance(outcome, Scored) for outcome in fresh.outcomes)
     assert len(report.failures) == 6
-
-
-def test_attempts_count_as_right_in_the_pass_rate_from_the_threshold_on(ssp):
-    """Of two attempts at each question one is worth 1, one 0: from 0 on both are right."""
-    system, _ = ssp(4)
-    (half,) = steps(system, 1)
-    system.play.right_from = 0.0
-    (whole,) = steps(system, 2)
-    rates = [report.metrics["selfplay/pass_rate/mean"] for report in (half, whole)]
-    assert rates == [0.5, 1.0]
 
 
 def test_every_step_draws_anew_from_what_there_is_to_replay(ssp):

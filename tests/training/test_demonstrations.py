@@ -28,12 +28,12 @@ from evoseek.training.demonstrations import (
     demonstrations_of_file,
     demonstrations_of_run,
     hold_out,
+    kept_rollouts,
     on_all_ranks,
     sample_of,
     summary,
 )
-from evoseek.training.kept_rollouts import Selection
-from evoseek.types import Passage, Question, Scored, TrajectoryGroup
+from evoseek.types import Action, Invalid, Passage, Question, Scored, Segment, StopReason, Trajectory, TrajectoryGroup
 
 TOKENIZER = tiny_tokenizer()
 
@@ -150,7 +150,7 @@ KEPT = ["<search> kalo </search>", "well , <think> so </think> <answer> meri </a
 def test_rollouts_of_the_same_prompts_and_tokenizer_keep_their_own_tokens(run):
     """Here with words before the thought, which would not be written again."""
     path, trajectories = run(KEPT)
-    played = demonstrations_of_run(path, Selection(), roles_with(), TOKENIZER.decode)
+    played = demonstrations_of_run(path, 1.0, roles_with(), TOKENIZER.decode)
     assert [t.token_ids for t in played.trajectories] == [t.token_ids for t in trajectories]
 
 
@@ -160,7 +160,7 @@ def test_with_another_prompt_or_tokenizer_they_are_played_anew(run):
         (roles_with("default"), TOKENIZER.decode),
         (roles_with(), lambda ids: TOKENIZER.decode([i + 1 for i in ids])),
     ):
-        (anew,) = demonstrations_of_run(path, Selection(), roles, decode).trajectories
+        (anew,) = demonstrations_of_run(path, 1.0, roles, decode).trajectories
         assert anew.token_ids != kept.token_ids
         assert anew.segments[0].token_ids == roles.solver.renderer.render_prompt(
             roles.solver.env.messages(kept.question)
@@ -173,8 +173,8 @@ def test_with_another_prompt_or_tokenizer_they_are_played_anew(run):
 
 def test_rollouts_with_a_malformed_turn_are_learnt_only_as_they_are(run):
     path, _ = run(["kalo", *KEPT], KEPT)
-    assert len(demonstrations_of_run(path, Selection(), roles_with(), TOKENIZER.decode).trajectories) == 2
-    anew = demonstrations_of_run(path, Selection(), roles_with("default"), TOKENIZER.decode)
+    assert len(demonstrations_of_run(path, 1.0, roles_with(), TOKENIZER.decode).trajectories) == 2
+    anew = demonstrations_of_run(path, 1.0, roles_with("default"), TOKENIZER.decode)
     assert len(anew.trajectories) == 1
     assert anew.left_out == Counter({"a turn of the rollout is neither a search nor the answer": 1})
 
@@ -184,7 +184,7 @@ def test_rollouts_with_a_malformed_turn_are_learnt_only_as_they_are(run):
 )
 def test_rollouts_that_exceed_the_limits_of_today_are_left_out(run, limits):
     path, _ = run(KEPT, ["<answer> meri </answer>"])
-    played = demonstrations_of_run(path, Selection(), roles_with(limits=Limits(**limits)), TOKENIZER.decode)
+    played = demonstrations_of_run(path, 1.0, roles_with(limits=Limits(**limits)), TOKENIZER.decode)
     assert [len(t.actions) for t in played.trajectories] == [1]
     assert played.left_out.total() == 1
 
@@ -226,3 +226,50 @@ def test_all_ranks_learn_what_the_first_one_played(run):
         (t.token_ids, t.loss_mask, t.question) for t in trajectories
     ]
     assert second.left_out == Counter(why=2)
+
+
+def rollout(identifier, question, length, *, role="solver", answer="meri"):
+    segments = (Segment("prompt", (1, 2)), Segment("action", tuple(range(length)), (0.0,) * length))
+    stop = StopReason.ANSWERED if answer else StopReason.MALFORMED
+    actions = (Action("a", answer=answer),)
+    return Trajectory(identifier, Question(question, question, ()), role, segments, actions, (), stop, answer)
+
+
+@pytest.fixture
+def record(tmp_path):
+    """Of question a four rollouts that are right, two of the same tokens; of b none; of c one, which a judge failed."""
+    members = [
+        (rollout("a/long", "a", 9), Scored(1.0)),
+        (rollout("a/short", "a", 3), Scored(1.0)),
+        (rollout("a/wrong", "a", 2), Scored(0.5)),
+        (rollout("a/again", "a", 3), Scored(1.0)),
+        (rollout("a/middle", "a", 5), Scored(1.0)),
+        (rollout("b/unanswered", "b", 4, answer=None), Scored(1.0)),
+        (rollout("b/proposer", "b", 4, role="proposer"), Scored(1.5)),
+        (rollout("c/failed", "c", 4), Invalid(StopReason.REWARD_FAILED)),
+        (rollout("d/0", "d", 4), Scored(1.0)),
+    ]
+    path = tmp_path / "trajectories.jsonl"
+    groups = [TrajectoryGroup("g", tuple(t for t, _ in members), tuple(o for _, o in members))]
+    TrajectoryWriter(path, lambda ids: " ".join(map(str, ids))).write(1, groups)
+    return path
+
+
+def names(record, min_reward=1.0):
+    return [kept.trajectory.id for kept in kept_rollouts(record, min_reward)]
+
+
+def test_answers_of_enough_reward_are_kept_in_the_order_of_the_record_and_the_same_tokens_once(record):
+    assert names(record) == ["a/long", "a/short", "a/middle", "d/0"]
+    assert names(record, min_reward=0.5) == ["a/long", "a/short", "a/wrong", "a/middle", "d/0"]
+
+
+def test_the_texts_of_the_segments_come_along(record):
+    assert kept_rollouts(record, 1.0)[1].texts == ("1 2", "0 1 2")
+
+
+def test_without_any_the_highest_reward_is_told(record):
+    with pytest.raises(
+        DataError, match=r"None of the 8 rollouts of a solver .* highest reward of one is 1, and .*min_reward is 2"
+    ):
+        names(record, min_reward=2.0)

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evoseek.errors import ConfigError
-from evoseek.training.pass_rates import PassRates
-from evoseek.training.passes import Passes
+from evoseek.training.pass_rates import Passes, PassRates
 from evoseek.training.question_order import (
     BalancedOrder,
     DifficultyOrder,
@@ -123,9 +122,7 @@ def test_the_weight_is_the_expected_learnability_by_hand():
     assert weight(4, 8) == pytest.approx(25 / 110)
     assert weight(0, 8) == weight(8, 8) == pytest.approx(9 / 110)
     assert 0 < weight(0, 10**6) < 2e-6
-    with_prior = DifficultyOrder(DifficultyOrder.Settings(name="difficulty", prior=2.0)).weight
-    assert with_prior(0, 0) == pytest.approx(2 * 2 / (4 * 5))
-    assert with_prior(0.5, 1) == pytest.approx(2.5 * 2.5 / (5 * 6))
+    assert weight(0.5, 1) == pytest.approx(1.5 * 1.5 / (3 * 4))
 
 
 def test_the_first_question_of_a_step_is_drawn_in_proportion_to_its_weight():

@@ -131,7 +131,7 @@ def test_a_stage_has_the_settings_of_the_run_with_its_own_over_them():
     }
     run = settings(TWO | own, LAST, evaluation__path="q.jsonl", rollout__group_size=4, loss__clip_high=0.9)
     staged, last = (settings_in(run, stage) for stage in run.stages)
-    assert (staged.questions.where, staged.questions.order.prior) == ({"hops": 2}, 1.0)
+    assert (staged.questions.where, staged.questions.order.name) == ({"hops": 2}, "difficulty")
     assert (staged.learner.learning_rate, staged.rollout.temperature, staged.rollout.group_size) == (1e-5, 0.5, 4)
     assert (staged.loss.name, staged.loss.clip_low) == ("sequence", 0.01)
     assert staged.held_out_temperature == run.held_out_temperature == 1.0

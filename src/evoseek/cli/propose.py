@@ -29,7 +29,7 @@ def propose(
         str | None,
         typer.Option(
             help="ssp: backwards from answers in the corpus, verified from the passages found; dr-zero: forwards from "
-            "passages, unverified without --set verification.from_passages=true. Default: the run's, --config's or ssp."
+            "passages, unverified without --set verification.readings=1. Default: the run's, --config's or ssp."
         ),
     ] = None,
     model: Model = None,

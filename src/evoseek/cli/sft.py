@@ -36,9 +36,6 @@ def sft(
     min_reward: Annotated[
         float | None, typer.Option(help="With --from: lowest reward of a rollout that is learnt. Default: 1.")
     ] = None,
-    per_question: Annotated[
-        int | None, typer.Option(help="With --from: maximum number of rollouts of a question. Default: all.")
-    ] = None,
     index: Index = None,
     model: Model = None,
     questions: Questions = None,
@@ -57,7 +54,6 @@ def sft(
         "demonstrations.path": demonstrations,
         "demonstrations.from_run": from_run,
         "demonstrations.min_reward": min_reward,
-        "demonstrations.per_question": per_question,
         "demonstrations.epochs": epochs,
         "search.index": index,
         "policy.model": model,

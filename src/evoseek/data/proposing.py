@@ -19,10 +19,10 @@ from evoseek.registry import find
 from evoseek.report.printable import say
 from evoseek.report.progress import STOPPING_AFTER_BATCH
 from evoseek.report.proposals import VALID, WritingProgress, failed, fates_table
+from evoseek.reward.answer import RIGHT_FROM
 from evoseek.selfplay.duplicates import NearDuplicates
 from evoseek.selfplay.episode import SelfPlay
 from evoseek.selfplay.filters import Rejection
-from evoseek.selfplay.play import with_rules
 from evoseek.selfplay.settings import GameSettings
 from evoseek.training.inputs import identity
 from evoseek.training.interrupt import stop_on_interrupt
@@ -77,7 +77,7 @@ def _write(writing: Writing, checkpoint: Checkpoint | None, out: Path, count: in
 class Writing:
     """Plays batches of episodes and writes what came of them. `tasks(batch)` gives those of batch number 1, 2, ...
 
-    `settings` are those that decide all of it, the rules in force included.
+    `settings` are those that decide all of it.
     """
 
     settings: GameSettings
@@ -104,7 +104,7 @@ class Writing:
             context.notify(notice)
         per_batch = settings.selfplay.proposals_per_step
         return cls(
-            settings=with_rules(settings, game.proposer.policy),
+            settings=settings,
             play=replace(game.play, label=None),  # a pass rate refers to the answer that is written
             tasks=lambda batch: tasks((batch - 1) * per_batch, per_batch, f"{batch:06d}"),
             corpus=context.corpus,
@@ -159,7 +159,7 @@ class Writing:
         question = cast(Question, episode.question)
         outcomes = episode.solvers.outcomes if episode.solvers else ()
         values = [outcome.parts[self.play.metric] for outcome in outcomes if isinstance(outcome, Scored)]
-        right = [value >= self.play.right_from for value in values]
+        right = [value >= RIGHT_FROM for value in values]
         passages = map(self.corpus.get, cast("Sequence[str]", question.metadata["evidence"]))
         evidence = [{"id": passage.id, "title": passage.title, "text": passage.text} for passage in passages]
         measured = {"pass_rate": sum(right) / len(right), "attempts": len(right), "evidence": evidence}

@@ -14,7 +14,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from evoseek.protocols import RewardFn
-from evoseek.reward.answer import RIGHT_FROM
 from evoseek.reward.proposer import ProposerReward
 from evoseek.rollout.roller import Roller, as_failed, nothing_found
 from evoseek.selfplay.duplicates import NearDuplicates
@@ -48,10 +47,9 @@ class Stages:
 class SelfPlay:
     """Plays batches of episodes. `reward` is the solver's reward, `worth` the proposer's.
 
-    `metric` names the part of `reward` that measures how right an answer is; from `right_from` on it counts as right.
-    `label` may rescore a complete group of the solver. `evidence` selects the passages of a proposal that a reader is
-    shown; `near_duplicates` is the likeness beyond which a question is a duplicate of an earlier one of its batch, of
-    another task (0 accepts all).
+    `metric` names the part of `reward` that measures how right an answer is. `label` may rescore a complete group of
+    the solver. `evidence` selects the passages of a proposal that a reader is shown; `near_duplicates` is the likeness
+    beyond which a question is a duplicate of an earlier one of its batch, of another task (0 accepts all).
 
     With several `ranks` each plays a share of the episodes and gets to know the proposals of all, so that an episode
     waits until every rank has proposed; in the end all have all episodes.
@@ -64,7 +62,6 @@ class SelfPlay:
     worth: ProposerReward
     attempts: int
     metric: str = "exact_match"
-    right_from: float = RIGHT_FROM
     verifier: Verifier | None = None
     evidence: Callable[[Trajectory], Sequence[Passage]] = seen_passages
     near_duplicates: float = 1.0

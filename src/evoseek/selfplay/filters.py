@@ -22,6 +22,8 @@ from evoseek.selfplay.evidence import seen_passages
 from evoseek.selfplay.text_rules import instructs, is_noise, is_template, mixes_languages, refers_to_passage
 from evoseek.types import Passage, Question, StopReason, Trajectory
 
+MIN_CHARACTERS, MAX_CHARACTERS = 10, 1000  # of a question
+
 
 class Rejection(StrEnum):
     """Why a proposal gives no question. Those up to OTHER_ANSWER are the basic rules, those up to UNSUPPORTED the full
@@ -30,10 +32,10 @@ class Rejection(StrEnum):
     UNFINISHED = "unfinished"  # the proposer did not reach an answer
     NO_QUESTION = "no_question"  # none was stated, or an empty one
     NO_ANSWER = "no_answer"  # none was stated, or nothing but punctuation and articles
-    TOO_SHORT = "too_short"  # fewer words or characters than asked for
-    TOO_LONG = "too_long"  # more characters than allowed
+    TOO_SHORT = "too_short"  # too few words or characters
+    TOO_LONG = "too_long"  # too many characters
     ANSWER_IN_QUESTION = "answer_in_question"  # the question contains its own answer
-    NO_SEARCH = "no_search"  # fewer searches were made than asked for
+    NO_SEARCH = "no_search"  # too few searches were made
     REPEATED_QUERY = "repeated_query"  # the same search was made twice
     OTHER_ANSWER = "other_answer"  # it differs from the answer that the task gave
 
@@ -65,14 +67,11 @@ class RuleFilter:
     `basic` compares normal forms: words of a question are what spaces separate, and an answer is found in it also
     within a word. `full` counts words and finds the answer in any script, and judges the wording as well: for real
     corpora and models that write freely. `min_searches` is the number of valid searches below which NO_SEARCH rejects;
-    `repeated_queries` switches on REPEATED_QUERY.
+    above 0 it also switches on REPEATED_QUERY.
     """
 
     min_words: int = 3
-    min_characters: int = 10
-    max_characters: int = 1000
     min_searches: int = 0
-    repeated_queries: bool = False
     rules: Literal["basic", "full"] = "basic"
 
     def __call__(self, proposal: Trajectory) -> Rejection | None:
@@ -91,13 +90,13 @@ class RuleFilter:
             yield Rejection.NO_ANSWER
         if self._is_short(question):
             yield Rejection.TOO_SHORT
-        if len(question) > self.max_characters:
+        if len(question) > MAX_CHARACTERS:
             yield Rejection.TOO_LONG
         if any(self._stands_in(accepted, question) for accepted in right):
             yield Rejection.ANSWER_IN_QUESTION
         if len(queries) < self.min_searches:
             yield Rejection.NO_SEARCH
-        if self.repeated_queries and len(set(queries)) < len(queries):
+        if self.min_searches and len(set(queries)) < len(queries):
             yield Rejection.REPEATED_QUERY
         if normalise(answer) not in map(normalise, right):
             yield Rejection.OTHER_ANSWER
@@ -106,7 +105,7 @@ class RuleFilter:
 
     def _is_short(self, question: str) -> bool:
         words, characters = length(question) if self.rules == "full" else (len(question.split()), len(question))
-        return words < self.min_words or characters < self.min_characters
+        return words < self.min_words or characters < MIN_CHARACTERS
 
     def _stands_in(self, answer: str, question: str) -> bool:
         return stands_in_question(answer, question) if self.rules == "full" else stands_in(answer, question)

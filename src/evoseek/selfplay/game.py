@@ -22,7 +22,7 @@ from evoseek.rollout.agent import Agent
 from evoseek.selfplay.distilled import self_distillation
 from evoseek.selfplay.episode import SelfPlay
 from evoseek.selfplay.leads import Lead
-from evoseek.selfplay.play import make_play, with_rules
+from evoseek.selfplay.play import make_play
 from evoseek.selfplay.proposals import TaskSource
 from evoseek.selfplay.question_log import QuestionLog
 from evoseek.selfplay.settings import GameSettings
@@ -71,11 +71,10 @@ class _Game:
         context.tell_unreadable(
             (passage.text for passage in context.corpus.passages()), what="the passages of the index"
         )
-        settings = with_rules(self.settings, self.proposer.policy)
         examined = self.play.solver
-        if settings.evaluation.path:
+        if self.settings.evaluation.path:
             examined = context.solver(context.held_out_engine, self.solver)
-        return TrainingPlan(system, settings, parts, resumed, examined, steps, is_due, is_game=True, state=state)
+        return TrainingPlan(system, self.settings, parts, resumed, examined, steps, is_due, is_game=True, state=state)
 
     def _proposer_loss(self) -> LossFn[LossInputs]:
         return corrected(build("loss", self.settings.proposer.loss, self.context), self.settings.algorithm)
@@ -115,8 +114,6 @@ class _PassageSettings(Protocol):
     """How a passage is shown to the proposer, and how fast the proposer learns."""
 
     show_source: bool
-    max_source_tokens: int
-    learning_rate: float | None
 
 
 class PassageGame(_Game):
@@ -158,7 +155,6 @@ class PassageGame(_Game):
             self.pool,
             purpose=purpose,
             copies=copies,
-            max_tokens=own.max_source_tokens,
             shown=own.show_source,
         )
 
@@ -205,7 +201,6 @@ class PassageGame(_Game):
     @cached_property
     def proposer_learner(self) -> LearnerBase[LossInputs]:
         """The proposer's learner."""
-        own: _PassageSettings = self.settings.proposer  # pyright: ignore[reportAssignmentType]
         policy = self.trained_proposer
         own_ratio = not computes_alike(self.settings, self.context.ranks)
         temperature = self.settings.proposer.temperature
@@ -213,7 +208,6 @@ class PassageGame(_Game):
         context = LearnerContext(
             forward,
             self._proposer_loss(),
-            learning_rate=own.learning_rate,
             ranks=self.context.ranks,
             dump=self.context.run.dump,
             active=policy.active,

@@ -24,10 +24,9 @@ def selfplay_metrics(
     *,
     oracle: Oracle | None = None,
     metric: str = "exact_match",
-    right_from: float = RIGHT_FROM,
 ) -> dict[str, float]:
     """Metrics of the episodes of one step. Invalid ones count in shares, never in rewards; "valid" questions are those
-    that were not rejected. An answer is right if the part `metric` of its reward is at least `right_from`.
+    that were not rejected. An answer is right if the part `metric` of its reward is at least `RIGHT_FROM`.
 
     proposer/*, solver/*              as in `rollout_metrics`; all proposals count as one group
     selfplay/proposals                episodes
@@ -69,10 +68,10 @@ def selfplay_metrics(
         **{f"selfplay/rejected/{reason}": rejected[reason] / len(episodes) for reason in Rejection},
         **_spread("selfplay/requested_hops", [number for episode, _ in asked if (number := _requested(episode))]),
         **_spread("selfplay/searches", [len(episode.proposer.tool_results) for episode, _ in asked]),
-        **_pass_rates(_tallies(solvers, metric, right_from)),
+        **_pass_rates(_tallies(solvers, metric)),
         **_variety([question for _, question in asked]),
         **(_truths(asked, oracle, len(episodes)) if oracle else {}),
-        **(_agreed(asked, oracle, metric, right_from) if oracle else {}),
+        **(_agreed(asked, oracle, metric) if oracle else {}),
     }
 
 
@@ -94,12 +93,12 @@ def _spread(name: str, numbers: Sequence[int]) -> dict[str, float]:
     return {f"{name}/mean": fmean(numbers), f"{name}/entropy": _entropy(numbers)} if numbers else {}
 
 
-def _tallies(groups: Sequence[TrajectoryGroup], metric: str, right_from: float) -> list[tuple[int, int]]:
+def _tallies(groups: Sequence[TrajectoryGroup], metric: str) -> list[tuple[int, int]]:
     """How many of the scored attempts at a question were right, and how many there are; groups without any are left
     out."""
     tallies: list[tuple[int, int]] = []
     for group in groups:
-        right = [outcome.parts[metric] >= right_from for outcome in group.outcomes if isinstance(outcome, Scored)]
+        right = [outcome.parts[metric] >= RIGHT_FROM for outcome in group.outcomes if isinstance(outcome, Scored)]
         if right:
             tallies.append((sum(right), len(right)))
     return tallies
@@ -150,12 +149,10 @@ def _truths(asked: Sequence[tuple[Episode, Question]], oracle: Oracle, proposals
     return metrics
 
 
-def _agreed(
-    asked: Sequence[tuple[Episode, Question]], oracle: Oracle, metric: str, right_from: float
-) -> dict[str, float]:
+def _agreed(asked: Sequence[tuple[Episode, Question]], oracle: Oracle, metric: str) -> dict[str, float]:
     agreed: list[bool] = []
     for episode, question in asked:
-        for right, tried in _tallies([episode.solvers] if episode.solvers else [], metric, right_from):
+        for right, tried in _tallies([episode.solvers] if episode.solvers else [], metric):
             truth = oracle(question.text)
             is_wrong = truth is None or exact_match(truth.answer, question.golden_answers) < 1.0
             agreed.append(is_wrong and 2 * right > tried)

@@ -10,8 +10,7 @@ from pydantic import AfterValidator, Field
 
 from evoseek.credit.advantages import CreditPart
 from evoseek.loss.settings import LossPart
-from evoseek.reward.answer import GRADED, RIGHT_FROM
-from evoseek.settings import MANY, AnyTemperature, Count, Needs, Section, Share, Temperature, part, table
+from evoseek.settings import MANY, Count, Needs, Section, Share, Temperature, part, table
 from evoseek.training.settings import SELF_WRITTEN, TrainingSettings
 
 _NEEDS_TWO = ("linear", "parabolic", "uncertainty", "between")  # difficulties that need several attempts
@@ -33,14 +32,6 @@ class ProposerSettings(Section):
     )
     temperature: Temperature = Field(default=1.0, description="Sampling temperature of proposals.")
     attempts: int = Field(default=5, ge=1, le=10_000, description="Number of the solver's attempts at every question.")
-    max_failed_attempts: float = Field(
-        default=0.2,
-        ge=0,
-        le=1,
-        description="Maximum share of the attempts at a question that may fail for reasons outside the solver, "
-        "retried ones included. Above it the proposal is Invalid, since an outage would otherwise be rewarded: "
-        "attempts that search less fail less.",
-    )
     max_turns: int = Field(default=6, ge=1, le=10_000, description="Maximum number of completions of a proposal.")
     max_tokens_per_turn: Count = Field(default=160, description="Maximum number of tokens of a proposal's completion.")
     difficulty: Literal["linear", "parabolic", "uncertainty", "between", "failure"] = Field(
@@ -52,11 +43,12 @@ class ProposerSettings(Section):
     rejected_reward: float = Field(
         default=0.0, ge=-100, le=100, description="Reward of a rejected proposal; a negative value is a penalty."
     )
-    per_task: int = Field(default=1, ge=1, le=1000, description="Number of proposals for each passage or answer.")
-    group_by: Literal["requested", "task"] = Field(
-        default="requested",
-        description="Group to whose mean a reward is relative: proposals with the same requested number (HRPO), or of "
-        "the same task.",
+    per_task: int = Field(
+        default=1,
+        ge=1,
+        le=1000,
+        description="Number of proposals for each passage or answer; with several, a reward is relative to those of "
+        "the same one.",
     )
     credit: CreditPart = part("group")
     loss: LossPart = part("reinforce", aggregate="token-mean")
@@ -65,22 +57,19 @@ class ProposerSettings(Section):
 class FilterSettings(Section):
     """Rules by which proposals are rejected. A proposal whose question contains its answer always is."""
 
-    rules: Literal["auto", "basic", "full"] = Field(
-        default="auto",
-        description="Set of rules: full also judges the wording, in any language; basic does not; auto is basic for "
-        "policies with the tiny prompts, else full. A run saves the choice.",
+    rules: Literal["basic", "full"] = Field(
+        default="basic",
+        description="Set of rules: full also judges the wording, in any language, and is the default for a model that "
+        "is not one of the package; basic does not.",
     )
     min_words: int = Field(default=3, ge=1, le=MANY, description="Minimum number of words of a question.")
-    min_characters: int = Field(default=10, ge=1, le=MANY, description="Minimum number of characters of a question.")
-    max_characters: Count = Field(default=1000, description="Maximum number of characters of a question.")
     min_searches: int = Field(
         default=0,
         ge=0,
         le=MANY,
-        description="Minimum number of searches of a proposal. Search Self-play: 1, as in the paper; its published "
-        "code has 2.",
+        description="Minimum number of searches of a proposal, none of which may then be repeated. Search Self-play: "
+        "1, as in the paper; its published code has 2.",
     )
-    repeated_queries: bool = Field(default=False, description="Whether proposals with a repeated query are rejected.")
     near_duplicates: float = Field(
         default=1.0,
         ge=0,
@@ -93,9 +82,12 @@ class FilterSettings(Section):
 class VerificationSettings(Section):
     """Verification: which questions are rejected because of a reader's answers."""
 
-    from_passages: bool = Field(
-        default=False,
-        description="Whether a question is rejected if the reader does not find its answer in the proposer's passages.",
+    readings: int = Field(
+        default=0,
+        ge=0,
+        le=1000,
+        description="Number of readings of the proposer's passages. A question is rejected if the first one does not "
+        "find its answer, and if in all of them another answer is as frequent. 0: no such check.",
     )
     passages: Literal["retrieved", "supporting"] = Field(
         default="retrieved",
@@ -114,19 +106,11 @@ class VerificationSettings(Section):
         default=False,
         description="Whether a question is rejected if the reader answers it correctly without any passage.",
     )
-    ambiguity: int = Field(
-        default=0,
-        ge=0,
-        le=1000,
-        description="Number of readings; a question is rejected if another answer is as frequent as the right one. 0: "
-        "no such check.",
-    )
-    temperature: AnyTemperature = Field(default=0.0, description="Sampling temperature of the reader; 0 is greedy.")
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        """Noise needs verification from passages."""
-        return (Needs("noise*", "from_passages"),)
+        """Noise is for readings."""
+        return (Needs("noise*", "readings"),)
 
 
 class SelfPlaySettings(Section):
@@ -136,14 +120,6 @@ class SelfPlaySettings(Section):
     label: Literal["proposer", "majority"] = Field(
         default="proposer",
         description="Answer that counts as right: the proposer's, or the solver's most frequent one (majority).",
-    )
-    right_from: float = Field(
-        default=RIGHT_FROM,
-        gt=0,
-        le=1,
-        description="Value of a graded reward (f1, set_f1) from which an answer counts as right, for pass rates, for "
-        "a reader without passages (with passages an exact match is required) and for every proposer.difficulty "
-        "except failure, which is 1 - the mean.",
     )
     evidence_weight: float = Field(
         default=0.0,
@@ -200,6 +176,11 @@ class GameSettings(TrainingSettings, ABC):
         ...
 
     @property
+    def group_by(self) -> Literal["requested", "task"]:
+        """The proposals to whose mean a reward is relative: those of the same task, or of the same requested number."""
+        return "task"
+
+    @property
     def longest(self) -> int:
         """The largest requested number of hops or searches; 0 if the proposer chooses."""
         return max((number for number, share in enumerate(self.proposer.ratio, start=1) if share), default=0)
@@ -219,11 +200,6 @@ class GameSettings(TrainingSettings, ABC):
             yield (
                 "reward.name is format_f1, which goes down to -1, but a proposer is paid by shares of right answers. "
                 "Set reward.name to f1 or exact_match."
-            )
-        if self.selfplay.right_from != RIGHT_FROM and name not in GRADED and ":" not in name:
-            yield (
-                f"selfplay.right_from is {self.selfplay.right_from}, but has no effect with reward.name {name}, by "
-                f"which an answer is right or wrong. Leave it out, or set reward.name to {' or '.join(GRADED)}."
             )
         if self.selfplay.label == "majority" and (name == "judge" or ":" in name):
             yield (
@@ -250,12 +226,11 @@ class GameSettings(TrainingSettings, ABC):
                 "attempts are right. Set proposer.attempts to 2 or more, or proposer.difficulty to failure."
             )
         singleton = getattr(proposer.credit, "singleton", "zero")
-        alone = proposer.group_by == "task" and proposer.per_task == 1 and singleton != "raw"
+        alone = self.group_by == "task" and proposer.per_task == 1 and singleton != "raw"
         if self.proposer_learns and proposer.credit.name == "group" and alone:
             yield (
-                "proposer.group_by is task and proposer.per_task 1, so every reward is relative to itself alone, and "
-                "the proposer never learns. Set proposer.per_task to 2 or more, proposer.group_by to requested, or "
-                "proposer.credit.name to raw."
+                "proposer.credit.name is group and proposer.per_task 1, so every reward is relative to itself alone, "
+                "and the proposer never learns. Set proposer.per_task to 2 or more, or proposer.credit.name to raw."
             )
 
     def _searches(self) -> Iterator[str]:

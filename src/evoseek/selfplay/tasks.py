@@ -19,6 +19,7 @@ from evoseek.selfplay.settings import GameSettings
 from evoseek.types import Passage, Question
 
 POOL = 200_000  # maximum number of passages for proposals; of a larger corpus, a random sample
+SOURCE_TOKENS = 256  # maximum number of tokens of a passage that a proposer is shown
 
 
 def passage_tasks(
@@ -28,15 +29,14 @@ def passage_tasks(
     *,
     purpose: str,
     copies: int,
-    max_tokens: int,
     shown: bool,
 ) -> TaskSource[Passage]:
-    """Tasks from passages, cut to the `max_tokens` that a proposer is shown. `purpose` keeps draws apart."""
+    """Tasks from passages, cut to the `SOURCE_TOKENS` that a proposer is shown. `purpose` keeps draws apart."""
     tokenizer = agent.policy.tokenizer
 
     def make(id: str, passage: Passage, hops: int) -> Question:
         ids = tokenizer.encode(passage.text, add_special_tokens=False)
-        text = passage.text if len(ids) <= max_tokens else str(tokenizer.decode(ids[:max_tokens]))
+        text = passage.text if len(ids) <= SOURCE_TOKENS else str(tokenizer.decode(ids[:SOURCE_TOKENS]))
         return passage_task(id, replace(passage, text=text), hops, shown=shown)
 
     return TaskSource(pool, make, settings.proposer.ratio, f"{settings.run.seed}/{purpose}", copies)

@@ -3,7 +3,7 @@
     closed book     answered right without any passage: searching could not be learnt from it    -> CLOSED_BOOK
     from passages   not answered right from the proposer's own passages, mixed with passages of other proposals
                     (Search Self-play, section on RAG verification)                               -> UNVERIFIED
-    ambiguity       of several readings, each with the passages in another order and other noise, another answer
+    ambiguity       of several such readings, each with the passages in another order and other noise, another answer
                     comes out as often as the right one                                           -> AMBIGUOUS
 
 The noise stops questions whose answer is only the best of the few candidates that the proposer happened to see. It is
@@ -43,19 +43,18 @@ class Verification:
 @dataclass(frozen=True, slots=True)
 class Verifier:
     """Verifies a question by the checks that are switched on. `reader` returns a reader that sees these passages; an
-    answer is right if its reward by `correct` is at least `right_from`. With `exact`, for a graded `correct`, an answer
+    answer is right if its reward by `correct` is at least `RIGHT_FROM`. With `exact`, for a graded `correct`, an answer
     from passages is right only if it matches exactly: nearly right is enough to reject a question, not to verify one.
-    `noise_passages` counts what `noise` names: single passages of others, or others with all their passages."""
+    `readings` is how often the passages are read (0: never), and `noise_passages` counts what `noise` names: single
+    passages of others, or others with all their passages."""
 
     reader: Callable[[Sequence[Passage]], Roller]
     correct: RewardFn
     seed: int
-    from_passages: bool = True
+    readings: int = 1
     noise_passages: int = 4
     noise: Literal["passages", "trajectories"] = "passages"
     closed_book: bool = False
-    ambiguity: int = 0
-    right_from: float = RIGHT_FROM
     exact: bool = False
 
     async def __call__(
@@ -64,8 +63,8 @@ class Verifier:
         """Verify a question. `evidence` is what its proposer saw, `others` what each of the other proposers of
         the batch did; `key` begins the readings' ids."""
         closed = [self._read(self.reader(()), question, f"{key}/closed-book")] if self.closed_book else []
-        count = max(int(self.from_passages), self.ambiguity)
-        opened = [self._read_mixed(question, evidence, others, f"{key}/reading-{index}") for index in range(count)]
+        numbers = range(self.readings)
+        opened = [self._read_mixed(question, evidence, others, f"{key}/reading-{number}") for number in numbers]
         readings = tuple(await asyncio.gather(*closed, *opened))
         failure = next((outcome for _, outcome in readings if isinstance(outcome, Invalid)), None)
         if failure is not None:
@@ -75,14 +74,11 @@ class Verifier:
     def _rejection(self, closed: Sequence[Reading], opened: Sequence[Reading]) -> Rejection | None:
         if any(map(self._is_near, closed)):
             return Rejection.CLOSED_BOOK
-        if self.from_passages and not self._is_right(opened[0]):
+        if opened and not self._is_right(opened[0]):
             return Rejection.UNVERIFIED
-        if self.ambiguity:
-            wrong = Counter(normalise(reading[0].answer or "") for reading in opened if not self._is_right(reading))
-            most = max((count for answer, count in wrong.items() if answer), default=0)
-            if most >= max(1, sum(map(self._is_right, opened))):
-                return Rejection.AMBIGUOUS
-        return None
+        wrong = Counter(normalise(reading[0].answer or "") for reading in opened if not self._is_right(reading))
+        most = max((count for answer, count in wrong.items() if answer), default=0)
+        return Rejection.AMBIGUOUS if most and most >= sum(map(self._is_right, opened)) else None
 
     def _is_right(self, reading: Reading) -> bool:
         """The reward function for a reading from passages."""
@@ -93,7 +89,7 @@ class Verifier:
 
     def _is_near(self, reading: Reading) -> bool:
         _, outcome = reading
-        return isinstance(outcome, Scored) and outcome.reward >= self.right_from
+        return isinstance(outcome, Scored) and outcome.reward >= RIGHT_FROM
 
     async def _read_mixed(
         self, question: Question, evidence: Sequence[Passage], others: Sequence[Sequence[Passage]], reading_id: str

@@ -103,29 +103,18 @@ class PassageProposerSettings(ProposerSettings):
     show_source: bool = Field(
         default=True, description="Whether the proposer is shown the source passage; false is an ablation."
     )
-    max_source_tokens: Count = Field(
-        default=256, description="Maximum number of tokens of the source passage; a longer one is cut."
-    )
-    frozen: bool = Field(default=False, description="Whether the proposer's weights are frozen.")
-    frozen_after: Count | None = Field(
+    frozen_after: int | None = Field(
         default=None,
+        ge=0,
+        le=MANY,
         description="Number of iterations after which the proposer's weights are frozen, as in DARC (arXiv "
-        "2601.13761). Default: it learns to the end.",
-    )
-    learning_rate: float | None = Field(
-        default=None, gt=0, le=1, description="Learning rate of the proposer. Default: learner.learning_rate."
+        "2601.13761); 0: from the beginning. Default: it learns to the end.",
     )
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        """A passage that is not shown is not cut. A proposer that never learns cannot be frozen later, and one policy
-        is neither frozen in one role nor trained at two learning rates."""
-        return (
-            *super().effects(),
-            Needs("max_source_tokens", "show_source"),
-            Needs("frozen_after", "frozen", (False,)),
-            Needs("frozen frozen_after learning_rate", "dr_zero.one_policy", (False,)),
-        )
+        """One policy is not frozen in one role."""
+        return *super().effects(), Needs("frozen_after", "dr_zero.one_policy", (False,))
 
 
 class PhaseSettings(Section):
@@ -156,10 +145,10 @@ class PhaseSettings(Section):
 class DrZero:
     """One step of Dr. Zero; `training.loop.TrainingLoop` repeats it.
 
-    `play` trains the proposer, `writing` makes it write questions, and `solving` trains the solver on them.
-    `proposer_update` is None for a frozen proposer. Without it, and after `frozen_after` iterations, the proposer's
-    phase only measures. `publish_proposer` hands the proposer's new weights to its sampler; `restart_solver` gives the
-    solver a fresh optimizer in every iteration, `restart_proposer` the proposer (None: the optimizer is kept).
+    `play` trains the proposer, `writing` makes it write questions, and `solving` trains the solver on them. After
+    `frozen_after` iterations the proposer's phase only measures. `publish_proposer` hands the proposer's new weights to
+    its sampler; `restart_solver` gives the solver a fresh optimizer in every iteration, `restart_proposer` the proposer
+    (None: the optimizer is kept).
     """
 
     schedule: Schedule
@@ -168,7 +157,7 @@ class DrZero:
     tasks: TaskSource[Passage]
     written_tasks: TaskSource[Passage]
     solving: SearchR1
-    proposer_update: Update | None
+    proposer_update: Update
     publish_proposer: Callable[[int], None]
     restart_solver: Callable[[], None] | None
     questions: QuestionLog
@@ -218,7 +207,12 @@ class DrZero:
         @property
         def proposer_learns(self) -> bool:
             """Unless it is frozen, or has no steps."""
-            return self.dr_zero.proposer_steps > 0 and not self.proposer.frozen
+            return self.dr_zero.proposer_steps > 0 and self.proposer.frozen_after != 0
+
+        @property
+        def group_by(self) -> Literal["requested", "task"]:
+            """Proposals with the same requested number (HRPO); with nested sampling, those of the same passage."""
+            return "requested" if self.proposer.per_task == 1 else "task"
 
     @classmethod
     def build(cls, settings: Settings, context: TrainingContext) -> TrainingPlan:
@@ -233,7 +227,6 @@ class DrZero:
         rollouts = context.rollouts(
             game.play.solver, settings.rollout.group_size, reward=game.play.reward, label=game.play.label
         )
-        frozen = settings.proposer.frozen
         restart = context.trainer.learner.restart if own.fresh_optimizer else None
         system = cls(
             schedule=schedule,
@@ -242,14 +235,14 @@ class DrZero:
             tasks=game.tasks("training", settings.proposer.per_task),
             written_tasks=game.tasks("writing", own.questions_per_passage),
             solving=SearchR1([], rollouts, game.solver_update(questions), context.publish, settings.questions.per_step),
-            proposer_update=None if frozen else game.proposer_update(),
+            proposer_update=game.proposer_update(),
             publish_proposer=game.publish_proposer,
             restart_solver=restart,
             questions=questions,
             trajectories=rollouts.trajectories,
             proposals_per_step=settings.selfplay.proposals_per_step,
             passages_per_writing_step=own.passages_per_writing_step,
-            group_by=settings.proposer.group_by,
+            group_by=settings.group_by,
             frozen_after=settings.proposer.frozen_after,
             oracle=game.oracle,
             restart_proposer=restart if game.has_one_policy else None,  # whose momentum is the solver's
@@ -258,7 +251,7 @@ class DrZero:
         def resumed(step: int) -> None:
             after = system.frozen_after
             learning = step if after is None else min(step, schedule.iteration_steps * after)
-            solved, proposed = schedule.last("solve", step), 0 if frozen else schedule.last("propose", learning)
+            solved, proposed = schedule.last("solve", step), schedule.last("propose", learning)
             if game.has_one_policy:
                 context.publish(max(solved, proposed))
                 return
@@ -311,7 +304,7 @@ class DrZero:
         played = perf_counter()
         groups = self._record(step, episodes)
         metrics = self._metrics(episodes)
-        if self.proposer_update is not None and (self.frozen_after is None or place.iteration <= self.frozen_after):
+        if self.frozen_after is None or place.iteration <= self.frozen_after:
             metrics |= prefixed("proposer", self.proposer_update(step, groups))
             self.publish_proposer(step)
         return _report(episodes, metrics, stages, played - started, perf_counter() - played)
@@ -367,7 +360,7 @@ class DrZero:
 
     def _metrics(self, episodes: Sequence[Episode]) -> dict[str, float]:
         play = self.play
-        return selfplay_metrics(episodes, oracle=self.oracle, metric=play.metric, right_from=play.right_from)
+        return selfplay_metrics(episodes, oracle=self.oracle, metric=play.metric)
 
     def _record(self, step: int, episodes: Sequence[Episode]) -> list[TrajectoryGroup]:
         """Write every rollout; returns the proposers' groups."""

@@ -27,8 +27,8 @@ from pydantic import Field
 from evoseek.env.environments import PassageProposerEnv
 from evoseek.runs import RunDirectory
 from evoseek.settings import MANY, Count, Needs, Section
-from evoseek.training.passes import Passes
 from evoseek.training.rollout_metrics import StepReport
+from evoseek.training.pass_rates import Passes
 from evoseek.training.settings import EvaluationSettings, RunSettings, TrainingSettings
 from evoseek.types import TrainingSample
 
@@ -52,17 +52,11 @@ class DemonstrationSettings(Section):
         "those of the solver.",
     )
     min_reward: float = Field(default=1.0, description="Lowest reward of a rollout that is learnt.")
-    per_question: Count | None = Field(
-        default=None, description="Maximum number of rollouts of a question that are learnt. Default: all."
-    )
     held_out: float = Field(
         default=0.05,
         ge=0,
         lt=1,
         description="Share of the questions whose demonstrations are held out to measure the loss (eval/loss).",
-    )
-    held_out_path: str = Field(
-        default="", description="File of held-out demonstrations. Default: a share of the others is held out."
     )
     per_step: Count = Field(default=16, description="Number of demonstrations in a step.")
     epochs: Count = Field(
@@ -73,10 +67,7 @@ class DemonstrationSettings(Section):
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
         """Rollouts are chosen of a run."""
-        return (
-            Needs("min_reward per_question", "from_run"),
-            Needs("held_out", "held_out_path", (False,)),
-        )
+        return (Needs("min_reward", "from_run"),)
 
     def problems(self) -> Iterator[str]:
         """There is one source."""
@@ -141,12 +132,7 @@ class SFT:
         played = _demonstrations(own, roles, context)
         context.tell_unreadable((t.question.text for t in played.trajectories), what="the demonstrations")
         context.notify(summary(played, own.path or own.from_run))
-        if own.held_out_path:
-            others = _of_file(own.held_out_path, roles, context)
-            context.notify(summary(others, own.held_out_path))
-            trained, held_out = list(played.trajectories), list(others.trajectories)
-        else:
-            trained, held_out = hold_out(played.trajectories, own.held_out, seed)
+        trained, held_out = hold_out(played.trajectories, own.held_out, seed)
         per_step = min(own.per_step, len(trained))
         steps = math.ceil(own.epochs * len(trained) / per_step)
         trainer = context.learn_supervised(total_steps=steps)
@@ -198,17 +184,9 @@ def _roles(context: TrainingContext) -> Roles:
 
 
 def _demonstrations(own: DemonstrationSettings, roles: Roles, context: TrainingContext) -> Played:
-    from evoseek.training.demonstrations import demonstrations_of_run, on_all_ranks
-    from evoseek.training.kept_rollouts import Selection
+    from evoseek.training.demonstrations import demonstrations_of_file, demonstrations_of_run, on_all_ranks
 
     if own.path:
-        return _of_file(own.path, roles, context)
-    record = RunDirectory(Path(own.from_run)).trajectories
-    chosen = Selection(own.min_reward, own.per_question)
-    return on_all_ranks(lambda: demonstrations_of_run(record, chosen, roles, context.agent.decode), context.ranks)
-
-
-def _of_file(path: str, roles: Roles, context: TrainingContext) -> Played:
-    from evoseek.training.demonstrations import demonstrations_of_file, on_all_ranks
-
-    return on_all_ranks(lambda: demonstrations_of_file(Path(path), roles), context.ranks)
+        return on_all_ranks(lambda: demonstrations_of_file(Path(own.path), roles), context.ranks)
+    record, decode = RunDirectory(Path(own.from_run)).trajectories, context.agent.decode
+    return on_all_ranks(lambda: demonstrations_of_run(record, own.min_reward, roles, decode), context.ranks)

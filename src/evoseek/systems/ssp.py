@@ -36,7 +36,7 @@ from evoseek.selfplay.proposals import TaskSource, check_groups, proposal_groups
 from evoseek.selfplay.question_log import QuestionLog
 from evoseek.selfplay.replay import draw_again
 from evoseek.selfplay.settings import FilterSettings, GameSettings, ProposerSettings, VerificationSettings
-from evoseek.settings import Count, Needs, Section, table
+from evoseek.settings import Section, table
 from evoseek.training.rollout_metrics import StepReport
 from evoseek.training.settings import RunSettings
 from evoseek.types import Episode, TrajectoryGroup
@@ -65,15 +65,11 @@ class FillSettings(Section):
         default="", description="File of answers: JSON lines. Default: they are mined from the corpus."
     )
     train: Literal["both", "solver", "proposer"] = Field(default="both", description="Roles that learn.")
-    fill: Fill = Field(default="replay-reset", description="What replaces rejected questions.")
-    reset_every: Count = Field(
-        default=10, description="Number of steps after which replay-reset forgets its questions."
+    fill: Fill = Field(
+        default="replay-reset",
+        description="What replaces rejected questions: nothing, further answers, or questions of earlier steps, which "
+        "replay-reset forgets every 10 steps.",
     )
-
-    @classmethod
-    def effects(cls) -> tuple[Needs, ...]:
-        """Settings that need another setting to have an effect."""
-        return (Needs("reset_every", "fill", ("replay-reset",)),)
 
 
 @dataclass(slots=True)
@@ -111,7 +107,6 @@ class SSP:
     fill: Fill = "replay-reset"
     reset_every: int = 10
     resample_limit: int = 4
-    group_by: Literal["requested", "task"] = "task"
     oracle: Oracle | None = None
     given: TaskCount = field(default_factory=TaskCount)
 
@@ -124,12 +119,11 @@ class SSP:
             ratio=(1.0, 1.0, 1.0),
             difficulty="failure",
             format_weight=0.0,
-            group_by="task",
             credit={"name": "raw"},
             loss={"name": "reinforce", "aggregate": "sequence-sum"},
         )
-        filters: FilterSettings = FilterSettings(min_searches=1, repeated_queries=True)
-        verification: VerificationSettings = VerificationSettings(from_passages=True, passages="supporting")
+        filters: FilterSettings = FilterSettings(min_searches=1)
+        verification: VerificationSettings = VerificationSettings(readings=1, passages="supporting")
         ssp: FillSettings = FillSettings()
 
         @property
@@ -171,8 +165,6 @@ class SSP:
             proposals_per_step=settings.selfplay.proposals_per_step,
             trained=("proposer", "solver") if own.train == "both" else (own.train,),
             fill=own.fill,
-            reset_every=own.reset_every,
-            group_by=settings.proposer.group_by,
             oracle=game.oracle,
         )
         return game.plan(system, context.trainer.parts, resumed=context.publish, state=system.given)
@@ -193,14 +185,14 @@ class SSP:
         played = perf_counter()
         stages.solve += played - fresh
         groups: dict[str, Sequence[TrajectoryGroup]] = {
-            "proposer": proposal_groups(episodes, self.group_by),
+            "proposer": proposal_groups(episodes, "task"),
             "solver": [*solver_groups(episodes), *replayed],
         }
         played_groups = [group for role in groups.values() for group in role]
         self.trajectories.write(step, [*played_groups, *check_groups(episodes)])
         self.questions.append(step, [episode.question for episode in episodes if episode.question])
         play = self.play
-        metrics = selfplay_metrics(episodes, oracle=self.oracle, metric=play.metric, right_from=play.right_from)
+        metrics = selfplay_metrics(episodes, oracle=self.oracle, metric=play.metric)
         metrics["selfplay/replayed"] = float(len(replayed))
         metrics |= self.update(step, {role: groups[role] for role in self.trained})
         self.publish(step)

@@ -38,13 +38,10 @@ if TYPE_CHECKING:
 
 
 class NoiseSettings(Section):
-    """How often simulated search is noisy: from the first step to the last, and how steeply."""
+    """How often simulated search is noisy: from the first step to the last."""
 
     noise_start: float = Field(default=0.0, ge=0, le=1, description="Share of noisy searches at the first step.")
     noise_end: float = Field(default=0.75, ge=0, le=1, description="Share of noisy searches at the last step.")
-    noise_base: float = Field(
-        default=4.0, gt=1, le=1e6, description="Base of the curriculum; a higher base adds the noise later."
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +79,7 @@ class ZeroSearch(SearchR1):
         given = context.objects.search
         engine = context.simulated() if given is None else given
         own, steps = settings.zerosearch, settings.run.steps
-        noise = partial(
-            noise_probability, total_steps=steps, start=own.noise_start, end=own.noise_end, base=own.noise_base
-        )
+        noise = partial(noise_probability, total_steps=steps, start=own.noise_start, end=own.noise_end)
         return cls.plan(settings, context, engine, engine=engine, noise=noise)
 
     async def step(self, step: int) -> StepReport:

@@ -7,17 +7,20 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from evoseek.corpus.demonstrations import Demonstration, ProposerDemonstration, load_demonstrations
+from evoseek.corpus.resumable_jsonl import ResumableJsonl
 from evoseek.errors import DataError
 from evoseek.learner.distributed import Ranks, gathered
 from evoseek.reward.answer import substring_match
 from evoseek.rollout.demonstrated import Played, Roles, demonstration_of, play
 from evoseek.rollout.limits import Limits
-from evoseek.rollout.roller import nothing_found
-from evoseek.training.kept_rollouts import Selection, kept_rollouts
-from evoseek.types import TrainingSample, Trajectory
+from evoseek.rollout.record import record_of
+from evoseek.rollout.roller import Roller, nothing_found
+from evoseek.types import Scored, TrainingSample, Trajectory
 
 _NO_DEMONSTRATION = "a turn of the rollout is neither a search nor the answer"
 
@@ -28,7 +31,7 @@ def demonstrations_of_file(path: Path, roles: Roles) -> Played:
 
 
 def demonstrations_of_run(
-    path: Path, selection: Selection, roles: Roles, decode: Callable[[Sequence[int]], str]
+    path: Path, min_reward: float, roles: Roles, decode: Callable[[Sequence[int]], str]
 ) -> Played:
     """A solver's best rollouts in a record (trajectories.jsonl): their own tokens where they were sampled with this
     solver's tokenizer and prompts, or else played anew from their turns. Raises DataError or ToolError."""
@@ -36,7 +39,7 @@ def demonstrations_of_run(
     own: list[Trajectory] = []
     others: list[Demonstration] = []
     left_out: Counter[str] = Counter()
-    for kept in kept_rollouts(path, selection):
+    for kept in kept_rollouts(path, min_reward):
         if kept.is_of(solver, decode):
             if _fits(kept.trajectory, solver.limits):
                 own.append(kept.trajectory)
@@ -48,6 +51,53 @@ def demonstrations_of_run(
             left_out[_NO_DEMONSTRATION] += 1
     played = _played(others, roles)
     return _checked(Played((*own, *played.trajectories), left_out + played.left_out))
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRollout:
+    """A rollout, and the text of each of its segments as it was recorded."""
+
+    trajectory: Trajectory
+    texts: tuple[str, ...]
+
+    def is_of(self, solver: Roller, decode: Callable[[Sequence[int]], str]) -> bool:
+        """Whether this solver's tokenizer and prompt are those that the rollout was sampled with: it would be given the
+        same prompt ids, and reads the recorded texts from the recorded ids."""
+        segments = self.trajectory.segments
+        prompt = solver.renderer.render_prompt(solver.env.messages(self.trajectory.question))
+        read = (decode(segment.token_ids) for segment in segments)
+        return segments[0].token_ids == prompt and all(map(str.__eq__, read, self.texts))
+
+
+def kept_rollouts(path: Path, min_reward: float) -> list[KeptRollout]:
+    """The answers of a solver in a record (trajectories.jsonl) whose reward is at least `min_reward`, in its order; the
+    same tokens once. Raises DataError if there are none."""
+    seen = best = 0
+    chosen: dict[str, dict[tuple[int, ...], KeptRollout]] = {}
+    for reward, kept in filter(None, ResumableJsonl(path).rows(_read, "trajectory")):
+        seen, best = seen + 1, max(best, reward)
+        if kept is not None and reward >= min_reward:
+            chosen.setdefault(kept.trajectory.question.text, {}).setdefault(kept.trajectory.token_ids, kept)
+    if not chosen:
+        raise DataError(
+            f"None of the {seen} rollouts of a solver in {path} can be a demonstration: the highest reward of one is "
+            f"{best:g}, and demonstrations.min_reward is {min_reward:g}. Lower it, or name a run whose "
+            "policy was right more often."
+        )
+    return [kept for of_question in chosen.values() for kept in of_question.values()]
+
+
+def _read(row: Any) -> tuple[float, KeptRollout | None] | None:
+    """The reward of a solver's line, and its rollout if that answered; None for another role's: a proposal is worth
+    what the solver did with it, and its passage is no question."""
+    record = record_of(row)
+    if record.trajectory.role != "solver":
+        return None
+    if not isinstance(record.outcome, Scored):
+        return 0.0, None
+    texts = tuple(str(segment["text"]) for segment in row["segments"])
+    answered = record.trajectory.answer is not None
+    return record.outcome.reward, KeptRollout(record.trajectory, texts) if answered else None
 
 
 def on_all_ranks(make: Callable[[], Played], ranks: Ranks) -> Played:

@@ -21,7 +21,7 @@ from evoseek.training.settings import TrainingSettings
 
 _FILES = (
     *("questions.path", "evaluation.path", "ssp.answers", "selfplay.world"),
-    *("demonstrations.path", "demonstrations.held_out_path"),
+    "demonstrations.path",
 )
 _INDEXES = ("search.index", "evaluation.index")
 

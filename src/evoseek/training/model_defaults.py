@@ -21,6 +21,7 @@ million parameters; a larger model gets these:
     rollout.final_answer          one last turn to answer, as in Search-R1
     rollout.max_turns             as many as calls and malformed turns, the one too many, and the last
     proposer.max_...              in self-play, as those of rollout
+    filters.rules                 in self-play, full: the rules about wording, too
     questions.per_step            (Search Self-play: selfplay.proposals_per_step) 64 on an accelerator, 4 on a
                                   CPU (measured: a step of minutes)
     learner.token_budget          8192 on an accelerator, 2048 on a CPU
@@ -138,6 +139,7 @@ def _choose(choose: _Choice, machine: Machine, shape: ModelShape | None, answers
     for role in ("rollout", "proposer"):
         choose(f"{role}.max_tokens_per_turn", 128 if cpu else 500)
     choose("proposer.max_turns", choose.settings.rollout.max_turns)
+    choose("filters.rules", "full")
     if shape is not None:
         choose(
             "learner.learning_rate", learning_rate(shape.parameters, adapter=adapter, supervised=settings.is_supervised)

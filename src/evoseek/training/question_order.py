@@ -9,11 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
-from pydantic import Field
-
 from evoseek.errors import ConfigError
 from evoseek.training.pass_rates import PassRates
-from evoseek.training.settings import OrderSettings, QuestionSettings
+from evoseek.training.settings import QuestionSettings
 from evoseek.types import Question
 
 
@@ -44,28 +42,14 @@ class DifficultyOrder:
     """Draws questions that are sometimes right and sometimes wrong more often than others (sampling for learnability,
     Foster et al., arXiv 2502.12272; Rutherford et al., 2408.15099).
 
-    The weight of a question is the learnability p (1 - p) of its pass rate p, as expected under a Beta(prior, prior)
-    distribution of p and the rollouts so far: of n rollouts r were right,
+    The weight of a question is the learnability p (1 - p) of its pass rate p, as expected after the rollouts so far
+    under a uniform prior of p: of n rollouts r were right,
 
-        weight = (prior + r) (prior + n - r) / ((2 prior + n) (2 prior + n + 1))
+        weight = (1 + r) (1 + n - r) / ((2 + n) (3 + n))
 
     It is never 0: also what was always wrong is tried again. A step's questions are drawn without replacement: the ones
     with the smallest e / weight, e exponentially distributed (Efraimidis and Spirakis 2006).
     """
-
-    class Settings(OrderSettings):
-        """Settings of the order by difficulty."""
-
-        prior: float = Field(
-            default=1.0,
-            gt=0,
-            le=1e6,
-            description="Both parameters of the Beta distribution of a question's pass rate before it was tried; with "
-            "a higher one more rollouts are needed to change how often it is drawn.",
-        )
-
-    def __init__(self, settings: Settings | None = None) -> None:
-        self.prior = (settings or self.Settings(name="difficulty")).prior
 
     def __call__(
         self, questions: Sequence[Question], *, seed: int, step: int, size: int, rates: PassRates
@@ -76,10 +60,10 @@ class DifficultyOrder:
         keys = [rng.expovariate(1.0) / self.weight(*rates.of(question.id)) for question in questions]
         return [questions[index] for index in heapq.nsmallest(size, range(len(keys)), key=keys.__getitem__)]
 
-    def weight(self, right: float, number: int) -> float:
+    @staticmethod
+    def weight(right: float, number: int) -> float:
         """The expected learnability of a question of whose rollouts so many were right."""
-        total = 2 * self.prior + number
-        return (self.prior + right) * (self.prior + number - right) / (total * (total + 1))
+        return (1 + right) * (1 + number - right) / ((2 + number) * (3 + number))
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,9 +45,8 @@ def check_training_sources(settings: TrainingSettings) -> None:
             "No demonstrations were given: set demonstrations.path (--demonstrations) to a file of them, or "
             "demonstrations.from_run (--from) to the directory of a run."
         )
-    for setting in ("demonstrations.path", "demonstrations.held_out_path"):
-        if path := lookup(settings, setting):
-            load_demonstrations(Path(path))
+    if path := lookup(settings, "demonstrations.path"):
+        load_demonstrations(Path(path))
     if (run := lookup(settings, "demonstrations.from_run")) and not RunDirectory(Path(run)).trajectories.is_file():
         raise DataError(
             f"demonstrations.from_run is {run}, but there is no trajectories.jsonl in it.{nearest(Path(run))} Give the "
