@@ -131,14 +131,11 @@ def _train_together(settings: TrainingSettings, processes: int) -> NoReturn:
 def _say_plan(given: Given, run: RunDirectory, processes: int) -> None:
     """Print what training would do: nothing is loaded, started or written. Raises ConfigError."""
     from evoseek.cli.settings import chosen_for_model
-    from evoseek.policy.shape import prompts_for
-    from evoseek.selfplay.play import with_rules_for
     from evoseek.train import check_run
     from evoseek.training.inputs import inputs_of
 
     console = Console()
     settings = chosen_for_model(given.read(), run=run, console=console)
-    settings = with_rules_for(settings, prompts_for(settings.policy.model, settings.policy.prompts))
     check_run(settings, run)
     defaults = defaults_of(settings).resolved()
     run.check_same(settings.resolved(), inputs_of(settings), may_differ=settings.may_differ(), defaults=defaults)

@@ -257,7 +257,6 @@ def check_sources(context: DoctorContext) -> Iterator[Finding]:
         "questions.path": ("questions", lambda path: read_questions(path, setting="questions.path")),
         "evaluation.path": ("questions", lambda path: read_questions(path, setting="evaluation.path")),
         "demonstrations.path": ("demonstrations", lambda path: load_demonstrations(Path(path))),
-        "demonstrations.held_out_path": ("demonstrations", lambda path: load_demonstrations(Path(path))),
     }
     for setting, (noun, read) in readers.items():
         path = lookup(settings, setting)

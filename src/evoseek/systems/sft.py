@@ -27,8 +27,8 @@ from pydantic import Field
 from evoseek.env.environments import PassageProposerEnv
 from evoseek.runs import RunDirectory
 from evoseek.settings import MANY, Count, Needs, Section
-from evoseek.training.rollout_metrics import StepReport
 from evoseek.training.pass_rates import Passes
+from evoseek.training.rollout_metrics import StepReport
 from evoseek.training.settings import EvaluationSettings, RunSettings, TrainingSettings
 from evoseek.types import TrainingSample
 
