@@ -49,9 +49,9 @@ def test_numbers_beyond_every_float_are_damaged_lines(make_run, make_row):
 
 def test_warnings_are_those_of_training_with_the_step_at_which_they_began(make_run):
     run = make_run(metrics=[{"step": step, **ZERO} for step in range(1, 6)])
-    (warned,) = Source.open(run).warnings
-    assert warned.step == 3
-    assert warned.text.startswith("For 3 steps all rollouts of every group had the same reward")
+    ((step, text),) = Source.open(run).warnings
+    assert step == 3
+    assert text.startswith("For 3 steps all rollouts of every group had the same reward")
 
 
 def test_the_alarm_of_self_play_is_shown(make_run):
@@ -60,8 +60,8 @@ def test_the_alarm_of_self_play_is_shown(make_run):
         for step in range(1, 10)
     ]
     warnings = Source.open(make_run(metrics=fooled)).warnings
-    assert [warned.step for warned in warnings] == [6]
-    assert warnings[0].text.startswith("The roles may be fooling each other")
+    assert [step for step, _ in warnings] == [6]
+    assert warnings[0][1].startswith("The roles may be fooling each other")
 
 
 def test_what_is_no_run_is_an_error_that_says_so(tmp_path):

@@ -107,7 +107,7 @@ def _run(source: Source, table: RolloutTable) -> dict[str, Any]:
         "scores": source.scores if source.is_evaluation else None,
         "going": source.is_going_on,
         "metrics": {"steps": steps, "values": {name: [row.get(name) for row in source.rows] for name in names}},
-        "warnings": [{"step": warned.step, "text": warned.text} for warned in source.warnings],
+        "warnings": [{"step": step, "text": text} for step, text in source.warnings],
         "recorded": bool(source.credits),
         **table.json(),
         "notes": list(dict.fromkeys(source.notes)),

@@ -69,14 +69,6 @@ def readable_lines(path: Path, make: Callable[[Any], T], notes: list[str]) -> It
 _REPLAYED = 2000  # rows over which warnings are looked for, the last ones: each looks at all rows before it
 
 
-@dataclass(frozen=True, slots=True)
-class Warned:
-    """A warning of a run, and the step at which it began."""
-
-    step: int
-    text: str
-
-
 @dataclass
 class Source:
     """A run or an evaluation to be shown. `notes` lists what could not be read, as far as it was tried."""
@@ -89,10 +81,8 @@ class Source:
     def open(cls, directory: Path) -> Source:
         """The run or evaluation in a directory. Raises RunError if there is none, or it cannot be read."""
         if not directory.is_dir():
-            what = (
-                f"{directory} is a file." if directory.exists() else f"There is no run {directory}.{nearest(directory)}"
-            )
-            raise RunError(f"{what} Give the directory of a run, which holds its trajectories.jsonl.")
+            found = f"{directory} is a file." if directory.exists() else f"There is no run {directory}."
+            raise RunError(f"{found}{nearest(directory)} Give the directory of a run, with its trajectories.jsonl.")
         run = RunDirectory(directory)
         try:
             known = (run.config, run.metrics, run.trajectories, EvaluationFolder(directory).settings)
@@ -178,14 +168,14 @@ class Source:
         return f"Held-out score {first} → {last}, {steps}"
 
     @cached_property
-    def warnings(self) -> list[Warned]:
-        """The warnings and alarms that training gives for these metrics, in the order of their steps."""
-        found: list[Warned] = []
+    def warnings(self) -> list[tuple[int, str]]:
+        """The warnings of training for these metrics, each after the step at which it began, in order."""
+        found: list[tuple[int, str]] = []
         last = self.rows[-_REPLAYED:]
         step = 0
 
         def notify(text: str) -> None:
-            found.append(Warned(step, text))
+            found.append((step, text))
 
         earlier = self.rows[: len(self.rows) - len(last)]
         sink = AlarmedMetrics(NoMetrics(), notify, earlier=earlier, relative=self._is_relative)
