@@ -94,7 +94,7 @@ def test_labelling_is_gone_on_with_and_nothing_is_overwritten(cli, folder, tmp_p
     collect(cli, folder, searches)
     whole = searches.read_bytes()
     status, _, err = cli("label", searches, searches, "--world", world)
-    assert (status, "is there already" in err) == (2, True)
+    assert (status, "was begun with other settings" in err) == (2, True)
     assert searches.read_bytes() == whole
 
     monkeypatch.setattr(simulator_labelling, "BATCH", 3)

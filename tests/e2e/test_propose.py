@@ -121,7 +121,7 @@ def test_a_model_that_proposes_nothing_of_use_is_told_so_with_the_reasons(form, 
     assert "questions 0/100  8 proposals" in said
     assert out.read_bytes() == b""
     assert cli(*words)[0] == 2  # at once: the limit was reached
-    assert json.loads((tmp_path / "q.jsonl.state.json").read_text())["batches"] == 2
+    assert json.loads((tmp_path / "q.jsonl.state.json").read_text())["reached"]["batches"] == 2
 
 
 @pytest.mark.parametrize("form", ["tools", "tags"])

@@ -51,16 +51,12 @@ def propose(
     most = PROPOSALS_PER_QUESTION * count if max_proposals is None else max_proposals
     with TrainingContext(settings, checkpoint=checkpoint, notify=lambda text: say(console, text)) as context:
         writing = Writing.of(context)
-        return _write(writing, checkpoint, out, count, most, console)
-
-
-def _write(writing: Writing, checkpoint: Checkpoint | None, out: Path, count: int, most: int, console: Console) -> bool:
-    with (
-        open_question_file(out, identity(writing.settings, checkpoint)) as file,
-        stop_on_interrupt(lambda: say(console, STOPPING_AFTER_BATCH)) as interrupted,
-        WritingProgress(console, count) as progress,
-    ):
-        written = asyncio.run(writing.fill(file, count, most, should_stop=interrupted, progress=progress))
+        with (
+            open_question_file(out, identity(writing.settings, checkpoint)) as file,
+            stop_on_interrupt(lambda: say(console, STOPPING_AFTER_BATCH)) as interrupted,
+            WritingProgress(console, count) as progress,
+        ):
+            written = asyncio.run(writing.fill(file, count, most, should_stop=interrupted, progress=progress))
     counts = file.reached.counts
     if counts:
         console.print(fates_table(counts))
