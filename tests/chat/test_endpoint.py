@@ -530,12 +530,6 @@ def test_no_secret_is_shown_where_settings_are_refused():
     assert KEY not in repr(chat_of("http://x/v1"))
 
 
-@pytest.mark.parametrize("settings", [{"attempts": 0}, {"concurrency": 0}, {"timeout_s": 0.0}])
-def test_limits_that_allow_no_call_are_refused(settings):
-    with pytest.raises(ConfigError, match="cannot be called"):
-        chat_of("http://x/v1", **settings)
-
-
 def test_proxies_of_the_environment_are_not_used(monkeypatch):
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")

@@ -128,14 +128,14 @@ def test_single_precision_logprobs_take_half_the_space_and_come_back_exactly(tmp
     assert len(json.dumps(json.loads((tmp_path / "t.jsonl").read_text())["segments"][0]["logprobs"])) < 1500
 
 
-def test_a_proposers_task_stands_among_the_metadata_of_its_question(group):
+def test_a_proposers_task_stands_in_its_question(group):
     task = ProposerTask(2, Passage("a#0", "a#0", "Kalo", "Meri"), False, "t")
     question = Question("t.1", "Kalo\nMeri", (), {}, task)
     proposal = replace(group.trajectories[0], question=question, role="proposer", tool_results=())
     record = TrajectoryRecord(1, "k", proposal, group.outcomes[0])
     row = row_of(record, decode)
-    source = {"title": "Kalo", "text": "Meri", "passage_id": "a#0", "shown": False}
-    assert row["question"]["metadata"] == {"requested": 2, **source, "task": "t"}
+    source = {"id": "a#0", "document_id": "a#0", "title": "Kalo", "text": "Meri"}
+    assert row["question"]["task"] == {"requested": 2, "passage": source, "shown": False, "id": "t"}
     assert record_of(json.loads(json.dumps(row))) == record
 
 

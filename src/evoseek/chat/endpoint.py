@@ -39,7 +39,7 @@ class EndpointChat:
     The server may read control strings in a message's text, so in outside text they are broken (`encoding.harmless`).
 
     Raises ConfigError for a base_url that is no URL or holds a query or a password, for an api_key that no header can
-    hold, and for limits that allow no call. The api_key is in no error's text, even if the server repeats it.
+    hold. The api_key is in no error's text, even if the server repeats it.
     """
 
     is_local = False

@@ -135,16 +135,12 @@ class CallPool:
     than can be served well before it. A call that is held back has only the deadline of its own rollout. A cancelled
     caller leaves the queue, or ends its call, and frees its place at once.
 
-    It can be used in one event loop at a time. Raises ConfigError for limits that allow no call.
+    It can be used in one event loop at a time. Raises ConfigError if it allows no call.
     """
 
     def __init__(self, *, concurrency: int, waiting: int | None = None, deadline_s: float | None = None) -> None:
-        if concurrency < 1 or (waiting or 0) < 0 or not (deadline_s is None or deadline_s > 0):
-            shown = ("any number" if waiting is None else waiting, "any" if deadline_s is None else deadline_s)
-            raise ConfigError(
-                f"A server cannot be called {concurrency} times at once while {shown[0]} wait, for {shown[1]} seconds "
-                "each. Expected at least one at once, none or more that wait, and a time above 0."
-            )
+        if concurrency < 1:
+            raise ConfigError(f"A server cannot be called {concurrency} times at once. Expected at least one call.")
         self._concurrency, self._waiting, self._deadline_s = concurrency, waiting, deadline_s
         self._line: _Line | None = None
 
@@ -198,16 +194,9 @@ class CircuitBreaker:
 
     A call fails by TransientError: no connection, no reply in time, 5xx, what cannot be read. A server that is busy
     (429) or refuses a call (401) is up. Cancelled calls do not count.
-
-    Raises ConfigError for less than one failure or no pause.
     """
 
     def __init__(self, failures: int, pause_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        if failures < 1 or not pause_s > 0:
-            raise ConfigError(
-                f"A circuit breaker cannot open after {failures} failures, for {pause_s} seconds. Expected at least "
-                "one failure and a time above 0."
-            )
         self._failures, self._pause_s, self._clock = failures, pause_s, clock
         self._in_a_row, self._cause = 0, ""
         self._until: float | None = None  # while open: when the next trial is due

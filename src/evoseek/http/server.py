@@ -61,7 +61,7 @@ class Server:
     repeats it.
 
     `setting` is the name of the setting with the server's address, for errors. Raises ConfigError for an api_key that
-    no header can hold, and for limits that allow no attempt.
+    no header can hold.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Server:
         pool: CallPool,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        _check(api_key, timeout_s, retry.attempts)
+        _check(api_key)
         self._setting, self._api_key, self._headers = setting, api_key, headers
         self._timeout_s, self._retry, self._pool = timeout_s, retry, pool
         self._session: _Session | None = None
@@ -227,16 +227,11 @@ def _without_secrets(url: str) -> str:
     return "***" if "@" in url else re.split(r"[?#]", url)[0]
 
 
-def _check(api_key: str, timeout_s: float, attempts: int) -> None:
+def _check(api_key: str) -> None:
     if not _KEY.fullmatch(api_key):
         raise ConfigError(
             "The API key of a server has a space, a line break or a character that is not ASCII, which no HTTP header "
             "can hold. Set the environment variable to the key and nothing else."
-        )
-    if attempts < 1 or timeout_s <= 0:
-        raise ConfigError(
-            f"A server cannot be called {attempts} times, for {timeout_s} seconds each. Expected at least one attempt, "
-            "and a time above 0."
         )
 
 

@@ -55,11 +55,6 @@ def format_score(proposal: Trajectory) -> FormatScore:
     )
 
 
-def format_reward(proposal: Trajectory) -> float:
-    """r_f, in [0, 0.5]."""
-    return 0.5 * format_score(proposal).value
-
-
 def stated(proposal: Trajectory) -> tuple[str, str]:
     """The question and the answer in a proposer's last turn; "" if it was not stated.
 

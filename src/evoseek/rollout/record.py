@@ -31,7 +31,8 @@ class TrajectoryRecord:
     outcome: Outcome
 
 
-_RECORD, _ACTION, _RESULT = TypeAdapter(TrajectoryRecord), TypeAdapter(Action), TypeAdapter(ToolResult)
+_RECORD, _TASK = TypeAdapter(TrajectoryRecord), TypeAdapter(ProposerTask)
+_ACTION, _RESULT = TypeAdapter(Action), TypeAdapter(ToolResult)
 
 
 class TrajectoryWriter:
@@ -85,7 +86,8 @@ def row_of(record: TrajectoryRecord, decode: Callable[[Sequence[int]], str]) -> 
             "id": question.id,
             "text": question.text,
             "golden_answers": question.golden_answers,
-            "metadata": {**question.metadata, **_task_row(question.task)},
+            "metadata": question.metadata,
+            **({} if question.task is None else {"task": _TASK.dump_python(question.task, exclude_defaults=True)}),
         },
         "stop_reason": trajectory.stop_reason,
         "answer": trajectory.answer,
@@ -106,7 +108,6 @@ def record_of(row: Any) -> TrajectoryRecord:
     written = own or [""] * len(row["actions"])
     trajectory = {
         **row,
-        "question": _question(row["question"], row["role"]),
         "segments": [{**segment, "token_ids": segment["ids"], **_logprobs(segment)} for segment in row["segments"]],
         "actions": [{"text": text, **action} for action, text in zip(row["actions"], written, strict=True)],
     }
@@ -116,29 +117,6 @@ def record_of(row: Any) -> TrajectoryRecord:
     except ValidationError as error:
         problem = error.errors()[0]
         raise ValueError(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}") from error
-
-
-def _task_row(task: ProposerTask | None) -> Mapping[str, object]:
-    """A proposer's task, as it stands among the metadata of its question."""
-    if task is None:
-        return {}
-    row: dict[str, object] = {"requested": task.requested}
-    if (passage := task.passage) is not None:
-        row |= {"title": passage.title, "text": passage.text, "passage_id": passage.id, "shown": task.shown}
-    return {**row, "task": task.id} if task.id else row
-
-
-def _question(row: Mapping[str, Any], role: str) -> Mapping[str, object]:
-    """The fields of a question, with the task of a proposer's."""
-    metadata = dict(row["metadata"])
-    if role != "proposer" or "requested" not in metadata:
-        return row
-    task = {"requested": metadata.pop("requested"), "id": metadata.pop("task", "")}
-    if "passage_id" in metadata:
-        passage_id, title, text = (metadata.pop(key) for key in ("passage_id", "title", "text"))
-        task["passage"] = {"id": passage_id, "document_id": passage_id, "title": title, "text": text}
-        task["shown"] = metadata.pop("shown", True)
-    return {**row, "metadata": metadata, "task": task}
 
 
 def _segment_row(segment: Segment, text: str) -> Mapping[str, object]:

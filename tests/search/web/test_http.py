@@ -264,7 +264,7 @@ def test_a_provider_that_is_busy_is_not_taken_for_down():
         asyncio.run(run(server.url))
 
 
-@pytest.mark.parametrize("limits", [{"rate_per_s": 0.0}, {"total_s": 1.0}, {"budget": 0}, {"attempts": 0}])
+@pytest.mark.parametrize("limits", [{"rate_per_s": 0.0}, {"total_s": 1.0}, {"budget": 0}])
 def test_limits_that_allow_no_call_are_refused(limits):
     with pytest.raises(ConfigError, match="cannot be called") as caught:
         client_of(**limits)

@@ -65,7 +65,7 @@ class Credit:
 def rollout_of(row: Any) -> Rollout:
     """The rollout of a line. Raises ValueError, LookupError, TypeError or AttributeError for any other object."""
     question, outcome = row["question"], row["outcome"]
-    metadata = dict(question.get("metadata") or {})
+    given = {**(question.get("task") or {}), **(question.get("metadata") or {})}
     invalid = outcome.get("invalid")
     return Rollout(
         id=str(row["id"]),
@@ -80,7 +80,7 @@ def rollout_of(row: Any) -> Rollout:
         parts={str(part): float(value) for part, value in (outcome.get("parts") or {}).items()},
         invalid=None if invalid is None else str(invalid),
         detail=str(outcome.get("detail") or ""),
-        hops=_whole(metadata.get("hops", metadata.get("requested") or None)),
+        hops=_whole(given.get("hops", given.get("requested") or None)),
         searches=len(row["tool_results"]),
         tokens=sum(len(segment["ids"]) for segment in row["segments"] if segment["kind"] == "action"),
         answer=None if row.get("answer") is None else str(row["answer"]),
@@ -97,8 +97,8 @@ def credit_of(row: Any) -> tuple[str, Credit]:
 
 def detail_of(row: Any, credit: Credit | None) -> dict[str, Any]:
     """What the page of a rollout shows beyond the list: segments with ids and logprobs, what was parsed of the actions,
-    the passages that were found, the question's metadata; where there is one for each action token, `advantages`, and
-    `differences` of the sampler's and the learner's logprobs. Raises as `rollout_of`."""
+    the passages that were found, the question's metadata and task; where there is one for each action token,
+    `advantages`, and `differences` of the sampler's and the learner's logprobs. Raises as `rollout_of`."""
     segments: list[Any] = row["segments"] or list(_turns(row))
     shown: dict[str, Any] = {
         "id": row["id"],
@@ -106,6 +106,7 @@ def detail_of(row: Any, credit: Credit | None) -> dict[str, Any]:
         "failure": row.get("failure"),
         "outcome": row["outcome"],
         "metadata": row["question"].get("metadata") or {},
+        "task": row["question"].get("task") or {},
         "segments": [_segment(segment) for segment in segments],
         "actions": [_action(action) for action in row["actions"]],
         "results": [_result(result, segments) for result in row["tool_results"]],

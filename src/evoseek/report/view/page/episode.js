@@ -27,14 +27,14 @@ function episodeOf(one) {
 }
 
 function sourceStage(detail) {
-  const metadata = detail?.metadata ?? {};
   if (!detail) return null;
-  if (metadata.text || metadata.title) {
-    return stage("Source passage", el("p", {}, el("b", {}, prose(metadata.title ?? ""))), el("blockquote", {}, prose(metadata.text ?? "")),
-      el("p", { class: "meta" }, "passage ", prose(metadata.passage_id ?? "unknown", "code"),
-        metadata.requested > 0 && ` · ${metadata.requested} hops requested`, metadata.shown === false && " · it was not shown to the proposer"));
+  const task = detail.task ?? {};
+  if (task.passage) {
+    return stage("Source passage", el("p", {}, el("b", {}, prose(task.passage.title))), el("blockquote", {}, prose(task.passage.text)),
+      el("p", { class: "meta" }, "passage ", prose(task.passage.id, "code"),
+        task.requested > 0 && ` · ${task.requested} hops requested`, task.shown === false && " · it was not shown to the proposer"));
   }
-  return stage("Task of the proposer", facts(Object.entries(metadata).map(([name, given]) => [visible(name), prose(typeof given === "string" ? given : JSON.stringify(given))])));
+  return stage("Task of the proposer", facts(Object.entries({ ...detail.metadata, ...task }).map(([name, given]) => [visible(name), prose(typeof given === "string" ? given : JSON.stringify(given))])));
 }
 
 function verdictStage(proposer, readings, solvers) {
