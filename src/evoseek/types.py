@@ -200,7 +200,7 @@ class Completion:
 
     `policy_version` is that of the weights with which the turn began; a sampler's weights may change within a turn.
     `seconds` is how long the sampler worked on these tokens. It includes neither the wait for a slot nor the part of a
-    forward pass beyond a few times the usual duration (`policy.pass_times`): a stall is not the policy's own time.
+    forward pass beyond a few times the usual duration (`policy.stops`): a stall is not the policy's own time.
     None: the sampler cannot tell writing from waiting, so a limit on the policy's own time is refused. `waited` is how
     long the turn waited before the sampler began, as far as that is known.
     """

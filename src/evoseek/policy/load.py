@@ -50,7 +50,7 @@ def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32"
     """Load a policy by directory, GGUF file, Hugging Face name, or a name such as `tiny` or `smollm2-135m` (see
     policy.source).
 
-    A directory may be a run's, whose last checkpoint is taken, or hold a model or an adapter (policy.adapter_files),
+    A directory may be a run's, whose last checkpoint is taken, or hold a model or an adapter (policy.lora),
     whose base is then loaded too; it is called `adapter`, or as when it was saved. Weights are read from safetensors
     only (nothing is unpickled, no code of the model's is run) or from a GGUF file, where they are unpacked. The model
     is in evaluation mode. Raises PolicyError.
