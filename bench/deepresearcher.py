@@ -35,7 +35,7 @@ from evoseek.corpus.questions import load_questions, save_questions
 from evoseek.errors import EvoseekError
 from evoseek.eval.evaluate import evaluate
 from evoseek.files import write_atomic
-from evoseek.recipes.catalogue import FOLDER
+from evoseek.recipes import FOLDER
 from evoseek.report.metrics import read_metrics
 from evoseek.report.plots import plot_curves
 from evoseek.reward.answer import set_f1

@@ -35,7 +35,7 @@ from evoseek.errors import EvoseekError
 from evoseek.eval.evaluate import Evaluation, evaluate
 from evoseek.eval.statistics import paired_test
 from evoseek.files import write_atomic
-from evoseek.recipes.catalogue import FOLDER
+from evoseek.recipes import FOLDER
 from evoseek.report.metrics import read_metrics
 from evoseek.runs import RunDirectory
 from evoseek.train import training_loop

@@ -31,7 +31,7 @@ from evoseek.demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, mak
 from evoseek.errors import EvoseekError
 from evoseek.eval.evaluate import Evaluation, evaluate
 from evoseek.files import write_atomic
-from evoseek.recipes.catalogue import FOLDER
+from evoseek.recipes import FOLDER
 from evoseek.report.metrics import read_metrics
 from evoseek.reward.functions import AnswerReward
 from evoseek.runs import RunDirectory

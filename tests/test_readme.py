@@ -19,7 +19,7 @@ from evoseek.cli.main import app
 from evoseek.corpus.demonstrations import load_demonstrations
 from evoseek.corpus.questions import load_questions
 from evoseek.errors import EvoseekError
-from evoseek.recipes.catalogue import FOLDER, recipes
+from evoseek.recipes import FOLDER, recipes
 from evoseek.reference import settings_of
 from evoseek.registry import KINDS
 from evoseek.run import Run

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from evoseek.effect import changed, check_effect
-from evoseek.recipes.catalogue import FOLDER, purpose, recipes
+from evoseek.recipes import FOLDER, purpose, recipes
 from evoseek.runs import flatten
 from evoseek.settings import check_settings, lookup, read_settings
 from evoseek.settings_tree import read_tree

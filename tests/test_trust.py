@@ -21,7 +21,7 @@ from evoseek.policy.deferred_weights import load_deferred
 from evoseek.policy.load import load_critic, load_policy, load_tokenizer
 from evoseek.policy.source import tiny_policy_dir
 from evoseek.project import find_project, open_project
-from evoseek.recipes.catalogue import FOLDER, find_config
+from evoseek.recipes import FOLDER, find_config
 from evoseek.registry import KINDS, find
 from evoseek.report.view.source import Source
 from evoseek.run import Run

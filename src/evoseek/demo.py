@@ -34,7 +34,7 @@ from evoseek.eval.statistics import paired_test
 from evoseek.learner.distributed import run_together
 from evoseek.manual import read_library, standard_library, write_manual
 from evoseek.policy.lora import check_peft
-from evoseek.recipes.catalogue import find_recipe
+from evoseek.recipes import find_recipe
 from evoseek.report.answers import trajectory_text
 from evoseek.report.evaluation import comparison_table, evaluation_table
 from evoseek.report.printable import say

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from transformers import AutoModelForCausalLM
 
-from evoseek.recipes.catalogue import FOLDER
+from evoseek.recipes import FOLDER
 from evoseek.runs import flatten
 
 RECIPES = sorted((FOLDER / "algorithms").glob("*.toml"))

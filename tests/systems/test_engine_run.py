@@ -9,7 +9,7 @@ from evoseek.errors import ConfigError, TrainingError
 from evoseek.policy.load import load_policy
 from evoseek.policy.policy import SamplerContext, SamplerRun
 from evoseek.policy.sampler import TorchSampler
-from evoseek.recipes.catalogue import recipes
+from evoseek.recipes import recipes
 from evoseek.registry import build
 from evoseek.report.metrics import read_metrics
 from evoseek.run import Run

@@ -7,7 +7,7 @@ import pytest
 
 from evoseek.errors import ConfigError
 from evoseek.project import open_project
-from evoseek.recipes.catalogue import FOLDER
+from evoseek.recipes import FOLDER
 from evoseek.training.given import edited, flat_settings, gather, load_settings
 
 SYSTEMS = ("search-r1", "dspo", "zerosearch", "deepresearcher", "dr-zero", "ssp")

@@ -21,7 +21,7 @@ from evoseek.errors import ConfigError, disk_text
 from evoseek.files import expanded, nearest, write_atomic
 from evoseek.policy.source import ADAPTER, REMOTE, SHIPPED, is_gguf, origin, saved_policy
 from evoseek.project import NAME
-from evoseek.recipes.catalogue import recipes
+from evoseek.recipes import recipes
 from evoseek.registry import check_name
 from evoseek.report.printable import say
 from evoseek.reward.answer import usable_question

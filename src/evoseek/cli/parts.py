@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from evoseek.errors import ConfigError
-from evoseek.recipes.catalogue import find_recipe, purpose
-from evoseek.recipes.catalogue import recipes as all_recipes
+from evoseek.recipes import find_recipe, purpose
+from evoseek.recipes import recipes as all_recipes
 from evoseek.registry import KINDS
 from evoseek.report.printable import say
 

@@ -9,7 +9,7 @@ from typing import cast
 
 from evoseek.errors import ConfigError
 from evoseek.project import TABLE, Project, read_project
-from evoseek.recipes.catalogue import find_config
+from evoseek.recipes import find_config
 from evoseek.registry import check_name, find
 from evoseek.runs import flatten
 from evoseek.settings import read_settings

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from evoseek.errors import ConfigError
-from evoseek.recipes.catalogue import FOLDER, find_config, find_recipe, recipes
+from evoseek.recipes import FOLDER, find_config, find_recipe, recipes
 from evoseek.training.given import load_settings
 
 
