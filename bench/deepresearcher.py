@@ -83,11 +83,9 @@ ARMS = {
     "four hops": Arm(over="four_hops"),
 }
 PATIENCE = {  # short, as nothing is far away, and many attempts, as half of them may fail
-    "web.timeout_s": 4.0,
-    "web.attempts": 8,
     "browse.timeout_s": 6.0,
-    "browse.attempts": 8,
-    "browse.wait_s": 0.05,
+    "search.attempts": 8,
+    "search.wait_s": 0.05,
 }
 
 

@@ -7,8 +7,8 @@ They go the way of a training run's: what `[web]` makes of a provider (search/we
 budget, repetitions and circuit breaker; without a cache. The rate and the budget are chosen so as to hold nothing up.
 
 The server is a process of its own in the shape of SearXNG: it answers in 5 to 20 ms, to the share `--slow` of the
-queries after `--slow-s` seconds, however often they are asked; above `web.timeout_s` that is a server that hangs.
-Printed are how the searches ended, the times that callers saw (the first wait least: all come at once), how much the
+queries after `--slow-s` seconds, however often they are asked; above the four seconds of an
+attempt that is a server that hangs. Printed are how the searches ended, the times that callers saw (the first wait least: all come at once), how much the
 memory (RSS) of this process grew, and its peak of open files.
 """
 
@@ -29,9 +29,9 @@ from time import monotonic, process_time
 from urllib.parse import parse_qs, urlsplit
 
 from evoseek.protocols import SearchEngine
-from evoseek.search.browse.settings import BrowseSettings
+from evoseek.search.settings import SearchSettings
 from evoseek.search.web.calls import web_calls
-from evoseek.search.web.settings import WebSettings
+from evoseek.search.web.settings import BrowseSettings, WebSettings
 
 RESULTS = 10
 RATE_PER_S = 10_000.0
@@ -143,7 +143,7 @@ def main() -> None:
 
 
 def run(url: str, given: argparse.Namespace) -> None:
-    usual = WebSettings()
+    usual = SearchSettings()
     web = WebSettings(
         provider="searxng",
         url=url,
@@ -152,7 +152,7 @@ def run(url: str, given: argparse.Namespace) -> None:
         budget=given.requests * usual.attempts,
     )
     with ExitStack() as closing:
-        engine, _ = web_calls(web, BrowseSettings(), closing.callback)
+        engine, _ = web_calls(web, BrowseSettings(), usual, closing.callback)
         asyncio.run(load(engine, given.requests))
 
 

@@ -28,9 +28,7 @@ from evoseek.report.metrics import JsonlMetrics, read_metrics
 from evoseek.rollout.record import TrajectoryWriter, read_trajectories
 from evoseek.runs import Input, RunDirectory
 from evoseek.search.lexical import LexicalIndex
-from evoseek.search.web.cache import Cache
-from evoseek.search.web.record import Recording, Replay
-from evoseek.search.web.store import StoredWeb
+from evoseek.search.web.stored import Cache, Recording, Replay, StoredWeb
 from evoseek.training.run_state import cut_logs, log_positions
 from evoseek.types import Action, Passage, Question, Scored, Segment, StopReason, Trajectory, TrajectoryGroup
 

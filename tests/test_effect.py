@@ -39,10 +39,6 @@ def check(settings):
             for setting in ("proposer.frozen_after=0", "proposer.frozen_after=1")
         ),
         ("zerosearch", ["simulator.model=x", "simulator.api_key_env=A_KEY"], "simulator.base_url to be set"),
-        ("deepresearcher", ["web.cache_days=3"], "web.cache"),
-        ("deepresearcher", ["web.api={results='r'}"], "web.provider to be json"),
-        ("deepresearcher", ["reader.skip_after=3"], "reader.model to be set"),
-        ("deepresearcher", ["reader.model=x", "browse.page_words=3"], "reader.model to be left out"),
     ],
 )
 def test_what_does_nothing_is_refused(system, given, words):
@@ -89,7 +85,7 @@ def test_what_belongs_to_another_system_or_part_is_no_setting(system, given, wor
         ("dspo", ["loss.name=reinforce", "algorithm.mini_batches=1"]),  # clip_low is dspo's, and nobody set it
         ("zerosearch", ["search.index=i", "simulator.base_url=http://x", "simulator.api_key_env=A_KEY"]),
         ("zerosearch", ["simulator.model=tiny", "zerosearch.noise_end=0.5"]),
-        ("deepresearcher", ["web.provider=json", 'web.api={results="r"}', "web.options={gl='se'}"]),
+        ("deepresearcher", ["web.provider=json", 'web.api={results="r", options={gl="se"}}']),
         ("ssp", ["proposer.credit.name=group", "proposer.credit.scale=none"]),
         ("dr-zero", ["proposer.ratio=[]", "proposer.frozen_after=2"]),
         ("dr-zero", ["proposer.ratio=[]", "proposer.frozen_after=0"]),

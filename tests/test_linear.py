@@ -36,11 +36,10 @@ from evoseek.reward.format import WebFormatReward, stands_in
 from evoseek.reward.judge import on_one_line, parse_label, parse_verdict, same_family
 from evoseek.search.analyser import Analyser
 from evoseek.search.browse.address import AddressRules, check_url
-from evoseek.search.browse.blocked import blocked_reason
+from evoseek.search.browse.fetch import blocked_reason
 from evoseek.search.browse.reading import beginning_of, parse_note, segments_of
 from evoseek.search.simulated import parse_documents
-from evoseek.search.web.http import CallLimits
-from evoseek.search.web.providers import make_provider
+from evoseek.search.web.providers import CallLimits, make_provider
 from evoseek.selfplay.answer_rules import is_long, is_sentence, is_supported, misfits, stands_in_question
 from evoseek.selfplay.evidence import supporting_passages
 from evoseek.selfplay.text_rules import instructs, is_noise, is_template, mixes_languages, refers_to_passage

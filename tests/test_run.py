@@ -17,7 +17,7 @@ from evoseek.reward.shaping import OverlongReward, UnansweredReward
 from evoseek.rollout.limits import Limits
 from evoseek.runs import RunDirectory, changes
 from evoseek.search.lexical import LexicalIndex
-from evoseek.search.web.record import Recording
+from evoseek.search.web.stored import Recording
 from evoseek.settings import lookup
 from evoseek.systems.deepresearcher import DeepResearcher
 from evoseek.systems.dspo import DSPO
@@ -179,8 +179,8 @@ def test_a_run_whose_noise_depends_on_its_steps_keeps_them():
 
 def test_a_resumed_run_may_reach_the_web_in_another_way_but_shows_as_much_of_it():
     may = load_settings(system="deepresearcher").may_differ()
-    assert {"run.steps", "web.url", "web.rate_per_s", "web.replay", "browse.timeout_s", "browse.allow_private"} <= may
-    shown = {"web.max_queries", "browse.max_urls", "browse.only_found", "browse.page_words"}
+    assert {"run.steps", "web.url", "web.rate_per_s", "web.record", "browse.timeout_s", "browse.allow_private"} <= may
+    shown = {"web.api", "web.max_per_call", "browse.only_found", "browse.page_words"}
     assert not may & (shown | {"reader.model", "search.top_k", "rollout.final_answer"})
 
 
@@ -196,7 +196,7 @@ def web_settings(tmp_path, **options):
     save_questions(tmp_path / "q.jsonl", [Question(str(n), "kiwi", ("kiwi",)) for n in range(4)])
     path = str(tmp_path / "q.jsonl")
     own = {"questions.path": path, "questions.per_step": 2, "evaluation.path": path}
-    replayed = {"web.replay": str(tmp_path / "record")}
+    replayed = {"web.provider": "replay", "web.record": str(tmp_path / "record")}
     return load_settings(system="deepresearcher", options=own | replayed | options)
 
 
@@ -212,14 +212,14 @@ def test_a_training_run_on_the_web_is_deepresearchers(tmp_path):
 
 
 def test_the_tools_of_the_web_have_the_web_and_the_settings(tmp_path):
-    options = {"search.top_k": 6, "web.max_queries": 2, "browse.max_urls": 4, "browse.only_found": False}
+    options = {"search.top_k": 6, "web.max_per_call": 2, "browse.only_found": False}
     with Context(web_settings(tmp_path, **options)) as context:
         solver, web = context.solver(None), context.web
         assert list(solver.env.tools) == ["web_search", "browse"]
         search, browse = solver.env.tools.values()
         assert (search.engine, search.k, search.max_queries) == (web.engine, 6, 2)
         assert (browse.fetcher, browse.reader) == (web.fetcher, web.reader)
-        assert (browse.max_urls, browse.only_found) == (4, False)
+        assert (browse.max_urls, browse.only_found) == (2, False)
         assert search.rollouts is browse.rollouts
         assert "</browse>" in solver.renderer.stop.strings
         assert context.agent.limits.final_answer == context.agent.prompts["final_answer"].text()

@@ -207,10 +207,9 @@ CALLED = {
         for key, value in (("base_url", "http://127.0.0.1:8765/v1"), ("api_key_env", "SECRET"))
     },
     **{f"{table}.url": "https://example.org" for table in ("search", "web", "web.api")},
-    **{f"{table}.api_key_env": "SECRET" for table in ("sampler", "search", "web")},
+    **{f"{table}.api_key_env": "SECRET" for table in ("sampler", "search")},
     "sampler.urls": ["http://127.0.0.1:8000"],
     "web.api.key_env": "SECRET",
-    "browse.proxy": "http://127.0.0.1:8765",
     "browse.allow_private": ["127.0.0.1:8765"],
 }
 

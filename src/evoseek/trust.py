@@ -19,7 +19,7 @@ from evoseek.errors import ConfigError
 
 VARIABLE = "EVOSEEK_TRUST"
 _RUN = ("program", "arguments")  # settings that are, or become, a command
-_SEND = ("url", "urls", "base_url", "proxy", "allow_private", "api_key_env", "key_env")  # where data go, with which key
+_SEND = ("url", "urls", "base_url", "allow_private", "api_key_env", "key_env")  # where data go, with which key
 _named: set[str] = set()
 
 

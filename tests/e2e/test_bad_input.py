@@ -331,7 +331,7 @@ def test_a_world_on_a_port_that_is_taken(here, cli):
         (["web.provider=goggle"], "web.provider is 'goggle': input should be '', 'serper'"),
         (["web.providr=serper"], "did you mean web.provider?"),
         (["web.api=3"], "web.api is 3"),
-        (["web.replay=q.jsonl"], "q.jsonl cannot be used as an SQLite file"),
+        (["web.provider=replay", "web.record=q.jsonl"], "q.jsonl cannot be used as an SQLite file"),
     ],
 )
 def test_a_web_that_cannot_be_reached(here, cli, settings, phrase):

@@ -21,7 +21,7 @@ from evoseek.policy.scripted import ScriptedSampler
 from evoseek.reward.format import WebFormatReward
 from evoseek.rollout.record import read_trajectories
 from evoseek.search.browse.extract import Extractor
-from evoseek.search.web.http import CallLimits
+from evoseek.search.web.providers import CallLimits
 from evoseek.types import Invalid, Scored, StopReason
 from evoseek.world.site import Site
 from evoseek.world.world import World
@@ -85,7 +85,7 @@ def train(places, cli, monkeypatch, extractor, tmp_path):
     """`train(url, name, **settings)` trains on the site at an address: status, what was said, the run's directory."""
     monkeypatch.setattr("evoseek.search.web.calls.Extractor", lambda: extractor)
     monkeypatch.setattr(
-        "evoseek.search.web.calls.CallLimits", partial(CallLimits, wait_s=0.02, max_wait_s=0.2, pause_s=0.3)
+        "evoseek.search.web.calls.CallLimits", partial(CallLimits, timeout_s=1.0, max_wait_s=0.2, pause_s=0.3)
     )
 
     def run(url, name="run", **settings):
@@ -100,13 +100,11 @@ def train(places, cli, monkeypatch, extractor, tmp_path):
             "web.provider": "searxng",
             "web.url": f"{url}/searxng/search",
             "web.rate_per_s": 1000.0,
-            "web.timeout_s": 1.0,
             "browse.allow_private": [url.removeprefix("http://")],
             "browse.page_words": 80,
             "browse.interval_s": 0.0,
-            "browse.per_host": 64,
             "browse.timeout_s": 4.0,
-            "browse.wait_s": 0.02,
+            "search.wait_s": 0.02,
             "run.pause_s": 0.0,
             **{key.replace("__", "."): value for key, value in settings.items()},
         }
@@ -209,10 +207,11 @@ def test_it_trains_and_browses_where_its_policy_browses_and_again_without_a_serv
     with served() as server:
         scripted(server.url)
         status, said, run = train(server.url, run__steps=2, web__record=tmp_path / "record")
+    replayed = {"web__provider": "replay", "web__record": tmp_path / "record"}
     assert status == 0, said
     assert len(connections) > 5
     connections.clear()
-    status, said, again = train(server.url, "again", run__steps=2, web__replay=tmp_path / "record")
+    status, said, again = train(server.url, "again", run__steps=2, **replayed)
     assert (status, connections) == (0, []), said
     assert (again / "trajectories.jsonl").read_bytes() == (run / "trajectories.jsonl").read_bytes()
     assert_no_failure_has_a_reward(run)

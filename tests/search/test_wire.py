@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evoseek.errors import ToolError
-from evoseek.search.wire import Request, RequestError, read_request, read_result, result_body
+from evoseek.search.remote import Request, RequestError, read_request, read_result, result_body
 from evoseek.types import Passage
 
 PASSAGE = Passage("a#1", "a", "Kalo\n(town)", "Kalo is\na town.", 5, 20, score=0.5)

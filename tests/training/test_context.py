@@ -48,7 +48,7 @@ def test_a_relative_as_judge_is_warned_of(tmp_path, options, is_told):
         ("search-r1", {"search.attempts": 1}, "search.attempts below 3"),
         ("search-r1", {"search.attempts": 2}, "search.attempts below 3"),
         ("search-r1", {"search.attempts": 3}, None),
-        ("deepresearcher", {"web.attempts": 2, "browse.attempts": 1}, "web.attempts and browse.attempts below 3"),
+        ("deepresearcher", {"search.attempts": 2}, "search.attempts below 3"),
         ("deepresearcher", {}, None),
     ],
 )

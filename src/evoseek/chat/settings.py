@@ -96,24 +96,3 @@ class SimulatorSettings(EndpointSettings):
 
 class ReaderSettings(EndpointSettings):
     """The model that reads pages for the policy. Without reader.model, the policy sees the beginning of a page."""
-
-    segment_words: int = Field(
-        default=800, ge=1, le=MANY, description="Number of words of a page that the reader sees at a time."
-    )
-    memory_words: int = Field(
-        default=400, ge=1, le=MANY, description="Maximum number of words of the reader's notes about a page."
-    )
-    max_segments: int = Field(
-        default=8, ge=1, le=10_000, description="Maximum number of segments that are read of a page."
-    )
-    skip_after: int = Field(
-        default=2,
-        ge=1,
-        le=10_000,
-        description="Number of useless segments at the beginning of a page after which the rest is skipped.",
-    )
-
-    @classmethod
-    def effects(cls) -> tuple[Needs, ...]:
-        """Settings of reading need a reader."""
-        return *super().effects(), Needs("segment_words memory_words max_segments skip_after", "model")

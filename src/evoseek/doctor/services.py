@@ -64,10 +64,11 @@ def _services(context: DoctorContext) -> Iterator[_Service]:
 
 def _provider(context: DoctorContext) -> Iterator[Finding]:
     name = lookup(context.settings, "web.provider")
-    if not name or lookup(context.settings, "web.replay"):
+    if not name or name == "replay":
         return
     usual = PROVIDERS[name].key_env if name in PROVIDERS else ""
-    variable = lookup(context.settings, "web.api_key_env") or usual
+    described: dict[str, str] = lookup(context.settings, "web.api") or {}
+    variable = described.get("key_env", usual)
     if variable and not os.environ.get(variable):
         words = f"{name} needs a key, but the environment variable {variable} is not set."
         yield fault("web.provider", words, f"export {variable}=... (the key of your account at {name}).")

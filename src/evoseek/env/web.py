@@ -14,17 +14,17 @@ from evoseek.env.prompts import PromptSet
 from evoseek.policy.settings import PolicySettings
 from evoseek.protocols import Fetcher, PageReader, SearchEngine
 from evoseek.search.browse.reading import PageBeginning, ReadingAgent
-from evoseek.search.browse.settings import BrowseSettings
+from evoseek.search.settings import SearchSettings
 from evoseek.search.web.calls import web_calls
-from evoseek.search.web.record import Recording, Replay
-from evoseek.search.web.settings import WebSettings
-from evoseek.search.web.store import StoredWeb
+from evoseek.search.web.settings import BrowseSettings, WebSettings
+from evoseek.search.web.stored import Recording, Replay, StoredWeb
 from evoseek.types import Message
 
 
 class OnTheWeb(Protocol):
     """The settings of a run on the web, as far as they are read here."""
 
+    search: SearchSettings
     web: WebSettings
     browse: BrowseSettings
     reader: ReaderSettings
@@ -48,13 +48,14 @@ def open_web(settings: OnTheWeb) -> Generator[Web]:
     Raises ConfigError or PolicyError, and RunError for a cache or record that cannot be used.
     """
     with ExitStack() as closing:
-        if settings.web.replay:
-            replay = Replay(Path(settings.web.replay))
+        if settings.web.provider == "replay":
+            replay = Replay(Path(settings.web.record))
             closing.callback(replay.close)
             stored = StoredWeb(replay)
             yield Web(stored, stored, stored)
             return
-        (engine, fetcher), reader = web_calls(settings.web, settings.browse, closing.callback), _reader(settings)
+        engine, fetcher = web_calls(settings.web, settings.browse, settings.search, closing.callback)
+        reader = _reader(settings)
         if settings.web.record:
             recording = Recording(Path(settings.web.record), _deciding(settings))
             closing.callback(recording.close)
@@ -64,32 +65,19 @@ def open_web(settings: OnTheWeb) -> Generator[Web]:
 
 def _deciding(config: OnTheWeb) -> Mapping[str, object]:
     """The settings that determine the result of a call."""
-    sections: dict[str, dict[str, object]] = {
-        "web": config.web.model_dump(mode="json", include={"provider", "url", "options", "api"})
-    }
-    sections["reader"] = {"model": config.reader.model}  # before what is of no matter to the other way of reading
+    found = {f"web.{key}": getattr(config.web, key) for key in ("provider", "url", "api")}
+    found |= {"browse.page_words": config.browse.page_words, "reader.model": config.reader.model}
     if config.reader.model:
-        how = {"segment_words", "memory_words", "max_segments", "skip_after"}
-        sections["reader"] |= config.reader.model_dump(mode="json", include=how)
-        sections["policy"] = {"prompts": config.policy.prompts}
-    else:
-        sections["browse"] = {"page_words": config.browse.page_words}
-    return {f"{section}.{key}": value for section, keys in sections.items() for key, value in keys.items()}
+        found["policy.prompts"] = config.policy.prompts
+    return found
 
 
 def _reader(config: OnTheWeb) -> PageReader:
-    reader = config.reader
-    if not reader.model:
-        return PageBeginning(config.browse.page_words)
-    chat, prompts = make_chat(reader, section="reader", seed=config.run.seed, policy=config.policy)
-    return ReadingAgent(
-        chat,
-        ReadingPrompts(prompts),
-        segment_words=reader.segment_words,
-        memory_words=reader.memory_words,
-        max_segments=reader.max_segments,
-        skip_after=reader.skip_after,
-    )
+    words = config.browse.page_words
+    if not config.reader.model:
+        return PageBeginning(words)
+    chat, prompts = make_chat(config.reader, section="reader", seed=config.run.seed, policy=config.policy)
+    return ReadingAgent(chat, ReadingPrompts(prompts), memory_words=words)
 
 
 class ReadingPrompts:

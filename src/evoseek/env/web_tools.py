@@ -72,7 +72,7 @@ class WebSearchTool:
         """The tool on the web of the run's settings."""
         rollouts, own = context.shared("rollouts of the web", WebRollouts), context.settings
         return cls(
-            context.web().engine, context.prompts["web_results"], rollouts, own.search.top_k, own.web.max_queries
+            context.web().engine, context.prompts["web_results"], rollouts, own.search.top_k, own.web.max_per_call
         )
 
     @property
@@ -129,12 +129,9 @@ class BrowseTool:
     @classmethod
     def build(cls, settings: ToolSettings, context: ToolContext) -> BrowseTool:
         """The tool on the web of the run's settings."""
-        rollouts, browse, web = (
-            context.shared("rollouts of the web", WebRollouts),
-            context.settings.browse,
-            context.web(),
-        )
-        return cls(web.fetcher, web.reader, context.prompts["pages"], rollouts, browse.max_urls, browse.only_found)
+        rollouts, own, web = context.shared("rollouts of the web", WebRollouts), context.settings, context.web()
+        template, found = context.prompts["pages"], own.browse.only_found
+        return cls(web.fetcher, web.reader, template, rollouts, own.web.max_per_call, found)
 
     @property
     def name(self) -> str:

@@ -255,7 +255,7 @@ def biased_by_failures(rows: Sequence[MetricRow]) -> str | None:
         f"In the last {_WINDOW} steps {share:.0%} of the attempts at a rollout failed, which moved the mean reward by "
         f"about {fmean(biases):+.3f}, more than the {chance:.3f} that chance explains: rollouts that search more fail "
         "more, and from those that are left the policy learns to search less. Training continues. Repair the engine, "
-        "or raise the number of attempts at a call (search.attempts, web.attempts, browse.attempts)."
+        "or raise the number of attempts at a call (search.attempts)."
     )
 
 

@@ -16,8 +16,8 @@ from pydantic import Field
 from evoseek.errors import ConfigError, SearchIndexError, ToolError
 from evoseek.files import nearest
 from evoseek.search.encoders import Encoder, make_encoder
+from evoseek.search.remote import passage_of
 from evoseek.search.settings import SearchSettings
-from evoseek.search.wire import passage_of
 from evoseek.types import Passage
 
 _BLOCK = 2**24  # bytes in which the ends of lines are looked for at a time

@@ -1,11 +1,22 @@
-"""The engine `remote`: a retrieval server, Search-R1's or `evoseek serve retrieval`."""
+"""The engine `remote`: a retrieval server, Search-R1's or `evoseek serve retrieval`; and the wire format that
+they speak.
+
+    POST /retrieve {"queries": ["...", ...], "topk": 3, "return_scores": true}
+    -> {"result": [[{"document": {"id": "...", "contents": "title\\ntext"}, "score": 0.5}, ...], ...]}
+
+Without `return_scores` the documents stand in the lists by themselves. Ours also have a `document_id` and, where the
+passage was read from a file, its citation: `file`, `start`, `end`, and `page` and `heading` where there are any.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import httpx2
 from pydantic import Field
@@ -14,10 +25,12 @@ from evoseek.errors import ConfigError, ToolError
 from evoseek.http.limits import CallPool, Retry
 from evoseek.http.server import Server, check_url, json_of
 from evoseek.search.settings import SearchSettings
-from evoseek.search.wire import Request, read_result
 from evoseek.types import Passage
 
 BATCH = 64  # queries of a request, at most
+CONCURRENCY = 64  # requests at once
+TIMEOUT_S = 30.0  # in which the server has to reply
+TOP_K = 3  # when a request does not say how many
 _MAX_WAIT_S = 20.0  # the longest wait before a retry
 
 
@@ -27,8 +40,6 @@ class RemoteSettings(SearchSettings):
     name: str = Field(default="remote", description="Name of the engine.")
     url: str = Field(default="", description="Address of the server, with the path, such as http://host:8000/retrieve.")
     api_key_env: str = Field(default="", description="Environment variable that holds the server's key, if it has one.")
-    timeout_s: float = Field(default=30.0, gt=0, le=3600, description="Seconds in which the server has to reply.")
-    concurrency: int = Field(default=64, ge=1, le=10_000, description="Number of requests at once.")
 
     def problems(self) -> Iterator[str]:
         """The server needs an address."""
@@ -57,9 +68,9 @@ class RemoteEngine:
         self._server = Server(
             setting="search.url",
             api_key=self._api_key,
-            timeout_s=settings.timeout_s,
+            timeout_s=TIMEOUT_S,
             retry=Retry(settings.attempts, settings.wait_s, _MAX_WAIT_S),
-            pool=CallPool(concurrency=settings.concurrency),
+            pool=CallPool(concurrency=CONCURRENCY),
             headers={"Authorization": f"Bearer {self._api_key}"} if self._api_key else None,
         )
 
@@ -113,3 +124,115 @@ def _first(errors: BaseException) -> BaseException:
     while isinstance(errors, BaseExceptionGroup):
         errors = errors.exceptions[0]
     return errors
+
+
+class RequestError(Exception):
+    """A request that cannot be answered; the text says why, for whoever sent it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """At most k passages are asked for, for each query."""
+
+    queries: tuple[str, ...]
+    k: int
+    return_scores: bool
+
+    def body(self) -> dict[str, object]:
+        """The request as JSON."""
+        return {"queries": list(self.queries), "topk": self.k, "return_scores": self.return_scores}
+
+
+def read_request(body: object, *, max_queries: int, max_k: int, max_query: int) -> Request:
+    """The request in a JSON body, of so many queries at most, of so many characters each. Raises RequestError for one
+    that is wrong or too large."""
+    if not isinstance(body, dict):
+        raise RequestError('The body is no JSON object. Expected {"queries": ["..."], "topk": 3}.')
+    fields = cast("dict[str, object]", body)
+    queries, k, return_scores = fields.get("queries"), fields.get("topk"), fields.get("return_scores")
+    if not isinstance(queries, list) or not all(isinstance(query, str) for query in cast("list[object]", queries)):
+        raise RequestError(f"queries is {_shown(queries)}. Expected a list of texts.")
+    texts = cast("list[str]", queries)
+    if len(texts) > max_queries:
+        raise RequestError(f"queries has {len(texts)} texts. At most {max_queries} are answered at a time: send fewer.")
+    if longest := next((text for text in texts if len(text) > max_query), None):
+        raise RequestError(f"A query has {len(longest):,} characters. At most {max_query:,} are searched: shorten it.")
+    k = TOP_K if k is None else k
+    if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= max_k:
+        raise RequestError(f"topk is {_shown(k)}. Expected a whole number from 1 to {max_k}.")
+    if not isinstance(return_scores, bool | None):
+        raise RequestError(f"return_scores is {_shown(return_scores)}. Expected true or false.")
+    return Request(tuple(texts), k, bool(return_scores))
+
+
+def result_body(found: Sequence[Sequence[Passage]], *, return_scores: bool) -> dict[str, object]:
+    """The reply with the passages of each query, as JSON."""
+    return {"result": [[_item(passage, return_scores) for passage in passages] for passages in found]}
+
+
+def read_result(body: object, *, queries: int, k: int) -> list[list[Passage]]:
+    """The passages in a JSON reply to so many queries, at most k for each. Raises ToolError for any other reply: only
+    an empty list for a query means that nothing was found."""
+    result = cast("dict[str, object]", body).get("result") if isinstance(body, dict) else None
+    if not isinstance(result, list) or len(cast("list[object]", result)) != queries:
+        raise ToolError(f"its reply is {_shown(body)}. Expected an object whose `result` has {queries} lists.")
+    return [_passages(items)[:k] for items in cast("list[object]", result)]
+
+
+def _passages(items: object) -> list[Passage]:
+    if not isinstance(items, list):
+        raise ToolError(f"its reply has {_shown(items)} as the result of a query. Expected a list of documents.")
+    return [passage_of(item) for item in cast("list[object]", items)]
+
+
+def passage_of(item: object) -> Passage:
+    """A document as a passage, with its score if there is one. Raises ToolError for what is none."""
+    match item:
+        case {"document": dict(document), "score": int(score) | float(score)}:
+            pass
+        case {"document": dict(document)} | dict(document):
+            score = None
+        case _:
+            document, score = {}, None
+    fields = cast("dict[str, Any]", document)
+    contents = fields.get("contents")
+    if not isinstance(contents, str):
+        raise ToolError(f"there is the document {_shown(item)}. Expected one with a text `contents`.")
+    title, _, text = contents.partition("\n")
+    if len(title) > 1 and title[0] == title[-1] == '"':  # as in Search-R1's corpus
+        title = title[1:-1]
+    own = hashlib.sha256(contents.encode(errors="replace")).hexdigest()[:16]  # some servers send no id
+    passage_id = str(fields.get("id", own))
+    passage = Passage(passage_id, str(fields.get("document_id", passage_id)), title, text, 0, len(text), score=score)
+    return _cited(passage, fields)
+
+
+def _cited(passage: Passage, fields: dict[str, Any]) -> Passage:
+    """With the citation of the document, as far as it is of our form: other servers' fields may mean anything."""
+    match fields:
+        case {"file": str(file), "start": int(start), "end": int(end)} if end - start == len(passage.text):
+            page, heading = fields.get("page"), fields.get("heading")
+            return replace(
+                passage,
+                start=start,
+                end=end,
+                file=file,
+                page=page if type(page) is int else None,
+                heading=heading if isinstance(heading, str) else None,
+            )
+        case _:
+            return passage
+
+
+def _item(passage: Passage, return_scores: bool) -> dict[str, object]:
+    title = " ".join(passage.title.splitlines())  # the first line of the contents
+    document: dict[str, object] = {"id": passage.id, "document_id": passage.document_id}
+    document["contents"] = f"{title}\n{passage.text}"
+    if passage.file is not None:
+        document |= {**passage.place, "start": passage.start, "end": passage.end}
+    return {"document": document, "score": passage.score} if return_scores else document
+
+
+def _shown(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 80 else f"{shown[:80]}..."

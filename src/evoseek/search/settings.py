@@ -28,13 +28,14 @@ class SearchSettings(PartSettings):
         default=4,
         ge=1,
         le=100,
-        description="Number of times a failing engine is called before the rollout becomes Invalid.",
+        description="Number of times a failing engine, or the server of a web page, is called before the rollout "
+        "becomes Invalid.",
     )
     wait_s: float = Field(
         default=0.5,
         ge=0,
         le=3600,
-        description="Seconds before the first retry of a failing engine; doubled for each further retry.",
+        description="Seconds before the first retry of a failing call; doubled for each further retry.",
     )
 
 

@@ -24,7 +24,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from evoseek.policy.encoding import well_formed
-from evoseek.search.wire import RequestError, read_request, result_body
+from evoseek.search.remote import RequestError, read_request, result_body
 from evoseek.serve.connection import BusyError, CancelOnDisconnect, StoppableServer, listen
 from evoseek.types import Passage
 

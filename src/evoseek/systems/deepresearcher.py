@@ -20,9 +20,8 @@ from evoseek.chat.settings import ReaderSettings
 from evoseek.env.base import ToolPart
 from evoseek.reward.functions import RewardPart
 from evoseek.rollout.settings import QuestionRolloutSettings
-from evoseek.search.browse.settings import BrowseSettings
 from evoseek.search.settings import SearchPart
-from evoseek.search.web.settings import WebSettings
+from evoseek.search.web.settings import BrowseSettings, WebSettings
 from evoseek.settings import Needs, part, parts
 from evoseek.systems.search_r1 import Rollouts, SearchR1
 from evoseek.training.settings import RunSettings
@@ -60,17 +59,17 @@ class DeepResearcher(SearchR1):
             """There is no index."""
             why = "deepresearcher searches the web, not an index: [web] says how."
             return *super().effects(), Needs(
-                "search.name search.index search.attempts search.wait_s evaluation.index", "", (), why
+                "search.name search.index evaluation.index", "", (), why
             )
 
         def problems(self) -> Iterator[str]:
             """What is recorded or replayed has to happen in the same order again."""
             yield from super().problems()
-            if self.rollout.max_staleness and (self.web.record or self.web.replay):
+            if self.rollout.max_staleness and self.web.record:
                 yield (
                     f"rollout.max_staleness is {self.rollout.max_staleness}, so which weights write a turn depends on "
-                    "time, but web.record and web.replay are for runs that can be repeated. Set rollout.max_staleness "
-                    "to 0, or leave web.record and web.replay out."
+                    "time, but web.record is for runs that can be repeated. Set rollout.max_staleness to 0, or leave "
+                    "web.record out."
                 )
 
         @property
@@ -85,8 +84,9 @@ class DeepResearcher(SearchR1):
 
         def may_differ(self) -> frozenset[str]:
             """How the web is reached may change, but not its queries and what is shown of its results."""
-            web = {f"web.{key}" for key in WebSettings.model_fields} - {"web.options", "web.api", "web.max_queries"}
-            shown = {"browse.max_urls", "browse.only_found", "browse.page_words"}
+            web = {f"web.{key}" for key in WebSettings.model_fields} - {"web.api", "web.max_per_call"}
+            shown = {"browse.only_found", "browse.page_words"}
+            web |= {"search.attempts", "search.wait_s"}
             return super().may_differ() | web | ({f"browse.{key}" for key in BrowseSettings.model_fields} - shown)
 
     @classmethod

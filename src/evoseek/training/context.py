@@ -31,7 +31,6 @@ from evoseek.rollout.agent import Agent
 from evoseek.rollout.roller import Roller
 from evoseek.search.lexical import open_index
 from evoseek.search.simulated import SimulatedEngine
-from evoseek.settings import lookup
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.sources import read_questions
 from evoseek.types import Question
@@ -118,7 +117,7 @@ class Context:
     def agent_of(self, policy: Policy) -> Agent:
         """An agent from a loaded policy."""
         web = getattr(self.settings, "web", None)
-        lockstep = web is not None and bool(web.record or web.replay)
+        lockstep = web is not None and bool(web.record)
         return Agent.of(self.settings, policy, lockstep=lockstep, sampler_run=self.sampler_run)
 
     @cached_property
@@ -253,14 +252,12 @@ class Context:
         )
 
     def _attempts_notice(self) -> str | None:
-        names = ("search.attempts",) if self.settings.searches_engine else ("web.attempts", "browse.attempts")
-        few = [name for name in names if (lookup(self.settings, name) or _ENOUGH_ATTEMPTS) < _ENOUGH_ATTEMPTS]
-        if not few:
+        if self.settings.search.attempts >= _ENOUGH_ATTEMPTS:
             return None
         return (
-            f"{' and '.join(few)} below {_ENOUGH_ATTEMPTS}: a call that fails makes its rollout Invalid, and rollouts "
-            "with many calls fail most often, so what is left to learn from is biased towards few searches. Set "
-            f"{' and '.join(few)} to {_ENOUGH_ATTEMPTS} or more, unless nothing ever fails."
+            f"search.attempts below {_ENOUGH_ATTEMPTS}: a call that fails makes its rollout Invalid, and rollouts with "
+            "many calls fail most often, so what is left to learn from is biased towards few searches. Set "
+            f"search.attempts to {_ENOUGH_ATTEMPTS} or more, unless nothing ever fails."
         )
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evoseek.search.browse.blocked import MAX_WORDS, blocked_reason
+from evoseek.search.browse.fetch import MAX_WORDS, blocked_reason
 
 CLOUDFLARE = b"<title>Just a moment...</title><script>window._cf_chl_opt={cvId:'3'}</script>"
 DATADOME = b"<script>var dd={'host':'geo.captcha-delivery.com'}</script>Please enable JS and disable any ad blocker"

@@ -304,22 +304,6 @@ def test_a_host_at_a_checked_address_is_still_known_by_its_name(extractor):
     assert b"\0\x09kalo.test" in tls  # the server name of the ClientHello (RFC 6066, 3)
 
 
-def test_a_proxy_is_used_if_configured_but_not_for_addresses_that_are_not_public(extractor):
-    async def run():
-        async with web.PageServer({"http://example.org:80/a": PAGE}) as proxy:
-            at = f"http://user:secret@{proxy.at}"
-            fetcher = SafeFetcher(AddressRules(), extractor, interval_s=0, obey_robots=False, proxy=at)
-            page = await fetcher.fetch("http://example.org/a")
-            with pytest.raises(PageError):
-                await fetcher.fetch("http://10.0.0.1/a")
-            return page, proxy
-
-    page, proxy = asyncio.run(run())
-    assert page.text == "Kalo is a town."
-    assert len(proxy.received) == 1
-    assert "Proxy-Authorization: Basic" in proxy.received[0][1]
-
-
 def test_a_caller_that_gives_up_is_let_go_at_once(extractor):
     async def run():
         async with web.PageServer({"/": hang}) as server:

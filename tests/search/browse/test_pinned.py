@@ -11,10 +11,9 @@ import httpcore2
 import pytest
 
 from evoseek.errors import PageError, ToolError
-from evoseek.search.browse import pinned
-from evoseek.search.browse.address import AddressRules
+from evoseek.search.browse import address
+from evoseek.search.browse.address import AddressRules, PinnedBackend
 from evoseek.search.browse.fetch import SafeFetcher
-from evoseek.search.browse.pinned import PinnedBackend
 
 PUBLIC = ("93.184.216.34", "2606:2800:220:1:248:1893:25c8:1946")
 INTERNAL = (
@@ -213,7 +212,7 @@ def sockets(monkeypatch):
         raise AssertionError(f"{host} was looked up behind the resolver's back")
 
     CountingBackend.connected = Counter()
-    monkeypatch.setattr(pinned, "AnyIOBackend", CountingBackend)
+    monkeypatch.setattr(address, "AnyIOBackend", CountingBackend)
     monkeypatch.setattr(socket.socket, "connect", connect)
     monkeypatch.setattr(socket.socket, "connect_ex", connect)
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)

@@ -11,8 +11,7 @@ import pytest
 
 from evoseek.errors import ConfigError, ToolError
 from evoseek.protocols import SearchEngine
-from evoseek.search.web.http import CallLimits
-from evoseek.search.web.providers import MAX_SNIPPET, MAX_URL, PROVIDERS, JsonApi, make_provider
+from evoseek.search.web.providers import MAX_SNIPPET, MAX_URL, PROVIDERS, CallLimits, JsonApi, make_provider
 from evoseek.types import Passage
 
 http = SimpleNamespace(**run_path(str(Path(__file__).parents[2] / "chat" / "chat_server.py")))

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from evoseek.errors import ConfigError, PageError, ToolError
 from evoseek.protocols import SearchEngine
-from evoseek.search.web.record import Recording, Replay
-from evoseek.search.web.store import StoredWeb
+from evoseek.search.web.stored import Recording, Replay, StoredWeb
 from evoseek.types import Page, Passage
 
 

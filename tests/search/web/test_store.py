@@ -10,14 +10,14 @@ import sys
 import pytest
 
 from evoseek.errors import ConfigError, RunError
-from evoseek.search.web.store import Store, StoredWeb, seal, unseal
+from evoseek.search.web.stored import Store, StoredWeb, seal, unseal
 from evoseek.types import Page, Passage
 
 SCHEMA = "CREATE TABLE IF NOT EXISTS things (number INTEGER PRIMARY KEY, text TEXT)"
 WRITER = f"""
 import sys
 from pathlib import Path
-from evoseek.search.web.store import Store
+from evoseek.search.web.stored import Store
 store = Store(Path(sys.argv[1]), "test", {SCHEMA!r})
 for number in range(int(sys.argv[2]), int(sys.argv[3])):
     store.change("INSERT INTO things VALUES (?, ?)", number, "x" * 5000)

@@ -1,12 +1,22 @@
-"""Which addresses of the web may be opened: the shape of a URL, and the network address behind its host."""
+"""Which addresses of the web may be opened: the shape of a URL, and the network address behind its host.
+
+A name is resolved once, and the connection goes to exactly the address that was checked: between a check and a later
+resolution by the HTTP library a name server could change its answer (DNS rebinding). So both are done here, below that
+library, which still knows the host by its name, for the Host header and for TLS.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import re
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
+import httpcore2
 import httpx2
+from httpcore2 import AnyIOBackend
 
 from evoseek.errors import ConfigError, PageError
 
@@ -38,19 +48,24 @@ _CLOSED_V6 = tuple(
 _CARRIES_V4 = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))  # IPv4-mapped, and NAT64 (RFC 6052)
 
 
+Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Host and port to IP addresses, best first. Raises socket.gaierror."""
+
+_CONNECT_S = 5.0  # for one address
+_TRIED = 3  # addresses of a host
+_NO_SUCH_HOST = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
+
+
 @dataclass(frozen=True, slots=True)
 class AddressRules:
     """The addresses that may be opened, in addition to the built-in restrictions.
 
     `allow` and `deny` are host names, each with all names below it; an empty `allow` allows every host, and `deny`
-    takes precedence. An IP address in `deny` also denies every name that resolves to it (not through a proxy, which
-    resolves names itself). `allow_private` holds host:port pairs that may be at an address that is not public (a server
-    on this machine): exactly these, on this port, which then need not be among `ports`. An IPv6 host stands in
-    brackets.
-    Raises ConfigError for an entry of another form.
+    takes precedence. An IP address in `deny` also denies every name that resolves to it. `allow_private` holds
+    host:port pairs that may be at an address that is not public (a server on this machine): exactly these, on
+    this port, while other hosts are opened on the ports 80 and 443 alone. An IPv6 host stands in brackets. Raises ConfigError for an entry of another form.
     """
 
-    ports: frozenset[int] = frozenset({80, 443})
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     allow_private: tuple[str, ...] = ()
@@ -71,11 +86,6 @@ class AddressRules:
                     f"Got {entry!r} in allow_private. Expected host:port, as in 127.0.0.1:8000 or [::1]:8000 (in the "
                     "shortest spelling), with a port from 1 to 65535."
                 )
-        if not self.ports or not all(_is_port(str(port)) for port in self.ports):
-            raise ConfigError(
-                f"Got {sorted(self.ports)} as the ports that are opened. Expected at least one, each from 1 to 65535, "
-                "as in 80 and 443."
-            )
 
     def is_denied(self, address: str) -> bool:
         """True if an IP address is in `deny`: to be asked when the connection is made."""
@@ -110,7 +120,7 @@ def check_url(url: str, rules: AddressRules, base: httpx2.URL | None = None) -> 
         raise _refused(url, "it names a user")
     excepted = rules.is_excepted(host, port)
     _check_host(url, host, excepted)
-    if not excepted and port not in rules.ports:
+    if not excepted and port not in _DEFAULT_PORT.values():
         raise _refused(url, f"port {port} is not opened")
     if _is_among(host, rules.deny) or (rules.allow and not _is_among(host, rules.allow)):
         raise _refused(url, "its host is not among those that may be opened")
@@ -186,3 +196,54 @@ def _reached(host: str) -> IPv4Address | IPv6Address | None:
 def _refused(url: str, why: str) -> PageError:
     shown = url if len(url) <= 200 else f"{url[:200]}..."
     return PageError(f"The address {shown!r} is not opened: {why}. Choose another page.")
+
+
+async def resolve(host: str, port: int) -> list[str]:
+    """The addresses that the system's resolver gives. Raises socket.gaierror."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(address[0]) for *_, address in found]
+
+
+class PinnedBackend(httpcore2.AsyncNetworkBackend):
+    """The network backend of httpcore2. Raises PageError for a host if any of its addresses is not public, or is
+    denied."""
+
+    def __init__(
+        self, rules: AddressRules, resolver: Resolver = resolve, inner: httpcore2.AsyncNetworkBackend | None = None
+    ) -> None:
+        self._rules, self._resolver = rules, resolver
+        self._inner: httpcore2.AsyncNetworkBackend = inner or AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        """A connection to the first address of the host that takes one."""
+        failure: Exception = httpcore2.ConnectError("it has no address")
+        for address in (await self._checked(host, port))[:_TRIED]:
+            try:
+                return await self._inner.connect_tcp(address, port, _CONNECT_S, local_address, socket_options)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                failure = error
+        raise failure
+
+    async def sleep(self, seconds: float) -> None:
+        """As the inner backend does."""
+        await self._inner.sleep(seconds)
+
+    async def _checked(self, host: str, port: int) -> Sequence[str]:
+        try:
+            addresses = [host] if as_address(host) else await self._resolver(host, port)
+        except socket.gaierror as error:
+            if error.errno in _NO_SUCH_HOST:
+                raise PageError(f"There is no host {host}. Choose another page.") from error
+            raise httpcore2.ConnectError(f"the name {host} could not be looked up: {error.strerror}") from error
+        if not self._rules.is_excepted(host, port) and not all(map(is_public, addresses)):
+            raise PageError(f"The host {host} is not a public one, and is not opened. Choose another page.")
+        if any(map(self._rules.is_denied, addresses)):
+            raise PageError(f"The host {host} is at an address that may not be opened. Choose another page.")
+        return addresses

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -15,10 +17,8 @@ import httpx2
 from evoseek.errors import ConfigError, PageError, ToolError
 from evoseek.http.body import BodyError, CutBodyError, read_body
 from evoseek.http.limits import CallPool, Retry, TransientError, seconds_of
-from evoseek.search.browse.address import AddressRules, check_url, port_of
-from evoseek.search.browse.blocked import blocked_reason
+from evoseek.search.browse.address import AddressRules, PinnedBackend, Resolver, check_url, port_of, resolve
 from evoseek.search.browse.extract import TYPES, Extractor
-from evoseek.search.browse.pinned import PinnedBackend, Resolver, resolve
 from evoseek.search.browse.robots import MAX_ROBOTS, HostThrottle, Robots
 from evoseek.types import Page
 
@@ -33,17 +33,50 @@ _MAX_PAUSE_S = 3600.0  # however long a wait a server asks for
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _PASSING = frozenset({408, 425, 429})  # and every 5xx
 _BROKEN = (
-    *(httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.ProxyError),
+    *(httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError),
     CutBodyError,
 )
+
+MAX_WORDS = 120
+"""Maximum number of words of a challenge: a longer page is about challenges."""
+
+_HEAD = 64 * 1024
+_STATUSES = frozenset({401, 403, 405, 406, 429, 503})  # of challenges, 200 apart
+
+_HEADERS = {  # name: what its value begins with, and who sends it
+    "cf-mitigated": ("challenge", "Cloudflare asks for a challenge"),
+    "x-amzn-waf-action": ("", "AWS WAF asks for a challenge"),
+    "x-datadome": ("protected", "DataDome asks for a challenge"),
+}
+_MARKS = {  # in the source of a challenge, and in no page that merely is behind such a service
+    b"_cf_chl_opt": "Cloudflare asks for a challenge",
+    b"captcha-delivery.com": "DataDome asks for a challenge",
+    b"px-captcha": "HUMAN asks for a captcha",
+    b"_incapsula_resource": "Imperva asks for a challenge",
+    b"errors.edgesuite.net": "Akamai denies access",
+    b"awswafintegration": "AWS WAF asks for a challenge",
+}
+_WORDS = re.compile(
+    r"(?P<captcha>(verify|confirm|prove)( that)? you( are|'re|’re)( a| not a)? (human|robot)|are you a (human|robot)"
+    r"|i'?m not a robot|(complete|solve|enter) the (captcha|security check)|captcha (is )?required)"
+    r"|(?P<script>(enable|turn on) (javascript|js) (and (cookies|disable)|to (continue|proceed|verify)))"
+    r"|(?P<traffic>unusual (traffic|activity) from your|automated (access|requests|queries) (from|to)"
+    r"|checking (if the site connection is secure|your browser)|access to this page has been denied)",
+    re.IGNORECASE,
+)
+_REASONS = {
+    "captcha": "it asks for a captcha",
+    "script": "it asks to enable JavaScript",
+    "traffic": "it blocks automated access",
+}
 
 
 class SafeFetcher:
     """Implements `Fetcher`. What it never does, whatever a URL, a name server, a redirect or a page says:
 
     - connect to an address that is not public, or to a port or host that `rules` do not allow. The address is checked
-      where the connection is made, and is the one that is connected to (pinned.py); every redirect is checked anew,
-      and there are at most `MAX_REDIRECTS`. A user, a password, a cookie or a referrer is never sent;
+      where the connection is made, and is the one that is connected to (`PinnedBackend`); every redirect is checked
+      anew, and there are at most `MAX_REDIRECTS`. A user, a password, a cookie or a referrer is never sent;
     - open more than `concurrency` pages at once, the others queue as in `CallPool`, with its `waiting` and
       `deadline_s`; or take longer than `timeout_s` seconds from its turn to the page's text: waiting for the host,
       robots.txt, redirects and repetitions are within;
@@ -55,11 +88,10 @@ class SafeFetcher:
       time. All requests count, those for robots.txt too.
 
     Transient failures (no or a broken connection, the status 408, 425, 429 or 5xx) are retried (`Retry`, with its
-    `attempts` and `wait_s`), and then raise ToolError; so does a challenge instead of a page (blocked.py), at once. A
+    `attempts` and `wait_s`), and then raise ToolError; so does a challenge instead of a page, at once. A
     failure that everybody would see is a PageError.
 
-    Proxies that the environment names are not used. With `proxy` every connection goes there, and the proxy looks up
-    the names: then it must keep from addresses that are not public, as only those written as numbers are seen here.
+    No proxy is used, nor one that the environment names: it would look up the names itself, unchecked.
 
     Connections are closed with each page, so there is nothing to close but the extractor, which may be shared. Raises
     ConfigError for limits that allow nothing.
@@ -83,7 +115,6 @@ class SafeFetcher:
         attempts: int = 3,
         wait_s: float = 0.5,
         obey_robots: bool = True,
-        proxy: str | None = None,
         resolver: Resolver = resolve,
     ) -> None:
         if min(per_host, attempts, max_bytes) < 1 or timeout_s <= 0 or min(interval_s, wait_s) < 0:
@@ -98,7 +129,6 @@ class SafeFetcher:
         self._throttle = HostThrottle(interval_s, per_host)
         self._calls = CallPool(concurrency=concurrency, waiting=waiting, deadline_s=deadline_s)
         self._retry = Retry(attempts, wait_s, max_wait_s=timeout_s)
-        self._proxy = httpx2.Proxy(proxy) if proxy else None
         self._tls = httpcore2.default_ssl_context()
 
     async def fetch(self, url: str) -> Page:
@@ -117,15 +147,8 @@ class SafeFetcher:
             ) from error
 
     def _connections(self) -> httpcore2.AsyncConnectionPool:
-        if self._proxy is None:
-            backend = PinnedBackend(self._rules, self._resolver)
-            return httpcore2.AsyncConnectionPool(ssl_context=self._tls, network_backend=backend)
-        at = self._proxy.url
-        return httpcore2.AsyncHTTPProxy(
-            httpcore2.URL(scheme=at.raw_scheme, host=at.raw_host, port=at.port, target=b"/"),
-            proxy_auth=self._proxy.raw_auth,
-            ssl_context=self._tls,
-        )
+        backend = PinnedBackend(self._rules, self._resolver)
+        return httpcore2.AsyncConnectionPool(ssl_context=self._tls, network_backend=backend)
 
     async def _page(self, visit: _Visit, url: httpx2.URL) -> Page:
         reply = await self._follow(visit, url)
@@ -247,3 +270,25 @@ def _named(status: int) -> str:
         return f"{status} ({HTTPStatus(status).phrase})"
     except ValueError:
         return str(status)
+
+
+def blocked_reason(status: int, headers: Mapping[str, str], body: bytes, text: str | None = None) -> str | None:
+    """Why a response is a challenge to presumed robots instead of a page; None if it is not.
+
+    `headers` have names in small letters. `text` is what the page shows, where it was extracted; without it only a
+    response whose status refuses the page is judged. What decides: a header by which a service says so; in the first
+    64 KiB of a short page, a mark of such a service or the words of a challenge. An application that shows nothing
+    without JavaScript ("You need to enable JavaScript to run this app") is no challenge: every visitor sees this text.
+    """
+    if text is None and status not in _STATUSES:
+        return None
+    for name, (value, reason) in _HEADERS.items():
+        if name in headers and headers[name].lower().startswith(value):
+            return reason
+    if text is not None and len(text.split(None, MAX_WORDS)) > MAX_WORDS:
+        return None
+    source = body[:_HEAD].lower()
+    if reason := next((reason for mark, reason in _MARKS.items() if mark in source), None):
+        return reason
+    found = _WORDS.search(source.decode(errors="replace") if text is None else text[:_HEAD])
+    return _REASONS[found.lastgroup or ""] if found else None
