@@ -8,8 +8,8 @@ budget, repetitions and circuit breaker; without a cache. The rate and the budge
 
 The server is a process of its own in the shape of SearXNG: it answers in 5 to 20 ms, to the share `--slow` of the
 queries after `--slow-s` seconds, however often they are asked; above the four seconds of an
-attempt that is a server that hangs. Printed are how the searches ended, the times that callers saw (the first wait least: all come at once), how much the
-memory (RSS) of this process grew, and its peak of open files.
+attempt that is a server that hangs. Printed are how the searches ended, the times that callers saw (the first wait
+least: all come at once), how much the memory (RSS) of this process grew, and its peak of open files.
 """
 
 from __future__ import annotations

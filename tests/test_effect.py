@@ -22,7 +22,6 @@ def check(settings):
         ("ssp", ["reward.overlong_max=20"], "In self-play a reward also says what share"),
         ("dr-zero", ["reward.overlong_max=20"], r"overlong_max is set, but it has no effect here\. .* Leave reward\."),
         ("ssp", ["reward.unanswered_penalty=0.5"], "In self-play a reward also says what share"),
-        ("deepresearcher", ["search.attempts=9"], "searches the web"),
         ("deepresearcher", ["evaluation.index=i"], "searches the web"),
         ("search-r1", ["judge.model=x"], "reward.name to be judge"),
         (

@@ -84,11 +84,10 @@ def served(slow_s=1.0):
 def train(places, cli, monkeypatch, extractor, tmp_path):
     """`train(url, name, **settings)` trains on the site at an address: status, what was said, the run's directory."""
     monkeypatch.setattr("evoseek.search.web.calls.Extractor", lambda: extractor)
-    monkeypatch.setattr(
-        "evoseek.search.web.calls.CallLimits", partial(CallLimits, timeout_s=1.0, max_wait_s=0.2, pause_s=0.3)
-    )
 
-    def run(url, name="run", **settings):
+    def run(url, name="run", timeout_s=1.0, **settings):
+        limits = partial(CallLimits, timeout_s=timeout_s, max_wait_s=0.2, pause_s=0.3)
+        monkeypatch.setattr("evoseek.search.web.calls.CallLimits", limits)
         given = {
             "policy.model": places / "policy",
             "policy.prompts": "tiny",
@@ -293,7 +292,7 @@ def test_a_provider_that_comes_back_is_waited_for(train, scripted):
 @pytest.mark.parametrize("fault", ["hang", "slow"])
 def test_a_server_that_hangs_holds_no_rollout_beyond_its_deadline(train, scripted, kind, fault):
     """Within a second in one of three runs: a busy machine may hold a rollout longer, too."""
-    settings = {"web__timeout_s": 30.0, "browse__timeout_s": 30.0, "rollout__wait_s": 0.5}
+    settings = {"timeout_s": 30.0, "browse__timeout_s": 30.0, "rollout__wait_s": 0.5}
     settings |= {"run__steps": 1, "questions__per_step": 1}
     longest = []
     while len(longest) < 3 and min(longest, default=9.0) >= 0.5 + 1.0:
@@ -314,12 +313,14 @@ def test_a_recorded_run_is_repeated_without_a_server_to_the_last_bit(train, conn
     settings = {"run__steps": 2, "run__max_invalid": 1.0, "rollout__temperature": 0.7, "learner__learning_rate": 1e-3}
     with served() as server:
         server.search_faults.set({"slow": 0.2, "unavailable": 0.4, "hang": 0.1})
-        recorded = {"web__record": tmp_path / "record", "web__timeout_s": 0.5, "web__attempts": 2}
+        recorded = {"web__record": tmp_path / "record", "timeout_s": 0.5, "search__attempts": 2}
         status, said, first = train(server.url, "first", **recorded, **settings)
         assert status == 0, said
     assert len(connections) > 5
     connections.clear()
-    status, said, second = train(server.url, "second", web__replay=tmp_path / "record", **settings)
+    status, said, second = train(
+        server.url, "second", web__provider="replay", web__record=tmp_path / "record", **settings
+    )
     assert status == 0, said
     assert connections == []
     assert (second / "trajectories.jsonl").read_bytes() == (first / "trajectories.jsonl").read_bytes()

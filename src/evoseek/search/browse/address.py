@@ -63,7 +63,9 @@ class AddressRules:
     `allow` and `deny` are host names, each with all names below it; an empty `allow` allows every host, and `deny`
     takes precedence. An IP address in `deny` also denies every name that resolves to it. `allow_private` holds
     host:port pairs that may be at an address that is not public (a server on this machine): exactly these, on
-    this port, while other hosts are opened on the ports 80 and 443 alone. An IPv6 host stands in brackets. Raises ConfigError for an entry of another form.
+    this port, while other hosts are opened on the ports 80 and 443 alone. An IPv6 host stands in brackets.
+
+    Raises ConfigError for an entry of another form.
     """
 
     allow: tuple[str, ...] = ()
