@@ -65,7 +65,7 @@ def open_web(settings: OnTheWeb) -> Generator[Web]:
 
 def _deciding(config: OnTheWeb) -> Mapping[str, object]:
     """The settings that determine the result of a call."""
-    found = {f"web.{key}": getattr(config.web, key) for key in ("provider", "url", "api")}
+    found: dict[str, object] = {f"web.{key}": getattr(config.web, key) for key in ("provider", "url", "api")}
     found |= {"browse.page_words": config.browse.page_words, "reader.model": config.reader.model}
     if config.reader.model:
         found["policy.prompts"] = config.policy.prompts
