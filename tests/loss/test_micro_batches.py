@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from evoseek.loss.base import FixedLength, LossFn, LossInputs, ValueInputs, count_totals
 from evoseek.loss.clipped import ClippedLoss, SequenceLoss
-from evoseek.loss.likelihood import CrossEntropyLoss, ReinforceLoss
+from evoseek.loss.likelihood import CrossEntropyLoss, ReinforceLoss, ValueLoss
 from evoseek.loss.terms import WithEntropy, WithImportance, WithKL
-from evoseek.loss.value import ValueLoss
 
 B, T = 5, 8
 AGGREGATES = ("token-mean", "sequence-mean-token-mean", "sequence-sum", FixedLength(7))

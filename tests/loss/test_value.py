@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from evoseek.loss.base import ValueInputs, count_totals
-from evoseek.loss.value import ValueLoss
+from evoseek.loss.likelihood import ValueLoss
 from evoseek.types import TrainingSample
 
 # One row of four tokens and one off the mask. Old values 0, clip 0.5, so predictions clip to [-0.5, 0.5]:

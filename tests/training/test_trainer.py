@@ -8,8 +8,8 @@ from evoseek.credit.advantages import CriticCredit, LeaveOneOutCredit
 from evoseek.errors import ConfigError
 from evoseek.learner.distributed import Ranks
 from evoseek.learner.reference import score
+from evoseek.loss.likelihood import ValueLoss
 from evoseek.loss.terms import WithImportance
-from evoseek.loss.value import ValueLoss
 from evoseek.policy.load import load_policy, save_policy
 from evoseek.policy.lora import add_adapter
 from evoseek.runs import RunDirectory

@@ -1,4 +1,4 @@
-"""Losses of log-probabilities without a ratio: REINFORCE weighs them by advantages, cross-entropy by sample weights."""
+"""Losses without a ratio: REINFORCE and cross-entropy, of log-probabilities, and the squared error of PPO's critic."""
 
 from __future__ import annotations
 
@@ -6,7 +6,16 @@ from dataclasses import dataclass
 
 import torch
 
-from evoseek.loss.base import Aggregate, Loss, LossInputs, PolicyLoss, Totals, aggregate_of, aggregate_tokens
+from evoseek.loss.base import (
+    Aggregate,
+    Loss,
+    LossInputs,
+    PolicyLoss,
+    Totals,
+    ValueInputs,
+    aggregate_of,
+    aggregate_tokens,
+)
 from evoseek.loss.settings import ReinforceSettings
 from evoseek.types import TrainingSample
 
@@ -54,3 +63,52 @@ class CrossEntropyLoss:
         """The micro-batch's share of the loss."""
         values = -inputs.logprobs * inputs.weights.unsqueeze(-1)
         return Loss(loss=aggregate_tokens(values, inputs.loss_mask, self.aggregate, totals), metrics={})
+
+
+@dataclass(frozen=True, slots=True)
+class ValueLoss:
+    """PPO's critic: squared error, clipped around the values before the batch's first step.
+
+        clipped_t = V_t + clamp(v_t - V_t, -clip, clip)
+        loss      = aggregate of 0.5 max((v_t - R_t)^2, (clipped_t - R_t)^2)
+
+    v is the critic's prediction now, V its prediction when the batch was rolled out, R the return. The maximum takes
+    away the gradient of a token that has already moved by `clip` towards its return (the policy's clip, arXiv
+    1707.06347, carried over to the critic, as in OpenAI baselines). Where returns are large beside `clip`, the critic
+    learns slowly; `clip` = inf leaves the plain squared error. A sample's weight multiplies its error.
+
+    The metrics are means over tokens: `value/mean` of the predictions, `returns/mean`, `value/squared_error`
+    (unclipped), and `value/clip_frac`, the share of tokens whose gradient the clip took away.
+    """
+
+    clip: float = 0.2
+    aggregate: Aggregate = "token-mean"
+
+    def contributes(self, sample: TrainingSample) -> bool:
+        """False for a sample without returns, which has nothing to predict, and for weight 0."""
+        return sample.weight != 0.0 and sample.returns is not None
+
+    def __call__(self, inputs: ValueInputs, totals: Totals) -> Loss:
+        """The micro-batch's share of the loss."""
+        off = ~inputs.loss_mask
+        predictions, values, returns = (
+            tensor.masked_fill(off, 0.0) for tensor in (inputs.predictions, inputs.values, inputs.returns)
+        )
+        change = predictions - values
+        clipped = values + change.clamp(-self.clip, self.clip)
+        plain_error, clipped_error = (predictions - returns).square(), (clipped - returns).square()
+        errors = 0.5 * torch.maximum(plain_error, clipped_error) * inputs.weights.unsqueeze(-1)
+
+        def mean(numbers: torch.Tensor) -> torch.Tensor:
+            numbers = numbers.detach().to(predictions.dtype)
+            return aggregate_tokens(numbers, inputs.loss_mask, "token-mean", totals)
+
+        return Loss(
+            loss=aggregate_tokens(errors, inputs.loss_mask, self.aggregate, totals),
+            metrics={
+                "value/mean": mean(predictions),
+                "returns/mean": mean(returns),
+                "value/squared_error": mean(plain_error),
+                "value/clip_frac": mean((change.abs() > self.clip) & (clipped_error > plain_error)),
+            },
+        )

@@ -21,8 +21,8 @@ from evoseek.learner.logprobs import LogprobModel, ValueModel
 from evoseek.learner.reference import Scoring, with_scores
 from evoseek.learner.sharding import copy_weights, full_state_dict
 from evoseek.loss.base import LossFn, LossInputs, ValueInputs
+from evoseek.loss.likelihood import ValueLoss
 from evoseek.loss.terms import wrapped
-from evoseek.loss.value import ValueLoss
 from evoseek.policy.deferred_weights import load_deferred
 from evoseek.policy.load import load_critic, load_policy, prepare_process, save_critic, save_policy
 from evoseek.policy.policy import Policy, RemotePolicy, base_of
