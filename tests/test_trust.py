@@ -244,7 +244,7 @@ def test_every_setting_with_an_address_or_a_key_is_checked():
         r"^\| `(\w+)` \| .* \| ((?:URL|Address|Environment variable|Private address).*) \|$", text, re.M
     )
     assert {name for name, _ in settings} - {"key_env"} == {
-        *("allow_private", "api_key_env", "base_url", "proxy", "url", "urls")
+        *("allow_private", "api_key_env", "base_url", "url", "urls")
     }
 
 

@@ -1,6 +1,6 @@
-"""A retrieval server: an index behind the wire format of `search.wire`, a drop-in for Search-R1's.
+"""A retrieval server: an index behind the wire format of `search.remote`, a drop-in for Search-R1's.
 
-    POST /retrieve   as in `search.wire`; 400 for a wrong request, 413 for one that is too large, 503 when too busy
+    POST /retrieve   as in `search.remote`; 400 for a wrong request, 413 for one that is too large, 503 when too busy
     GET /health      {"status": "ok", "passages": ..., "queries": ..., "batches": ...}
 
 Every error is {"error": "..."}: what was got, what was expected. Queries that arrive while a batch is being searched
