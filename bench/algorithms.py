@@ -36,8 +36,8 @@ from evoseek.runs import RunDirectory
 from evoseek.train import training_loop
 from evoseek.training.context import Context
 from evoseek.training.given import load_settings
+from evoseek.training.inputs import read_questions
 from evoseek.training.settings import TrainingSettings
-from evoseek.training.sources import read_questions
 
 RECIPES = FOLDER / "algorithms"
 QUESTIONS = 500

@@ -33,8 +33,8 @@ from evoseek.policy.machine import find_machine
 from evoseek.registry import KINDS, find
 from evoseek.run import Run
 from evoseek.training.given import gather
+from evoseek.training.inputs import read_questions
 from evoseek.training.model_defaults import follow_model
-from evoseek.training.sources import read_questions
 from evoseek.types import Question
 
 METRIC, AGENT = "exact_match", "agent"

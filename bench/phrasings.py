@@ -33,7 +33,7 @@ from evoseek.eval.statistics import paired_test, wilson_interval
 from evoseek.files import write_atomic
 from evoseek.run import Run
 from evoseek.search.lexical import LexicalIndex
-from evoseek.training.sources import read_questions
+from evoseek.training.inputs import read_questions
 from evoseek.world.world import World
 
 STEPS = 60

@@ -51,7 +51,7 @@ from evoseek.report.metrics import read_metrics
 from evoseek.runs import RunDirectory
 from evoseek.training.context import Context
 from evoseek.training.given import load_settings
-from evoseek.training.sources import read_questions
+from evoseek.training.inputs import read_questions
 from evoseek.types import Question
 
 STEPS = 20

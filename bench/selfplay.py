@@ -41,8 +41,8 @@ from evoseek.runs import RunDirectory
 from evoseek.train import training_loop
 from evoseek.training.context import Context
 from evoseek.training.given import load_settings
+from evoseek.training.inputs import read_questions
 from evoseek.training.settings import TrainingSettings
-from evoseek.training.sources import read_questions
 
 QUESTIONS = 500
 SSP_ENTITIES = 3000  # of the training world: few answers lead back by several searches

@@ -48,7 +48,7 @@ from evoseek.search.lexical import LexicalIndex
 from evoseek.systems.dr_zero import Schedule
 from evoseek.training.context import Context
 from evoseek.training.given import load_settings
-from evoseek.training.sources import read_questions
+from evoseek.training.inputs import read_questions
 from evoseek.types import Scored
 from real_learning import call, rows_of, run
 from wiki2_facts import Facts, Verdict, key, parse

@@ -43,8 +43,8 @@ from evoseek.simulator.tuning import tune_simulator
 from evoseek.train import training_loop
 from evoseek.training.context import Context, Objects
 from evoseek.training.given import load_settings
+from evoseek.training.inputs import read_questions
 from evoseek.training.settings import TrainingSettings
-from evoseek.training.sources import read_questions
 from selfplay import over_seeds
 
 RECIPES = FOLDER / "zerosearch"

@@ -159,7 +159,7 @@ def test_answering_a_question_loads_nothing_that_trains(tmp_path):
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(result.stdout.splitlines()[-1].split())
     tables = {"evoseek.learner.settings", "evoseek.loss.settings", "evoseek.credit.advantages"}  # with the settings
-    training = {f"evoseek.training.{name}" for name in ("trainer", "plan", "update", "loop", "ppo", "run_state")}
+    training = {f"evoseek.training.{name}" for name in ("trainer", "plan", "update", "loop", "run_state")}
     packages = {name for name in loaded if name.count(".") > 1 and layer_of(name) in ("learner", "loss", "credit")}
     assert "evoseek.training.context" in loaded
     assert packages <= tables

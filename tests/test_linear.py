@@ -41,7 +41,7 @@ from evoseek.search.browse.reading import beginning_of, parse_note, segments_of
 from evoseek.search.simulated import parse_documents
 from evoseek.search.web.providers import CallLimits, make_provider
 from evoseek.selfplay.answer_rules import is_long, is_sentence, is_supported, misfits, stands_in_question
-from evoseek.selfplay.evidence import supporting_passages
+from evoseek.selfplay.filters import supporting_passages
 from evoseek.selfplay.text_rules import instructs, is_noise, is_template, mixes_languages, refers_to_passage
 from evoseek.types import Action, Document, Passage, Question, StopReason, ToolCall, ToolResult, Trajectory
 from evoseek.world.grammar import asked_fact, parse, states

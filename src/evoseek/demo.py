@@ -44,9 +44,9 @@ from evoseek.search.lexical import LexicalIndex
 from evoseek.train import draw, seconds_left, trained_seconds
 from evoseek.training.context import Context
 from evoseek.training.given import load_settings
+from evoseek.training.inputs import read_questions
 from evoseek.training.interrupt import INTERRUPTED
 from evoseek.training.settings import TrainingSettings
-from evoseek.training.sources import read_questions
 from evoseek.types import Question
 from evoseek.world.world import Split, World, load_world, save_world_card
 

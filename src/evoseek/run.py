@@ -26,9 +26,9 @@ from evoseek.runs import RunDirectory
 from evoseek.settings import with_setting
 from evoseek.training.context import Context, Objects
 from evoseek.training.given import gather
+from evoseek.training.inputs import read_questions
 from evoseek.training.model_defaults import follow_endpoint, follow_model
 from evoseek.training.settings import TrainingSettings
-from evoseek.training.sources import read_questions
 from evoseek.types import Question
 
 if TYPE_CHECKING:

@@ -30,14 +30,13 @@ from evoseek.report.progress import STOPPING, TrainingProgress
 from evoseek.runs import RunDirectory
 from evoseek.settings import check_settings, defaults_of, read_settings, with_setting
 from evoseek.training.context import Objects
-from evoseek.training.inputs import inputs_of
+from evoseek.training.inputs import inputs_of, read_questions
 from evoseek.training.interrupt import stop_on_interrupt
 from evoseek.training.loop import Evaluate, TrainingLoop
 from evoseek.training.plan import TrainingContext, TrainingPlan
 from evoseek.training.probe import WeightsProbe, probe_bound
 from evoseek.training.run_state import RunState, resume
 from evoseek.training.settings import TrainingSettings
-from evoseek.training.sources import read_questions
 from evoseek.training.stages import Stages, check_stages, settings_in
 
 
@@ -218,7 +217,10 @@ def training_loop(
             checkpoint_every=settings.run.checkpoint_every,
             evaluate=evaluation,
             probe=WeightsProbe(
-                plan.examined.at(settings.learnt_temperature), context.trainer.old_logprobs(), probe_bound(own), ranks
+                plan.eval_roller.at(settings.learnt_temperature),
+                context.trainer.old_logprobs(),
+                probe_bound(own),
+                ranks,
             ),
             probe_every=settings.sampler.probe_every,
             evaluate_every=settings.evaluation.every if plan.is_due is None else 1,
@@ -275,7 +277,7 @@ def _evaluation(context: TrainingContext, plan: TrainingPlan) -> Evaluate | None
         return plan.measure
     questions = read_questions(settings.evaluation.path, setting="evaluation.path")[: settings.evaluation.limit]
     own = questions[ranks.rank :: ranks.size]
-    roller = plan.examined.at(settings.held_out_temperature)
+    roller = plan.eval_roller.at(settings.held_out_temperature)
 
     async def evaluate_now(step: int) -> Mapping[str, float]:
         if plan.is_due is not None and not plan.is_due(step):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from evoseek.corpus.questions import Reached, load_questions, open_question_file, save_questions
 from evoseek.errors import DataError
 from evoseek.reward.answer import evaluable_question, usable_question
-from evoseek.training.sources import read_questions
+from evoseek.training.inputs import read_questions
 from evoseek.types import Question
 
 

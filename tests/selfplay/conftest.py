@@ -91,7 +91,7 @@ class Stage:
         delay: Delay = lambda _: 0,
         verify: Mapping[str, object] | None = None,
         backwards: bool = False,
-        worth: ProposerReward | None = None,
+        proposer_reward: ProposerReward | None = None,
         attempts: int = 2,
         **options: object,
     ) -> SelfPlay:
@@ -105,7 +105,7 @@ class Stage:
             solver=self.roller(SolverEnv(tools, prompts)),
             rules=RuleFilter(),
             reward=AnswerReward(),
-            worth=worth or ProposerReward(),
+            proposer_reward=proposer_reward or ProposerReward(),
             attempts=attempts,
             verifier=verifier,
             **options,

@@ -3,7 +3,7 @@ import pytest
 from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
 from evoseek.policy.encoding import plain, split_trusted
-from evoseek.selfplay.distilled import TeacherEnv
+from evoseek.selfplay.distillation import TeacherEnv
 from evoseek.types import Passage, Question
 
 KALO = Passage("a#0", "a", "Kalo", "Kalo's mayor is Meri.")

@@ -12,9 +12,8 @@ from evoseek.env.environments import passage_task
 from evoseek.errors import DataError
 from evoseek.reward.proposer import ProposerReward
 from evoseek.rollout.record import TrajectoryRecord, row_of
-from evoseek.selfplay.episode import SelfPlay, Stages
-from evoseek.selfplay.evidence import supporting_passages
-from evoseek.selfplay.majority import relabel
+from evoseek.selfplay.episode import SelfPlay, Stages, relabel
+from evoseek.selfplay.filters import supporting_passages
 from evoseek.selfplay.proposals import proposal_groups, solver_groups
 from evoseek.training.update import scored_rewards, scored_samples
 from evoseek.types import Episode, Invalid, Passage, ProposerTask, Question, Scored, StopReason
@@ -98,7 +97,7 @@ def test_what_is_rejected_is_scored_as_such_and_nobody_tries_it(stage):
         "proposals/t2": proposing("kalo"),
         "t2/reading-0": [TOLU],
     }
-    episodes = run(stage(table, verify={}, worth=ProposerReward(rejected_reward=-0.1)), 3)
+    episodes = run(stage(table, verify={}, proposer_reward=ProposerReward(rejected_reward=-0.1)), 3)
     assert [episode.rejected for episode in episodes] == ["unfinished", "answer_in_question", "unverified"]
     assert [episode.outcome for episode in episodes] == [
         Scored(-0.1, {f"rejected/{episode.rejected}": 1.0}) for episode in episodes
@@ -280,7 +279,7 @@ class TestTrap1AFailureIsNoReward:
     def test_a_failed_attempt_is_out_of_the_proposers_reward(self, stage):
         """One of three is wrong. Were the failure a wrong answer, it would be two of four."""
         worth = ProposerReward("failure", max_failed=0.5)  # three of six: one was rolled out again, twice
-        (episode,) = run(stage(dict(self.TWO_RIGHT), attempts=4, worth=worth))
+        (episode,) = run(stage(dict(self.TWO_RIGHT), attempts=4, proposer_reward=worth))
         assert [isinstance(outcome, Invalid) for outcome in episode.solvers.outcomes] == [False, False, True, False]
         assert episode.outcome.parts["difficulty"] == pytest.approx(1 / 3)
         assert (episode.outcome.parts["solver/valid"], episode.outcome.parts["solver/invalid"]) == (3.0, 1.0)
@@ -303,7 +302,9 @@ class TestTrap1AFailureIsNoReward:
     @pytest.mark.parametrize("difficulty", ["linear", "failure", "between", "parabolic", "uncertainty"])
     def test_a_question_whose_attempts_all_failed_is_not_one_that_nobody_could_answer(self, stage, difficulty):
         """With `failure` that would even be the best reward of all."""
-        (episode,) = run(stage({"proposals/t0": proposing()}, worth=ProposerReward(difficulty, 0.0), attempts=3))
+        (episode,) = run(
+            stage({"proposals/t0": proposing()}, proposer_reward=ProposerReward(difficulty, 0.0), attempts=3)
+        )
         assert isinstance(episode.outcome, Invalid)
         assert episode.outcome.reason is StopReason.SAMPLER_FAILED
         assert episode.outcome.detail.startswith("9 of 9 of the solver's attempts failed")
@@ -311,7 +312,7 @@ class TestTrap1AFailureIsNoReward:
         assert len(episode.solvers.replaced) == 6
 
     def test_a_question_that_could_not_be_checked_is_neither_rejected_nor_asked(self, stage):
-        play = stage({"proposals/t0": proposing()}, verify={}, worth=ProposerReward(rejected_reward=-1.0))
+        play = stage({"proposals/t0": proposing()}, verify={}, proposer_reward=ProposerReward(rejected_reward=-1.0))
         (episode,) = run(play)
         assert episode.outcome == Invalid(StopReason.SAMPLER_FAILED, "t0/reading-0 has no turn 0")
         assert (episode.question, episode.rejected, episode.solvers) == (None, None, None)
@@ -325,7 +326,7 @@ class TestTrap1AFailureIsNoReward:
         for number, answers in enumerate(((MERI, MERI), (MERI, TOLU), (TOLU, TOLU))):
             table |= {f"t{number}/{index}": [answer] for index, answer in enumerate(answers)}
         table |= {f"t3/{index}{again}": [DOWN] for index in range(2) for again in ("", "r1", "r2")}
-        episodes = run(stage(table, verify={}, worth=ProposerReward("failure", 0.0)), 6)
+        episodes = run(stage(table, verify={}, proposer_reward=ProposerReward("failure", 0.0)), 6)
         (group,) = proposal_groups(episodes, "requested")
         rewards = [getattr(outcome, "reward", None) for outcome in group.outcomes]
         assert rewards == [0.0, 0.5, 1.0, None, None, None]
@@ -348,7 +349,7 @@ def test_an_engine_that_finds_nothing_for_anybody_leaves_every_episode_invalid(s
         "t0/1": [*SEARCHES_IN_VAIN, "<search> nothing </search>", TOLU],
         "proposals/t1": proposing(question="is it meri ?"),
     }
-    episodes = run(stage(table, worth=ProposerReward("failure")), 2)
+    episodes = run(stage(table, proposer_reward=ProposerReward("failure")), 2)
     outcomes = [episode.outcome for episode in episodes] + list(episodes[0].solvers.outcomes)
     assert len(outcomes) == 4
     for outcome in outcomes:
@@ -358,7 +359,9 @@ def test_an_engine_that_finds_nothing_for_anybody_leaves_every_episode_invalid(s
         )
     assert [(episode.question, episode.rejected) for episode in episodes] == [(None, None)] * 2
     table["t0/1"] = ["<search> kalo </search>", *table["t0/1"][1:]]  # one finds something
-    assert [episode.outcome.reward for episode in run(stage(table, worth=ProposerReward("failure", 0.0)), 2)] == [1, 0]
+    assert [
+        episode.outcome.reward for episode in run(stage(table, proposer_reward=ProposerReward("failure", 0.0)), 2)
+    ] == [1, 0]
 
 
 def test_an_engine_that_is_lost_once_the_questions_are_written_pays_no_proposer(stage):
@@ -371,12 +374,12 @@ def test_an_engine_that_is_lost_once_the_questions_are_written_pays_no_proposer(
         "t0/2": [*lost, TOLU],
         "proposals/t1": proposing("kalo", question="is it meri ?"),
     }
-    solved, rejected = run(stage(table, worth=ProposerReward("failure", 0.0), attempts=3), 2)
+    solved, rejected = run(stage(table, proposer_reward=ProposerReward("failure", 0.0), attempts=3), 2)
     assert {outcome.reason for outcome in (solved.outcome, *solved.solvers.outcomes)} == {StopReason.TOOL_FAILED}
     assert solved.question is not None
     assert (rejected.outcome.reward, rejected.rejected) == (0.0, "answer_in_question")
     table["t0/2"] = [*lost[:3], "<search> kalo </search>", TOLU]
-    assert run(stage(table, worth=ProposerReward("failure", 0.0), attempts=3), 2)[0].outcome.reward == 1.0
+    assert run(stage(table, proposer_reward=ProposerReward("failure", 0.0), attempts=3), 2)[0].outcome.reward == 1.0
 
 
 def test_an_engine_that_is_lost_while_questions_are_written_pays_nobody_though_it_comes_back(stage):
@@ -386,7 +389,7 @@ def test_an_engine_that_is_lost_while_questions_are_written_pays_nobody_though_i
         vain = ["<search> nothing </search>"] * 4
         table[f"proposals/t{number}"] = [*vain, *proposing(question=f"who is it in {number} ?")]
         table |= {f"t{number}/{index}": ["<search> kalo </search>", TOLU] for index in range(2)}
-    for episode in run(stage(table, worth=ProposerReward("failure")), 3):
+    for episode in run(stage(table, proposer_reward=ProposerReward("failure")), 3):
         outcomes = (episode.outcome, *episode.solvers.outcomes)
         assert {outcome.reason for outcome in outcomes} == {StopReason.TOOL_FAILED}
         assert episode.question is None

@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from evoseek.selfplay.evidence import retrieved_passages, seen_passages, supporting_passages
+from evoseek.selfplay.filters import retrieved_passages, seen_passages, supporting_passages
 from evoseek.types import Action, Passage, ProposerTask, Question, StopReason, ToolCall, ToolResult, Trajectory
 
 

@@ -21,8 +21,7 @@ from evoseek.reward.shaping import EvidenceReward
 from evoseek.rollout.limits import Limits
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex, open_index
-from evoseek.selfplay.evidence import seen_passages, supporting_passages
-from evoseek.selfplay.filters import RuleFilter
+from evoseek.selfplay.filters import RuleFilter, seen_passages, supporting_passages
 from evoseek.selfplay.game import PassageGame, load_players
 from evoseek.selfplay.tasks import answer_tasks, sample_passages
 from evoseek.settings import lookup
@@ -173,20 +172,20 @@ def check_play(play, system):
     assert play.proposer.temperature == (0.75 if system == "ssp" else 0.5)
     found = asyncio.run(play.proposer.env.tools["search"](ToolCall("search", {"query": "mayor"})))
     assert len(found.passages) == 2
-    check_worth(play.worth)
+    check_proposer_reward(play.proposer_reward)
     check_verifier(play.verifier)
 
 
-def check_worth(worth):
+def check_proposer_reward(proposer_reward):
     task = Question("t", "text", (), task=ProposerTask(1, Passage("p", "p", "", "text")))
     proposal = Trajectory("p", task, "proposer", (), (), (), StopReason.ANSWERED)
     solvers = TrajectoryGroup("k", (), tuple(Scored(f1, {"f1": f1}) for f1 in (0.7, 0.6)))
-    assert worth(proposal, rejected="too_short") == Scored(-0.5, {"rejected/too_short": 1.0})
-    outcome = worth(proposal, solvers=solvers)
+    assert proposer_reward(proposal, rejected="too_short") == Scored(-0.5, {"rejected/too_short": 1.0})
+    outcome = proposer_reward(proposal, solvers=solvers)
     assert outcome.parts["difficulty"] == 1.0  # parabolic: the first of the two is right
     assert "format" in outcome.parts
     once = ((proposal, Invalid(StopReason.TOOL_FAILED)),)
-    assert isinstance(worth(proposal, solvers=replace(solvers, replaced=once)), Invalid)  # one of three
+    assert isinstance(proposer_reward(proposal, solvers=replace(solvers, replaced=once)), Invalid)  # one of three
 
 
 def check_verifier(verifier):

@@ -4,7 +4,7 @@ import pytest
 
 from evoseek.errors import ConfigError
 from evoseek.runs import RunDirectory
-from evoseek.selfplay.held_out import held_out_questions
+from evoseek.selfplay.question_log import held_out_questions
 
 
 def written(path, questions, rollouts):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.selfplay.leads import Lead, follow_back
+from evoseek.selfplay.tasks import SearchChain, follow_back
 from evoseek.types import Passage
 
 
@@ -28,7 +28,7 @@ def find_in(passages: Sequence[Passage], query: str) -> list[Passage]:
 
 @pytest.mark.parametrize(("answer", "searches"), [("Meri", 3), ("Kalo", 2), ("nida", 1), ("Tolu", 0), ("Zumi", 0)])
 def test_one_gets_as_far_back_as_passages_mention_each_other(answer: str, searches: int) -> None:
-    assert follow_back(answer, lambda query: find_in(CHAIN, query), most=9) == Lead(answer, searches)
+    assert follow_back(answer, lambda query: find_in(CHAIN, query), most=9) == SearchChain(answer, searches)
 
 
 @pytest.mark.parametrize("most", [0, 1, 2, 3])
@@ -56,7 +56,7 @@ def test_a_passage_that_does_not_mention_what_was_searched_for_leads_nowhere() -
     ],
 )
 def test_only_whole_words_are_a_mention(answer: str, text: str, is_mentioned: bool) -> None:
-    assert follow_back(answer, lambda _: [passage("Zumi", text)], most=1) == Lead(answer, int(is_mentioned))
+    assert follow_back(answer, lambda _: [passage("Zumi", text)], most=1) == SearchChain(answer, int(is_mentioned))
 
 
 def test_one_does_not_walk_in_circles() -> None:

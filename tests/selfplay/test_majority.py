@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evoseek.reward.answer import normalise
-from evoseek.selfplay.majority import majority_answer, relabel
+from evoseek.selfplay.episode import majority_answer, relabel
 from evoseek.types import Invalid, Outcome, Question, Scored, StopReason, Trajectory, TrajectoryGroup
 
 DOWN = Invalid(StopReason.TOOL_FAILED, "down")

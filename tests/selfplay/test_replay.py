@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.selfplay.replay import draw_again
+from evoseek.selfplay.question_log import draw_again
 from evoseek.types import Question
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from evoseek.env.environments import answer_task
 from evoseek.registry import KINDS, find
-from evoseek.selfplay.leads import Lead
 from evoseek.selfplay.proposals import TaskSource
+from evoseek.selfplay.tasks import SearchChain
 from evoseek.systems.search_r1 import SearchR1
 from evoseek.systems.sft import SFT
 from evoseek.systems.ssp import SSP
@@ -99,7 +99,10 @@ def of_dr_zero(_system):
 def of_answers(_system):
     """Answers, where a step may draw up to four times as many as it needs."""
     tasks = TaskSource(
-        [Lead(f"answer {n}", 1) for n in range(30)], lambda id, lead, n: answer_task(id, lead.answer, n), (1,), "0"
+        [SearchChain(f"answer {n}", 1) for n in range(30)],
+        lambda id, lead, n: answer_task(id, lead.answer, n),
+        (1,),
+        "0",
     )
     system = SSP(None, tasks, None, None, None, None, 0, 4, fill="resample")
     given = []

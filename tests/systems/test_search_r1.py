@@ -16,10 +16,10 @@ from evoseek.env.tools import SearchTool
 from evoseek.errors import ConfigError, TrainingError
 from evoseek.learner.distributed import Ranks
 from evoseek.policy.scripted import ScriptedSampler
-from evoseek.selfplay.majority import relabel
+from evoseek.selfplay.episode import relabel
 from evoseek.systems.search_r1 import SearchR1
-from evoseek.training.ahead import Ahead
 from evoseek.training.loop import TrainingLoop
+from evoseek.training.rollouts import Ahead
 from evoseek.types import Invalid, Scored, TrajectoryGroup
 
 ONE_RIGHT = {"q0/0": "meri", "q0/1": "kalo", "q1/0": "kalo", "q1/1": "kalo"}

@@ -8,9 +8,9 @@ import pytest
 from evoseek.env.environments import answer_task
 from evoseek.rollout.record import TrajectoryWriter, read_trajectories
 from evoseek.selfplay.filters import Rejection
-from evoseek.selfplay.leads import Lead
 from evoseek.selfplay.proposals import TaskSource
 from evoseek.selfplay.question_log import QuestionLog
+from evoseek.selfplay.tasks import SearchChain
 from evoseek.systems.ssp import SSP
 from evoseek.types import Invalid, Scored, StopReason, ToolCall, ToolResult
 
@@ -41,7 +41,7 @@ def ssp(tmp_path, played):
             return (f"who is it in {task.id} ?", 0.5) if said is True else said or Rejection.TOO_SHORT
 
         log, published = QuestionLog(tmp_path / "questions.jsonl"), []
-        leads = [Lead(f"answer {n}", 1) for n in range(60)]
+        leads = [SearchChain(f"answer {n}", 1) for n in range(60)]
         system = SSP(
             play=played(says),
             tasks=TaskSource(leads, make_task, (1,), "0", copies),

@@ -15,9 +15,8 @@ from evoseek.learner.distributed import Ranks
 from evoseek.policy.encoding import plain
 from evoseek.policy.scripted import ScriptedChat, ScriptedSampler
 from evoseek.search.simulated import SimulatedEngine
-from evoseek.selfplay.curriculum import noise_probability
-from evoseek.systems.zerosearch import ZeroSearch
-from evoseek.training.ahead import Ahead
+from evoseek.systems.zerosearch import ZeroSearch, noise_probability
+from evoseek.training.rollouts import Ahead
 from evoseek.types import Invalid, Question, StopReason
 
 QUESTIONS = [Question(f"q{n}", f"what is {n} ?", (f"meri{n}",)) for n in range(3)]

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from evoseek.training.ahead import Ahead
+from evoseek.training.rollouts import Ahead
 
 
 class Collector:

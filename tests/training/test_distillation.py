@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from evoseek.credit.advantages import group_advantages
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.likelihood import ReinforceLoss
-from evoseek.training.distillation import SelfDistillation
+from evoseek.selfplay.distillation import SelfDistillation
 from evoseek.training.update import GroupUpdate
 from evoseek.types import TrainingSample
 

@@ -6,8 +6,7 @@ from itertools import compress
 import pytest
 
 from evoseek.credit.advantages import CriticCredit
-from evoseek.training.ppo import PPOUpdate
-from evoseek.training.update import KLPenalty
+from evoseek.training.update import KLPenalty, PPOUpdate
 
 TEXTS = {"q0/0": "meri", "q0/1": "kalo", "q1/0": "kalo", "q1/1": "kalo"}
 

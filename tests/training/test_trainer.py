@@ -18,8 +18,8 @@ from evoseek.systems.search_r1 import SearchR1
 from evoseek.train import training_loop
 from evoseek.training.given import load_settings
 from evoseek.training.plan import TrainingContext
-from evoseek.training.ppo import PPOUpdate
 from evoseek.training.trainer import check_dtype, computes_alike, load_trainable, reads_rows
+from evoseek.training.update import PPOUpdate
 from evoseek.types import Passage, Question, TrainingSample
 
 

@@ -12,8 +12,7 @@ from evoseek.learner.learner import Learner
 from evoseek.loss.base import LossInputs
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.likelihood import ReinforceLoss
-from evoseek.training.two_roles import RoleUpdate, TwoRoleUpdate
-from evoseek.training.update import GroupUpdate
+from evoseek.training.update import GroupUpdate, RoleUpdate, TwoRoleUpdate
 from evoseek.types import Invalid, Question, Scored, Segment, StopReason, Trajectory, TrajectoryGroup
 
 UNIFORM = -math.log(4)

@@ -40,7 +40,7 @@ def filter_data(
 ) -> None:
     """Sort out questions that are time-sensitive, subjective or harmful, by the model in the settings of judge."""
     from evoseek.cli.settings import given_settings
-    from evoseek.training.sources import read_questions
+    from evoseek.training.inputs import read_questions
 
     read_questions(str(questions), setting="the file of questions")
     options = {"judge.model": model, "run.seed": seed}

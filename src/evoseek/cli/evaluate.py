@@ -102,7 +102,7 @@ def evaluate(
     check_evaluation(given.read(), search=searches, model=model, questions=own is None)
     with end_on_interrupt():
         from evoseek.run import Run
-        from evoseek.training.sources import evaluation_path, read_questions
+        from evoseek.training.inputs import evaluation_path, read_questions
 
     settings, console = answering_settings(given), Console(stderr=json)
     every = read_questions(evaluation_path(settings), setting="evaluation.path") if own is None else own
@@ -143,12 +143,12 @@ def _empty_searches(results: Results) -> str | None:
 def _written(settings: TrainingSettings, run_dir: Path | None) -> list[Question] | None:
     """The questions that self-play wrote in this run and held out, if none were named, which is printed. None without a
     run, or for a run of another system."""
-    from evoseek.training.sources import evaluation_path
+    from evoseek.training.inputs import evaluation_path
 
     if run_dir is None or evaluation_path(settings) or lookup(settings, "proposer") is None:
         return None
     from evoseek.runs import RunDirectory
-    from evoseek.selfplay.held_out import held_out_questions
+    from evoseek.selfplay.question_log import held_out_questions
 
     questions, words = held_out_questions(RunDirectory(run_dir))
     say(Console(stderr=True), words)

@@ -19,9 +19,9 @@ from evoseek.runs import RunDirectory, flatten
 from evoseek.search.lexical import check_index
 from evoseek.settings import check_settings, read_settings
 from evoseek.training.given import Given, allow_project, edited, flat_settings, gather, shared_settings
+from evoseek.training.inputs import check_training_sources, evaluation_path, read_questions
 from evoseek.training.interrupt import end_on_interrupt
 from evoseek.training.settings import TrainingSettings
-from evoseek.training.sources import check_training_sources, evaluation_path, read_questions
 from evoseek.training.stages import check_stages
 
 # The other commands take the settings that their task needs.

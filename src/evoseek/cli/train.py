@@ -147,8 +147,8 @@ def outline(settings: TrainingSettings, run: RunDirectory, *, processes: int, wo
     ConfigError if servers cannot be used as they are to be."""
     from evoseek.policy.machine import find_machine, too_many
     from evoseek.policy.shape import read_config, shape_of
+    from evoseek.training.inputs import read_questions
     from evoseek.training.memory_needs import memory_needs, told
-    from evoseek.training.sources import read_questions
 
     yield f"Model: {settings.policy.model} ({settings.policy.dtype}, {_trained(settings)}) on {settings.policy.device}"
     yield f"Plan: {settings.run.system}, {_steps(settings, run)}, in {run.path.absolute()}"

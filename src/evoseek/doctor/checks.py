@@ -30,8 +30,8 @@ from evoseek.prompt import rendered
 from evoseek.search.lexical import LexicalIndex, check_index
 from evoseek.search.opening import open_built
 from evoseek.settings import check_settings, defaults_of, lookup
+from evoseek.training.inputs import read_questions
 from evoseek.training.memory_needs import memory_needs, step_rollouts, told
-from evoseek.training.sources import read_questions
 from evoseek.training.stages import check_stages
 
 _PACKAGES = ("torch", "transformers", "safetensors", "tantivy", "pydantic")

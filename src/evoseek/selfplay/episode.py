@@ -8,22 +8,31 @@ for the proposer as for the solver; it is never a reward of 0, nor the reward of
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from evoseek.protocols import RewardFn
+from evoseek.reward.answer import METRICS, normalise
 from evoseek.reward.proposer import ProposerReward
 from evoseek.rollout.roller import Roller, as_failed, nothing_found
 from evoseek.selfplay.duplicates import NearDuplicates
-from evoseek.selfplay.evidence import retrieved_passages, seen_passages, supporting_passages
-from evoseek.selfplay.filters import Rejection, RuleFilter, proposed_question
+from evoseek.selfplay.filters import (
+    Rejection,
+    RuleFilter,
+    proposed_question,
+    retrieved_passages,
+    seen_passages,
+    supporting_passages,
+)
 from evoseek.selfplay.verify import Verification, Verifier
-from evoseek.types import Episode, Invalid, Outcome, Passage, Question, Trajectory, TrajectoryGroup
+from evoseek.types import Episode, Invalid, Outcome, Passage, Question, Scored, Trajectory, TrajectoryGroup
 
 if TYPE_CHECKING:
     from evoseek.learner.distributed import Ranks
+
 
 Failed = tuple[tuple[Trajectory, Invalid], ...]
 
@@ -45,7 +54,7 @@ class Stages:
 
 @dataclass(frozen=True, slots=True)
 class SelfPlay:
-    """Plays batches of episodes. `reward` is the solver's reward, `worth` the proposer's.
+    """Plays batches of episodes. `reward` is the solver's reward, `proposer_reward` the proposer's.
 
     `metric` names the part of `reward` that measures how right an answer is. `label` may rescore a complete group of
     the solver. `evidence` selects the passages of a proposal that a reader is shown; `near_duplicates` is the likeness
@@ -59,7 +68,7 @@ class SelfPlay:
     solver: Roller
     rules: RuleFilter
     reward: RewardFn
-    worth: ProposerReward
+    proposer_reward: ProposerReward
     attempts: int
     metric: str = "exact_match"
     verifier: Verifier | None = None
@@ -111,7 +120,7 @@ class SelfPlay:
             return self._rejected(proposal, verification.rejected, verification, failed)
         solvers = await self.solve(question, key) if batch.solve else None
         batch.passed("solve")
-        outcome = self.worth(proposal, rejected=None, solvers=solvers)
+        outcome = self.proposer_reward(proposal, rejected=None, solvers=solvers)
         return Episode(proposal, outcome, question, None, verification.readings, solvers, failed)
 
     async def solve(self, question: Question, key: str) -> TrajectoryGroup:
@@ -144,7 +153,7 @@ class SelfPlay:
         return await self.verifier(question, self.evidence(proposal), others, f"{key}/{question.id}")
 
     def _rejected(self, proposal: Trajectory, reason: Rejection, verification: Verification, failed: Failed) -> Episode:
-        outcome: Outcome = self.worth(proposal, rejected=reason, solvers=None)
+        outcome: Outcome = self.proposer_reward(proposal, rejected=reason, solvers=None)
         return Episode(proposal, outcome, None, reason, verification.readings, None, failed)
 
 
@@ -255,3 +264,43 @@ async def _all(episodes: Any) -> list[Episode]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def majority_answer(answers: Iterable[str | None]) -> str | None:
+    """The most frequent answer, compared in normal form and given as it was first written; of equals the first.
+
+    None if there is no answer of which the normal form leaves anything.
+    """
+    votes: Counter[str] = Counter()
+    written: dict[str, str] = {}
+    for answer in answers:
+        if answer is not None and (normal := normalise(answer)):
+            votes[normal] += 1
+            written.setdefault(normal, answer)
+    return written[votes.most_common(1)[0][0]] if votes else None
+
+
+def relabel(group: TrajectoryGroup, metric: str = "exact_match") -> TrajectoryGroup:
+    """The group with its valid members scored against their majority answer; all wrong if there is none.
+
+    It is the control without the proposer's answer (as in R-Zero, arXiv 2508.05004, and SQLM, arXiv 2508.03682). If the
+    solver is wrong more often than right, its errors are reinforced.
+
+    `metric` (of `reward.answer`) names the part of each outcome that is the answer's; what else is in a reward, such as
+    that for evidence, stays. The part `label/agrees` is 1 if the majority gives an answer that the question accepts.
+    The trajectories, and with them the proposer's answer, stay as they are, and so do Invalid outcomes.
+    """
+    pairs = list(zip(group.trajectories, group.outcomes, strict=True))
+    label = majority_answer(trajectory.answer for trajectory, outcome in pairs if isinstance(outcome, Scored))
+    agrees = label is not None and any(
+        normalise(label) in map(normalise, trajectory.question.golden_answers) for trajectory in group.trajectories
+    )
+
+    def scored(answer: str | None, outcome: Outcome) -> Outcome:
+        if not isinstance(outcome, Scored):
+            return outcome
+        value = METRICS[metric](answer, [label]) if answer is not None and label is not None else 0.0
+        parts = {**outcome.parts, metric: value, "label/agrees": float(agrees)}
+        return Scored(outcome.reward - outcome.parts[metric] + value, parts)
+
+    return replace(group, outcomes=tuple(scored(trajectory.answer, outcome) for trajectory, outcome in pairs))

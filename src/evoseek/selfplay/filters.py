@@ -7,9 +7,11 @@ Verifier              UNVERIFIED, CLOSED_BOOK and AMBIGUOUS, with a reader
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from typing import Literal
 
 from evoseek.corpus.question_rules import asks_twice, depends_on_now, is_cut_off, is_question, is_vague
@@ -18,7 +20,6 @@ from evoseek.env.environments import task_of
 from evoseek.reward.answer import normalise
 from evoseek.reward.format import is_valid_search, stands_in, stated
 from evoseek.selfplay.answer_rules import is_long, is_sentence, is_supported, misfits, stands_in_question
-from evoseek.selfplay.evidence import seen_passages
 from evoseek.selfplay.text_rules import instructs, is_noise, is_template, mixes_languages, refers_to_passage
 from evoseek.types import Passage, Question, StopReason, Trajectory
 
@@ -166,3 +167,50 @@ def _queries(proposal: Trajectory) -> list[str]:
     """The queries of a proposal, in normal form."""
     calls = (result.call for result in proposal.tool_results)
     return [normalise(str(call.arguments["query"])) for call in calls if is_valid_search(call)]
+
+
+_TAG = re.compile(r"<[^<>]*>")
+
+
+def retrieved_passages(proposal: Trajectory) -> tuple[Passage, ...]:
+    """All passages that the proposer's searches found, each once, in the order of finding."""
+    found: dict[str, Passage] = {}
+    for result in proposal.tool_results:
+        for passage in result.passages:
+            found.setdefault(passage.id, passage)
+    return tuple(found.values())
+
+
+def seen_passages(proposal: Trajectory) -> tuple[Passage, ...]:
+    """The source passage, if the task shows one, and all that the proposer found, each once."""
+    passages = (*_source(proposal), *retrieved_passages(proposal))
+    return tuple({passage.id: passage for passage in passages}.values())
+
+
+def supporting_passages(proposal: Trajectory) -> tuple[Passage, ...]:
+    """What the question seems to rest on, each passage once: the source passage, if the task shows one, and of every
+    search the passages whose titles the proposer wrote later on, or else the best one. Where the task gave the answer,
+    passages about the answer itself do not count: they are where the way back began."""
+    given = [normalise(answer) for answer in proposal.question.golden_answers]
+    supporting = {passage.id: passage for passage in _source(proposal)}
+    for found, later in _searches(proposal):
+        passages = [passage for passage in found if normalise(passage.title) not in given]
+        used = [passage for passage in passages if stands_in(passage.title, later)]
+        for passage in used or passages[:1]:
+            supporting.setdefault(passage.id, passage)
+    return tuple(supporting.values())
+
+
+def _source(proposal: Trajectory) -> Iterator[Passage]:
+    task = proposal.question.task
+    if task is not None and task.passage is not None and task.shown:
+        yield task.passage
+
+
+def _searches(proposal: Trajectory) -> Iterator[tuple[tuple[Passage, ...], str]]:
+    """The passages of each call, and all text written after it, without tags. Calls of one turn are made together."""
+    results = iter(proposal.tool_results)
+    for turn, action in enumerate(proposal.actions, start=1):
+        later = _TAG.sub(" ", "\n".join(action.text for action in proposal.actions[turn:]))
+        for result in islice(results, len(action.tool_calls)):
+            yield result.passages, later

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from evoseek.checkpoints import Checkpoint
-from evoseek.env.environments import AnswerProposerEnv, PassageProposerEnv
+from evoseek.env.environments import AnswerProposerEnv, PassageProposerEnv, ReaderEnv
 from evoseek.errors import ConfigError
 from evoseek.learner.base import LearnerBase
 from evoseek.learner.checkpoint import Part
@@ -17,26 +17,90 @@ from evoseek.learner.learner import LearnerContext
 from evoseek.loss.base import LossFn, LossInputs
 from evoseek.loss.terms import corrected
 from evoseek.policy.policy import Policy
+from evoseek.protocols import RewardFn
 from evoseek.registry import build
+from evoseek.reward.answer import GRADED
+from evoseek.reward.proposer import ProposerReward
+from evoseek.reward.shaping import EvidenceReward
 from evoseek.rollout.agent import Agent
-from evoseek.selfplay.distilled import self_distillation
-from evoseek.selfplay.episode import SelfPlay
-from evoseek.selfplay.leads import Lead
-from evoseek.selfplay.play import make_play
+from evoseek.rollout.roller import Roller
+from evoseek.selfplay.distillation import self_distillation
+from evoseek.selfplay.episode import SelfPlay, relabel
+from evoseek.selfplay.filters import RuleFilter, seen_passages, supporting_passages
 from evoseek.selfplay.proposals import TaskSource
 from evoseek.selfplay.question_log import QuestionLog
 from evoseek.selfplay.settings import GameSettings
-from evoseek.selfplay.tasks import answer_tasks, passage_pool, passage_tasks
+from evoseek.selfplay.tasks import SearchChain, answer_tasks, passage_pool, passage_tasks
+from evoseek.selfplay.verify import Verifier
 from evoseek.training.context import load_run_policy
 from evoseek.training.loop import System
 from evoseek.training.plan import TrainingContext, TrainingPlan
 from evoseek.training.run_state import State
 from evoseek.training.samples import old_logprobs, record_samples
+from evoseek.training.settings import TrainingSettings
 from evoseek.training.trainer import computes_alike, forward_of, load_trainable, save_trained, sync
-from evoseek.training.two_roles import RoleUpdate, TwoRoleUpdate
-from evoseek.training.update import GroupUpdate
+from evoseek.training.update import GroupUpdate, RoleUpdate, TwoRoleUpdate
 from evoseek.types import Passage
 from evoseek.world.world import Oracle, load_world, world_oracle
+
+_Settings = TypeVar("_Settings", bound=GameSettings)
+_Any = TypeVar("_Any", bound=TrainingSettings)
+
+
+def make_play(
+    settings: GameSettings,
+    context: TrainingContext,
+    proposer: Agent,
+    solver: Agent,
+    env: type[AnswerProposerEnv | PassageProposerEnv],
+) -> SelfPlay:
+    """Episodes between two agents (or one in both roles) that search the context's engine. `env` is the proposer's."""
+    tools = context.tools(proposer.prompts, context.engine)
+    own, filters, game = settings.proposer, settings.filters, settings.selfplay
+    limits = replace(proposer.limits, max_turns=own.max_turns, max_tokens_per_turn=own.max_tokens_per_turn)
+    weight, metric = game.evidence_weight, context.metric
+    return SelfPlay(
+        proposer=proposer.proposer(tools, env, limits=limits, temperature=own.temperature),
+        solver=context.solver(context.engine, solver),
+        rules=RuleFilter(min_words=filters.min_words, min_searches=filters.min_searches, rules=filters.rules),
+        reward=EvidenceReward(context.reward, weight) if weight > 0 else context.reward,
+        proposer_reward=ProposerReward(
+            own.difficulty,
+            own.format_weight,
+            own.rejected_reward,
+            success=metric,
+        ),
+        attempts=own.attempts,
+        metric=metric,
+        verifier=_verifier(settings, solver, context.reward, exact=metric in GRADED),
+        evidence=supporting_passages if settings.verification.passages == "supporting" else seen_passages,
+        near_duplicates=filters.near_duplicates,
+        label=partial(relabel, metric=metric) if game.label == "majority" else None,
+        ranks=context.ranks,
+    )
+
+
+def _verifier(settings: GameSettings, agent: Agent, correct: RewardFn, *, exact: bool) -> Verifier | None:
+    own = settings.verification
+    if not (own.readings or own.closed_book):
+        return None
+    renderer = agent.renderer([])
+    limits = replace(agent.limits, max_turns=1)
+
+    def reader(passages: Sequence[Passage]) -> Roller:
+        env = ReaderEnv(passages, agent.prompts, renderer.format)
+        return agent.roller(env, renderer, limits=limits, temperature=0.0)
+
+    return Verifier(
+        reader,
+        correct,
+        seed=settings.run.seed,
+        readings=own.readings,
+        noise_passages=own.noise_passages,
+        noise=own.noise,
+        closed_book=own.closed_book,
+        exact=exact,
+    )
 
 
 @dataclass(frozen=True)
@@ -65,16 +129,18 @@ class _Game:
         is_due: Callable[[int], bool] | None = None,
         state: State | None = None,
     ) -> TrainingPlan:
-        """The plan of a system. A solver is examined on held-out questions."""
+        """The plan of a system. Held-out questions are answered by the solver."""
         context = self.context
         context.tell_about_models()
         context.tell_unreadable(
             (passage.text for passage in context.corpus.passages()), what="the passages of the index"
         )
-        examined = self.play.solver
+        eval_roller = self.play.solver
         if self.settings.evaluation.path:
-            examined = context.solver(context.held_out_engine, self.solver)
-        return TrainingPlan(system, self.settings, parts, resumed, examined, steps, is_due, is_game=True, state=state)
+            eval_roller = context.solver(context.held_out_engine, self.solver)
+        return TrainingPlan(
+            system, self.settings, parts, resumed, eval_roller, steps, is_due, is_game=True, state=state
+        )
 
     def _proposer_loss(self) -> LossFn[LossInputs]:
         return corrected(build("loss", self.settings.proposer.loss, self.context), self.settings.algorithm)
@@ -89,7 +155,7 @@ class AnswerGame(_Game):
         agent = context.agent
         return cls(settings, context, agent, agent, make_play(settings, context, agent, agent, AnswerProposerEnv))
 
-    def tasks(self, answers: str) -> TaskSource[Lead]:
+    def tasks(self, answers: str) -> TaskSource[SearchChain]:
         """Tasks from a file of answers, or from those of the corpus ("")."""
         return answer_tasks(self.settings, self.context.corpus, answers)
 

@@ -1,20 +1,25 @@
 """The questions that self-play wrote: `questions.jsonl`, appended step by step, and read back by a resumed run.
 
 Each line is a question as `evoseek.corpus.questions` reads it, with the `step` that wrote it in its metadata: the file
-can be trained on, or handed on.
+can be trained on, or handed on. A question is held out if no rollout of the run's solver is about it, nor about another
+one with the same words: what a run without labelled questions can be scored on. Its answer is the proposer's: it passed
+the run's rules and checks, and nobody else has looked at it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evoseek.corpus.questions import load_questions, question_row
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
-from evoseek.errors import DataError
+from evoseek.errors import ConfigError, DataError
+from evoseek.runs import RunDirectory
+from evoseek.selfplay.duplicates import NearDuplicates
 from evoseek.types import Question
 
 if TYPE_CHECKING:
@@ -78,3 +83,61 @@ def _as_read(row: Mapping[str, object]) -> Question:
     """The question of a row as `load_questions` will read it."""
     read = json.loads(json.dumps(row))
     return Question(read["id"], read["question"].strip(), tuple(read["golden_answers"]), read["metadata"])
+
+
+def draw_again(questions: Iterable[Question], count: int, seed: str) -> list[Question]:
+    """`count` of the questions in random order, none twice before all were drawn once; empty if there are none.
+
+    The draw is determined by the questions and the seed, not by their order.
+    """
+    rng = random.Random(f"{seed}/replay")
+    pool = sorted(questions, key=lambda question: question.id)
+    drawn: list[Question] = []
+    while pool and len(drawn) < count:
+        drawn += rng.sample(pool, min(len(pool), count - len(drawn)))
+    return drawn
+
+
+def held_out_questions(run: RunDirectory) -> tuple[list[Question], str]:
+    """The written questions of a run that its solver never met, or if there is none, all of them; and in words what
+    they are.
+
+    Raises ConfigError if none was written, with what to do; DataError for a damaged file.
+    """
+    written = load_questions(run.questions) if run.questions.is_file() and run.questions.stat().st_size else []
+    met = NearDuplicates()
+    for role, text in _asked(run.trajectories):
+        if role == "solver":
+            met.remember(text)
+    unseen = [question for question in written if met.is_new(question.text)]
+    more = f"`evoseek propose {_index(run)} held-out.jsonl --run-dir {run.path} --count 50` writes new ones"
+    if not written:
+        raise ConfigError(
+            f"There are no questions to score with: none were named, and self-play has written none in {run.path}. "
+            f"Name labelled ones with --questions (or as evaluation.path), or train on: {more}."
+        )
+    which = f"{len(unseen)} of {len(written)} questions that self-play wrote in {run.path} and never trained on"
+    if not unseen:
+        which = f"{len(written)} questions that self-play wrote in {run.path}, on all of which it was trained: {more}"
+    return unseen or written, (
+        f"No labelled questions were named. Scored on the {which}. Their answers are the proposer's, checked by the "
+        "run's own rules alone: the score says whether solver and proposer agree, not whether they are right."
+    )
+
+
+def _asked(trajectories: Path) -> Iterator[tuple[str, str]]:
+    """Role and question's text of every rollout."""
+    yield from ResumableJsonl(trajectories).rows(_role_and_question, "rollout with a role and a question")
+
+
+def _role_and_question(row: Any) -> tuple[str, str]:
+    return str(row["role"]), str(row["question"]["text"])
+
+
+def _index(run: RunDirectory) -> str:
+    """The index of the run, for a command line."""
+    try:
+        search: Any = json.loads(run.config.read_text(encoding="utf-8"))["search"]
+        return str(search["index"] or "INDEX")
+    except (OSError, ValueError, KeyError, TypeError):
+        return "INDEX"

@@ -1,22 +1,53 @@
-"""Tasks for proposers, from the passages or the answers of a corpus."""
+"""Tasks for proposers, from the passages or the answers of a corpus.
+
+An answer is given with the number of successive searches that lead away from it:
+
+    search for the answer -> a passage about something else that mentions it -> search for that passage's title -> ...
+
+A proposer that has to make more searches than there are such steps could only invent something (Search Self-play leaves
+open how answers and numbers of searches are matched).
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from evoseek.corpus.answers import load_answers, mine_answers
+from evoseek.corpus.answers import TitleFinder, load_answers, mine_answers
 from evoseek.env.environments import answer_task, passage_task
 from evoseek.errors import ConfigError
 from evoseek.protocols import PassageStore
 from evoseek.rollout.agent import Agent
-from evoseek.selfplay.leads import Lead, follow_back
 from evoseek.selfplay.proposals import TaskSource
 from evoseek.selfplay.settings import GameSettings
 from evoseek.types import Passage, Question
+
+
+@dataclass(frozen=True, slots=True)
+class SearchChain:
+    """An answer, and the number of successive searches that lead away from it."""
+
+    answer: str
+    searches: int
+
+
+def follow_back(answer: str, find: Callable[[str], Sequence[Passage]], most: int) -> SearchChain:
+    """Follow each time the first passage found that mentions what was searched for, as whole words, and is about
+    something new, at most `most` times. `find` gives a query's best passages."""
+    seen = [answer.casefold()]
+    while len(seen) <= most:
+        sought = seen[-1]
+        mentions = TitleFinder([sought])
+        titles = (passage.title.casefold() for passage in find(sought) if mentions(passage.text))
+        new = next((title for title in titles if title not in seen), None)
+        if new is None:
+            break
+        seen.append(new)
+    return SearchChain(answer, len(seen) - 1)
+
 
 POOL = 200_000  # maximum number of passages for proposals; of a larger corpus, a random sample
 SOURCE_TOKENS = 256  # maximum number of tokens of a passage that a proposer is shown
@@ -42,7 +73,7 @@ def passage_tasks(
     return TaskSource(pool, make, settings.proposer.ratio, f"{settings.run.seed}/{purpose}", copies)
 
 
-def answer_tasks(settings: GameSettings, corpus: PassageStore, path: str) -> TaskSource[Lead]:
+def answer_tasks(settings: GameSettings, corpus: PassageStore, path: str) -> TaskSource[SearchChain]:
     """Tasks from an answer set: a file, or answers mined from the corpus; only answers from which a search leads on."""
     ratio, seed = settings.proposer.ratio, settings.run.seed
     answers = load_answers(Path(path)) if path else mine_answers(corpus.passages())
@@ -57,7 +88,7 @@ def answer_tasks(settings: GameSettings, corpus: PassageStore, path: str) -> Tas
 
     far = [[lead for lead in leads if lead.searches >= searches] for searches in range(len(ratio) + 1)]
 
-    def make(id: str, lead: Lead, searches: int) -> Question:
+    def make(id: str, lead: SearchChain, searches: int) -> Question:
         """This answer, or, if it does not lead far enough, another one that does, if there is any."""
         if lead.searches < searches and far[searches]:
             lead = random.Random(f"{seed}/lead/{id}").choice(far[searches])

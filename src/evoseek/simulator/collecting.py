@@ -26,9 +26,8 @@ from evoseek.report.progress import STOPPING_AFTER_BATCH, CountProgress
 from evoseek.rollout.roller import Roller
 from evoseek.settings import lookup
 from evoseek.training.context import Context
-from evoseek.training.inputs import identity
+from evoseek.training.inputs import identity, read_questions
 from evoseek.training.interrupt import stop_on_interrupt
-from evoseek.training.sources import read_questions
 from evoseek.types import Passage, Question, Trajectory
 
 

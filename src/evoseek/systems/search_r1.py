@@ -7,7 +7,7 @@
         advantages and optimizer steps: the update (GRPO by default; REINFORCE, PPO, ... are others), on the tokens
         that the policy wrote: passages are masked
 
-With `rollout.max_staleness` = n the rollouts of the next n steps go on while a step trains (`training.ahead`).
+With `rollout.max_staleness` = n the rollouts of the next n steps go on while a step trains (`training.rollouts.Ahead`).
 
 It fails if no rollout of a question ever succeeds, or all do: for a group-relative update such a group has no signal
 (`frac_reward_zero_std` counts them).
@@ -27,7 +27,6 @@ from evoseek.errors import ConfigError
 from evoseek.protocols import QuestionEngine, SearchEngine
 from evoseek.registry import build
 from evoseek.rollout.settings import QuestionRolloutSettings
-from evoseek.training.ahead import Ahead
 from evoseek.training.pass_rates import PassRates
 from evoseek.training.question_order import Order, UniformOrder, chosen, ordered
 from evoseek.training.rollout_metrics import StepReport, metrics_by, rollout_metrics, staleness_metrics, tool_latency_s
@@ -36,7 +35,7 @@ from evoseek.types import Question, TrajectoryGroup
 
 if TYPE_CHECKING:
     from evoseek.training.plan import TrainingContext, TrainingPlan
-    from evoseek.training.rollouts import QuestionRollouts
+    from evoseek.training.rollouts import Ahead, QuestionRollouts
     from evoseek.training.update import Update
 
 
@@ -193,4 +192,6 @@ def _ahead(settings: SearchR1.Settings, context: TrainingContext) -> Ahead[Rollo
             "rollouts and gradients with the others in a fixed order, which rollouts that go on during an update would "
             "break. Train in one process, or set rollout.max_staleness to 0."
         )
+    from evoseek.training.rollouts import Ahead  # imports torch, which the settings do not need
+
     return Ahead(steps, settings.run.steps)

@@ -30,12 +30,11 @@ from evoseek.policy.settings import PolicySettings
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.roller import failed_if_nothing_found
 from evoseek.selfplay.episode import SelfPlay, Stages
-from evoseek.selfplay.leads import Lead
 from evoseek.selfplay.metrics import selfplay_metrics
 from evoseek.selfplay.proposals import TaskSource, check_groups, proposal_groups, solver_groups
-from evoseek.selfplay.question_log import QuestionLog
-from evoseek.selfplay.replay import draw_again
+from evoseek.selfplay.question_log import QuestionLog, draw_again
 from evoseek.selfplay.settings import FilterSettings, GameSettings, ProposerSettings, VerificationSettings
+from evoseek.selfplay.tasks import SearchChain
 from evoseek.settings import Section, table
 from evoseek.training.rollout_metrics import StepReport
 from evoseek.training.settings import RunSettings
@@ -96,7 +95,7 @@ class SSP:
     """
 
     play: SelfPlay
-    tasks: TaskSource[Lead]
+    tasks: TaskSource[SearchChain]
     update: RolesUpdate
     publish: Callable[[int], None]
     questions: QuestionLog
@@ -170,7 +169,7 @@ class SSP:
         return game.plan(system, context.trainer.parts, resumed=context.publish, state=system.given)
 
     @classmethod
-    def proposing(cls, settings: Settings, context: TrainingContext) -> tuple[AnswerGame, TaskSource[Lead]]:
+    def proposing(cls, settings: Settings, context: TrainingContext) -> tuple[AnswerGame, TaskSource[SearchChain]]:
         """The game for writing questions without training."""
         from evoseek.selfplay.game import AnswerGame
 

@@ -26,7 +26,6 @@ from evoseek.credit.advantages import CreditPart
 from evoseek.loss.settings import LossPart
 from evoseek.reward.functions import RewardPart
 from evoseek.search.settings import SearchPart
-from evoseek.selfplay.curriculum import noise_probability
 from evoseek.settings import Section, part
 from evoseek.systems.search_r1 import Rollouts, SearchR1
 from evoseek.training.rollout_metrics import StepReport
@@ -100,3 +99,22 @@ class ZeroSearch(SearchR1):
             **{f"simulator/{what}": counts[what] / queries for what in ("noisy", "repeated", "failed")},
         }
         return rollouts
+
+
+def noise_probability(step: int, total_steps: int, start: float, end: float, base: float = 4.0) -> float:
+    """The probability that a simulated result of step `step` (of `total_steps`) is noisy (eq. 3):
+
+        p_i = p_s + (b^(i/m) - 1) / (b - 1) * (p_e - p_s)        for step i of m, and p_e from step m on
+
+    With b > 1 it rises slowly at first and fast at the end.
+
+    Raises ValueError for a negative step, no steps, probabilities outside 0 to 1, or a base that is 1 or not above 0.
+    """
+    if step < 0 or total_steps < 1 or not (0 <= start <= 1 and 0 <= end <= 1) or base <= 0 or base == 1:
+        raise ValueError(
+            f"No noise probability for step {step} of {total_steps}, from {start} to {end} with base {base}: expected "
+            "a step from 0, at least one step, probabilities from 0 to 1, and a base above 0 other than 1."
+        )
+    if step >= total_steps:
+        return end
+    return start + (base ** (step / total_steps) - 1.0) / (base - 1.0) * (end - start)

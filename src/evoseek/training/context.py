@@ -31,8 +31,8 @@ from evoseek.rollout.agent import Agent
 from evoseek.rollout.roller import Roller
 from evoseek.search.lexical import open_index
 from evoseek.search.simulated import SimulatedEngine
+from evoseek.training.inputs import read_questions
 from evoseek.training.settings import TrainingSettings
-from evoseek.training.sources import read_questions
 from evoseek.types import Question
 
 if TYPE_CHECKING:

@@ -85,8 +85,8 @@ def _held(settings: TrainingSettings) -> int:
     """The most rollouts that training begins together: of a step and those that it may be behind, or of an
     evaluation."""
     evaluation = settings.evaluation
-    examined = (evaluation.limit or sys.maxsize) if evaluation.path else 0
-    return max(examined, step_rollouts(settings) * (1 + settings.max_staleness))
+    evaluated = (evaluation.limit or sys.maxsize) if evaluation.path else 0
+    return max(evaluated, step_rollouts(settings) * (1 + settings.max_staleness))
 
 
 def _activations(settings: TrainingSettings, shape: ModelShape) -> int:

@@ -20,10 +20,9 @@ from evoseek.rollout.agent import Agent
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.roller import Roller
 from evoseek.runs import RunDirectory
-from evoseek.training.ahead import Ahead
 from evoseek.training.context import Context, Objects
 from evoseek.training.loop import Evaluate, System, nothing
-from evoseek.training.rollouts import QuestionRollouts
+from evoseek.training.rollouts import Ahead, QuestionRollouts
 from evoseek.training.run_state import State
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.trainer import Trainer, load_trainable, samples_apart
@@ -34,20 +33,20 @@ from evoseek.types import TrajectoryGroup
 class TrainingPlan:
     """A system with everything that the loop needs.
 
-    `settings` are those that it was built from, with the choices made while building. `parts` are the parts of a
-    checkpoint, `resumed` is called with the step at which training begins, and `examined` answers held-out questions. A
-    system with phases defines after how many `steps` it ends, and after which steps an evaluation `is_due` (step 0:
-    before training); otherwise the settings do. `is_game` says that the policy is rewarded by a game that it plays
-    itself, whose reward may rise while the policy gets worse: the held-out score is then watched for that. `state` is
-    what checkpoints keep of the system besides the parts, and `measure` gives its own held-out numbers, at every
-    evaluation. `drop` drops what the system has begun of later steps.
+    `settings` are those that it was built from. `parts` are the parts of a checkpoint, `resumed` is called with the
+    step at which training begins, and `eval_roller` answers held-out questions. A system with phases defines after how
+    many `steps` it ends, and after which steps an evaluation `is_due` (step 0: before training); otherwise the settings
+    do. `is_game` says that the policy is rewarded by a game that it plays itself, whose reward may rise while the
+    policy gets worse: the held-out score is then watched for that. `state` is what checkpoints keep of the system
+    besides the parts, and `measure` gives its own held-out numbers, at every evaluation. `drop` drops what the system
+    has begun of later steps.
     """
 
     system: System
     settings: TrainingSettings
     parts: Mapping[str, Part]
     resumed: Callable[[int], None]
-    examined: Roller
+    eval_roller: Roller
     steps: int | None = None
     is_due: Callable[[int], bool] | None = None
     is_game: bool = False
@@ -161,16 +160,16 @@ class TrainingContext(Context):
         system: System,
         solver: Roller,
         *,
-        examined: Roller | None = None,
+        eval_roller: Roller | None = None,
         state: State | None = None,
         ahead: Ahead[Any] | None = None,
     ) -> TrainingPlan:
         """The plan of a system that trains the run's own policy. Held-out questions are answered with the held-out
         engine unless another roller is given. `state` is what checkpoints keep of the system, `ahead` holds its
         rollouts of later steps."""
-        if examined is None and self.settings.evaluation.path and self.settings.has_engine:
-            examined = self.solver(self.held_out_engine)
+        if eval_roller is None and self.settings.evaluation.path and self.settings.has_engine:
+            eval_roller = self.solver(self.held_out_engine)
         drop = ahead.drop if ahead is not None else nothing
         return TrainingPlan(
-            system, self.settings, self.trainer.parts, self.publish, examined or solver, state=state, drop=drop
+            system, self.settings, self.trainer.parts, self.publish, eval_roller or solver, state=state, drop=drop
         )

@@ -1,10 +1,12 @@
-"""The rollouts of a step on given questions."""
+"""The rollouts of a step on given questions, and those of later steps that go on while it trains."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from time import perf_counter
+from typing import Generic, TypeVar
 
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.protocols import RewardFn
@@ -41,3 +43,52 @@ class QuestionRollouts:
         key = f"step-{step:06d}/{question.id}"
         group = await self.roller.group(question, size=self.group_size, reward=self.reward, key=key)
         return self.label(group) if self.label else group
+
+
+Collected = TypeVar("Collected")
+
+
+class Ahead(Generic[Collected]):
+    """Collects the rollouts of a step and of up to `steps` after it, none of them after step `last`, which go on while
+    a step trains (rollout.max_staleness).
+
+        step t trains the weights t - 1 into the weights t; its rollouts began with the weights t - 1 - n or later
+
+        rollouts of t        |=====|
+        rollouts of t + 1          |=========|             n = 1: they begin with the weights t - 1, at the latest when
+        training of t              |===|                   step t trains
+        weights t                      *                   turns from here on are sampled with them
+        training of t + 1                    |===|
+
+    A task collects the rollouts of a step in the event loop; the optimizer steps run in a thread. What has begun but
+    was not trained on is no part of a checkpoint: a resumed run rolls it out again, with the weights that it resumes
+    from.
+    """
+
+    def __init__(self, steps: int, last: int) -> None:
+        self.steps, self.last = steps, last
+        self._begun: dict[int, asyncio.Task[tuple[Collected, float]]] = {}
+
+    async def take(self, step: int, collect: Callable[[int], Awaitable[Collected]]) -> tuple[Collected, float]:
+        """What `collect(step)` gives and the seconds that it took, once it is there; the later steps go on.
+
+        To be called for one step after the other, each time with the weights of the step before. Raises what collecting
+        the step raised, whenever that was.
+        """
+        for later in range(step, min(step + self.steps, self.last) + 1):
+            if later not in self._begun:
+                self._begun[later] = asyncio.create_task(_timed(collect, later))
+        return await self._begun.pop(step)
+
+    async def drop(self) -> None:
+        """Cancel what has begun, and wait until it has ended."""
+        tasks = [*self._begun.values()]
+        self._begun.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _timed(collect: Callable[[int], Awaitable[Collected]], step: int) -> tuple[Collected, float]:
+    started = perf_counter()
+    return await collect(step), perf_counter() - started

@@ -31,10 +31,10 @@ from evoseek.effect import check_effect
 from evoseek.errors import ConfigError
 from evoseek.registry import build
 from evoseek.settings import Section, check_settings, lookup, read_settings, with_setting
+from evoseek.training.inputs import read_questions
 from evoseek.training.pass_rates import PassRates
 from evoseek.training.question_order import chosen, ordered
 from evoseek.training.settings import QuestionSettings, StageSettings, TrainingSettings
-from evoseek.training.sources import read_questions
 
 _COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
     ">": operator.gt,

@@ -30,10 +30,9 @@ from evoseek.policy.settings import EngineSettings
 from evoseek.registry import build, find
 from evoseek.runs import RunDirectory
 from evoseek.training.context import load_run_policy, loader_of
-from evoseek.training.ppo import PPOUpdate
 from evoseek.training.samples import old_logprobs, record_samples
 from evoseek.training.settings import TrainingSettings
-from evoseek.training.update import Credit, GroupUpdate, KLPenalty, SampleTransform, TokenAdvantages, Update
+from evoseek.training.update import Credit, GroupUpdate, KLPenalty, PPOUpdate, SampleTransform, TokenAdvantages, Update
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,34 @@
-"""From a step's scored groups to optimizer steps, without a critic: REINFORCE, RLOO, GRPO, DAPO, GSPO, DSPO.
+"""From a step's scored groups to optimizer steps.
+
+GroupUpdate: without a critic: REINFORCE, RLOO, GRPO, DAPO, GSPO, DSPO.
 
 Which of them it is lies in the credit function and in the learner's loss alone:
 
     credit      rewards and group keys to one advantage a rollout        (evoseek.credit)
     loss        what the learner differentiates                          (evoseek.loss)
     batches     `mini_batches` optimizer steps on every batch of rollouts; after the first, ratios leave 1
+
+TwoRoleUpdate: one policy that plays two roles, trained on both in the same optimizer steps (Search Self-play).
+
+    for each of `mini_batches` parts of the step's groups:
+        gradient = the gradient of each role's loss over its part, added up
+        one optimizer step
+
+Each role has its own credit and loss, divided by its own counts. In Search Self-play the solver learns by GRPO, a mean
+over tokens, and the proposer by REINFORCE, a sum over a rollout's tokens: the gradients differ in size by about the
+length of a rollout, so that the proposer's outweighs the solver's, and clipping the norm of the sum scales both.
+
+PPOUpdate: PPO (arXiv 1707.06347) for rollouts of many turns: a critic, the value function, predicts the expected return
+at every action token.
+
+    values      V(s_t) of the critic, before the first optimizer step
+    rewards     the outcome's reward on the last action token; minus the KL penalty on each, if there is one
+    advantages  generalised advantage estimation over the action tokens, whitened over the batch
+    updates     in every mini-batch one step of the critic on the clipped value loss, one of the policy on its own loss
+
+Tool results are not the policy's actions: they are left out of the sequence, so the token before a result is followed
+by the first token after it. It fails if its critic does: until the critic is trained, the advantages are noise
+(`critic_warmup_steps` trains only the critic for some steps).
 """
 
 from __future__ import annotations
@@ -12,12 +36,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from operator import add
 from statistics import fmean
 from typing import Protocol
 
+from evoseek.credit.advantages import CriticCredit, whiten
 from evoseek.learner.base import LearnerBase
-from evoseek.loss.base import LossFn, LossInputs
+from evoseek.loss.base import LossFn, LossInputs, ValueInputs
 from evoseek.types import Invalid, Scored, TrainingSample, TrajectoryGroup
 
 Credit = Callable[[Sequence[float | None], Sequence[Hashable]], list[float | None]]
@@ -206,3 +232,106 @@ def group_samples(group: TrajectoryGroup, advantages: Sequence[float | None]) ->
             )
         )
     return samples
+
+
+@dataclass(frozen=True, slots=True)
+class RoleUpdate:
+    """How a role's groups become samples with advantages (the `samples` of a GroupUpdate), and the loss of these."""
+
+    samples: Callable[[Sequence[TrajectoryGroup]], list[TrainingSample]]
+    loss: LossFn[LossInputs]
+
+
+@dataclass(frozen=True, slots=True)
+class TwoRoleUpdate:
+    """A step on the groups of several roles by name. A role without samples is left out of it.
+
+    There are no more mini-batches than any role that is in it has groups, so that all of them are in each. A role's
+    metrics are named <role>/...
+    """
+
+    learner: LearnerBase[LossInputs]
+    roles: Mapping[str, RoleUpdate]
+    seed: int
+    mini_batches: int = 1
+
+    def __call__(self, step: int, groups: Mapping[str, Sequence[TrajectoryGroup]]) -> dict[str, float]:
+        """Advantages, mini-batches of whole groups of every role, one optimizer step each. Groups of a role that is
+        not among `roles` are not trained on."""
+        made = {name: role.samples(groups[name]) for name, role in self.roles.items() if groups.get(name)}
+        samples = {name: own for name, own in made.items() if own}
+        fewest = min((len({sample.group for sample in own}) for own in samples.values()), default=1)
+        parts = min(self.mini_batches, fewest)
+        batches = {
+            name: split_groups(own, parts, random.Random(f"{self.seed}/mini-batches/{name}/{step}"))
+            for name, own in samples.items()
+        }
+        updates = [
+            self.learner.update_together([(own[part], self.roles[name].loss) for name, own in batches.items()])
+            for part in range(parts)
+        ]
+        metrics = mean_metrics([whole for whole, _ in updates])
+        for number, name in enumerate(batches):
+            own = mean_metrics([terms[number] for _, terms in updates])
+            metrics |= {f"{name}/{key}": value for key, value in own.items()}
+        return metrics
+
+
+Estimate = Callable[[Sequence[float], Sequence[float]], tuple[list[float], list[float]]]
+"""From rewards and values of a trajectory's action tokens to advantages and returns."""
+
+
+_GAE = CriticCredit()
+
+
+@dataclass(frozen=True, slots=True)
+class PPOUpdate:
+    """A step of PPO. `predict` fills in the samples' `values`; the policy is not updated in the first
+    `critic_warmup_steps` steps. Metrics of the critic are named critic/..."""
+
+    learner: LearnerBase[LossInputs]
+    critic: LearnerBase[ValueInputs]
+    predict: SampleTransform
+    seed: int
+    estimate: Estimate = _GAE
+    mini_batches: int = 1
+    critic_warmup_steps: int = 0
+    transforms: Sequence[SampleTransform] = ()
+    penalty: KLPenalty | None = None
+    mask_observations: bool = True
+
+    def __call__(self, step: int, groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
+        """Values, advantages, then the mini-batches."""
+        transforms = (*self.transforms, self.predict)
+        samples = scored_samples(groups, transforms, mask_observations=self.mask_observations)
+        rewards = [reward for group in groups for reward in scored_rewards(group)]
+        samples = self._estimate(samples, rewards)
+        batches = split_groups(samples, self.mini_batches, random.Random(f"{self.seed}/mini-batches/{step}"))
+        critic = mean_metrics([self.critic.update(batch) for batch in batches])
+        metrics = {f"critic/{name.removeprefix('critic/')}": value for name, value in critic.items()}
+        if step > self.critic_warmup_steps:
+            metrics |= mean_metrics([self.learner.update(batch) for batch in batches])
+        return metrics
+
+    def _estimate(self, samples: Sequence[TrainingSample], rewards: Sequence[float]) -> list[TrainingSample]:
+        """The samples with whitened advantages and with the returns, which are the critic's targets."""
+        estimates = [self._credit(sample, reward) for sample, reward in zip(samples, rewards, strict=True)]
+        advantages = whiten([advantages for advantages, _ in estimates])
+        return [
+            replace(sample, advantages=_on_actions(sample, own), returns=_on_actions(sample, returns))
+            for sample, own, (_, returns) in zip(samples, advantages, estimates, strict=True)
+        ]
+
+    def _credit(self, sample: TrainingSample, reward: float) -> tuple[list[float], list[float]]:
+        """Advantages and returns of a sample's action tokens."""
+        costs = self.penalty.tokens(sample) if self.penalty else [0.0] * len(sample.loss_mask)
+        rewards = [-cost for cost in compress(costs, sample.loss_mask)]
+        rewards[-1] += reward
+        values = list(compress(sample.values or (), sample.loss_mask))
+        return self.estimate(rewards, values)
+
+
+def _on_actions(sample: TrainingSample, values: Sequence[float]) -> tuple[float, ...]:
+    """Values of the action tokens at their positions in the sequence; 0.0 elsewhere."""
+    given = iter(values)
+    return tuple(next(given) if acts else 0.0 for acts in sample.loss_mask)

@@ -24,9 +24,9 @@ from evoseek.search.lexical import LexicalIndex, check_index
 from evoseek.settings import with_setting
 from evoseek.training.context import Context
 from evoseek.training.given import gather
+from evoseek.training.inputs import evaluation_path, read_questions
 from evoseek.training.model_defaults import follow_endpoint
 from evoseek.training.settings import TrainingSettings
-from evoseek.training.sources import evaluation_path, read_questions
 from evoseek.types import Question
 from evoseek.world.world import World
 
