@@ -59,7 +59,7 @@ def test_what_does_nothing_is_refused(system, given, words):
         ("ssp", "dr_zero.solver_steps=3", r"setting dr_zero \(it is for dr-zero\)"),
         ("ssp", "proposer.frozen_after=2", r"setting proposer\.frozen_after \(it is for dr-zero\)"),
         ("ssp", "rollout.group_size=4", r"setting rollout\.group_size \(it is for search-r1 or"),
-        ("dr-zero", "questions.path=q.jsonl", "self-play writes its questions itself"),
+        ("dr-zero", "questions.path=q.jsonl", r"setting questions\.path \(it is for search-r1 or"),
         ("search-r1", "credit={name='raw', scale='none'}", r"setting credit\.scale \(raw has name\)"),
         ("search-r1", "loss={name='reinforce', clip_low=0.1}", r"loss\.clip_low \(reinforce has name, aggregate\)"),
         ("search-r1", "credit={name='raw', lam=0.9}", r"setting credit\.lam"),

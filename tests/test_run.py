@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from evoseek.corpus.questions import save_questions
+from evoseek.effect import changeable
 from evoseek.errors import ConfigError, EvoseekError, TrainingError
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.registry import KINDS
@@ -165,20 +166,20 @@ def test_held_out_questions_are_answered_as_in_training_by_default(places, tmp_p
 
 
 def test_the_noise_of_a_step_is_the_settings(places, tmp_path):
-    noise = {"noise_start": 0.2, "noise_end": 0.6, "noise_base": 9}
+    noise = {"noise_start": 0.2, "noise_end": 0.6}
     options = {f"zerosearch__{key}": value for key, value in noise.items()} | {"simulator__model": "tiny"}
     noise = loop_of(places, tmp_path, "zerosearch", questions__per_step=2, run__steps=10, **options).system.noise
-    assert noise(5) == pytest.approx(0.2 + (9**0.5 - 1) / 8 * 0.4)
+    assert noise(5) == pytest.approx(0.2 + (4**0.5 - 1) / 3 * 0.4)
     assert [noise(0), noise(10), noise(11)] == [0.2, 0.6, 0.6]
 
 
 def test_a_run_whose_noise_depends_on_its_steps_keeps_them():
-    assert "run.steps" not in load_settings(system="zerosearch").may_differ()
-    assert "run.steps" in load_settings().may_differ()
+    assert "run.steps" not in changeable(load_settings(system="zerosearch"), "on_resume")
+    assert "run.steps" in changeable(load_settings(), "on_resume")
 
 
 def test_a_resumed_run_may_reach_the_web_in_another_way_but_shows_as_much_of_it():
-    may = load_settings(system="deepresearcher").may_differ()
+    may = set(changeable(load_settings(system="deepresearcher"), "on_resume"))
     assert {"run.steps", "web.url", "web.rate_per_s", "web.record", "browse.timeout_s", "browse.allow_private"} <= may
     shown = {"web.api", "web.max_per_call", "browse.only_found", "browse.page_words"}
     assert not may & (shown | {"reader.model", "search.top_k", "rollout.final_answer"})
@@ -188,7 +189,7 @@ def test_a_resumed_run_may_reach_the_web_in_another_way_but_shows_as_much_of_it(
 def test_who_is_asked_may_change_and_is_no_matter_for_a_run_from_before_there_was_a_choice(system):
     settings = load_settings(system=system, sets=["answerer.base_url=http://x/v1"])
     before = {name: table for name, table in settings.resolved().items() if name not in ("answerer", "trackers")}
-    assert changes(before, settings.resolved(), settings.may_differ()) == ""
+    assert changes(before, settings.resolved(), changeable(settings, "on_resume")) == ""
 
 
 def web_settings(tmp_path, **options):

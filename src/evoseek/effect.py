@@ -1,9 +1,10 @@
-"""Settings that were changed but have no effect are refused; the error names what they would need."""
+"""Settings that were changed but have no effect are refused; which settings may change during a run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatch
+from typing import Literal
 
 from evoseek.errors import ConfigError
 from evoseek.settings import Needs, Section, lookup, tables
@@ -17,6 +18,12 @@ def check_effect(settings: Section, keys: Iterable[str], *, ignored: Iterable[st
         for pattern, switch, needs in rows:
             if fnmatch(key, pattern) and not (switch and needs.holds(lookup(settings, switch))):
                 raise ConfigError(_words(settings, key, switch, needs))
+
+
+def changeable(settings: Section, when: Literal["in_stage", "on_resume"]) -> list[str]:
+    """The settings that may change during a run, as patterns of dotted names."""
+    rows = ((at, name) for at, table in tables(settings) for name in str(getattr(table, when)).split())
+    return [f"{at}.{name}" if at else name for at, name in rows]
 
 
 def changed(settings: Section, defaults: Section) -> list[str]:

@@ -30,12 +30,13 @@ from evoseek.rollout.agent import limits_of
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.runs import with_digests
 from evoseek.search.manifest import Manifest
-from evoseek.settings import PartSettings, defaults_of, tables
+from evoseek.settings import PartSettings, defaults_of
 from evoseek.training.context import Context
 from evoseek.training.inputs import identity, inputs_of
 from evoseek.training.settings import TrainingSettings
 from evoseek.types import Outcome, Question, Trajectory, TrajectoryGroup
 
+_ONLY_IN_TRAINING = ("rollout.group_size", "rollout.max_staleness", "reward.overlong_max", "reward.unanswered_penalty")
 _DECIDING = (  # tables of settings that decide how a question is answered and scored
     *("policy", "lora", "search", "simulator", "rollout", "environment", "tools", "web", "browse", "reader"),
     *("reward", "judge", "answerer", "support"),
@@ -158,9 +159,8 @@ def _held(
     folder: EvaluationFolder, context: Context, wanted: Wanted, about: Mapping[str, object]
 ) -> AbstractContextManager[None]:
     """Hold the folder for this evaluation. What only training reads may be another than when it was begun."""
-    defaults, every = defaults_of(context.settings).resolved(), tables(context.settings)
-    may_differ = {f"{at}.{key}" for at, table in every for key in table.training_only}
-    return folder.held(_identity(context, wanted, about), may_differ=may_differ, defaults=defaults)
+    defaults = defaults_of(context.settings).resolved()
+    return folder.held(_identity(context, wanted, about), may_differ=_ONLY_IN_TRAINING, defaults=defaults)
 
 
 def _identity(context: Context, wanted: Wanted, about: Mapping[str, object]) -> dict[str, object]:

@@ -75,14 +75,12 @@ class Needs:
 class Section(BaseModel):
     """A table of settings. Unknown keys and numbers that are not finite are errors.
 
-    `effects` declares which of them need others; `problems` reports contradictions, with the remedy. `absent` has words
-    about settings that somebody may look for here, by their names. `staged` names those that a stage of a run may
-    change ("*": all). `training_only` names those that nothing but training reads.
+    `effects` declares which of them need others; `problems` reports contradictions, with the remedy. `in_stage` and
+    `on_resume` name those ("*": all) that may change during a run: with a stage, or when it is resumed.
     """
 
-    absent: ClassVar[Mapping[str, str]] = {}
-    staged: ClassVar[tuple[str, ...]] = ()
-    training_only: ClassVar[tuple[str, ...]] = ()
+    in_stage: ClassVar[str] = ""
+    on_resume: ClassVar[str] = ""
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     @classmethod
@@ -293,9 +291,6 @@ class _Reader:
     def _hints(self, model: type[Section], values: Tree, at: str, key: str) -> Iterator[str]:
         """Suggestions for an unknown setting: the systems that have it, the same name in other tables, a similar name,
         or the settings that the part has."""
-        if words := model.absent.get(_last(key)):
-            yield words
-            return
         if systems := _systems_with(key):
             yield f"it is for {' or '.join(systems)}"
         own = [f"{at}.{name}" if at else name for name in model.model_fields]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from evoseek.effect import changed, check_effect
+from evoseek.effect import changeable, changed, check_effect
 from evoseek.errors import ConfigError, RunError
 from evoseek.eval.evaluate import Evaluation, Result, evaluate
 from evoseek.files import write_atomic
@@ -240,7 +240,7 @@ def _claim(run: RunDirectory, settings: TrainingSettings, planned: TrainingSetti
     run.claim(
         planned.resolved() | objects,
         inputs_of(settings),
-        may_differ=settings.may_differ(),
+        may_differ=changeable(settings, "on_resume"),
         defaults=defaults_of(settings).resolved(),
     )
 

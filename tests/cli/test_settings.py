@@ -3,6 +3,7 @@
 import pytest
 
 from evoseek.cli.settings import given_settings, training_run, training_settings
+from evoseek.effect import changeable
 from evoseek.errors import ConfigError, RunError
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
@@ -88,7 +89,7 @@ def claim(given):
     settings, run = given.read(), RunDirectory(training_run(None), given.of_project)
     run.path.mkdir(exist_ok=True)
     defaults = read_settings(type(settings), {"run": {"system": "search-r1"}}).resolved()
-    run.claim(settings.resolved(), may_differ=settings.may_differ(), defaults=defaults)
+    run.claim(settings.resolved(), may_differ=changeable(settings, "on_resume"), defaults=defaults)
     (run.path / "checkpoints" / "step-000001").mkdir(parents=True, exist_ok=True)
     return settings
 

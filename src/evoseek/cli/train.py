@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from evoseek.cli.options import ConfigFiles, Model, Questions, Seed, Sets, finish, is_dry, stop_if_dry
+from evoseek.effect import changeable
 from evoseek.registry import find
 from evoseek.runs import RunDirectory
 from evoseek.settings import defaults_of, is_given, lookup
@@ -138,7 +139,8 @@ def _say_plan(given: Given, run: RunDirectory, processes: int) -> None:
     settings = chosen_for_model(given.read(), run=run, console=console)
     check_run(settings, run)
     defaults = defaults_of(settings).resolved()
-    run.check_same(settings.resolved(), inputs_of(settings), may_differ=settings.may_differ(), defaults=defaults)
+    may_differ = changeable(settings, "on_resume")
+    run.check_same(settings.resolved(), inputs_of(settings), may_differ=may_differ, defaults=defaults)
     stop_if_dry(outline(settings, run, processes=processes, words=sys.argv[1:]), settings, console=console)
 
 

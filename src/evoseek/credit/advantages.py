@@ -37,7 +37,7 @@ Groups = Sequence[Hashable]
 class CreditSettings(PartSettings):
     """From rewards to advantages."""
 
-    staged: ClassVar[tuple[str, ...]] = ("*",)
+    in_stage = "*"
     name: str = Field(default="group", description="Name of the credit, or package.module:Name of one of your own.")
 
 

@@ -19,8 +19,7 @@ MAX_LOGITS = {"cpu": 1 << 24, "cuda": 1 << 27}
 class LearnerSettings(PartSettings):
     """The optimizer, and how gradients are computed."""
 
-    staged: ClassVar[tuple[str, ...]] = ("learning_rate",)
-    may_change: ClassVar[tuple[str, ...]] = ()  # by a resumed run
+    in_stage = "learning_rate"
     is_remote: ClassVar[bool] = False  # whether another machine computes
     name: str = Field(default="torch", description="Name of the learner, or package.module:Name of one of your own.")
     learning_rate: float = Field(default=3e-4, gt=0, le=1, description="Learning rate of AdamW.")

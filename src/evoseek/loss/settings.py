@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, SerializeAsAny
 
@@ -15,7 +15,7 @@ AggregateSetting = Literal["token-mean", "sequence-mean-token-mean", "sequence-s
 class LossSettings(PartSettings):
     """The loss that the learner differentiates."""
 
-    staged: ClassVar[tuple[str, ...]] = ("*",)
+    in_stage = "*"
     name: str = Field(default="clipped", description="Name of the loss, or package.module:Name of one of your own.")
 
 
@@ -57,7 +57,7 @@ class ReinforceSettings(LossSettings):
 class AlgorithmSettings(Section):
     """How training uses a batch of rollouts, whatever the loss: optimizer steps, KL, entropy, importance weights."""
 
-    staged: ClassVar[tuple[str, ...]] = ("*",)
+    in_stage = "*"
     mini_batches: int = Field(
         default=1, ge=1, le=1000, description="Number of optimizer steps on every batch of rollouts."
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, SerializeAsAny
 
@@ -51,9 +51,9 @@ class LoraSettings(Section):
 
 
 class SamplerSettings(PartSettings):
-    """How completions are sampled. `may_change` are the settings that a resumed run may change."""
+    """How completions are sampled."""
 
-    may_change: ClassVar[tuple[str, ...]] = ("probe_every",)
+    on_resume = "probe_every"
     name: str = Field(default="torch", description="Name of the sampler, or package.module:Name of one of your own.")
     probe_every: int = Field(
         default=0,
@@ -75,7 +75,7 @@ class TorchSamplerSettings(SamplerSettings):
 class EngineSettings(SamplerSettings):
     """The servers of an engine, vLLM or SGLang."""
 
-    may_change = ("probe_every", "urls", "api_key_env", "concurrency", "timeout_s", "program", "gpus", "arguments")
+    on_resume = "probe_every urls api_key_env concurrency timeout_s program gpus arguments"
     urls: tuple[str, ...] = Field(
         default=(),
         description="Addresses of the servers, such as http://127.0.0.1:8000; a rollout stays with one of them. "

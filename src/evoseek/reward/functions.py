@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from inspect import isawaitable
-from typing import Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, cast
 
 from pydantic import Field, SerializeAsAny
 
@@ -18,7 +18,6 @@ from evoseek.types import Invalid, Outcome, Question, Scored, Trajectory
 class RewardSettings(PartSettings):
     """The reward of an answer."""
 
-    training_only: ClassVar[tuple[str, ...]] = ("overlong_max", "unanswered_penalty")
     name: str = Field(
         default="exact_match", description="Name of the reward, or package.module:Name of one of your own."
     )

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 from pydantic import Field
 
 from evoseek.settings import MANY, Count, Section, Temperature
-
-NOT_AHEAD = (
-    "only systems that are given their questions roll out ahead of training: in self-play a step's questions, rewards "
-    "and replay depend on both roles as the steps before have left them, and demonstrations are not rolled out"
-)
 
 
 class RolloutSettings(Section):
     """How a policy is rolled out, and the limits of a rollout."""
 
-    absent: ClassVar[Mapping[str, str]] = {"max_staleness": NOT_AHEAD}
-    staged: ClassVar[tuple[str, ...]] = ("temperature", "group_size")
+    in_stage = "temperature group_size"
     temperature: Temperature = Field(default=1.0, description="Sampling temperature of rollouts in training.")
     max_turns: int = Field(default=5, ge=1, le=10_000, description="Maximum number of completions of a rollout.")
     max_tool_calls: int = Field(default=5, ge=0, le=10_000, description="Maximum number of tool calls of a rollout.")
@@ -58,14 +49,12 @@ class RolloutSettings(Section):
 class GroupRolloutSettings(RolloutSettings):
     """Settings of rollouts for systems that roll every question out several times."""
 
-    training_only: ClassVar[tuple[str, ...]] = ("group_size",)
     group_size: int = Field(default=8, ge=2, le=10_000, description="Number of rollouts of a question.")
 
 
 class QuestionRolloutSettings(GroupRolloutSettings):
     """Settings of rollouts for systems that are given their questions."""
 
-    training_only: ClassVar[tuple[str, ...]] = ("group_size", "max_staleness")
     max_staleness: int = Field(
         default=0,
         ge=0,

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Iterator
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
 from evoseek.credit.advantages import CreditPart
 from evoseek.loss.settings import LossPart
 from evoseek.settings import MANY, Count, Needs, Section, Share, Temperature, part, table
-from evoseek.training.settings import SELF_WRITTEN, TrainingSettings
+from evoseek.training.settings import TrainingSettings
 
 _NEEDS_TWO = ("linear", "parabolic", "uncertainty", "between")  # difficulties that need several attempts
 
@@ -142,7 +142,6 @@ class SelfPlaySettings(Section):
 class GameSettings(TrainingSettings, ABC):
     """Settings of every self-play system."""
 
-    absent: ClassVar[Mapping[str, str]] = {"questions": SELF_WRITTEN}
     proposer: ProposerSettings = table()
     filters: FilterSettings = FilterSettings()
     verification: VerificationSettings = VerificationSettings()

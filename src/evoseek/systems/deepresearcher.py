@@ -38,6 +38,7 @@ class DeepResearcher(SearchR1):
     class Settings(SearchR1.Settings):
         """Settings of DeepResearcher."""
 
+        on_resume = f"{SearchR1.Settings.on_resume} search.attempts search.wait_s"
         run: RunSettings = RunSettings(system="deepresearcher")
         search: SearchPart = part("auto", top_k=10)
         tools: tuple[ToolPart, ...] = parts("web_search", "browse")
@@ -58,9 +59,7 @@ class DeepResearcher(SearchR1):
         def effects(cls) -> tuple[Needs, ...]:
             """There is no index."""
             why = "deepresearcher searches the web, not an index: [web] says how."
-            return *super().effects(), Needs(
-                "search.name search.index evaluation.index", "", (), why
-            )
+            return *super().effects(), Needs("search.name search.index evaluation.index", "", (), why)
 
         def problems(self) -> Iterator[str]:
             """What is recorded or replayed has to happen in the same order again."""
@@ -81,13 +80,6 @@ class DeepResearcher(SearchR1):
         def has_engine(self) -> bool:
             """Held-out questions are answered on the web, too."""
             return False
-
-        def may_differ(self) -> frozenset[str]:
-            """How the web is reached may change, but not its queries and what is shown of its results."""
-            web = {f"web.{key}" for key in WebSettings.model_fields} - {"web.api", "web.max_per_call"}
-            shown = {"browse.only_found", "browse.page_words"}
-            web |= {"search.attempts", "search.wait_s"}
-            return super().may_differ() | web | ({f"browse.{key}" for key in BrowseSettings.model_fields} - shown)
 
     @classmethod
     def build(cls, settings: Settings, context: TrainingContext) -> TrainingPlan:  # pyright: ignore[reportIncompatibleMethodOverride]

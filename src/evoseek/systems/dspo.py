@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 class SelectionSettings(Section):
     """How many groups a step may draw to find those with a signal."""
 
-    staged: ClassVar[tuple[str, ...]] = ("limit",)
+    in_stage = "limit"
     limit: int = Field(
         default=4,
         ge=1,

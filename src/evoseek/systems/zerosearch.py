@@ -43,6 +43,12 @@ class NoiseSettings(Section):
     noise_end: float = Field(default=0.75, ge=0, le=1, description="Share of noisy searches at the last step.")
 
 
+class ScheduledRunSettings(RunSettings):
+    """The run as a whole. The noise of a step depends on the number of steps, so a resumed run keeps it."""
+
+    on_resume = RunSettings.on_resume.removeprefix("steps ")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZeroSearch(SearchR1):
     """One training step of ZeroSearch: Search-R1 whose engine is simulated, as noisy as `noise` says of the step."""
@@ -55,7 +61,7 @@ class ZeroSearch(SearchR1):
     class Settings(SearchR1.Settings):
         """Settings of ZeroSearch."""
 
-        run: RunSettings = RunSettings(system="zerosearch")
+        run: ScheduledRunSettings = ScheduledRunSettings(system="zerosearch")  # pyright: ignore[reportIncompatibleVariableOverride]
         search: SearchPart = part("auto", top_k=5)
         reward: RewardPart = part("f1")  # a policy is evaluated by exact match; here long answers must not be rewarded
         credit: CreditPart = part("raw")
@@ -67,10 +73,6 @@ class ZeroSearch(SearchR1):
         def searches_engine(self) -> bool:
             """Training searches no index."""
             return False
-
-        def may_differ(self) -> frozenset[str]:
-            """The noise depends on the number of steps."""
-            return super().may_differ() - {"run.steps"}
 
     @classmethod
     def build(cls, settings: Settings, context: TrainingContext) -> TrainingPlan:  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, SerializeAsAny, model_validator
 
@@ -42,7 +42,7 @@ TrackerPart = Annotated[SerializeAsAny[TrackerSettings], Chosen("tracker", Track
 class OrderSettings(PartSettings):
     """Which questions a step asks."""
 
-    staged: ClassVar[tuple[str, ...]] = ("*",)
+    in_stage = "*"
     name: str = Field(default="uniform", description="Name of the order, or package.module:Name of one of your own.")
 
 
@@ -50,20 +50,16 @@ OrderPart = Annotated[SerializeAsAny[OrderSettings], Chosen("order", OrderSettin
 Value = str | int | float | bool
 
 
-SELF_WRITTEN = "self-play writes its questions itself; those to measure with are evaluation.path"
-
-
 class StepQuestionSettings(Section):
     """How many questions a step trains on."""
 
-    absent: ClassVar[Mapping[str, str]] = {"path": SELF_WRITTEN}
     per_step: int = Field(default=20, ge=1, le=100_000, description="Number of questions in a step.")
 
 
 class QuestionSettings(StepQuestionSettings):
     """The training questions."""
 
-    staged: ClassVar[tuple[str, ...]] = ("per_step", "where", "balance_by", "shares")
+    in_stage = "per_step where balance_by shares"
     path: str = Field(default="", description="File of questions: JSON lines with question and golden_answers.")
     where: dict[str, Value | tuple[Value, ...]] = Field(
         default={},
@@ -139,6 +135,7 @@ class EvaluationSettings(Section):
 class RunSettings(Section):
     """The run as a whole."""
 
+    on_resume = "steps max_minutes checkpoint_every keep_checkpoints max_invalid pause_s record_samples"
     system: str = Field(
         default="search-r1",
         description="Training algorithm: the name of a system, or package.module:Name of one of your own.",
@@ -176,6 +173,7 @@ class RunSettings(Section):
 class TrainingSettings(Section):
     """Settings that every system has. The defaults suit the tiny policy."""
 
+    on_resume = "answerer.* support.* trackers"
     run: RunSettings = RunSettings()
     policy: PolicySettings = PolicySettings()
     lora: LoraSettings = LoraSettings()
@@ -274,12 +272,3 @@ class TrainingSettings(Section):
         """The temperature at which held-out questions are answered: the rollouts' own unless another one is set."""
         chosen = self.evaluation.temperature
         return self.rollout.temperature if chosen is None else chosen
-
-    def may_differ(self) -> frozenset[str]:
-        """Settings that a resumed run may change, since they do not affect the weights of a given step. Patterns of
-        names."""
-        run = ("steps", "max_minutes", "checkpoint_every", "keep_checkpoints", "max_invalid", "pause_s")
-        run += ("record_samples",)
-        parts = {"run": run, "sampler": self.sampler.may_change, "learner": self.learner.may_change}
-        names = {f"{table}.{key}" for table, keys in parts.items() for key in keys}
-        return frozenset({*names, "answerer.*", "support.*", "trackers*"})

@@ -23,11 +23,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from itertools import pairwise
 from statistics import fmean
 from typing import Any, NamedTuple, TypeVar, cast
 
-from evoseek.effect import check_effect
+from evoseek.effect import changeable, check_effect
 from evoseek.errors import ConfigError
 from evoseek.registry import build
 from evoseek.settings import Section, check_settings, lookup, read_settings, with_setting
@@ -189,12 +190,12 @@ def settings_in(settings: _Settings, stage: StageSettings) -> _Settings:
     source = f"stages: {stage.name}"
     staged = read_settings(type(settings), tree, stage.own, source=source)
     keys = list(_keys(settings, stage.own))
+    allowed = changeable(staged, "in_stage")
     for key in keys:
-        table, _, name = key.rpartition(".")
-        if not _may_change(lookup(staged, table), name):
+        if not any(fnmatchcase(key, pattern) for pattern in allowed):
             raise ConfigError(
                 f"The stage {stage.name} sets {key}, which stays the same during a run. A stage can change "
-                f"{', '.join(_changeable(settings))}."
+                f"{', '.join(allowed)}."
             )
     if (settings.credit.name == "gae") != (staged.credit.name == "gae"):
         raise ConfigError(
@@ -235,16 +236,3 @@ def _keys(settings: Section, tree: Mapping[str, object], prefix: str = "") -> It
             yield from _keys(settings, value if isinstance(value, Mapping) else {"name": value}, f"{dotted}.")
         else:
             yield dotted
-
-
-def _may_change(table: object, name: str) -> bool:
-    return isinstance(table, Section) and ("*" in type(table).staged or name in type(table).staged)
-
-
-def _changeable(settings: Section, prefix: str = "") -> Iterator[str]:
-    """What a stage can change, in words: `loss.*`, `rollout.temperature`, ..."""
-    yield from (f"{prefix}{name}" for name in type(settings).staged)
-    for key in type(settings).model_fields:
-        table = getattr(settings, key)
-        if isinstance(table, Section):
-            yield from _changeable(table, f"{prefix}{key}.")

@@ -19,7 +19,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class TinkerSettings(LearnerSettings):
     """The service, and how its model is trained."""
 
-    may_change = ("base_url", "api_key_env", "timeout_s")
+    on_resume = "base_url api_key_env timeout_s"
     is_remote = True
     base_url: str = Field(default="", description="Address of the server. Default: the Tinker service.")
     api_key_env: str = Field(

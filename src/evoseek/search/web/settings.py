@@ -13,6 +13,7 @@ from evoseek.settings import Count, Section
 class WebSettings(Section):
     """The provider of web search and its limits (DeepResearcher, arXiv 2504.03160)."""
 
+    on_resume = "provider url rate_per_s concurrency budget cache record"
     provider: Literal["", "serper", "serpapi", "brave", "tavily", "searxng", "json", "replay"] = Field(
         default="",
         description="Provider of web search; json is a provider that web.api describes, replay gives the answers that "
@@ -46,6 +47,7 @@ class WebSettings(Section):
 class BrowseSettings(Section):
     """Which web pages are opened, and how."""
 
+    on_resume = "timeout_s concurrency interval_s allow deny allow_private"
     only_found: bool = Field(
         default=True, description="Whether only pages that a search of the same rollout found can be opened."
     )
