@@ -38,7 +38,7 @@ def test_a_relative_as_judge_is_warned_of(tmp_path, options, is_told):
     save_policy(load_policy("tiny"), tmp_path / "Qwen2.5-3B-Instruct")
     options = {"reward.name": "judge", "policy.model": str(tmp_path / "Qwen2.5-3B-Instruct")} | options
     told = []
-    Context(load_settings(options=options), notify=told.append).tell_about_models()
+    Context(load_settings(options=options), notify=told.append).report_models()
     assert any("same family" in words for words in told) == is_told
 
 
@@ -54,7 +54,7 @@ def test_a_relative_as_judge_is_warned_of(tmp_path, options, is_told):
 )
 def test_fewer_than_three_attempts_at_a_failing_call_are_warned_of(system, options, named):
     told = []
-    Context(load_settings(system=system, options=options), notify=told.append).tell_about_models()
+    Context(load_settings(system=system, options=options), notify=told.append).report_models()
     (words,) = [words for words in told if "biased towards few searches" in words] or [None]
     assert words is None if named is None else words.startswith(named)
 

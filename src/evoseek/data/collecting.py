@@ -152,7 +152,7 @@ def _model(context: Context, wanted: Wanted) -> tuple[str, Roll]:
     """The name of the model that answers, and how it does."""
     answerer = context.settings.answerer
     if not uses_chat_model(context.settings):
-        context.tell_about_models()
+        context.report_models()
         return context.agent.policy.name, context.solver(context.searched).one
     if wanted.attempts > 1 and answerer.temperature == 0:
         raise ConfigError(

@@ -131,8 +131,8 @@ class _Game:
     ) -> TrainingPlan:
         """The plan of a system. Held-out questions are answered by the solver."""
         context = self.context
-        context.tell_about_models()
-        context.tell_unreadable(
+        context.report_models()
+        context.warn_unknown_words(
             (passage.text for passage in context.corpus.passages()), what="the passages of the index"
         )
         eval_roller = self.play.solver

@@ -107,7 +107,7 @@ class SearchR1:
     ) -> TrainingPlan:
         """The plan of a system that trains on questions, by searching this engine; `own` are its further fields."""
         ahead = _ahead(settings, context)
-        context.tell_about_models()
+        context.report_models()
         solver = context.solver(searched)
         asked = settings.questions
         questions = chosen(context.questions(asked.path), asked.where)

@@ -127,10 +127,10 @@ class SFT:
         from evoseek.training.demonstrations import hold_out, sample_of, summary
 
         own, seed = settings.demonstrations, settings.run.seed
-        context.tell_about_models()
+        context.report_models()
         roles = _roles(context)
         played = _demonstrations(own, roles, context)
-        context.tell_unreadable((t.question.text for t in played.trajectories), what="the demonstrations")
+        context.warn_unknown_words((t.question.text for t in played.trajectories), what="the demonstrations")
         context.notify(summary(played, own.path or own.from_run))
         trained, held_out = hold_out(played.trajectories, own.held_out, seed)
         per_step = min(own.per_step, len(trained))

@@ -218,15 +218,15 @@ class Context:
     def questions(self, path: str) -> list[Question]:
         """The training questions. Warns if the policy cannot read them."""
         questions = read_questions(path, setting="questions.path")
-        self.tell_unreadable((question.text for question in questions), what="the questions")
+        self.warn_unknown_words((question.text for question in questions), what="the questions")
         return questions
 
-    def tell_unreadable(self, texts: Iterable[str], *, what: str) -> None:
+    def warn_unknown_words(self, texts: Iterable[str], *, what: str) -> None:
         """Warn about a tiny policy that does not know the words of these texts."""
         if notice := vocabulary_notice(self.agent.policy, texts, what=what):
             self.notify(notice)
 
-    def tell_about_models(self) -> None:
+    def report_models(self) -> None:
         """Report the capabilities of the policy's chat template, and warn if the judge is of the policy's family, or if
         so few attempts are made at a failing call that failures bias what is learnt."""
         for notice in (self.agent.template_notice(), self._judge_notice(), self._attempts_notice()):
