@@ -105,11 +105,16 @@ def test_a_recipe_is_named_and_files_go_over_it(tmp_path):
     assert load_settings(Path("dr-zero/3b")) == load_settings(FOLDER / "dr-zero" / "3b.toml")
 
 
-def test_a_run_of_the_first_version_is_told_apart_from_a_mistake(tmp_path):
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps({"algorithm": {"advantage": "group"}, "run": {"system": "search-r1"}}))
-    with pytest.raises(ConfigError, match=r"config\.json was written by evoseek 0\.1, .* Begin a new run"):
-        load_settings(file)
+def test_a_run_with_settings_that_are_gone_is_refused_by_their_names_and_resumes_without_them(tmp_path):
+    config, file = load_settings(system="dspo").resolved(), tmp_path / "config.json"
+    old = {**config, "search": {**config["search"], "depth": 5}, "gone": {"x": 1}}
+    file.write_text(json.dumps(old))
+    with pytest.raises(ConfigError) as caught:
+        load_settings(file, sets=["run.steps=3"])
+    assert f"{file} was saved with settings that this version of evoseek does not read" in str(caught.value)
+    assert all(words in str(caught.value) for words in ("search.depth", "setting gone", "take these settings out"))
+    file.write_text(json.dumps(config))
+    assert load_settings(file, sets=["run.steps=3"]).run.steps == 3
 
 
 def test_a_system_is_named_by_its_import_path_too_and_saved_so(tmp_path):

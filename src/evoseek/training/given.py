@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
@@ -21,12 +21,13 @@ from evoseek.trust import allow_code, check_code
 @dataclass(frozen=True, slots=True)
 class Given:
     """Which system, and what was set. `source` names the files; `of_project` is what a project gives to a run, by
-    dotted names, which the run records."""
+    dotted names, which the run records; `saved` are those of the files that a run saved."""
 
     system: str
     trees: tuple[Tree, ...]
     source: str
     of_project: Mapping[str, object] | None = None
+    saved: Mapping[Path, Tree] = field(default_factory=dict[Path, Tree])
 
     def over(self, options: Mapping[str, object]) -> Given:
         """With these settings, by dotted names, over the files and beneath the options of the command line."""
@@ -42,7 +43,17 @@ class Given:
                 "has settings of its own. Name the system as the command's argument, or in the config file."
             )
         model: type[TrainingSettings] = find("system", self.system).Settings
-        return read_settings(model, {"run": {"system": self.system}}, *self.trees, source=self.source)
+        base = {"run": {"system": self.system}}
+        for path, tree in self.saved.items():
+            try:
+                read_settings(model, base, tree)
+            except ConfigError as error:
+                raise ConfigError(
+                    f"{path} was saved with settings that this version of evoseek does not read. {error} Use the "
+                    "version that began the run; or take these settings out of the file, and the run is resumed with "
+                    "what is fixed now in their place."
+                ) from error
+        return read_settings(model, base, *self.trees, source=self.source)
 
 
 def gather(
@@ -75,7 +86,7 @@ def gather(
         trees = (*(below if chosen == own else (shared_settings(project),)), *trees)
         source = " and ".join([str(project.file), *map(str, paths)])
     chosen = chosen or fallback
-    return Given(chosen, (*trees, last), source)
+    return Given(chosen, (*trees, last), source, saved={path: read[path][0] for path in paths if _is_saved(path)})
 
 
 def load_settings(
@@ -137,12 +148,6 @@ def _read(file: Path) -> tuple[Tree, ...]:
         project = read_project(tree, path.absolute())
         beneath = (tree for recipe in project.recipes for tree in _read(Path(recipe)))
         return (*beneath, project.settings)
-    algorithm = cast("object", tree.get("algorithm"))
-    if _is_saved(path) and isinstance(algorithm, dict) and "advantage" in algorithm:
-        raise ConfigError(
-            f"{path} was written by evoseek 0.1, whose settings had other names, so its run can be neither resumed nor "
-            "asked. Begin a new run; to use its policy, export it with the version that trained it."
-        )
     if _is_saved(path):
         tree.pop("objects", None)  # parts that were given as objects; a run is resumed with the same
         check_code(tree, path)
