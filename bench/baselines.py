@@ -34,7 +34,7 @@ from evoseek.registry import KINDS, find
 from evoseek.run import Run
 from evoseek.training.given import gather
 from evoseek.training.inputs import read_questions
-from evoseek.training.model_defaults import follow_model
+from evoseek.training.model_defaults import apply_model_defaults
 from evoseek.types import Question
 
 METRIC, AGENT = "exact_match", "agent"
@@ -65,7 +65,7 @@ def draw(arm: str, model: str, run: Path | None, index: Path, questions: Sequenc
         settings = gather([], options={"policy.model": model, **options}).read()
     else:
         settings = gather([run / "config.json"], options=options).read()
-    settings, _ = follow_model(settings, find_machine)
+    settings, _ = apply_model_defaults(settings, find_machine)
     settings = settings.model_copy(
         update={"evaluation": settings.evaluation.model_copy(update={"index": "", "path": ""})}
     )

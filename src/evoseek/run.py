@@ -27,7 +27,7 @@ from evoseek.settings import with_setting
 from evoseek.training.context import Context, Objects
 from evoseek.training.given import gather
 from evoseek.training.inputs import read_questions
-from evoseek.training.model_defaults import follow_endpoint, follow_model
+from evoseek.training.model_defaults import apply_model_defaults, follow_endpoint
 from evoseek.training.settings import TrainingSettings
 from evoseek.types import Question
 
@@ -74,7 +74,7 @@ class Run:
         else:
             self._given = self._read(system, config, settings or {})
             saved = self.directory.read_config() if self.directory and self.directory.is_begun else None
-            self.settings, self.words = follow_model(self._given, find_machine, saved)
+            self.settings, self.words = apply_model_defaults(self._given, find_machine, saved)
         self.objects = Objects(search, reward, loss, credit, web, tools, trackers)
         self.objects.check()
 

@@ -15,7 +15,7 @@ from evoseek.systems.sft import SFT
 from evoseek.train import check_settings_of_run
 from evoseek.training.context import Objects
 from evoseek.training.given import load_settings
-from evoseek.training.model_defaults import follow_model, learning_rate
+from evoseek.training.model_defaults import apply_model_defaults, learning_rate
 from evoseek.training.plan import TrainingContext
 from evoseek.types import Passage, TrainingSample
 
@@ -139,7 +139,7 @@ def test_a_larger_model_gets_a_higher_rate_than_from_rewards_and_slots_for_its_e
     model = tmp_path / "config.json"
     model.write_text((tiny_policy_dir() / "config.json").read_text().replace("evoseek_prompts", "other"))
     given = load_settings(system="sft", options={**FILE, "policy.model": str(tmp_path)})
-    followed, words = follow_model(given, lambda _: Machine("cpu", 2**34))
+    followed, words = apply_model_defaults(given, lambda _: Machine("cpu", 2**34))
     assert followed.learner.learning_rate == 1e-4
     assert followed.sampler.slots == 64
     assert "proposals_per_step" not in words

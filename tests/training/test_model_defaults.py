@@ -10,7 +10,7 @@ from evoseek.registry import KINDS
 from evoseek.runs import flatten
 from evoseek.settings import with_setting
 from evoseek.training.given import load_settings
-from evoseek.training.model_defaults import follow_endpoint, follow_model, learning_rate, slots
+from evoseek.training.model_defaults import apply_model_defaults, follow_endpoint, learning_rate, slots
 
 GIB = 2**30
 SIZES = {
@@ -45,14 +45,14 @@ def on(device, gib):
 
 def chosen(config, machine, saved=None):
     """The config, and what of it was chosen."""
-    followed, words = follow_model(config, machine, saved)
+    followed, words = apply_model_defaults(config, machine, saved)
     before, after = flatten(config.resolved()), flatten(followed.resolved())
     return followed, {key: after[key] for key in after if after[key] != before[key]}, words
 
 
 def test_a_device_that_this_machine_lacks_has_no_free_memory(model):
     config = load_settings(sets=[model("small"), "policy.device=xpu:7"])
-    words = follow_model(config, find_machine)[1]
+    words = apply_model_defaults(config, find_machine)[1]
     assert "; xpu:7, which is not on this machine. Settings" in words
     assert "GiB" not in words
 
@@ -65,7 +65,7 @@ def test_for_the_policies_of_the_package_nothing_changes_and_nothing_is_said(sys
     def nobody_asks(device):
         raise AssertionError(device)
 
-    assert follow_model(config, nobody_asks) == (config, "")
+    assert apply_model_defaults(config, nobody_asks) == (config, "")
 
 
 def test_a_small_model_on_a_cpu(model):
@@ -147,7 +147,7 @@ def test_a_resolved_config_leaves_nothing_to_choose(model, tmp_path):
     begun, _, _ = chosen(load_settings(sets=[model("small")]), on("cpu", 22))
     path = tmp_path / "config.json"
     path.write_text(json.dumps(begun.resolved()))
-    assert follow_model(load_settings(path), on("cuda", 78)) == (begun, "")
+    assert apply_model_defaults(load_settings(path), on("cuda", 78)) == (begun, "")
 
 
 def test_a_model_of_unknown_sizes_is_said_to_be_one(model, tmp_path):
@@ -161,7 +161,7 @@ def test_a_model_of_unknown_sizes_is_said_to_be_one(model, tmp_path):
 
 def test_the_critic_follows_where_there_is_one(model):
     config = load_settings(sets=[model("3b"), "credit.name=gae"])
-    assert follow_model(config, on("cuda", 78))[0].critic.learning_rate == 1e-5
+    assert apply_model_defaults(config, on("cuda", 78))[0].critic.learning_rate == 1e-5
 
 
 def test_learning_rates_by_size():

@@ -21,7 +21,7 @@ from evoseek.files import expanded
 from evoseek.project import Project, find_project, how_to_name, open_project
 from evoseek.report.printable import say
 from evoseek.settings import Section, defaults_of, lookup
-from evoseek.training.given import Given, gather
+from evoseek.training.given import SettingsSources, gather
 from evoseek.training.interrupt import INTERRUPTED, end_on_interrupt
 from evoseek.training.settings import TrainingSettings
 
@@ -181,7 +181,7 @@ def stop_if_dry(
     raise typer.Exit
 
 
-def answerer_name(given: Given, run_dir: Path | None) -> str:
+def answerer_name(given: SettingsSources, run_dir: Path | None) -> str:
     """What answers with these settings, in words."""
     settings = given.read()
     if model := settings.answerer.model or settings.answerer.base_url:

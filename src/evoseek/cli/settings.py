@@ -18,7 +18,7 @@ from evoseek.report.printable import say
 from evoseek.runs import RunDirectory, flatten
 from evoseek.search.lexical import check_index
 from evoseek.settings import check_settings, read_settings
-from evoseek.training.given import Given, allow_project, edited, flat_settings, gather, shared_settings
+from evoseek.training.given import SettingsSources, allow_project, edited, flat_settings, gather, shared_settings
 from evoseek.training.inputs import check_training_sources, evaluation_path, read_questions
 from evoseek.training.interrupt import end_on_interrupt
 from evoseek.training.settings import TrainingSettings
@@ -39,7 +39,7 @@ def given_settings(
     sets: Sequence[str],
     system: str | None = None,
     fallback: str = "search-r1",
-) -> Given:
+) -> SettingsSources:
     """The settings of a run, with options over them; without a run, those of config files and options, over those of
     the project. `system` and `fallback` are those of `gather`.
 
@@ -68,7 +68,7 @@ def training_settings(
     sets: Sequence[str],
     system: str | None = None,
     is_of_project: bool = False,
-) -> Given:
+) -> SettingsSources:
     """The settings of a new run or of a resumed one. A resumed run keeps its own settings, with config files and
     options over them. If it is the project's own (`is_of_project`), what was edited in the project's file since it was
     begun lies between them.
@@ -180,16 +180,16 @@ def chosen_for_model(
     once."""
     with end_on_interrupt():
         from evoseek.policy.machine import find_machine
-        from evoseek.training.model_defaults import follow_model
+        from evoseek.training.model_defaults import apply_model_defaults
 
     saved = run.read_config() if run is not None and run.is_begun else None
-    settings, words = follow_model(settings, find_machine, saved, shown=is_read, answers=answers)
+    settings, words = apply_model_defaults(settings, find_machine, saved, shown=is_read, answers=answers)
     if words:
         say(console, words)
     return settings
 
 
-def answering_settings(given: Given, *, answers: int = 0) -> TrainingSettings:
+def answering_settings(given: SettingsSources, *, answers: int = 0) -> TrainingSettings:
     """The same for a command that only answers, so many questions at once, by the policy or the model of [answerer]."""
     with end_on_interrupt():
         from evoseek.answer import uses_chat_model
@@ -245,7 +245,7 @@ def check_model(name: str, *, setting: str) -> None:
 
 def _of_run(
     run_dir: Path, config_files: Sequence[Path], options: Mapping[str, object], sets: Sequence[str], system: str | None
-) -> Given:
+) -> SettingsSources:
     run = RunDirectory(run_dir)
     if not run.config.is_file() or not any(run_dir.glob("checkpoints/step-*")):
         raise RunError(

@@ -30,7 +30,7 @@ from evoseek.training.interrupt import end_on_interrupt
 
 if TYPE_CHECKING:
     from evoseek.systems.zerosearch import ZeroSearch
-    from evoseek.training.given import Given
+    from evoseek.training.given import SettingsSources
 
 simulator = new_group("Make a language model that plays the search engine (zerosearch).")
 Searches = Annotated[Path, typer.Argument(help="Searches: a file of JSON lines that `simulator collect` wrote.")]
@@ -175,7 +175,7 @@ def check_simulator(
         check(settings, engine, searches, world=world, count=count, output=output, console=Console())
 
 
-def _zerosearch(given: Given) -> ZeroSearch.Settings:
+def _zerosearch(given: SettingsSources) -> ZeroSearch.Settings:
     """The settings of a command about simulators. Raises ConfigError for the settings of another system."""
     from evoseek.systems.zerosearch import ZeroSearch
 

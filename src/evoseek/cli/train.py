@@ -21,7 +21,7 @@ from evoseek.settings import defaults_of, is_given, lookup
 from evoseek.training.interrupt import end_on_interrupt
 
 if TYPE_CHECKING:
-    from evoseek.training.given import Given
+    from evoseek.training.given import SettingsSources
     from evoseek.training.settings import TrainingSettings
 
 _TOGETHER = "torchrun --standalone --nproc-per-node {processes} -m evoseek {words}"
@@ -129,7 +129,7 @@ def _train_together(settings: TrainingSettings, processes: int) -> NoReturn:
     raise typer.Exit(run_together(processes, sys.argv[1:]))
 
 
-def _say_plan(given: Given, run: RunDirectory, processes: int) -> None:
+def _say_plan(given: SettingsSources, run: RunDirectory, processes: int) -> None:
     """Print what training would do: nothing is loaded, started or written. Raises ConfigError."""
     from evoseek.cli.settings import chosen_for_model
     from evoseek.train import check_run

@@ -19,7 +19,7 @@ from evoseek.trust import allow_code, check_code
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class SettingsSources:
     """Which system, and what was set. `source` names the files; `of_project` is what a project gives to a run, by
     dotted names, which the run records; `saved` are those of the files that a run saved."""
 
@@ -29,7 +29,7 @@ class Given:
     of_project: Mapping[str, object] | None = None
     saved: Mapping[Path, Tree] = field(default_factory=dict[Path, Tree])
 
-    def over(self, options: Mapping[str, object]) -> Given:
+    def over(self, options: Mapping[str, object]) -> SettingsSources:
         """With these settings, by dotted names, over the files and beneath the options of the command line."""
         *files, last = self.trees
         return replace(self, trees=(*files, nested(options), last))
@@ -64,7 +64,7 @@ def gather(
     options: Mapping[str, object] | None = None,
     sets: Iterable[str] = (),
     project: Project | None = None,
-) -> Given:
+) -> SettingsSources:
     """Files (recipes by name, too; of several the last wins), over them options (dotted names; None means not given),
     over them `key=value` texts. The system is the one that is named here, or else in a file, or else `fallback`. A file
     that is a project's brings its recipes. Beneath all lie the settings of `project`; for another system than its own,
@@ -86,7 +86,9 @@ def gather(
         trees = (*(below if chosen == own else (shared_settings(project),)), *trees)
         source = " and ".join([str(project.file), *map(str, paths)])
     chosen = chosen or fallback
-    return Given(chosen, (*trees, last), source, saved={path: read[path][0] for path in paths if _is_saved(path)})
+    return SettingsSources(
+        chosen, (*trees, last), source, saved={path: read[path][0] for path in paths if _is_saved(path)}
+    )
 
 
 def load_settings(

@@ -55,7 +55,7 @@ _SHARE, _ANSWERING_SHARE = 0.25, 0.5  # of free memory, for keys and values
 _LATER = ("activations", "keys and values")  # what takes of the memory that is left
 
 
-def follow_model(
+def apply_model_defaults(
     settings: TrainingSettings,
     find_machine: Callable[[str | None], Machine],
     saved: Mapping[str, object] | None = None,
@@ -95,7 +95,7 @@ def learning_rate(parameters: int, *, adapter: bool, supervised: bool = False) -
 
 
 def slots(settings: TrainingSettings, machine: Machine, shape: ModelShape, answers: int = 0) -> int:
-    """How many rollouts' keys and values are held at once; `answers` as in `follow_model`."""
+    """How many rollouts' keys and values are held at once; `answers` as in `apply_model_defaults`."""
     needs = memory_needs(settings, shape, answers=answers)
     left = machine.free_bytes - sum(size for name, size in needs.items() if name not in _LATER)
     fit = int((_ANSWERING_SHARE if answers else _SHARE) * left / rollout_bytes(settings, shape))
