@@ -59,11 +59,13 @@ def share(part: int, whole: int) -> str:
     return f"{part}/{whole} = {part / whole:.1%} [{low:.1%}, {high:.1%}]"
 
 
-def table(title: str, rows: list[Row], fates: list[Rejection | None], key: str) -> Table:
+def table(title: str, rows: list[Row], rejections: list[Rejection | None], key: str) -> Table:
     """Shares rejected of the rows with equal `key`, and by which rules."""
     result = Table(key, "rejected", "by rule", title=title)
     for value in dict.fromkeys(row[key] for row in rows):
-        reasons = Counter(fate for row, fate in zip(rows, fates, strict=True) if row[key] == value and fate)
+        reasons = Counter(
+            rejection for row, rejection in zip(rows, rejections, strict=True) if row[key] == value and rejection
+        )
         whole = sum(row[key] == value for row in rows)
         by_rule = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common())
         result.add_row(value, share(reasons.total(), whole), by_rule)
@@ -73,18 +75,18 @@ def table(title: str, rows: list[Row], fates: list[Rejection | None], key: str) 
 def report(console: Console, name: str, rows: list[Row], rules: RuleFilter, show: bool) -> None:
     """Both shares of a half, with their tables."""
     rows = sorted(rows, key=lambda row: row["kind"] == GOOD)
-    fates = [rules(proposal(row)) for row in rows]
+    rejections = [rules(proposal(row)) for row in rows]
     bad = [index for index, row in enumerate(rows) if row["kind"] != GOOD]
     good = [index for index, row in enumerate(rows) if row["kind"] == GOOD]
-    console.print(table(f"{name}, by kind", rows, fates, "kind"))
+    console.print(table(f"{name}, by kind", rows, rejections, "kind"))
     for title, part in (("bad", bad), ("good", good)):
-        chosen, fate = [rows[index] for index in part], [fates[index] for index in part]
-        console.print(table(f"{name}, {title}, by language", chosen, fate, "language"))
-        console.print(f"{name}: {title} ones rejected: {share(sum(map(bool, fate)), len(part))}\n")
+        chosen, rejection = [rows[index] for index in part], [rejections[index] for index in part]
+        console.print(table(f"{name}, {title}, by language", chosen, rejection, "language"))
+        console.print(f"{name}: {title} ones rejected: {share(sum(map(bool, rejection)), len(part))}\n")
     if show:
-        for row, fate in zip(rows, fates, strict=True):
-            if (fate is None) != (row["kind"] == GOOD):
-                print(row["language"], row["kind"], fate, "|", row["question"], "|", row["answer"])
+        for row, rejection in zip(rows, rejections, strict=True):
+            if (rejection is None) != (row["kind"] == GOOD):
+                print(row["language"], row["kind"], rejection, "|", row["question"], "|", row["answer"])
 
 
 def rows_of(name: str) -> list[Row]:

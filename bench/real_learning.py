@@ -180,7 +180,7 @@ class Bench:
             "training": self._cost(directory, name),
         }
         write_atomic(done, json.dumps(found))
-        self.console.print(f"seed {self.seed}, {name}: " + told(found["scores"]))
+        self.console.print(f"seed {self.seed}, {name}: " + describe_scores(found["scores"]))
 
     def _opened(self, name: str, directory: Path) -> AbstractContextManager[Context]:
         if name in ARMS:
@@ -250,7 +250,7 @@ def score(rows: Sequence[Mapping[str, float]], hops: int | None = None) -> tuple
     return fmean(rewards), f"{fmean(rewards):.3f} [{interval.low:.3f}, {interval.high:.3f}]"
 
 
-def told(scores: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
+def describe_scores(scores: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
     return "; ".join(
         f"{kind} {score(rows)[1]}, one hop {score(rows, 1)[0]:.3f}, two {score(rows, 2)[0]:.3f}"
         for kind, rows in scores.items()

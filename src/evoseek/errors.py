@@ -10,7 +10,7 @@
     │   └── ReplyError       a model's reply is cut, empty or not in the requested form; a retry may help
     │       ├── CutReplyError   it was cut at its limit of tokens
     │       └── EmptyReplyError it holds no text
-    ├── PageError            a web page cannot be read, by anybody (the model is told so)
+    ├── PageError            a web page cannot be read by any client (the model reads the message)
     ├── SamplerError         the sampler failed or was given a request it cannot serve
     ├── RunError             a run directory cannot be used
     │   └── RunLockedError   another process holds it
@@ -18,10 +18,10 @@
     │   ├── OtherVersionError   it is whole, but of another version of evoseek
     │   └── AddedFileError      it is whole, but something was added to it
     └── TrainingError        training cannot continue (for example three non-finite steps in a row)
-        └── EndedElsewhereError   another process of the same run failed, and says why
+        └── EndedElsewhereError   another process of the same run failed; see its own message
 
-A message says what was got, what was expected and what to do, in one paragraph. The command line prints it without a
-traceback and exits with status 2. `disk_text` words what the operating system refused, for all of them alike.
+A message has what was received, what was expected and what to do, in one paragraph. The command line prints it without
+a traceback and exits with status 2. `disk_text` makes the text for an error of the operating system.
 """
 
 import errno

@@ -44,7 +44,7 @@ _DECIDING = (  # tables of settings that decide how a question is answered and s
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class EvaluationRequest:
     """What is evaluated: questions, how many samples of each, whether anything is searched, the suite that the
     questions are of, or a part of (None: they are of none), and the baseline by which the model answers (None: as an
     agent)."""
@@ -79,20 +79,20 @@ class Evaluated:
         return self.results.score(self.results.metric)
 
 
-def evaluate(context: Context, wanted: Wanted, out: Path | None, *, console: Console) -> Evaluated:
+def evaluate(context: Context, request: EvaluationRequest, out: Path | None, *, console: Console) -> Evaluated:
     """Draw every sample that the folder `out` lacks (None: nothing is written); shows progress.
 
     Raises EvoseekError if not one rollout was valid: there is then no score. ConfigError if `out` holds something else.
     """
-    model = _model_of(context, wanted, console)
-    check_temperature(wanted.samples, model.temperature)
-    about = _about(context, wanted, model)
+    model = _model_of(context, request, console)
+    check_temperature(request.samples, model.temperature)
+    about = _about(context, request, model)
     folder = EvaluationFolder(out) if out is not None else None
-    with _held(folder, context, wanted, about) if folder else nullcontext():
+    with _held(folder, context, request, about) if folder else nullcontext():
         samples = folder.samples() if folder else {}
-        _draw(context, wanted, model, samples, folder, console)
+        _draw(context, request, model, samples, folder, console)
         results = Results(
-            context.metric, len(wanted.questions), wanted.samples, tuple(merged(samples.values()).values())
+            context.metric, len(request.questions), request.samples, tuple(merged(samples.values()).values())
         )
         _check_any_valid(results)
         evaluated = Evaluated(results, results_json(results, about), _title(about, context.metric))
@@ -101,16 +101,16 @@ def evaluate(context: Context, wanted: Wanted, out: Path | None, *, console: Con
     return evaluated
 
 
-def _model_of(context: Context, wanted: Wanted, console: Console) -> _Model:
-    if wanted.baseline is not None:
-        return _baseline(context, wanted.baseline, wanted.search, console)
+def _model_of(context: Context, request: EvaluationRequest, console: Console) -> _Model:
+    if request.baseline is not None:
+        return _baseline(context, request.baseline, request.search, console)
     if uses_chat_model(context.settings):
-        roller = chat_roller(context, context.searched_held_out, wanted.search)
+        roller = chat_roller(context, context.searched_held_out, request.search)
         return _Model(roller.chat.name, roller.one, context.settings.answerer.temperature)
     agent, temperature = context.agent, context.settings.held_out_temperature
     if notice := agent.template_notice():
         say(console, notice)
-    roller = (context.solver(context.searched_held_out) if wanted.search else agent.solver([])).at(temperature)
+    roller = (context.solver(context.searched_held_out) if request.search else agent.solver([])).at(temperature)
     return _Model(agent.policy.name, roller.one, temperature)
 
 
@@ -133,18 +133,18 @@ def _baseline(context: Context, name: str, search: bool, console: Console) -> _M
     return _Model(called, answerer.answer, temperature)
 
 
-def _about(context: Context, wanted: Wanted, model: _Model) -> dict[str, object]:
-    """What was evaluated, as far as results tell it."""
-    contents = {question.id: content_digest(question) for question in wanted.questions}
+def _about(context: Context, request: EvaluationRequest, model: _Model) -> dict[str, object]:
+    """The conditions of the evaluation, which its results record."""
+    contents = {question.id: content_digest(question) for question in request.questions}
     return {
         "model": model.name,
-        "search": wanted.search,
-        **_engine(context.settings, wanted.search),
+        "search": request.search,
+        **_engine(context.settings, request.search),
         "temperature": model.temperature,
         "seed": context.settings.run.seed,
         "questions": json_digest(contents),
-        **({"suite": wanted.suite.about()} if wanted.suite else {}),
-        **({"baseline": wanted.baseline} if wanted.baseline else {}),
+        **({"suite": request.suite.about()} if request.suite else {}),
+        **({"baseline": request.baseline} if request.baseline else {}),
     }
 
 
@@ -156,25 +156,27 @@ def _engine(settings: TrainingSettings, search: bool) -> dict[str, str]:
 
 
 def _held(
-    folder: EvaluationFolder, context: Context, wanted: Wanted, about: Mapping[str, object]
+    folder: EvaluationFolder, context: Context, request: EvaluationRequest, about: Mapping[str, object]
 ) -> AbstractContextManager[None]:
     """Hold the folder for this evaluation. What only training reads may be another than when it was begun."""
     defaults = defaults_of(context.settings).resolved()
-    return folder.held(_identity(context, wanted, about), may_differ=_ONLY_IN_TRAINING, defaults=defaults)
+    return folder.held(_identity(context, request, about), may_differ=_ONLY_IN_TRAINING, defaults=defaults)
 
 
-def _identity(context: Context, wanted: Wanted, about: Mapping[str, object]) -> dict[str, object]:
+def _identity(context: Context, request: EvaluationRequest, about: Mapping[str, object]) -> dict[str, object]:
     """What has to be the same when an evaluation is resumed."""
-    tree = identity(context.settings, context.checkpoint, {"--baseline": wanted.baseline} if wanted.baseline else None)
+    tree = identity(
+        context.settings, context.checkpoint, {"--baseline": request.baseline} if request.baseline else None
+    )
     index = with_digests({"evaluation": {"index": ""}}, inputs_of(context.settings))
     deciding = {key: tree[key] for key in (*_DECIDING, "own", "checkpoint") if key in tree}
     about = {name: value for name, value in about.items() if name != "engine"}  # follows from the index and its name
-    return {**deciding, **index, "samples": wanted.samples, "evaluated": about}
+    return {**deciding, **index, "samples": request.samples, "evaluated": about}
 
 
 def _draw(
     context: Context,
-    wanted: Wanted,
+    request: EvaluationRequest,
     model: _Model,
     samples: dict[Key, Sample],
     folder: EvaluationFolder | None,
@@ -182,7 +184,7 @@ def _draw(
 ) -> None:
     """Add the samples that are missing, or that failed, to `samples` and the folder."""
     done = {key for key, sample in samples.items() if sample.invalid is None}
-    keys = keys_of(wanted.questions, wanted.samples)
+    keys = keys_of(request.questions, request.samples)
     if done:
         say(console, f"{len(done)} of {len(keys)} samples are there; {len(keys) - len(done)} are drawn now.")
 
@@ -199,8 +201,8 @@ def _draw(
     with CountProgress(console, "samples") as progress:
         asyncio.run(
             draw_missing(
-                wanted.questions,
-                wanted.samples,
+                request.questions,
+                request.samples,
                 done,
                 answer=model.answer,
                 metric=context.metric,

@@ -118,10 +118,10 @@ def check_new_file(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"The folder of {path} cannot be made ({error.strerror or error}). Give a file in another one."
+            f"The folder of {path} cannot be made ({error.strerror or error}). Give a path in another folder."
         ) from error
     if not os.access(path.parent, os.W_OK):
-        raise ConfigError(f"{path} cannot be written: {path.parent} is not for this user. Give a file in another one.")
+        raise ConfigError(f"No write permission for {path.parent}. Give a path in another folder.")
 
 
 def check_new(directory: Path) -> None:

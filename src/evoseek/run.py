@@ -120,7 +120,7 @@ class Run:
         With a `baseline` it answers by that, and without `search` from its own knowledge. `suite` is the one that the
         questions are of. With a folder `out`, what is missing in it is drawn. Raises EvoseekError.
         """
-        from evoseek.evaluation import Wanted, evaluate
+        from evoseek.evaluation import EvaluationRequest, evaluate
 
         if isinstance(questions, str | Path):
             path = str(questions or self.settings.evaluation.path)
@@ -128,7 +128,9 @@ class Run:
         with self.context() as context:
             if temperature is not None:
                 context.settings = with_setting(context.settings, "evaluation.temperature", temperature)
-            return evaluate(context, Wanted(questions, samples, search, suite, baseline), out, console=self.console)
+            return evaluate(
+                context, EvaluationRequest(questions, samples, search, suite, baseline), out, console=self.console
+            )
 
     def ask(self, question: str) -> Answered:
         """Answer one question, greedily, by the policy or the model of [answerer], and check the answer against the

@@ -11,7 +11,7 @@
       questions.jsonl     the questions that self-play wrote
       checkpoints/        step-000010/, ...: complete or absent
       curves.png          the picture
-      stopped.txt         why the run ended before its last step, as far as its process could tell
+      stopped.txt         why the run ended before its last step, if its process could write it
       non_finite.json     the last batch of a run that ended because of non-finite losses or gradients
       lock                held by the process that writes here
 

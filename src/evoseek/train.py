@@ -256,7 +256,7 @@ def _plan(settings: TrainingSettings, context: TrainingContext) -> TrainingPlan:
 
 
 def check_run(settings: TrainingSettings, run: RunDirectory) -> None:
-    """Raises ConfigError for settings that a run in this directory would refuse, as far as that takes no model."""
+    """Raises ConfigError for settings that a run in this directory would refuse, without loading a model."""
     if not run.is_begun:  # a resumed run has to keep the settings that it was begun with
         check_settings_of_run(settings)
         check_stages(settings)

@@ -35,7 +35,7 @@ class Question:
 
     @property
     def is_answerable(self) -> bool:
-        """Whether the documents answer it, as far as is known."""
+        """False if the documents are known not to answer it."""
         return self.metadata.get("answerable") is not False
 
 
@@ -58,7 +58,7 @@ class Document:
     """A source text as read from the user's corpus.
 
     `file` is the path within the corpus of the file that it was read from, `marks` (in the order of their starts) its
-    pages and headings as far as the format has them.
+    pages and headings, where the format has them.
     """
 
     id: str
@@ -202,7 +202,7 @@ class Completion:
     `seconds` is how long the sampler worked on these tokens. It includes neither the wait for a slot nor the part of a
     forward pass beyond a few times the usual duration (`policy.stops`): a stall is not the policy's own time.
     None: the sampler cannot tell writing from waiting, so a limit on the policy's own time is refused. `waited` is how
-    long the turn waited before the sampler began, as far as that is known.
+    long the turn waited before the sampler began, if known.
     """
 
     token_ids: tuple[int, ...]

@@ -156,7 +156,7 @@ def test_an_index_is_searched_and_served_in_a_project_and_with_project_elsewhere
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["index"], "what is to be searched for"),
+        (["index"], "the query is missing"),
         (["blue", "pump", "now"], 'in quotes, as in "blue pump now"'),
         (["nowhere", "pump"], "nowhere"),
     ],

@@ -8,7 +8,7 @@ import pytest
 from evoseek.corpus.demonstrations import load_demonstrations
 from evoseek.corpus.resumable_jsonl import open_growing_file
 from evoseek.data import collecting as job
-from evoseek.data.collecting import Wanted, collect, collect_demonstrations
+from evoseek.data.collecting import CollectionLimits, collect, collect_demonstrations
 from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
 from evoseek.env.tools import SearchTool
@@ -49,9 +49,11 @@ def roll_of(script):
     return lambda question, name: converse(question, env=env, chat=chat, limits=Limits(), trajectory_id=name)
 
 
-def collected(tmp_path, script, *, questions=QUESTIONS, wanted=None, **options):
+def collected(tmp_path, script, *, questions=QUESTIONS, limits=None, **options):
     with open_growing_file(tmp_path / "d.jsonl", {}) as file:
-        return asyncio.run(collect(questions, roll_of(script), AnswerReward(), wanted or Wanted(), file, **options))
+        return asyncio.run(
+            collect(questions, roll_of(script), AnswerReward(), limits or CollectionLimits(), file, **options)
+        )
 
 
 def test_what_was_right_is_kept_as_a_demonstration_and_the_rest_is_counted(tmp_path):
@@ -70,12 +72,12 @@ def test_what_was_right_is_kept_as_a_demonstration_and_the_rest_is_counted(tmp_p
 
 def test_of_several_attempts_the_same_turns_are_kept_once_and_the_shortest_first(tmp_path):
     attempts = [[SEARCH, SEARCH, RIGHT], [SEARCH, RIGHT], [SEARCH, RIGHT], [WRONG], [RIGHT]]
-    collected(tmp_path, {"a": attempts}, questions=QUESTIONS[:1], wanted=Wanted(5, per_question=2))
+    collected(tmp_path, {"a": attempts}, questions=QUESTIONS[:1], limits=CollectionLimits(5, per_question=2))
     assert [len(one.turns) for one in load_demonstrations(tmp_path / "d.jsonl")] == [1, 2]
 
 
 def test_a_lower_reward_keeps_more(tmp_path):
-    assert collected(tmp_path, {"a": [[WRONG]]}, wanted=Wanted(min_reward=0.0)).kept == 6
+    assert collected(tmp_path, {"a": [[WRONG]]}, limits=CollectionLimits(min_reward=0.0)).kept == 6
 
 
 def test_a_batch_in_which_most_failed_is_asked_again_when_the_file_is_resumed(tmp_path, monkeypatch):
@@ -102,4 +104,4 @@ def test_several_attempts_of_an_endpoint_that_always_says_the_same_are_refused(t
         Context(settings) as context,
         pytest.raises(ConfigError, match=r"answerer.temperature is 0, at which they are all"),
     ):
-        collect_demonstrations(context, Path("d.jsonl"), Wanted(2), limit=None, console=None)
+        collect_demonstrations(context, Path("d.jsonl"), CollectionLimits(2), limit=None, console=None)

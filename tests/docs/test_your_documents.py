@@ -6,7 +6,7 @@ from runpy import run_path
 import pytest
 from typer.testing import CliRunner
 
-from evoseek.cli.init import Wishes, project_text
+from evoseek.cli.init import ProjectOptions, project_text
 from evoseek.cli.main import app
 
 PAGE = (Path(__file__).parents[2] / "docs" / "your-documents.md").read_text()
@@ -44,6 +44,6 @@ def test_the_commands_in_their_order(documents, monkeypatch):
 
 def test_the_project_file_is_the_one_that_init_writes():
     (shown,) = [text for language, text in PAGES["blocks"](PAGE) if language == "toml"]
-    wishes = Wishes(Path("/home/me/my-documents"), "Qwen/Qwen2.5-3B-Instruct", None, "dr-zero")
-    written = project_text(wishes, Path("/home/me/my-project"))
+    options = ProjectOptions(Path("/home/me/my-documents"), "Qwen/Qwen2.5-3B-Instruct", None, "dr-zero")
+    written = project_text(options, Path("/home/me/my-project"))
     assert set(shown.splitlines()) <= set(written.splitlines())

@@ -274,7 +274,7 @@ def test_a_single_role_that_is_trained_moves_the_weights_by_its_own_loss_alone(c
 
 
 def test_questions_are_read_closed_book_and_by_several_readers(config, tmp_path):
-    """Every proposal that keeps the rules is read four times, without a tool, and its fate follows from the answers."""
+    """Every proposal that keeps the rules is read four times, without a tool; the answers decide its outcome."""
     checks = {"verification.closed_book": True, "verification.readings": 3, "verification.noise_passages": 2}
     settings = {**checks, "selfplay.proposals_per_step": 24, "run.steps": 1}
     ssp, run = config("ssp", settings), RunDirectory(tmp_path / "run")
@@ -297,12 +297,12 @@ def test_questions_are_read_closed_book_and_by_several_readers(config, tmp_path)
         right = [answer in map(normalise, given) for answer in opened]
         assert [outcome.reward for _, outcome in episode.checks[1:]] == right
         others = Counter(answer for answer, is_right in zip(opened, right, strict=True) if answer and not is_right)
-        fates = {
+        outcomes = {
             "closed_book": closed in map(normalise, given),
             "unverified": not right[0],
             "ambiguous": max(others.values(), default=0) >= sum(right),
         }
-        assert episode.rejected == next((fate for fate, holds in fates.items() if holds), None)
+        assert episode.rejected == next((outcome for outcome, holds in outcomes.items() if holds), None)
         assert (episode.solvers is None) == (episode.rejected is not None)
     assert {episode.rejected for episode in read} >= {None, "unverified"}
 

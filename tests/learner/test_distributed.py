@@ -73,7 +73,7 @@ def test_what_fails_on_one_rank_while_setting_up_ends_all(run_ranks: RunRanks, r
     answer = run_ranks(3, "one_fails", rank=rank, gathers=gathers, fails=True)
     assert answer["statuses"] == [2, 2, 2], answer
     for number, result in enumerate(answer["results"]):
-        other = f"EndedElsewhereError: Process {rank} of this run failed"
+        other = f"EndedElsewhereError: Rank {rank} failed"
         assert result.startswith("ConfigError: the reason" if number == rank else other)
 
 

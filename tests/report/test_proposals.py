@@ -4,13 +4,13 @@ from io import StringIO
 
 from rich.console import Console
 
-from evoseek.report.proposals import VALID, WritingProgress, failed, fates_table
+from evoseek.report.proposals import VALID, WritingProgress, failed, outcomes_table
 from evoseek.selfplay.filters import Rejection
 
 
 def printed(counts):
     console = Console(file=StringIO(), width=150)
-    console.print(fates_table(counts))
+    console.print(outcomes_table(counts))
     return console.file.getvalue()
 
 
@@ -22,9 +22,9 @@ def test_the_valid_come_first_then_the_most_frequent_with_shares_of_all():
     assert [line.split()[5] for line in lines] == ["10.0%", "60.0%", "30.0%"]
 
 
-def test_every_fate_has_a_meaning():
-    for fate in (VALID, *Rejection, failed("tool_failed")):
-        (line,) = [line for line in printed({str(fate): 1}).splitlines() if "100.0%" in line]
+def test_every_outcome_has_a_meaning():
+    for outcome in (VALID, *Rejection, failed("tool_failed")):
+        (line,) = [line for line in printed({str(outcome): 1}).splitlines() if "100.0%" in line]
         assert len(line.split("100.0%")[1].split()) > 3
 
 

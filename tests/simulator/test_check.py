@@ -13,7 +13,7 @@ from evoseek.env.prompts import load_prompts
 from evoseek.errors import DataError, ToolError
 from evoseek.policy.encoding import plain
 from evoseek.policy.scripted import ScriptedChat
-from evoseek.simulator.check import check_simulator, divergence, obedience_table, style_table, world_claims
+from evoseek.simulator.check import check_simulator, compliance_table, divergence, style_table, world_claims
 from evoseek.simulator.collecting import SearchRecord
 from evoseek.types import Passage, Question
 from evoseek.world.world import World
@@ -124,7 +124,7 @@ def test_unreadable_replies_and_failures_count_as_invalid_and_are_named():
     assert len(checked.problems) == 12
     assert checked.problems.count("the endpoint is down") == 8
     assert math.isnan(checked.style["noisy"].words)
-    assert obedience_table(checked).row_count == 5
+    assert compliance_table(checked).row_count == 5
     assert style_table(checked).row_count == 3
 
 

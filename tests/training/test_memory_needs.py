@@ -6,7 +6,7 @@ import pytest
 from evoseek.policy.machine import Machine
 from evoseek.policy.shape import ModelShape
 from evoseek.training.given import load_settings
-from evoseek.training.memory_needs import memory_needs, told
+from evoseek.training.memory_needs import describe_needs, memory_needs
 
 SHAPE = ModelShape(parameters=1000, kv_numbers=10, longest=64, activations=20, vocabulary=5)
 SMALL = {"sampler.slots": 3, "rollout.max_total_tokens": 50, "learner.token_budget": 2048, "policy.device": "meta"}
@@ -79,5 +79,6 @@ def test_two_players_need_twice_as_much():
 
 def test_in_words():
     needs = {"learner": 2**30, "sampler": 2**29}
-    assert told(needs, Machine("cpu", 2**32)) == "about 1.50 of 4.0 GiB that are free: learner 1.00 + sampler 0.50"
-    assert told(needs, Machine("cuda", 2**32, is_here=False)) == "about 1.50 GiB: learner 1.00 + sampler 0.50"
+    here, elsewhere = Machine("cpu", 2**32), Machine("cuda", 2**32, is_here=False)
+    assert describe_needs(needs, here) == "about 1.50 of 4.0 GiB that are free: learner 1.00 + sampler 0.50"
+    assert describe_needs(needs, elsewhere) == "about 1.50 GiB: learner 1.00 + sampler 0.50"

@@ -23,7 +23,7 @@ def export(
     directory: Annotated[Path, typer.Argument(help="Directory for the plain model.")],
     adapter: Annotated[bool, typer.Option("--adapter", help="Write the adapter alone, in the layout of peft.")] = False,
     evaluation: Annotated[
-        Path | None, typer.Option(help="Folder of `evoseek eval --out`, whose scores the model card tells.")
+        Path | None, typer.Option(help="Folder of `evoseek eval --out`, whose scores the model card shows.")
     ] = None,
 ) -> None:
     """Write a policy as a plain model directory with a model card; an adapter is merged into its base."""
@@ -37,8 +37,8 @@ def export(
 
 
 def check_export(run_or_policy: str, directory: Path, *, adapter: bool, evaluation: Path | None) -> None:
-    """Check an export as far as that takes no model: the directory, the results, the run's checkpoint and, of a policy
-    on this machine, the adapter. Raises as `write_plain`."""
+    """Check an export without loading a model: the directory, the results, the run's checkpoint and, of a policy on
+    this machine, the adapter. Raises as `write_plain`."""
     from evoseek.eval.folder import EvaluationFolder
 
     check_new(directory)

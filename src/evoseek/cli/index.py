@@ -147,7 +147,7 @@ def search(
     if len(directory) > 1:
         raise ConfigError(f'Got {len(words)} words: put those to search for in quotes, as in "{" ".join(words)}".')
     if not directory and (Path(query) / "manifest.json").is_file():
-        raise ConfigError(f"{query} is an index; what is to be searched for in it? Add the words, in quotes.")
+        raise ConfigError(f"{query} is an index, and the query is missing. Add the words to search for, in quotes.")
     search_index(
         Path(directory[0]) if directory else named_index(),
         query,

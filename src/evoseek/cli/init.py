@@ -90,9 +90,9 @@ def init(
         model, endpoint = (None, answer) if "://" in answer else (answer, None)
     default = "search-r1" if endpoint or questions else "dr-zero"
     system = system or (default if endpoint or questions else _asked("System", default, asks, _system))
-    wishes = Wishes(folder, model, endpoint, system, _question_file(questions) if questions else None)
-    _check(directory, wishes)
-    text = project_text(wishes, Path(os.path.normpath(directory.absolute())))
+    options = ProjectOptions(folder, model, endpoint, system, _question_file(questions) if questions else None)
+    _check(directory, options)
+    text = project_text(options, Path(os.path.normpath(directory.absolute())))
     stop_if_dry([f"{file} would be written:", text])
     console = Console()
     try:
@@ -101,7 +101,7 @@ def init(
     except OSError as error:
         raise ConfigError(disk_text(error, f"{file} cannot be written")) from error
     say(console, f"Wrote {file}.")
-    for note in notes(wishes, directory):
+    for note in notes(options, directory):
         say(console, note)
 
 
@@ -163,22 +163,24 @@ def _question_file(path: Path) -> Path:
     return found
 
 
-def _check(directory: Path, wishes: Wishes) -> None:
+def _check(directory: Path, options: ProjectOptions) -> None:
     """Raises ConfigError for what a later command would refuse."""
-    check_name("system", wishes.system)
+    check_name("system", options.system)
     if directory.exists() and not directory.is_dir():
         raise ConfigError(f"{directory} is a file. Give the folder of the project, new or not.")
-    if wishes.model and wishes.endpoint:
+    if options.model and options.endpoint:
         raise ConfigError("--model and --endpoint both name what answers. Give one of them.")
-    name, at, url = (wishes.endpoint or "name@://").partition("@")
+    name, at, url = (options.endpoint or "name@://").partition("@")
     if not (name and at and "://" in url):
-        raise ConfigError(f"--endpoint is {wishes.endpoint!r}; expected NAME@URL, as in qwen@http://localhost:8000/v1.")
-    if wishes.model:
+        raise ConfigError(
+            f"--endpoint is {options.endpoint!r}; expected NAME@URL, as in qwen@http://localhost:8000/v1."
+        )
+    if options.model:
         from evoseek.cli.settings import check_model
 
-        check_model(wishes.model, setting="--model")
-        if wishes.model not in SHIPPED:
-            _check_holds_model(expanded(wishes.model))
+        check_model(options.model, setting="--model")
+        if options.model not in SHIPPED:
+            _check_holds_model(expanded(options.model))
 
 
 def _check_holds_model(path: Path) -> None:
@@ -200,7 +202,7 @@ def _check_holds_model(path: Path) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class ProjectOptions:
     """What a project is to be: absolute paths, the model or the endpoint (NAME@URL), the system."""
 
     documents: Path
@@ -235,17 +237,17 @@ class Wishes:
         return self.system not in (*SELF_PLAY, "sft") and not self.endpoint
 
 
-def project_text(wishes: Wishes, folder: Path) -> str:
+def project_text(options: ProjectOptions, folder: Path) -> str:
     """The file for a project in this folder."""
-    lines = [_HEAD.format(system=wishes.system, documents=_path(wishes.documents, folder)).rstrip()]
-    if fitting := wishes.recipes:
+    lines = [_HEAD.format(system=options.system, documents=_path(options.documents, folder)).rstrip()]
+    if fitting := options.recipes:
         named = _text(fitting[0]) if len(fitting) == 1 else json.dumps(fitting)
         lines.append(f"recipe = {named}   # settings beneath these; `evoseek recipes` prints them")
     if longest := next((_MAX_WORDS[recipe] for recipe in fitting if recipe in _MAX_WORDS), None):
         lines.append(f"max_words = {longest}             # of a passage: several have to fit what the model reads")
     lines += ["", "[search]", 'index = "index"            # what `evoseek index` writes']
-    if wishes.endpoint:
-        name, _, url = wishes.endpoint.partition("@")
+    if options.endpoint:
+        name, _, url = options.endpoint.partition("@")
         lines += [
             "",
             "[answerer]                    # the model that answers",
@@ -254,26 +256,26 @@ def project_text(wishes: Wishes, folder: Path) -> str:
         ]
         lines.append('# api_key_env = "MY_KEY"     # environment variable with the key')
         return "\n".join(lines) + "\n"
-    lines += ["", "[run]", f"system = {_text(wishes.system)}"]
-    lines += ["", "[policy]", f"model = {_text(_model(wishes.model or 'tiny', folder))}"]
-    if wishes.questions or wishes.needs_questions:
-        path = _path(wishes.questions, folder) if wishes.questions else '"questions.jsonl"'
-        table = "questions" if wishes.needs_questions else "evaluation"
+    lines += ["", "[run]", f"system = {_text(options.system)}"]
+    lines += ["", "[policy]", f"model = {_text(_model(options.model or 'tiny', folder))}"]
+    if options.questions or options.needs_questions:
+        path = _path(options.questions, folder) if options.questions else '"questions.jsonl"'
+        table = "questions" if options.needs_questions else "evaluation"
         lines += ["", f"[{table}]", f"path = {path}   # JSON lines: question, golden_answers"]
     else:
         lines += ["", "# [evaluation]", '# path = "held-out.jsonl"   # labelled questions, if you have some']
     return "\n".join(lines) + "\n"
 
 
-def notes(wishes: Wishes, folder: Path) -> Iterator[str]:
+def notes(options: ProjectOptions, folder: Path) -> Iterator[str]:
     """What a user should know, and the commands that follow."""
-    if wishes.origin in SHIPPED:
+    if options.origin in SHIPPED:
         yield _TINY
-    is_untrained = wishes.origin == (wishes.model or "").lower()  # not a run that began with it
-    if "smollm2" in wishes.origin and is_untrained and wishes.system != "sft":
-        yield _WARM.format(longer=" --set rollout.max_tokens_per_turn=96" if wishes.system in SELF_PLAY else "")
+    is_untrained = options.origin == (options.model or "").lower()  # not a run that began with it
+    if "smollm2" in options.origin and is_untrained and options.system != "sft":
+        yield _WARM.format(longer=" --set rollout.max_tokens_per_turn=96" if options.system in SELF_PLAY else "")
     here = "" if folder.absolute() == Path.cwd() else f"  cd {shlex.quote(str(folder))}\n"
-    trains = "" if wishes.endpoint else "  evoseek train\n  evoseek eval\n"
+    trains = "" if options.endpoint else "  evoseek train\n  evoseek eval\n"
     yield f'Next:\n{here}  evoseek doctor\n  evoseek index\n{trains}  evoseek ask "..."'
 
 

@@ -159,7 +159,7 @@ def _run(
         from evoseek.policy.machine import find_machine
         from evoseek.policy.shape import read_config, shape_of
         from evoseek.run import Run
-        from evoseek.training.memory_needs import memory_needs, told
+        from evoseek.training.memory_needs import describe_needs, memory_needs
 
     settings, plan = answering_settings(given, answers=running), f"Serve {answerer_name(given, run_dir)}: {place}"
     if uses_chat_model(settings):
@@ -169,7 +169,7 @@ def _run(
         settings = with_setting(settings, "sampler.slots", min(slots, running))
     memory = "unknown, since config.json of the model does not name its sizes"
     if (shape := shape_of(read_config(settings.policy.model))) is not None:
-        memory = told(memory_needs(settings, shape, answers=running), find_machine(settings.policy.device))
+        memory = describe_needs(memory_needs(settings, shape, answers=running), find_machine(settings.policy.device))
     stop_if_dry([plan, f"Memory: {memory}"], settings)
     say(Console(stderr=True), f"Memory: {memory}")
     return Run(directory=run_dir, settings=settings, search=_live(settings))

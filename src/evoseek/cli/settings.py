@@ -175,9 +175,8 @@ def _check_trainable(own: Project, options: Mapping[str, object]) -> None:
 def chosen_for_model(
     settings: TrainingSettings, *, console: Console, run: RunDirectory | None = None, answers: int = 0
 ) -> TrainingSettings:
-    """The settings with those that were not given chosen for the model, and printed as far as the command reads them;
-    for a resumed run, as they were chosen at its beginning. With `answers` it only answers, so many questions at
-    once."""
+    """The settings with those that were not given chosen for the model; those that the command reads are printed. For a
+    resumed run, as they were chosen at its beginning. With `answers` it only answers, so many questions at once."""
     with end_on_interrupt():
         from evoseek.policy.machine import find_machine
         from evoseek.training.model_defaults import apply_model_defaults

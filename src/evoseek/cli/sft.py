@@ -92,11 +92,11 @@ def collect(
     given = given_settings("collect", run_dir, config or (), options=options, sets=set_ or ())
     check_evaluation(given.read(), search=True)
     with end_on_interrupt():
-        from evoseek.data.collecting import Wanted, collect_demonstrations
+        from evoseek.data.collecting import CollectionLimits, collect_demonstrations
         from evoseek.run import Run
 
     settings, console = answering_settings(given), Console()
     stop_if_dry([f"Let {answerer_name(given, run_dir)} answer each question {attempts} times; write {out}"], settings)
-    wanted = Wanted(attempts, min_reward, per_question)
+    limits = CollectionLimits(attempts, min_reward, per_question)
     with Run(directory=run_dir, settings=settings, console=console).context() as context:
-        finish(collect_demonstrations(context, out, wanted, limit=limit, console=console))
+        finish(collect_demonstrations(context, out, limits, limit=limit, console=console))

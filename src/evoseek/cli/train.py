@@ -121,10 +121,10 @@ def _train_together(settings: TrainingSettings, processes: int) -> NoReturn:
     """Train in so many processes with the same command line, and end with their status."""
     with end_on_interrupt():
         from evoseek.learner.distributed import run_together
-        from evoseek.policy.machine import find_machine, too_many
+        from evoseek.policy.machine import find_machine, oversubscription
 
     device = find_machine(settings.policy.device if is_given(settings, "policy.device") else None).device
-    if words := too_many(processes, device):
+    if words := oversubscription(processes, device):
         warnings.warn(words, stacklevel=1)
     raise typer.Exit(run_together(processes, sys.argv[1:]))
 
@@ -147,10 +147,10 @@ def _say_plan(given: SettingsSources, run: RunDirectory, processes: int) -> None
 def outline(settings: TrainingSettings, run: RunDirectory, *, processes: int, words: Sequence[str]) -> Iterator[str]:
     """The lines for settings that were checked; `words` are those of the command line after `evoseek`. Raises
     ConfigError if servers cannot be used as they are to be."""
-    from evoseek.policy.machine import find_machine, too_many
+    from evoseek.policy.machine import find_machine, oversubscription
     from evoseek.policy.shape import read_config, shape_of
     from evoseek.training.inputs import read_questions
-    from evoseek.training.memory_needs import memory_needs, told
+    from evoseek.training.memory_needs import describe_needs, memory_needs
 
     yield f"Model: {settings.policy.model} ({settings.policy.dtype}, {_trained(settings)}) on {settings.policy.device}"
     yield f"Plan: {settings.run.system}, {_steps(settings, run)}, in {run.path.absolute()}"
@@ -163,12 +163,12 @@ def outline(settings: TrainingSettings, run: RunDirectory, *, processes: int, wo
     if processes > 1:
         own = shlex.join(word for word in words if word != "--dry-run")
         yield f"Learner: {_TOGETHER.format(processes=processes, words=own)}"
-    if crowded := too_many(processes, settings.policy.device):
+    if crowded := oversubscription(processes, settings.policy.device):
         yield f"Warning: {crowded}"
     if not settings.learner.is_remote and (shape := shape_of(read_config(settings.policy.model))) is not None:
         machine = find_machine(settings.policy.device)
         each = f" (each of {processes} processes)" if processes > 1 else ""
-        yield f"Memory: {told(memory_needs(settings, shape, processes), machine)}{each}"
+        yield f"Memory: {describe_needs(memory_needs(settings, shape, processes), machine)}{each}"
     for command in _servers(settings, run, processes):
         yield f"Server: {command}"
 

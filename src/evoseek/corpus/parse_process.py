@@ -106,7 +106,7 @@ class ParseProcess:
 
     def _check_open(self) -> None:
         if not self._end.alive:
-            raise ToolError("An input was not parsed, since what parses was closed. Ask before it is closed.")
+            raise ToolError("The parser process is already closed. Parse before calling close().")
 
 
 def _exchange(process: subprocess.Popen[bytes], wall_s: float, *frames: bytes) -> tuple[bytes | None, bool]:

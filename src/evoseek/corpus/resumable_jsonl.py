@@ -260,7 +260,7 @@ def _read_state(path: Path) -> dict[str, Any]:
     try:
         state = json.loads(_state_path(path).read_text(encoding="utf-8"))
         if not isinstance(state, dict):
-            raise ValueError("it is not what belongs there")
+            raise ValueError("expected a JSON object")
         found = cast(dict[str, Any], state)
         if found.pop("sha256", None) != json_digest(found) or found.keys() != _STATE:
             raise ValueError("it does not match its own checksum")

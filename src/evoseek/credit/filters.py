@@ -68,7 +68,7 @@ class GroupSelection:
 
     @property
     def next_draw(self) -> int:
-        """How many groups to draw next: those missing, as far as the bound allows; 0 when the selection is over."""
+        """How many groups to draw next: those missing, up to the bound; 0 when the selection is over."""
         return max(0, min(self.missing, self.max_draws - self.drawn))
 
     def add(self, key: str, rewards: Sequence[float | None]) -> bool:

@@ -9,7 +9,7 @@
     closed book   a model answered it without searching (None: no model was asked)
 
 A question is answerable if it is not vague, its golden answer is in the corpus (that of a yes-or-no question need not
-be) and so is its evidence, as far as it is known. In the corpora that papers use, the pages of a third of the questions
+be) and so is its evidence, if it is known. In the corpora that papers use, the pages of a third of the questions
 are missing; scores on those questions measure the corpus, not the policy.
 """
 

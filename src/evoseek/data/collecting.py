@@ -32,7 +32,7 @@ Roll = Callable[[Question, str], Awaitable[Trajectory]]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class CollectionLimits:
     """How many rollouts each question has, from which reward on they are kept, and at most how many of a question
     (None: all), the shortest ones."""
 
@@ -56,7 +56,7 @@ async def collect(
     questions: Sequence[Question],
     roll: Roll,
     reward: RewardFn,
-    wanted: Wanted,
+    limits: CollectionLimits,
     file: ResumableJsonl,
     *,
     max_invalid: float = 0.2,
@@ -69,14 +69,14 @@ async def collect(
     A rollout that failed is none. Raises EvoseekError if more than the share `max_invalid` of a batch failed: nothing
     of it is written, so that its questions are asked again when the file is resumed.
     """
-    collected, size = Collected(**file.reached), max(1, BATCH // wanted.attempts)
+    collected, size = Collected(**file.reached), max(1, BATCH // limits.attempts)
 
     async def attempt(question: Question, number: int) -> tuple[Trajectory, Outcome]:
         trajectory = await roll(question, f"collect/{question.id}/{number}")
         return trajectory, await score(trajectory, reward)
 
     async def answer(question: Question) -> list[tuple[Trajectory, Outcome]]:
-        return list(await asyncio.gather(*(attempt(question, number) for number in range(wanted.attempts))))
+        return list(await asyncio.gather(*(attempt(question, number) for number in range(limits.attempts))))
 
     while collected.done < len(questions) and not should_stop():
         batch = questions[collected.done : collected.done + size]
@@ -91,8 +91,8 @@ async def collect(
                 f"{for_example(failures)} Nothing of them was written. Repair what failed and give the same command "
                 "again: it resumes from there."
             )
-        ends = Counter(_end(*pair, wanted.min_reward) for pair in outcomes)
-        rows = [demonstration_row(kept) for attempts in answered for kept in _kept(attempts, wanted)]
+        ends = Counter(_end(*pair, limits.min_reward) for pair in outcomes)
+        rows = [demonstration_row(kept) for attempts in answered for kept in _kept(attempts, limits)]
         collected = Collected(
             collected.done + len(batch),
             collected.kept + len(rows),
@@ -104,7 +104,9 @@ async def collect(
     return collected
 
 
-def collect_demonstrations(context: Context, out: Path, wanted: Wanted, *, limit: int | None, console: Console) -> bool:
+def collect_demonstrations(
+    context: Context, out: Path, limits: CollectionLimits, *, limit: int | None, console: Console
+) -> bool:
     """Let the model of [answerer], or else the policy, answer the questions of the settings, and keep what was right,
     or resume that.
 
@@ -113,8 +115,8 @@ def collect_demonstrations(context: Context, out: Path, wanted: Wanted, *, limit
     """
     settings = context.settings
     questions = read_questions(evaluation_path(settings), setting="evaluation.path (--questions)")[:limit]
-    name, roll = _model(context, wanted)
-    begun_with = {**identity(settings, context.checkpoint), **asdict(wanted), "limit": limit}
+    name, roll = _model(context, limits)
+    begun_with = {**identity(settings, context.checkpoint), **asdict(limits), "limit": limit}
     with (
         open_growing_file(out, begun_with) as file,
         stop_on_interrupt(lambda: say(console, STOPPING_AFTER_BATCH)) as interrupted,
@@ -125,7 +127,7 @@ def collect_demonstrations(context: Context, out: Path, wanted: Wanted, *, limit
                 questions,
                 roll,
                 context.reward,
-                wanted,
+                limits,
                 file,
                 max_invalid=settings.run.max_invalid,
                 should_stop=interrupted,
@@ -148,26 +150,26 @@ def collect_demonstrations(context: Context, out: Path, wanted: Wanted, *, limit
     return True
 
 
-def _model(context: Context, wanted: Wanted) -> tuple[str, Roll]:
+def _model(context: Context, limits: CollectionLimits) -> tuple[str, Roll]:
     """The name of the model that answers, and how it does."""
     answerer = context.settings.answerer
     if not uses_chat_model(context.settings):
         context.report_models()
         return context.agent.policy.name, context.solver(context.searched).one
-    if wanted.attempts > 1 and answerer.temperature == 0:
+    if limits.attempts > 1 and answerer.temperature == 0:
         raise ConfigError(
-            f"{wanted.attempts} attempts were asked for, but answerer.temperature is 0, at which they are all alike. "
+            f"{limits.attempts} attempts were asked for, but answerer.temperature is 0, at which they are all alike. "
             "Set answerer.temperature above 0 (--set answerer.temperature=0.7), or --attempts to 1."
         )
     model = chat_roller(context, context.searched)
     return model.chat.name, model.one
 
 
-def _kept(attempts: Sequence[tuple[Trajectory, Outcome]], wanted: Wanted) -> list[Demonstration]:
+def _kept(attempts: Sequence[tuple[Trajectory, Outcome]], limits: CollectionLimits) -> list[Demonstration]:
     """The demonstrations that the attempts at a question give, the same turns once, and the shortest first."""
-    right = (demonstration_of(t) for t, outcome in attempts if _end(t, outcome, wanted.min_reward) == "right")
+    right = (demonstration_of(t) for t, outcome in attempts if _end(t, outcome, limits.min_reward) == "right")
     distinct = {demonstration.turns: demonstration for demonstration in right if demonstration is not None}
-    return sorted(distinct.values(), key=_length)[: wanted.per_question]
+    return sorted(distinct.values(), key=_length)[: limits.per_question]
 
 
 def _length(demonstration: Demonstration) -> tuple[int, int]:

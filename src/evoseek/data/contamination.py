@@ -133,8 +133,8 @@ def find_contamination(
         raise ConfigError("There is nothing to look for: give files of evaluation questions, or more than 0 samples.")
     if samples and "model" not in settings.policy.model_fields_set:
         raise ConfigError(
-            "No model was given whose knowledge is looked into: name the one that is to be trained (--model, or "
-            "policy.model), or look for overlap alone (--samples 0)."
+            "No model to check for contamination: name the one to be trained (--model, or policy.model), or look for "
+            "overlap alone (--samples 0)."
         )
     known = [question for path in evaluation for question in load_questions(path)]
     identity = {

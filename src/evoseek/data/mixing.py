@@ -55,11 +55,11 @@ def mix(
 
 
 def mix_questions(sources: Mapping[Path, float], out: Path, *, count: int, seed: int, console: Console) -> None:
-    """Write `count` questions drawn from files in the ratio of their shares; a file's name without its ending is that
-    of the source. Raises EvoseekError, also if two files have one name."""
+    """Write `count` questions drawn from files in the ratio of their shares; a file's stem is the name of
+    the source. Raises EvoseekError, also if two files have the same stem."""
     check_new_file(out)
     if len({path.stem for path in sources}) < len(sources):
-        raise ConfigError("Two of the files have the same name, by which a question's source is told. Rename one.")
+        raise ConfigError("Two files have the same stem, which identifies a question's source. Rename one.")
     questions, missing = mix(
         {path.stem: load_questions(path) for path in sources},
         {path.stem: share for path, share in sources.items()},

@@ -18,7 +18,7 @@ from evoseek.protocols import PassageStore
 from evoseek.registry import find
 from evoseek.report.printable import say
 from evoseek.report.progress import STOPPING_AFTER_BATCH
-from evoseek.report.proposals import VALID, WritingProgress, failed, fates_table
+from evoseek.report.proposals import VALID, WritingProgress, failed, outcomes_table
 from evoseek.reward.answer import RIGHT_FROM
 from evoseek.selfplay.duplicates import NearDuplicates
 from evoseek.selfplay.episode import SelfPlay
@@ -59,7 +59,7 @@ def propose(
             written = asyncio.run(writing.fill(file, count, most, should_stop=interrupted, progress=progress))
     counts = file.reached.counts
     if counts:
-        console.print(fates_table(counts))
+        console.print(outcomes_table(counts))
     if interrupted() and written < count:
         say(console, f"Stopped with {written} of {count} questions in {out}. The same command resumes from there.")
         return False
@@ -144,9 +144,9 @@ class Writing:
         self._check_failures(episodes)
         counts, found = Counter(reached.counts), list[Question]()
         for episode in episodes:
-            fate = _fate(episode, seen)
-            counts[fate] += 1
-            if fate == VALID:
+            outcome = _outcome(episode, seen)
+            counts[outcome] += 1
+            if outcome == VALID:
                 found.append(self._described(episode))
         return Reached(number, counts, (*reached.spare, *found))
 
@@ -174,7 +174,7 @@ class Writing:
         )
 
 
-def _fate(episode: Episode, seen: NearDuplicates) -> str:
+def _outcome(episode: Episode, seen: NearDuplicates) -> str:
     """The outcome of a proposal. A valid question is remembered for the detection of duplicates."""
     if isinstance(episode.outcome, Invalid):
         return failed(episode.outcome.reason)

@@ -22,7 +22,7 @@ from evoseek.errors import EvoseekError, PolicyError, disk_text, is_of_disk
 from evoseek.files import expanded
 from evoseek.policy.chat_template import check_template
 from evoseek.policy.load import check_device, load_tokenizer
-from evoseek.policy.machine import cores, too_many
+from evoseek.policy.machine import cores, oversubscription
 from evoseek.policy.policy import is_spelled
 from evoseek.policy.shape import read_config
 from evoseek.policy.source import find_policy, is_gguf
@@ -31,7 +31,7 @@ from evoseek.search.lexical import LexicalIndex, check_index
 from evoseek.search.opening import open_built
 from evoseek.settings import check_settings, defaults_of, lookup
 from evoseek.training.inputs import read_questions
-from evoseek.training.memory_needs import memory_needs, step_rollouts, told
+from evoseek.training.memory_needs import describe_needs, memory_needs, step_rollouts
 from evoseek.training.stages import check_stages
 
 _PACKAGES = ("torch", "transformers", "safetensors", "tantivy", "pydantic")
@@ -94,7 +94,7 @@ def check_machine(context: DoctorContext) -> Iterator[Finding]:
     else:
         yield fine("device", f"{device}, {context.machine.free_bytes / 2**30:.1f} GiB free; {number} cores")
     threads = os.environ.get("OMP_NUM_THREADS", "")
-    if words := too_many(context.processes, device):
+    if words := oversubscription(context.processes, device):
         yield fault("cores", words, f"Give --processes {number} or fewer.")
     elif threads.isdecimal() and int(threads) * context.processes > number:
         words = f"{context.processes} x {threads} threads (OMP_NUM_THREADS) would share {number} cores."
@@ -111,7 +111,7 @@ def check_memory(context: DoctorContext) -> Iterator[Finding]:
         return
     needs = memory_needs(settings, shape, context.processes)
     need = sum(needs.values()) * (context.processes if machine.is_cpu else 1)
-    words, remedy = told(needs, machine), _MEMORY_REMEDIES[max(needs, key=lambda name: needs[name])]
+    words, remedy = describe_needs(needs, machine), _MEMORY_REMEDIES[max(needs, key=lambda name: needs[name])]
     words += f" (each of {context.processes} processes)" if context.processes > 1 else ""
     if need > machine.free_bytes:
         yield fault("memory", f"It does not fit: {words}.", remedy)
@@ -245,7 +245,7 @@ def _searched(context: DoctorContext, setting: str, directory: Path) -> Finding:
         return fault(setting, words, "Build it again with `evoseek index`.")
     is_tiny = context.has_model and read_config(model).get("evoseek_prompts") == "tiny"
     if is_tiny and is_spelled(load_tokenizer(model), (passage.text for passage in lexical.passages())):
-        words = f"{words}, but the policy {model} would have to spell its words: it knows generated worlds alone."
+        words = f"{words}, but the tokenizer of {model} splits its words into letters: it is for generated worlds only."
         return warning(setting, words, "Give a language model (policy.model), or expect no more than a trial.")
     return fine(setting, f"{words}, a known passage is found")
 

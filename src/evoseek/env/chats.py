@@ -119,7 +119,7 @@ class Seeded(Protocol):
 
 
 class Simulating(Protocol):
-    """The settings of a run with a simulator, as far as they are read here."""
+    """The settings of a run with a simulator that are read here."""
 
     simulator: SimulatorSettings
     search: SearchSettings

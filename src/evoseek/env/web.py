@@ -22,7 +22,7 @@ from evoseek.types import Message
 
 
 class OnTheWeb(Protocol):
-    """The settings of a run on the web, as far as they are read here."""
+    """The settings of a run on the web that are read here."""
 
     search: SearchSettings
     web: WebSettings

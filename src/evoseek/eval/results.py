@@ -103,9 +103,9 @@ class Results:
         return _score_of_known(self.samples, lambda one: None if one.recall is None else one.recall == 1.0)
 
     def answers(self) -> dict[str, dict[str, Score]]:
-        """For the answerable and the unanswerable questions, as far as there are any, the shares of which each way to
-        end (`ending_of`) is true, and the share `supported`: the passages that were found support the answer, right or
-        wrong, as far as that was checked."""
+        """For the answerable and the unanswerable questions, if there are any, the share of each ending (`ending_of`),
+        and the share `supported`: of the samples that were checked, those whose passages support the answer, right or
+        wrong."""
         found: dict[str, dict[str, Score]] = {}
         for kind, is_answerable in (("answerable", True), ("unanswerable", False)):
             own = [sample for sample in self.samples if sample.answerable is is_answerable]

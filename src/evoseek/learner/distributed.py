@@ -59,7 +59,7 @@ class Ranks:
         for tuples."""
         everyone = self._exchange([value])
         if [] in everyone:
-            raise EndedElsewhereError(f"Process {everyone.index([])} of this run failed, and says why. Begin there.")
+            raise EndedElsewhereError(f"Rank {everyone.index([])} failed. See its own error message first.")
         return [value for (value,) in everyone]
 
     @contextmanager
@@ -194,8 +194,8 @@ def joined_ranks(device: str) -> Generator[Ranks]:
             raise
         raise EndedElsewhereError(
             f"Another process of this run ended, or could not be reached for {TIMEOUT}, so this one cannot continue. "
-            "Look for what that one said last (the system may have ended it for want of memory), and give the same "
-            "command again: it resumes from the last checkpoint."
+            "See its last output (the system may have killed it for lack of memory), and give the same command again: "
+            "it resumes from the last checkpoint."
         ) from error
     finally:
         leave_ranks()
@@ -294,7 +294,7 @@ def is_orphaned() -> bool:
 
 
 def _environment(rank: int, number: int, port: int) -> dict[str, str]:
-    """What torchrun tells its processes; the store is this process's."""
+    """The variables that torchrun sets for its processes; the store is this process's."""
     own = {
         "RANK": rank,
         "LOCAL_RANK": rank,

@@ -47,7 +47,7 @@ def placeholder(index: int) -> str:
 
 
 def end_ids(tokenizer: PreTrainedTokenizerBase, end_of_turn: int | None) -> tuple[int, ...]:
-    """The ids at which a turn ends: the chat template's closing token and the end of text, as far as they exist."""
+    """The ids at which a turn ends: the chat template's closing token and the end of text, if they exist."""
     return tuple(dict.fromkeys(i for i in (end_of_turn, tokenizer.eos_token_id) if isinstance(i, int)))
 
 

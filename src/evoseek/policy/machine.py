@@ -59,7 +59,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def too_many(processes: int, device: str) -> str | None:
+def oversubscription(processes: int, device: str) -> str | None:
     """What is wrong with so many processes that train on a device; None if nothing is."""
     if device != "cpu" or processes <= cores():
         return None

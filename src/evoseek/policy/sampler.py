@@ -271,8 +271,8 @@ class TorchSampler:
         return finished
 
     def _spans(self, busy: list[_Row]) -> list[Span]:
-        """What the next forward pass computes: the last token of rows that decode, and of the others, in order of
-        slots, what is missing, as far as the budget goes."""
+        """What the next forward pass computes: the last token of rows that decode, and the missing tokens of the
+        others, in order of slots, up to the budget."""
         decoding = [row for row in busy if _missing(row) == 1]
         if decoding and len(decoding) < _COMPACT_BELOW * (decoding[-1].slot + 1):
             self._compact(decoding)

@@ -165,8 +165,8 @@ class TagMessages:
         self._tag = re.compile(rf"(</?(?:{'|'.join(map(re.escape, ('think', *calls, 'answer')))})>)")
 
     def parse(self, reply: str) -> Action:
-        """The action after the block of thought, in which tags are only thought of. Its text is the reply as far as a
-        rollout's completion would go: what follows the first call or answer is dropped."""
+        """The action after the block of thought, in which tags have no effect. Its text is the reply up to where a
+        rollout's completion would end: what follows the first call or answer is dropped."""
         thought = _THOUGHT.match(reply)
         start = thought.end() if thought else 0
         stop = self._stop.search(reply, start)

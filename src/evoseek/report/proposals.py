@@ -50,13 +50,13 @@ def failed(reason: str) -> str:
     return _FAILED + reason
 
 
-def fates_table(counts: Mapping[str, int]) -> Table:
+def outcomes_table(counts: Mapping[str, int]) -> Table:
     """The outcomes of all proposals, the most frequent first."""
     table = Table("proposals", "", "share", "what it means", title="Outcomes of the proposals")
     total = sum(counts.values())
-    for fate, count in sorted(counts.items(), key=lambda item: (item[0] != VALID, -item[1], item[0])):
-        meaning = "it could not be played to its end" if fate.startswith(_FAILED) else MEANINGS[fate]
-        table.add_row(fate, str(count), f"{count / total:.1%}", meaning)
+    for outcome, count in sorted(counts.items(), key=lambda item: (item[0] != VALID, -item[1], item[0])):
+        meaning = "its game could not be finished" if outcome.startswith(_FAILED) else MEANINGS[outcome]
+        table.add_row(outcome, str(count), f"{count / total:.1%}", meaning)
     return table
 
 

@@ -29,12 +29,13 @@ from evoseek.types import Passage
 
 Vectors = NDArray[np.float32]
 
-# Families whose models do not say themselves how queries and passages are marked: a part of the name, query, passage.
+# Families whose models have no prompts of their own: a part of the name, the prompt of queries, that of passages.
 _INSTRUCTED = (
     "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"  # as on its card
 )
 _PROMPTS = (("qwen3-embedding", _INSTRUCTED, ""), ("e5-", "query: ", "passage: "))
 _READ = ("*.json", "*.safetensors", "*.txt", "*.model")  # of a model on the hub: nothing that is unpickled
+_EXAMPLES = {"CrossEncoder": "cross-encoder/ms-marco-MiniLM-L6-v2", "SentenceTransformer": "intfloat/e5-small-v2"}
 _UNPICKLED = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".joblib", ".ckpt")
 _WEIGHTS = "weights/l2_supercat_256.safetensors"  # of wordllama
 _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
@@ -202,7 +203,7 @@ class SentenceEncoder:
         if not settings.model:
             raise ConfigError(
                 "No model was given for the encoder sentence-transformers. Give a directory or a name on the Hugging "
-                "Face hub, such as intfloat/e5-small-v2."
+                f"Face hub, such as {_EXAMPLES['SentenceTransformer']}."
             )
         return cls(model_folder(settings.model), settings)
 
@@ -300,8 +301,8 @@ def _loaded(kind: str, folder: Path, device: str) -> Any:
         return getattr(library, kind)(str(folder), **options)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise ConfigError(
-            f"The model in {folder} cannot be loaded: {error}. Expected a {kind} of the library sentence-transformers, "
-            "with its weights as safetensors."
+            f"The model in {folder} cannot be loaded: {error}. Expected a {kind} of the library sentence-transformers "
+            f"with its weights as safetensors, such as {_EXAMPLES[kind]}."
         ) from error
 
 

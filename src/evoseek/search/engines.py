@@ -1,4 +1,4 @@
-"""What any search engine is called through: a check of its results, retries, and one call for equal queries."""
+"""Calls to any search engine: a check of its results, retries, and one call for equal queries."""
 
 from __future__ import annotations
 

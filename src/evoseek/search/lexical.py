@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, ParamSpec, Self, TypeVar, cast
+from typing import Any, Literal, ParamSpec, Protocol, Self, TypeVar, cast
 
 import tantivy
 
@@ -28,8 +28,13 @@ _DEFAULT_ANALYSER = Analyser()
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-Embed = Callable[[Path, Iterator[Passage], int, str], VectorsRecord]
-"""Writes the vectors of passages into a data folder, given their number and their checksum."""
+
+class Embed(Protocol):
+    """Writes the vectors of an index's passages into its data folder."""
+
+    def __call__(self, data: Path, passages: Iterator[Passage], count: int, content: str, /) -> VectorsRecord:
+        """`count` is the number of passages, `content` their checksum. Returns the record for the manifest."""
+        ...
 
 
 class LexicalIndex:

@@ -208,7 +208,7 @@ def passage_of(item: object) -> Passage:
 
 
 def _cited(passage: Passage, fields: dict[str, Any]) -> Passage:
-    """With the citation of the document, as far as it is of our form: other servers' fields may mean anything."""
+    """With those fields of the citation that have this project's form: other servers' may mean anything."""
     match fields:
         case {"file": str(file), "start": int(start), "end": int(end)} if end - start == len(passage.text):
             page, heading = fields.get("page"), fields.get("heading")

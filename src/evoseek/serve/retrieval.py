@@ -3,8 +3,8 @@
     POST /retrieve   as in `search.remote`; 400 for a wrong request, 413 for one that is too large, 503 when too busy
     GET /health      {"status": "ok", "passages": ..., "queries": ..., "batches": ...}
 
-Every error is {"error": "..."}: what was got, what was expected. Queries that arrive while a batch is being searched
-become the next one.
+Every error is {"error": "..."}: what was received and what was expected. Queries that arrive while a batch is being
+searched become the next one.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ from evoseek.world.grammar import asked_fact, states
 from evoseek.world.world import World, load_world
 
 Claims = Mapping[str, Callable[[Sequence[str]], bool]]
-"""The statements that may answer a query, by name, each with a function that tells whether texts make it."""
+"""The statements that may answer a query, by name, each with a check of whether texts make it."""
 
 
 ClaimSource = Callable[[SearchRecord], Claims]
@@ -318,7 +318,7 @@ def check(
         raise EvoseekError(f"Not one reply of {engine.chat.name} could be read. {for_example(checked.problems)}")
     if checked.unasked:
         say(console, f"{checked.unasked} queries were left out: nothing can be said of their answers.")
-    console.print(obedience_table(checked))
+    console.print(compliance_table(checked))
     console.print(style_table(checked))
     say_left_out(console, "replies could not be read", checked.problems)
     if output is not None:
@@ -334,7 +334,7 @@ def check(
         write_atomic(output, json.dumps({**asked, **found}, indent=1) + "\n")
 
 
-def obedience_table(check: SimulatorCheck) -> Table:
+def compliance_table(check: SimulatorCheck) -> Table:
     """How often replies can be read, and what they state: asked for useful documents, and for noisy ones."""
     table = Table("replies", *KINDS, title="What the simulator was asked for, 95 % intervals")
     table.add_row("can be read", *(score_text(check.readable[kind]) for kind in KINDS))

@@ -77,8 +77,8 @@ class Objects:
 
 
 class Context:
-    """The context that parts are built from, as far as answering and scoring questions need it; of what trains,
-    nothing is imported. It closes at the end of its `with` block everything that was opened.
+    """The context from which the parts that answer and score questions are built; nothing that trains is
+    imported. It closes at the end of its `with` block everything that was opened.
 
     `checkpoint` is the one whose policy is used, `notify` receives messages for the user.
     """
@@ -139,8 +139,8 @@ class Context:
             return build("search", self.settings.search, self) if given is None else given
         if given is not None and self.settings.searches_engine:
             raise ConfigError(
-                f"evaluation.index is {index}, but the search engine was given as an object, and nothing says how it "
-                "reads another index. Leave evaluation.index out, or name the engine in the settings (search.name)."
+                f"evaluation.index is {index}, but the search engine was given as an object, which cannot be opened on "
+                "another index. Leave evaluation.index out, or name the engine in the settings (search.name)."
             )
         return build("search", self.settings.search.model_copy(update={"index": index}), self)
 

@@ -101,7 +101,7 @@ def _rollouts(directory: Path) -> str:
 
 
 def _index(directory: Path, engine: str) -> str:
-    """Where the index says by what it is searched, of that, too."""
+    """The checksum of an index; if its manifest selects the engine, of the engine's name, too."""
     manifest = Manifest.read(directory)
     as_built = engine == "auto" and manifest.vectors is not None
     return json_digest([manifest.identity, manifest.engine_for(engine)]) if as_built else manifest.identity

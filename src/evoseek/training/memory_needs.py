@@ -74,7 +74,7 @@ def step_rollouts(settings: TrainingSettings) -> int:
     return int(asked * (lookup(settings, "rollout.group_size") or lookup(settings, "proposer.attempts") or 1))
 
 
-def told(needs: Mapping[str, int], machine: Machine) -> str:
+def describe_needs(needs: Mapping[str, int], machine: Machine) -> str:
     """What a process needs, in words, in GiB, with the memory that is free."""
     parts = " + ".join(f"{name} {size / 2**30:.2f}" for name, size in needs.items())
     free = f" of {machine.free_bytes / 2**30:.1f} GiB that are free" if machine.is_here else " GiB"

@@ -63,8 +63,8 @@ def apply_model_defaults(
     shown: Callable[[str], bool] = lambda _: True,
     answers: int = 0,
 ) -> tuple[TrainingSettings, str]:
-    """The settings with those that were not given chosen for the model, and in words what was chosen, as far as it is
-    to be `shown`.
+    """The settings with those that were not given chosen for the model, and a text of what was chosen among
+    those that are `shown`.
 
     `saved` is the resolved settings of a run that is resumed: what it holds is chosen again. With `answers` the policy
     is not trained, but answers so many questions at once. For a policy of the package, or another one with the same

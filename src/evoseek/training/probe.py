@@ -65,7 +65,7 @@ class WeightsProbe:
         for one, samples in zip(replicas or [sampler], drawn, strict=True):
             if isinstance(samples, BaseException) and not isinstance(samples, SamplerError):
                 raise samples
-            own.append([str(getattr(one, "name", "the sampler")), *_told(samples)])
+            own.append([str(getattr(one, "name", "the sampler")), *_drawn_or_error(samples)])
         everyone = own if replicas is None else [row for share in self.ranks.gather(own) for row in share]
         rows = cast("list[tuple[str, list[Drawn], str]]", everyone)
         found = [self._compared([_sample(*one) for one in samples], step, name) for name, samples, _ in rows if samples]
@@ -117,8 +117,8 @@ class WeightsProbe:
         return differences
 
 
-def _told(samples: list[Drawn] | BaseException) -> tuple[list[Drawn], str]:
-    """What was drawn, and why nothing was, as one process hands it to the others."""
+def _drawn_or_error(samples: list[Drawn] | BaseException) -> tuple[list[Drawn], str]:
+    """The samples and no error, or none and the error's text: as JSON, to be gathered."""
     return ([], str(samples)) if isinstance(samples, BaseException) else (samples, "")
 
 

@@ -239,7 +239,7 @@ class TrainingSettings(Section):
 
     @property
     def planned_steps(self) -> int:
-        """The number of steps after which a run ends, as far as the settings tell."""
+        """The number of steps after which a run ends, by its settings."""
         return self.run.steps
 
     @property

@@ -106,13 +106,13 @@ def test_an_evaluation_without_results_is_shown_with_a_note(evaluation, results)
     assert "results.json" in source.notes[0]
 
 
-def test_a_run_that_is_locked_is_going_on(make_run):
+def test_a_run_that_is_locked_is_running(make_run):
     run = make_run()
     (run / "lock").write_text("1\n")
-    assert not Source.open(run).is_going_on
+    assert not Source.open(run).is_running
     with (run / "lock").open("r+b") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        assert Source.open(run).is_going_on
+        assert Source.open(run).is_running
 
 
 @pytest.mark.parametrize("text", ["{", "[" * 100_000])

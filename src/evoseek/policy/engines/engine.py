@@ -71,7 +71,7 @@ class EngineServer(ABC):
         self.link, self._rules, self._vocabulary = link, rules, vocabulary
         self.prompt, self._max_length = prompt, max_length
         self._weights: Weights | None = None  # that it should have
-        self._loaded: Weights | None = None  # that it has, as far as is known
+        self._loaded: Weights | None = None  # those that the server was last found to have
         self._model = ""  # as found by the check; "" if it has to be checked
         self._turns = 0  # in progress
         self._paces = PassTimes()

@@ -143,7 +143,7 @@ class SGLangSampler(EngineSampler):
 
 
 def _are_of(pairs: Sequence[Any], ids: Sequence[Any]) -> bool:
-    """Whether logprobs, each followed by its token's id, are those of these ids, as far as there are both."""
+    """Whether logprobs, each followed by its token's id, are those of these ids, up to the shorter length."""
     if not all(isinstance(pair, list) and len(pair) > 1 for pair in pairs):
         return False
     return all(pair[1] == token for pair, token in zip(pairs, ids, strict=False))

@@ -19,8 +19,8 @@ _TIMED = 16  # tokens that show a pace; fewer may arrive together
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """Tokens of a reply, as far as the engine's own format goes. Without a finish reason more will follow; otherwise
-    None means that the reply does not state it."""
+    """Tokens of a reply, in the engine's own format. Without a finish reason more will follow; otherwise None means
+    that the reply does not state it."""
 
     token_ids: Sequence[int]
     logprobs: Sequence[float]

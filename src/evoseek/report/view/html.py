@@ -105,7 +105,7 @@ def _run(source: Source, table: RolloutTable) -> dict[str, Any]:
         "headline": source.headline,
         "model": source.model,
         "scores": source.scores if source.is_evaluation else None,
-        "going": source.is_going_on,
+        "running": source.is_running,
         "metrics": {"steps": steps, "values": {name: [row.get(name) for row in source.rows] for name in names}},
         "warnings": [{"step": step, "text": text} for step, text in source.warnings],
         "recorded": bool(source.credits),

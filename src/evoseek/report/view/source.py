@@ -71,7 +71,7 @@ _REPLAYED = 2000  # rows over which warnings are looked for, the last ones: each
 
 @dataclass
 class Source:
-    """A run or an evaluation to be shown. `notes` lists what could not be read, as far as it was tried."""
+    """A run or an evaluation to be shown. `notes` lists what could not be read up to now."""
 
     directory: Path
     name: str
@@ -206,7 +206,7 @@ class Source:
         return readable_lines(self.run.trajectories, lambda row: (rollout_of(row), row), self.notes)
 
     @property
-    def is_going_on(self) -> bool:
+    def is_running(self) -> bool:
         """Whether a process holds the run's lock."""
         return self.run.holder() is not None
 

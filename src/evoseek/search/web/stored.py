@@ -209,8 +209,8 @@ class Recording:
         if other := next((name for name in now if before.get(name) != now[name]), None):
             raise ConfigError(
                 f"The record {self._store.path} was begun with {other} = {before.get(other)!r}, now it is "
-                f"{now[other]!r}: calls would get the answers of then. Give web.record another file, or leave it empty "
-                "to record nothing."
+                f"{now[other]!r}: calls would get answers recorded under other settings. Give web.record another file, "
+                "or leave it empty to record nothing."
             )
 
     def _answered(self, key: str) -> tuple[str | None, str] | None:

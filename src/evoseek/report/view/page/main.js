@@ -10,7 +10,7 @@ function runFacts(run, place) {
     facts([
       ["System", visible(run.system)], run.model && ["Model", prose(run.model, "code")], ["Directory", prose(run.path, "code")],
       !run.scores && ["Steps", steps.length ? `${steps[0]} to ${steps.at(-1)}` : "none yet"], ["Trajectories", number(run.count)],
-      ["State", run.going ? "still running; shown as it was when the page was made" : "not running"],
+      ["State", run.running ? "still running; shown as it was when the page was made" : "not running"],
     ].filter(Boolean)),
     run.scores?.length > 0 && tableOf("Scores with their 95 % intervals", ["", "score"], run.scores),
     run.notes.map((note) => el("p", { class: "note" }, prose(note))));
