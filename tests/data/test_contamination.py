@@ -61,7 +61,7 @@ def test_a_text_that_is_like_a_question_overlaps_without_a_long_run_of_its_words
 
 
 def ask(says, *, samples=4, question=QUESTION, max_total_tokens=100):
-    """The finding, and the scripted sampler."""
+    """The verdict, and the scripted sampler."""
     tokenizer = tiny_tokenizer()
     sampler = ScriptedSampler(says, tokenizer)
     env = ReaderEnv((), load_prompts("tiny"))
@@ -85,22 +85,22 @@ RIGHT, WRONG, SILENT = "<answer> Meri </answer>", "<answer> Tolu </answer>", "Me
 
 
 def test_one_right_answer_of_several_is_enough_to_know_it():
-    finding, sampler = ask(script(WRONG, SILENT, RIGHT, WRONG))
-    assert (finding.keep, finding.reason) == (False, "known")
-    assert finding.details == {"right": 1, "answered": 3, "samples": 4}
+    verdict, sampler = ask(script(WRONG, SILENT, RIGHT, WRONG))
+    assert (verdict.keep, verdict.reason) == (False, "known")
+    assert verdict.details == {"right": 1, "answered": 3, "samples": 4}
     assert {request.temperature for request in sampler.requests} == {1.0}
     assert len({request.trajectory_id for request in sampler.requests}) == 4
 
 
 def test_no_right_answer_keeps_the_question():
-    finding, _ = ask(script(WRONG, SILENT, WRONG, WRONG))
-    assert (finding.keep, finding.details["right"]) == (True, 0)
+    verdict, _ = ask(script(WRONG, SILENT, WRONG, WRONG))
+    assert (verdict.keep, verdict.details["right"]) == (True, 0)
 
 
 def test_failures_leave_it_undecided_unless_another_sample_is_right():
-    finding, _ = ask(script(WRONG, None, WRONG, WRONG))
-    assert (finding.keep, finding.reason) == (None, "down")
-    assert finding.details == {"right": 0, "answered": 3, "samples": 3}
+    verdict, _ = ask(script(WRONG, None, WRONG, WRONG))
+    assert (verdict.keep, verdict.reason) == (None, "down")
+    assert verdict.details == {"right": 0, "answered": 3, "samples": 3}
     assert ask(script(WRONG, None, WRONG, RIGHT))[0].keep is False
 
 

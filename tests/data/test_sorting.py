@@ -6,7 +6,7 @@ import pytest
 
 from evoseek.corpus.resumable_jsonl import ResumableJsonl, open_growing_file
 from evoseek.data import sorting
-from evoseek.data.sorting import FORM, Finding, JudgeCheck, check_questions, load_findings
+from evoseek.data.sorting import FORM, JudgeCheck, QuestionVerdict, check_questions, load_verdicts
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import DataError, EvoseekError, ToolError
 from evoseek.policy.encoding import plain, split_trusted
@@ -18,7 +18,7 @@ QUESTIONS = [Question(name, f"who is {name} ?", ("Meri",), {"hops": 1}) for name
 
 @pytest.fixture
 def check(tmp_path):
-    """Check questions into a file, or go on with it: how many are done, and the findings."""
+    """Check questions into a file, or go on with it: how many are done, and the verdicts."""
 
     def run(by, questions=QUESTIONS, *, batches=99, **options):
         left = iter(range(batches))
@@ -26,7 +26,7 @@ def check(tmp_path):
         with open_growing_file(path, {}) as file:
             stop = {"should_stop": lambda: next(left, None) is None}
             done = asyncio.run(check_questions(questions, by, file, **stop, **options))
-        return done, load_findings(ResumableJsonl(path)) if path.stat().st_size else []
+        return done, load_verdicts(ResumableJsonl(path)) if path.stat().st_size else []
 
     return run
 
@@ -47,10 +47,10 @@ def test_a_question_is_kept_dropped_or_not_decided(check):
     done, found = check(by)
     assert done == 5
     assert [question for question, _ in found] == QUESTIONS
-    assert [(finding.keep, finding.reason) for _, finding in found[:2]] == [(True, "good"), (False, "time-sensitive")]
+    assert [(verdict.keep, verdict.reason) for _, verdict in found[:2]] == [(True, "good"), (False, "time-sensitive")]
     assert found[2][1].keep is None
     assert "no single verdict" in found[2][1].reason
-    assert found[3][1] == Finding(False, "subjective")
+    assert found[3][1] == QuestionVerdict(False, "subjective")
     assert (found[4][1].keep, "no reply" in found[4][1].reason) == (None, True)
     assert {asked.form is FORM for asked in chat.asked} == {True}
 
@@ -61,7 +61,7 @@ def test_stopped_and_gone_on_with_each_question_is_asked_about_once(check, monke
     assert check(by, batches=1)[0] == 2
     done, found = check(by)
     assert done == 5
-    assert [finding.reason for _, finding in found] == ["good", "good", "good", "harmful", "good"]
+    assert [verdict.reason for _, verdict in found] == ["good", "good", "good", "harmful", "good"]
     assert [asked.key for asked in chat.asked] == [f"filter/{name}" for name in "abcde"]
     assert check(by) == (done, found)
     assert len(chat.asked) == 5
@@ -74,7 +74,7 @@ def test_a_batch_that_is_mostly_undecided_is_not_written_and_can_be_made_again(c
         check(down, max_undecided=0.05)
     by, chat = judge(lambda messages, key: "good")
     _, found = check(by, max_undecided=0.05)
-    assert [finding.keep for _, finding in found] == [True] * 5
+    assert [verdict.keep for _, verdict in found] == [True] * 5
     assert [asked.key for asked in chat.asked] == ["filter/d", "filter/e"]
 
 
@@ -82,11 +82,11 @@ def test_details_are_kept_and_progress_is_told(check):
     async def by(question):
         if question.id == "b":
             raise ToolError("down")
-        return Finding(True, "unknown", {"right": 0})
+        return QuestionVerdict(True, "unknown", {"right": 0})
 
     told = []
     _, found = check(by, QUESTIONS[:2], progress=lambda *done: told.append(done))
-    assert [finding.details for _, finding in found] == [{"right": 0}, {}]
+    assert [verdict.details for _, verdict in found] == [{"right": 0}, {}]
     assert told == [(1, 2), (2, 2)]
 
 
@@ -103,11 +103,11 @@ def test_what_the_judge_is_shown_is_outside_text_on_one_line(name):
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ('{"keep": true, "reason": "good", "details": {}}', "is not a finding"),
+        ('{"keep": true, "reason": "good", "details": {}}', "is not a verdict"),
         ('{"question": {"question": "?"}, "reason": "good", "details": {}}', "no golden answer"),
     ],
 )
 def test_a_damaged_finding_is_refused(tmp_path, line, problem):
     (tmp_path / "f.jsonl").write_text(line + "\n")
     with pytest.raises(DataError, match=problem):
-        load_findings(ResumableJsonl(tmp_path / "f.jsonl"))
+        load_verdicts(ResumableJsonl(tmp_path / "f.jsonl"))

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from evoseek.cli.main import app
-from evoseek.doctor.checks import findings as findings_of
+from evoseek.doctor.checks import diagnoses as diagnoses_of
 from evoseek.doctor.context import DoctorContext
 from evoseek.policy.source import tiny_policy_dir
 from evoseek.runs import RunDirectory
@@ -46,25 +46,25 @@ def found(folder):
         for key, value in (direct or {}).items():
             settings = with_setting(settings, key, value)
         before = sorted(folder.rglob("*"))
-        findings = list(findings_of(DoctorContext(settings, RunDirectory(folder / run), processes)))
+        diagnoses = list(diagnoses_of(DoctorContext(settings, RunDirectory(folder / run), processes)))
         assert sorted(folder.rglob("*")) == before  # nothing is written
-        assert all(finding.remedy for finding in findings if finding.state != "ok")
-        return {finding.about: finding for finding in findings if finding.state == "fault"}, findings
+        assert all(diagnosis.remedy for diagnosis in diagnoses if diagnosis.state != "ok")
+        return {diagnosis.about: diagnosis for diagnosis in diagnoses if diagnosis.state == "fault"}, diagnoses
 
     return examined
 
 
 def test_of_a_device_that_is_not_here_no_memory_is_told(found):
-    faults, findings = found({"policy.device": "xpu:7"})
+    faults, diagnoses = found({"policy.device": "xpu:7"})
     assert "got the device 'xpu:7', but this machine" in faults["device"].words
-    (memory,) = (finding for finding in findings if finding.about == "memory")
+    (memory,) = (diagnosis for diagnosis in diagnoses if diagnosis.about == "memory")
     assert (memory.state, memory.words) == ("warning", "No estimate: there is no xpu:7 on this machine.")
 
 
 def test_a_healthy_run_has_no_fault_and_what_is_trained_is_told(found):
-    faults, findings = found()
+    faults, diagnoses = found()
     assert faults == {}
-    told = {finding.about: finding.words for finding in findings}
+    told = {diagnosis.about: diagnosis.words for diagnosis in diagnoses}
     assert told["plan"].startswith("search-r1: all weights of ")
     assert told["plan"].endswith(", 120 steps of 160 rollouts")  # 20 questions x 8
     assert "a known passage is found" in told["search.index"]
@@ -166,9 +166,9 @@ def test_a_template_that_drops_what_tools_say(folder, found, made):
     change_config(vocab_size=len(tokenizer))(folder)
     faults, _ = found({"policy.format": "tools"})
     assert "leaves out the calls or their results" in faults["chat template"].words
-    faults, findings = found()
+    faults, diagnoses = found()
     assert "chat template" not in faults
-    assert any(finding.about == "chat template" and finding.state == "warning" for finding in findings)
+    assert any(diagnosis.about == "chat template" and diagnosis.state == "warning" for diagnosis in diagnoses)
 
 
 def test_a_run_that_another_process_holds(folder, found):
@@ -188,8 +188,8 @@ def test_more_processes_or_threads_than_cores(found, monkeypatch):
     assert "1000 processes would train on" in faults["cores"].words
     assert "Give --processes" in faults["cores"].remedy
     monkeypatch.setenv("OMP_NUM_THREADS", "1000")
-    _, findings = found()
-    (threads,) = [finding for finding in findings if finding.about == "threads"]
+    _, diagnoses = found()
+    (threads,) = [diagnosis for diagnosis in diagnoses if diagnosis.about == "threads"]
     assert threads.state == "warning"
     assert "OMP_NUM_THREADS" in threads.remedy
 
@@ -204,13 +204,13 @@ def test_the_command_line_reports_settings_it_cannot_read_and_ends_with_status_1
     monkeypatch.chdir(folder)
     words = ["doctor", "--index", "index", "--questions", "q.jsonl", "--json"]
     done = CliRunner().invoke(app, [*words, "--set", "learner.learning_rat=1"])
-    (finding,) = json.loads(done.stdout)
+    (diagnosis,) = json.loads(done.stdout)
     assert done.exit_code == 1
-    assert (finding["about"], finding["state"]) == ("settings", "fault")
-    assert "did you mean learner.learning_rate?" in finding["words"]
+    assert (diagnosis["about"], diagnosis["state"]) == ("settings", "fault")
+    assert "did you mean learner.learning_rate?" in diagnosis["words"]
     healthy = CliRunner().invoke(app, words)
     assert healthy.exit_code == 0
-    assert {finding["state"] for finding in json.loads(healthy.stdout)} <= {"ok", "warning"}
+    assert {diagnosis["state"] for diagnosis in json.loads(healthy.stdout)} <= {"ok", "warning"}
     table = CliRunner().invoke(app, [*words[:-1], "--model", "./nowhere"])
     assert table.exit_code == 1
     assert "-> Correct policy.model" in table.stdout
@@ -223,7 +223,7 @@ def test_the_projects_index_that_is_not_built_yet_is_what_to_do_next_and_no_faul
     )
     monkeypatch.chdir(folder)
     done = CliRunner().invoke(app, ["doctor", "--json"])
-    found = {finding["about"]: finding for finding in json.loads(done.stdout)}
+    found = {diagnosis["about"]: diagnosis for diagnosis in json.loads(done.stdout)}
     assert (done.exit_code, found["search.index"]["state"]) == (0, "warning")
     assert found["search.index"]["remedy"] == "Run `evoseek index`."
 
@@ -231,8 +231,8 @@ def test_the_projects_index_that_is_not_built_yet_is_what_to_do_next_and_no_faul
 def test_a_model_behind_an_endpoint_needs_nothing_of_what_is_for_training(found):
     endpoint = {"answerer.model": "qwen", "answerer.base_url": "http://127.0.0.1:9/v1", "questions.path": ""}
     settings = load_settings(options=endpoint)
-    abouts = {finding.about: finding.state for finding in findings_of(DoctorContext(settings))}
+    abouts = {diagnosis.about: diagnosis.state for diagnosis in diagnoses_of(DoctorContext(settings))}
     assert abouts.keys() & {"questions.path", "memory", "plan", "model"} == set()
     assert abouts["answerer"] == "fault"  # nobody listens there
     trained = load_settings(options={**endpoint, "policy.model": "tiny"})
-    assert "plan" in {finding.about for finding in findings_of(DoctorContext(trained))}
+    assert "plan" in {diagnosis.about for diagnosis in diagnoses_of(DoctorContext(trained))}

@@ -67,51 +67,51 @@ class Down:
 
 @pytest.fixture
 def probed(tmp_path, monkeypatch):
-    """`probed(sampler, engine, {settings})`: the finding."""
+    """`probed(sampler, engine, {settings})`: the diagnosis."""
     monkeypatch.chdir(tmp_path)
     Scripted.asked.clear()
 
     def examined(sampler=Scripted, engine=Engine, **options):
         parts = {"sampler.name": f"{__name__}:{sampler.__name__}", "search.name": f"{__name__}:{engine.__name__}"}
         settings = load_settings(options={**parts, "policy.model": "tiny", **options})
-        (finding,) = probe(DoctorContext(settings))
+        (diagnosis,) = probe(DoctorContext(settings))
         assert list(tmp_path.iterdir()) == []  # nothing is written
-        return finding
+        return diagnosis
 
     return examined
 
 
 def test_four_rollouts_are_scaled_to_a_step_and_to_the_run(probed):
-    finding = probed(**{"questions.per_step": 5, "rollout.group_size": 2, "run.steps": 60})
-    assert finding.state == "ok"
+    diagnosis = probed(**{"questions.per_step": 5, "rollout.group_size": 2, "run.steps": 60})
+    assert diagnosis.state == "ok"
     assert sorted(Scripted.asked) == sorted([f"probe-{number}" for number in range(4)] * 2)  # two turns each
-    assert finding.words.startswith("4 of 4 rollouts used the tool, 4 gave an answer, in ")
-    assert "10 in a step and 40% more to train" in finding.words
+    assert diagnosis.words.startswith("4 of 4 rollouts used the tool, 4 gave an answer, in ")
+    assert "10 in a step and 40% more to train" in diagnosis.words
 
 
 def test_an_engine_that_fails_is_a_fault_and_not_a_fast_rollout(probed):
-    finding = probed(engine=Down, **{"search.attempts": 1})
-    assert finding.state == "fault"
-    assert finding.words.startswith("4 of 4 rollouts failed: ")
-    assert "the search engine is down" in finding.words
-    assert "in training such a rollout is Invalid" in finding.remedy
+    diagnosis = probed(engine=Down, **{"search.attempts": 1})
+    assert diagnosis.state == "fault"
+    assert diagnosis.words.startswith("4 of 4 rollouts failed: ")
+    assert "the search engine is down" in diagnosis.words
+    assert "in training such a rollout is Invalid" in diagnosis.remedy
 
 
 def test_a_sampler_that_cannot_be_built_is_a_fault_with_its_remedy(probed):
-    finding = probed(Broken)
-    assert (finding.state, finding.words, finding.remedy) == ("fault", "The server is not there.", "Start it.")
+    diagnosis = probed(Broken)
+    assert (diagnosis.state, diagnosis.words, diagnosis.remedy) == ("fault", "The server is not there.", "Start it.")
 
 
 def test_a_model_that_never_uses_the_tool_is_not_fine(probed):
-    finding = probed(Idle)
-    assert finding.state == "warning"
-    assert finding.words.startswith("0 of 4 rollouts used the tool, 0 gave an answer")
-    assert "evoseek sft" in finding.remedy
+    diagnosis = probed(Idle)
+    assert diagnosis.state == "warning"
+    assert diagnosis.words.startswith("0 of 4 rollouts used the tool, 0 gave an answer")
+    assert "evoseek sft" in diagnosis.remedy
 
 
 def test_a_model_that_writes_no_valid_proposal_is_not_fine(tmp_path):
     index = LexicalIndex.build(tmp_path / "index", [Passage("a#0", "a", "kalo", "the mayor of kalo is meri .")])
     options = {"sampler.name": f"{__name__}:Idle", "search.index": str(index.directory), "policy.model": "tiny"}
-    _, finding = probe(DoctorContext(load_settings(system="dr-zero", options=options)))
-    assert (finding.about, finding.state) == ("proposals", "warning")
-    assert finding.words == "0 of 4 proposals became a question; rejected: unfinished (4)."
+    _, diagnosis = probe(DoctorContext(load_settings(system="dr-zero", options=options)))
+    assert (diagnosis.about, diagnosis.state) == ("proposals", "warning")
+    assert diagnosis.words == "0 of 4 proposals became a question; rejected: unfinished (4)."

@@ -47,49 +47,51 @@ def asked(monkeypatch):
     monkeypatch.delenv("SERPER_API_KEY", raising=False)
 
     def examined(options, system="search-r1"):
-        findings = list(check_services(DoctorContext(load_settings(system=system, options=options))))
-        assert SECRET not in str(findings)
-        (finding,) = [finding for finding in findings if finding.about in ("answerer", "search.url", "web.provider")]
-        return finding
+        diagnoses = list(check_services(DoctorContext(load_settings(system=system, options=options))))
+        assert SECRET not in str(diagnoses)
+        (diagnosis,) = [
+            diagnosis for diagnosis in diagnoses if diagnosis.about in ("answerer", "search.url", "web.provider")
+        ]
+        return diagnosis
 
     return examined
 
 
 def test_an_endpoint_that_answers_and_has_the_model(asked, url):
-    finding = asked({"answerer.base_url": url, "answerer.model": "qwen", "answerer.api_key_env": "EVOSEEK_TEST_KEY"})
-    assert (finding.state, finding.words) == ("ok", f"{url} answers and has qwen")
+    diagnosis = asked({"answerer.base_url": url, "answerer.model": "qwen", "answerer.api_key_env": "EVOSEEK_TEST_KEY"})
+    assert (diagnosis.state, diagnosis.words) == ("ok", f"{url} answers and has qwen")
 
 
 def test_an_endpoint_that_has_another_model(asked, url):
-    finding = asked({"answerer.base_url": url, "answerer.model": "qwem", "answerer.api_key_env": "EVOSEEK_TEST_KEY"})
-    assert finding.state == "fault"
-    assert "has no model qwem, but qwen" in finding.words
-    assert finding.remedy == "Set answerer.model to one of them."
+    diagnosis = asked({"answerer.base_url": url, "answerer.model": "qwem", "answerer.api_key_env": "EVOSEEK_TEST_KEY"})
+    assert diagnosis.state == "fault"
+    assert "has no model qwem, but qwen" in diagnosis.words
+    assert diagnosis.remedy == "Set answerer.model to one of them."
 
 
 def test_an_endpoint_that_wants_a_key(asked, url):
-    finding = asked({"answerer.base_url": url, "answerer.model": "qwen"})
-    assert finding.state == "fault"
-    assert "refuses a request without a key (status 401)" in finding.words
-    assert "answerer.api_key_env" in finding.remedy
+    diagnosis = asked({"answerer.base_url": url, "answerer.model": "qwen"})
+    assert diagnosis.state == "fault"
+    assert "refuses a request without a key (status 401)" in diagnosis.words
+    assert "answerer.api_key_env" in diagnosis.remedy
 
 
 def test_a_key_that_is_not_set(asked, url):
-    finding = asked({"answerer.base_url": url, "answerer.model": "qwen", "answerer.api_key_env": "EVOSEEK_NO_KEY"})
-    assert (finding.state, finding.remedy) == ("fault", "export EVOSEEK_NO_KEY=...")
+    diagnosis = asked({"answerer.base_url": url, "answerer.model": "qwen", "answerer.api_key_env": "EVOSEEK_NO_KEY"})
+    assert (diagnosis.state, diagnosis.remedy) == ("fault", "export EVOSEEK_NO_KEY=...")
 
 
 def test_nobody_at_the_address(asked):
-    finding = asked({"answerer.base_url": "http://127.0.0.1:1/v1", "answerer.model": "qwen"})
-    assert finding.state == "fault"
-    assert "does not answer" in finding.words
-    finding = asked({"search.name": "remote", "search.url": "http://127.0.0.1:1/retrieve"})
-    assert (finding.about, finding.state) == ("search.url", "fault")
+    diagnosis = asked({"answerer.base_url": "http://127.0.0.1:1/v1", "answerer.model": "qwen"})
+    assert diagnosis.state == "fault"
+    assert "does not answer" in diagnosis.words
+    diagnosis = asked({"search.name": "remote", "search.url": "http://127.0.0.1:1/retrieve"})
+    assert (diagnosis.about, diagnosis.state) == ("search.url", "fault")
 
 
 def test_a_provider_of_web_search_without_its_key(asked, monkeypatch):
-    finding = asked({"web.provider": "serper"}, system="deepresearcher")
-    assert finding.state == "fault"
-    assert finding.remedy.startswith("export SERPER_API_KEY=")
+    diagnosis = asked({"web.provider": "serper"}, system="deepresearcher")
+    assert diagnosis.state == "fault"
+    assert diagnosis.remedy.startswith("export SERPER_API_KEY=")
     monkeypatch.setenv("SERPER_API_KEY", SECRET)
     assert asked({"web.provider": "serper"}, system="deepresearcher").state == "ok"

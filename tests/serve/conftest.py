@@ -14,10 +14,10 @@ from evoseek.env.tools import SearchTool
 from evoseek.eval.support import by_words
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
-from evoseek.rollout.limits import Limits as RolloutLimits
+from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
 from evoseek.search.lexical import LexicalIndex
-from evoseek.serve.agent import AgentServer, Limits
+from evoseek.serve.agent import AgentServer, AgentServerLimits
 from evoseek.serve.connection import StoppableServer
 from evoseek.types import Passage
 
@@ -83,9 +83,9 @@ def serving(made, library):
         tokenizer = made("qwen")
         sampler, prompts = Sampler(tokenizer), load_prompts("tiny")
         env = SolverEnv([SearchTool(library, template=prompts["observation"])], prompts)
-        roller = Roller(env, TagRenderer(tokenizer), sampler, RolloutLimits(max_total_tokens=1_000), 0.0)
+        roller = Roller(env, TagRenderer(tokenizer), sampler, Limits(max_total_tokens=1_000), 0.0)
         answerer = Answerer("runs/a-policy", roller, by_words, refuses, history)
-        server = AgentServer(answerer, engine or library, limits=limits or Limits(drain_s=1), **options)
+        server = AgentServer(answerer, engine or library, limits=limits or AgentServerLimits(drain_s=1), **options)
         with socket.create_server(("127.0.0.1", port), backlog=256) as bound:
             http = server.stoppable() if tells else StoppableServer(server.app, drain_s=1)
             thread = threading.Thread(target=http.run, kwargs={"sockets": [bound]})

@@ -14,8 +14,8 @@ from rich.console import Console
 
 from evoseek.data.indexing import IndexPlan, build_index
 from evoseek.search.opening import LiveIndex
-from evoseek.search.sources import Origin
-from evoseek.serve.agent import Limits
+from evoseek.search.sources import FileOrigin
+from evoseek.serve.agent import AgentServerLimits
 from evoseek.serve.chat_api import linked, read_request
 
 WHO = "who is the mayor of Kalo?"
@@ -117,7 +117,7 @@ def test_passages_link_to_their_documents(documents):
 
 
 def test_an_answer_links_to_the_documents_of_the_index(serving, documents, monkeypatch):
-    monkeypatch.setattr(documents, "files", {"kalo.md": Origin(Path("kalo.md"), "")})
+    monkeypatch.setattr(documents, "files", {"kalo.md": FileOrigin(Path("kalo.md"), "")})
     with serving(engine=documents) as served:
         reply = ask(served, say(WHO))
         assert reply.evoseek["support"] == [CITED | {"link": "v1/files/kalo.md#page=2"}]
@@ -259,7 +259,7 @@ def test_models_health_and_metrics(served):
 
 
 def test_a_full_queue_says_when_to_ask_again(serving):
-    with serving(limits=Limits(running=1, waiting=1)) as served, ThreadPoolExecutor(4) as pool:
+    with serving(limits=AgentServerLimits(running=1, waiting=1)) as served, ThreadPoolExecutor(4) as pool:
         two = [pool.submit(ask, served, say(f"wait {WHO}")) for _ in range(2)]
         places = served.server._queue
         until(lambda: places.taken == 2)
@@ -290,7 +290,7 @@ def begun(served, pool, *words, **options):
 
 @pytest.mark.parametrize("options", [{}, {"stream": True}])
 def test_an_answer_under_way_may_end_when_the_server_is_stopped(serving, options):
-    with serving(limits=Limits(drain_s=60)) as served, ThreadPoolExecutor(1) as pool:
+    with serving(limits=AgentServerLimits(drain_s=60)) as served, ThreadPoolExecutor(1) as pool:
         asked = begun(served, pool, say(f"wait {WHO}"), **options)
         served.stop()
         until(lambda: not accepts(served))
@@ -301,7 +301,7 @@ def test_an_answer_under_way_may_end_when_the_server_is_stopped(serving, options
 
 @pytest.mark.parametrize("options", [{}, {"stream": True}])
 def test_an_answer_that_does_not_end_is_cancelled_and_its_client_is_told(serving, options):
-    with serving(limits=Limits(running=1, drain_s=0)) as served, ThreadPoolExecutor(2) as pool:
+    with serving(limits=AgentServerLimits(running=1, drain_s=0)) as served, ThreadPoolExecutor(2) as pool:
         asked = begun(served, pool, say("hang"), **options)
         queued = pool.submit(ask, served, say(WHO))
         until(lambda: served.server._queue.taken == 2)
@@ -316,7 +316,7 @@ def test_an_answer_that_does_not_end_is_cancelled_and_its_client_is_told(serving
 def test_clients_that_vanish_leave_nothing_behind(serving, stream):
     body = json.dumps({"model": "evoseek", "messages": [say("hang")], "stream": stream}).encode()
     head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-    with serving(limits=Limits(running=2, waiting=8)) as served:
+    with serving(limits=AgentServerLimits(running=2, waiting=8)) as served:
         places, port = served.server._queue, int(served.url.rpartition(":")[2])
         sockets = [socket.create_connection(("127.0.0.1", port)) for _ in range(6)]
         for connection in sockets[:5]:
@@ -342,7 +342,7 @@ def test_thirty_clients_at_once_get_an_answer_or_429(serving):
         except openai.RateLimitError:
             return 429
 
-    with serving(limits=Limits(running=4, waiting=8)) as served:
+    with serving(limits=AgentServerLimits(running=4, waiting=8)) as served:
         barrier = threading.Barrier(30)
         with ThreadPoolExecutor(30) as pool:
             statuses = list(pool.map(one, range(30)))

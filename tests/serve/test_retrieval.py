@@ -27,7 +27,7 @@ PASSAGES = [Passage(f"{n}#0", str(n), f"Town {n}", f"kalo lies at river {n}\nand
 SLOW = """
 import sys, time
 from evoseek.search.lexical import LexicalIndex
-from evoseek.serve.retrieval import Limits, RetrievalServer
+from evoseek.serve.retrieval import RetrievalServerLimits, RetrievalServer
 class Slow:
     def __init__(self, index): self.index = index
     def __len__(self): return len(self.index)
@@ -35,7 +35,7 @@ class Slow:
         if "fail" in queries: raise OSError("the disk is gone")
         if "slow" in queries: time.sleep(1.5)
         return self.index.find_all(queries, k)
-limits = Limits(max_query=100, max_queries=8, max_k=5, max_body=2000)
+limits = RetrievalServerLimits(max_query=100, max_queries=8, max_k=5, max_body=2000)
 server = RetrievalServer(Slow(LexicalIndex.open(__import__("pathlib").Path(sys.argv[1]))), limits)
 server.run("127.0.0.1", 0, started=lambda url: print(url, flush=True))
 print("ended", flush=True)

@@ -17,7 +17,7 @@ from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
-from evoseek.simulator.collecting import Collected, PagingEngine, collect, load_records
+from evoseek.simulator.collecting import PagingEngine, SearchProgress, collect, load_records
 from evoseek.types import Passage, Question, StopReason, ToolCall, ToolResult, Trajectory
 
 TOKENIZER = tiny_tokenizer()
@@ -81,7 +81,7 @@ def test_every_query_and_page_once():
     ]
     assert [record.earlier for record in records[:3]] == [(), (), ("year",)]
     assert {record.useful for record in records} == {None}
-    assert said == Collected(done=3, queries=5, found={"1": 3, "2": 3})
+    assert said == SearchProgress(done=3, queries=5, found={"1": 3, "2": 3})
     assert engine.queries == 5
 
 

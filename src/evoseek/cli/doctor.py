@@ -18,7 +18,7 @@ from evoseek.report.printable import printable
 from evoseek.training.interrupt import end_on_interrupt
 
 if TYPE_CHECKING:
-    from evoseek.doctor.context import Finding
+    from evoseek.doctor.context import Diagnosis
     from evoseek.project import Project
 
 FAULTY = 1  # the exit status with a fault
@@ -47,7 +47,7 @@ def doctor(
     """Check what a command would need, with the options of `evoseek train`: environment, device, memory, disk, model,
     chat template, prompt, index, questions, judge, providers and servers, and what would be trained.
 
-    Prints a finding a line with one remedy each; status 1 if there is a fault. Writes nothing.
+    Prints one diagnosis per line with one remedy each; status 1 if there is a fault. Writes nothing.
     """
     options = {"search.index": index, "questions.path": questions, "policy.model": model}
     with end_on_interrupt():
@@ -55,18 +55,18 @@ def doctor(
 
     try:
         own = project()
-        findings = _findings(own, system, run_dir, options, config, set_, processes, probe)
+        diagnoses = _diagnoses(own, system, run_dir, options, config, set_, processes, probe)
     except EvoseekError as error:
-        findings = [refused("settings", error)]
+        diagnoses = [refused("settings", error)]
     if json:
-        print(dumps([asdict(finding) for finding in findings], ensure_ascii=False))
+        print(dumps([asdict(diagnosis) for diagnosis in diagnoses], ensure_ascii=False))
     else:
-        _show(findings)
-    if any(finding.state == "fault" for finding in findings):
+        _show(diagnoses)
+    if any(diagnosis.state == "fault" for diagnosis in diagnoses):
         raise typer.Exit(FAULTY)
 
 
-def _findings(
+def _diagnoses(
     own: Project | None,
     system: str | None,
     run_dir: Path | None,
@@ -75,11 +75,11 @@ def _findings(
     sets: Sequence[str] | None,
     processes: int,
     probing: bool | None,
-) -> list[Finding]:
-    """All findings. Raises ConfigError for settings that cannot be read, without which nothing can be checked."""
+) -> list[Diagnosis]:
+    """All diagnoses. Raises ConfigError for settings that cannot be read, without which nothing can be checked."""
     with end_on_interrupt():
         from evoseek.cli.settings import chosen_for_model
-        from evoseek.doctor.checks import findings
+        from evoseek.doctor.checks import diagnoses
         from evoseek.doctor.context import DoctorContext, is_here
         from evoseek.doctor.probe import probe
         from evoseek.runs import RunDirectory
@@ -90,24 +90,24 @@ def _findings(
     if is_here(settings.policy.model):
         settings = chosen_for_model(settings, console=Console(quiet=True))
     context = DoctorContext(settings, RunDirectory(where) if where else None, processes, own.index if own else None)
-    found = list(findings(context))
+    found = list(diagnoses(context))
     if probing is None:
         probing = settings.examines_index and settings.sampler.name == "torch"
-    is_ready = context.trains and context.has_model and not any(finding.state == "fault" for finding in found)
+    is_ready = context.trains and context.has_model and not any(diagnosis.state == "fault" for diagnosis in found)
     if own is not None and own.index is not None and not own.index.exists():
         is_ready = False
     return [*found, *(probe(context) if probing and is_ready else ())]
 
 
-def _show(findings: Sequence[Finding]) -> None:
-    table = Table("", "state", "finding", box=None, pad_edge=False)
-    for finding in findings:
-        remedy = f"\n-> {finding.remedy}" if finding.remedy else ""
-        state = f"[{_STYLES[finding.state]}]{finding.state}[/]"
-        table.add_row(finding.about, state, _plain(finding.words + remedy))
+def _show(diagnoses: Sequence[Diagnosis]) -> None:
+    table = Table("", "state", "diagnosis", box=None, pad_edge=False)
+    for diagnosis in diagnoses:
+        remedy = f"\n-> {diagnosis.remedy}" if diagnosis.remedy else ""
+        state = f"[{_STYLES[diagnosis.state]}]{diagnosis.state}[/]"
+        table.add_row(diagnosis.about, state, _plain(diagnosis.words + remedy))
     console = Console()
     console.print(table)
-    counts = {state: sum(finding.state == state for finding in findings) for state in _STYLES}
+    counts = {state: sum(diagnosis.state == state for diagnosis in diagnoses) for state in _STYLES}
     console.print(f"{counts['ok']} ok, {counts['warning']} warnings, {counts['fault']} faults")
 
 

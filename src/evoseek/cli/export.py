@@ -76,7 +76,7 @@ def write_plain(
         from evoseek.checkpoints import latest_checkpoint
         from evoseek.eval.folder import EvaluationFolder
         from evoseek.policy.load import export_policy, load_policy, save_policy
-        from evoseek.report.model_card import Origin, model_card
+        from evoseek.report.model_card import PolicyOrigin, model_card
 
     check_export(run_or_policy, directory, adapter=adapter, evaluation=evaluation)
     results = EvaluationFolder(evaluation).read_results() if evaluation else None
@@ -91,7 +91,7 @@ def write_plain(
         ) from error
     if adapter and policy.adapter is None:
         raise _without_adapter(run_or_policy)
-    origin = Origin(run_or_policy, checkpoint.step if checkpoint else None, results=results)
+    origin = PolicyOrigin(run_or_policy, checkpoint.step if checkpoint else None, results=results)
     try:
         if adapter:
             save_policy(policy, directory)

@@ -57,7 +57,7 @@ def serve_retrieval(
 ) -> None:
     """Serve an index to Search-R1's clients, and to evoseek's engine `remote`, until Ctrl-C or SIGTERM."""
     with _extra():
-        from evoseek.serve.retrieval import Limits, RetrievalServer
+        from evoseek.serve.retrieval import RetrievalServer, RetrievalServerLimits
     from evoseek.search.opening import LiveIndex, open_built
 
     directory = directory or named_index()
@@ -67,7 +67,7 @@ def serve_retrieval(
     def started(url: str) -> None:
         say(console, f"{len(index):,} passages at {url}/retrieve   (Ctrl-C ends it)")
 
-    RetrievalServer(index, Limits(max_queries=max_queries, max_k=max_k, max_query=max_query)).run(
+    RetrievalServer(index, RetrievalServerLimits(max_queries=max_queries, max_k=max_k, max_query=max_query)).run(
         host, port, started=started
     )
     say(console, "Ended.")
@@ -103,7 +103,7 @@ def serve_agent(
     Example: evoseek serve agent runs/mine --port 8080
     """
     with _extra():
-        from evoseek.serve.agent import AgentServer, Limits
+        from evoseek.serve.agent import AgentServer, AgentServerLimits
         from evoseek.serve.guard import read_keys
     keys = read_keys(key_file, host=host)
     console = Console()
@@ -113,7 +113,7 @@ def serve_agent(
         def started(url: str) -> None:
             say(console, f"{server.model} at {url}   chat page {url}/, API {url}/v1, MCP {url}/mcp   (Ctrl-C ends it)")
 
-        limits = Limits(running=running, waiting=waiting, drain_s=drain)
+        limits = AgentServerLimits(running=running, waiting=waiting, drain_s=drain)
         server = AgentServer(agent, engine, limits=limits, keys=keys, host=host, names=name or ())
         server.run(port, started=started)
     say(console, "Ended.")

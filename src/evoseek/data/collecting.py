@@ -42,7 +42,7 @@ class CollectionLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
+class DemonstrationProgress:
     """The progress of a file: questions done, demonstrations kept, how rollouts ended (`right`, `wrong`, `malformed`,
     `failed`), and why some failed (each reason, how often)."""
 
@@ -62,14 +62,14 @@ async def collect(
     max_invalid: float = 0.2,
     should_stop: Callable[[], bool] = lambda: False,
     progress: Callable[[int, int], None] = lambda done, of: None,
-) -> Collected:
+) -> DemonstrationProgress:
     """Roll questions out, those of a batch concurrently, and append demonstrations of what was right to the file, which
     is resumed where it ends.
 
     A rollout that failed is none. Raises EvoseekError if more than the share `max_invalid` of a batch failed: nothing
     of it is written, so that its questions are asked again when the file is resumed.
     """
-    collected, size = Collected(**file.reached), max(1, BATCH // limits.attempts)
+    collected, size = DemonstrationProgress(**file.reached), max(1, BATCH // limits.attempts)
 
     async def attempt(question: Question, number: int) -> tuple[Trajectory, Outcome]:
         trajectory = await roll(question, f"collect/{question.id}/{number}")
@@ -93,7 +93,7 @@ async def collect(
             )
         ends = Counter(_end(*pair, limits.min_reward) for pair in outcomes)
         rows = [demonstration_row(kept) for attempts in answered for kept in _kept(attempts, limits)]
-        collected = Collected(
+        collected = DemonstrationProgress(
             collected.done + len(batch),
             collected.kept + len(rows),
             dict(Counter(collected.ends) + ends),
@@ -185,7 +185,7 @@ def _end(trajectory: Trajectory, outcome: Outcome, min_reward: float) -> str:
     return "right" if outcome.reward >= min_reward else "wrong"
 
 
-def _report(collected: Collected, name: str, out: Path) -> str:
+def _report(collected: DemonstrationProgress, name: str, out: Path) -> str:
     valid = sum(count for end, count in collected.ends.items() if end != "failed")
     shares = (f"{collected.ends.get(end, 0) / max(1, valid):.1%} {end}" for end in ("right", "wrong", "malformed"))
     return (

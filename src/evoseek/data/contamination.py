@@ -18,7 +18,7 @@ from pathlib import Path
 from rich.console import Console
 
 from evoseek.corpus.questions import load_questions
-from evoseek.data.sorting import Check, Finding, sort_questions
+from evoseek.data.sorting import Check, QuestionVerdict, sort_questions
 from evoseek.env.environments import ReaderEnv
 from evoseek.errors import ConfigError, ToolError
 from evoseek.files import file_digest
@@ -55,13 +55,13 @@ class Overlap:
                 self._alike.remember(question.text)
         self._lengths = sorted(lengths, reverse=True)
 
-    def __call__(self, text: str) -> Finding | None:
+    def __call__(self, text: str) -> QuestionVerdict | None:
         """What a text overlaps with; None if with nothing."""
         words = normalise(text).split()
         for length in self._lengths:
             if run := next((run for run in runs(words, length) if run in self._runs), None):
-                return Finding(False, "shared words", {"words": run, "question": self._runs[run]})
-        return None if self._alike.is_new(text, remember=False) else Finding(False, "likeness")
+                return QuestionVerdict(False, "shared words", {"words": run, "question": self._runs[run]})
+        return None if self._alike.is_new(text, remember=False) else QuestionVerdict(False, "likeness")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class ClosedBook:
     correct: RewardFn
     samples: int = 10
 
-    async def __call__(self, question: Question) -> Finding:
+    async def __call__(self, question: Question) -> QuestionVerdict:
         """Answer a question. Raises ToolError if it is too long for the model."""
         if not self.roller.has_room(question):
             raise ToolError(
@@ -90,8 +90,8 @@ class ClosedBook:
         answered = sum(trajectory.answer is not None for trajectory, _ in drawn)
         details = {"right": right, "answered": answered, "samples": len(drawn) - len(failed)}
         if not right and failed:
-            return Finding(None, failed[0].detail or str(failed[0].reason), details)
-        return Finding(False, "known", details) if right else Finding(True, "unknown", details)
+            return QuestionVerdict(None, failed[0].detail or str(failed[0].reason), details)
+        return QuestionVerdict(False, "known", details) if right else QuestionVerdict(True, "unknown", details)
 
     async def _sample(self, question: Question, number: int) -> tuple[Trajectory, Outcome]:
         trajectory = await self.roller.one(question, f"contamination/{question.id}/{number}")
@@ -105,11 +105,11 @@ class ContaminationCheck:
     overlap: Overlap
     closed_book: ClosedBook | None = None
 
-    async def __call__(self, question: Question) -> Finding:
+    async def __call__(self, question: Question) -> QuestionVerdict:
         """What is wrong with a question, if anything. Raises ToolError."""
         if found := self.overlap(question.text):
             return found
-        return await self.closed_book(question) if self.closed_book else Finding(True, "no overlap")
+        return await self.closed_book(question) if self.closed_book else QuestionVerdict(True, "no overlap")
 
 
 def find_contamination(

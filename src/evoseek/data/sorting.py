@@ -1,4 +1,4 @@
-"""Sorting questions by whether they are fit for training: each is checked by itself, and the findings are recorded
+"""Sorting questions by whether they are fit for training: each is checked by itself, and the verdicts are recorded
 batch by batch. A question that a check cannot decide is neither kept nor dropped.
 
 A judge sorts out what DeepResearcher leaves out (arXiv 2504.03160, section 4.3): questions whose answer changes with
@@ -39,7 +39,7 @@ BATCH = 128  # questions that are checked concurrently and recorded together
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class QuestionVerdict:
     """Whether to keep a question (None: not decided), and why, in a word or, where a check failed, in a sentence."""
 
     keep: bool | None
@@ -47,7 +47,7 @@ class Finding:
     details: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
-Check = Callable[[Question], Awaitable[Finding]]
+Check = Callable[[Question], Awaitable[QuestionVerdict]]
 """Checks one question. Raises ToolError if it cannot decide."""
 
 
@@ -77,11 +77,11 @@ class JudgeCheck:
     def __init__(self, chat: Chat, prompts: PromptSet) -> None:
         self._chat, self._template = chat, prompts["question_filter"]
 
-    async def __call__(self, question: Question) -> Finding:
-        """The model's finding. Raises ToolError."""
+    async def __call__(self, question: Question) -> QuestionVerdict:
+        """The model's verdict. Raises ToolError."""
         messages = [Message("user", self._template.marked(question=on_one_line(question.text)))]
         label = parse_label(await self._chat.chat(messages, key=f"filter/{question.id}", form=FORM), LABELS)
-        return Finding(label == "good", label)
+        return QuestionVerdict(label == "good", label)
 
 
 def sort_questions(
@@ -93,19 +93,19 @@ def sort_questions(
     max_undecided: float,
     console: Console,
 ) -> bool:
-    """Check a file of questions, and write the kept, the dropped and the undecided ones to one file each. The findings
+    """Check a file of questions, and write the kept, the dropped and the undecided ones to one file each. The verdicts
     are appended to a separate file, from which the work is resumed; the three files are derived from it.
 
     Returns False if Ctrl-C ended it. Raises EvoseekError, also if not one is kept, or if of a batch surely more than
     the share `max_undecided` stays undecided; nothing of it is then written.
     """
-    findings = out.with_suffix(".findings.jsonl")
-    if not findings.exists() or not findings.stat().st_size:  # an error before the first batch leaves an empty file
+    verdicts = out.with_suffix(".findings.jsonl")
+    if not verdicts.exists() or not verdicts.stat().st_size:  # an error before the first batch leaves an empty file
         for path in (out, _dropped(out), _undecided(out)):
             check_new_file(path)
     questions = read_questions(str(source), setting="the file of questions")
     with (
-        open_growing_file(findings, {"questions": file_digest(source), **settings}) as file,
+        open_growing_file(verdicts, {"questions": file_digest(source), **settings}) as file,
         stop_on_interrupt(lambda: say(console, STOPPING_AFTER_BATCH)) as interrupted,
         CountProgress(console, "questions") as progress,
     ):
@@ -116,7 +116,7 @@ def sort_questions(
     if done < len(questions):
         say(console, f"Stopped after {done} of {len(questions)} questions. The same command resumes from there.")
         return False
-    _finish(out, load_findings(ResumableJsonl(findings)), console)
+    _finish(out, load_verdicts(ResumableJsonl(verdicts)), console)
     return True
 
 
@@ -129,67 +129,67 @@ async def check_questions(
     should_stop: Callable[[], bool] = lambda: False,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> int:
-    """Check questions in order and append each batch of findings to the file, which is resumed where it ends. Returns
+    """Check questions in order and append each batch of verdicts to the file, which is resumed where it ends. Returns
     how many are then done. Raises EvoseekError as `sort_questions`."""
     done = file.reached.get("done", 0)
     numbers = count(done + 1)
 
-    async def one(question: Question) -> Finding:
+    async def one(question: Question) -> QuestionVerdict:
         try:
             return await check(question)
         except ToolError as error:
-            return Finding(None, str(error))
+            return QuestionVerdict(None, str(error))
         finally:
             progress(next(numbers), len(questions))
 
     while done < len(questions) and not should_stop():
         batch = questions[done : done + BATCH]
-        findings = await asyncio.gather(*map(one, batch))
-        _check_decided(findings, max_undecided)
+        verdicts = await asyncio.gather(*map(one, batch))
+        _check_decided(verdicts, max_undecided)
         done += len(batch)
-        rows = ({"question": question_row(q), **asdict(found)} for q, found in zip(batch, findings, strict=True))
+        rows = ({"question": question_row(q), **asdict(found)} for q, found in zip(batch, verdicts, strict=True))
         file.append_batch(rows, {"done": done})
     return done
 
 
-def _check_decided(findings: Sequence[Finding], max_undecided: float) -> None:
-    reasons = [finding.reason for finding in findings if finding.keep is None]
-    if surely_more(len(reasons), len(findings), max_undecided):
+def _check_decided(verdicts: Sequence[QuestionVerdict], max_undecided: float) -> None:
+    reasons = [verdict.reason for verdict in verdicts if verdict.keep is None]
+    if surely_more(len(reasons), len(verdicts), max_undecided):
         raise EvoseekError(
-            f"{len(reasons)} of {len(findings)} questions could not be decided, and nothing of this batch was written. "
+            f"{len(reasons)} of {len(verdicts)} questions could not be decided, and nothing of this batch was written. "
             f"The first one: {reasons[0]} Repair that and give the same command again: it resumes from there."
         )
 
 
-def load_findings(file: ResumableJsonl) -> list[tuple[Question, Finding]]:
-    """What `check_questions` wrote, in order. Raises DataError for a line that is no finding."""
-    return list(file.rows(_finding, "finding"))
+def load_verdicts(file: ResumableJsonl) -> list[tuple[Question, QuestionVerdict]]:
+    """What `check_questions` wrote, in order. Raises DataError for a line that is no verdict."""
+    return list(file.rows(_verdict, "verdict"))
 
 
-def _finding(row: Any) -> tuple[Question, Finding]:
-    return parse_question(row["question"], ""), Finding(row["keep"], row["reason"], row["details"])
+def _verdict(row: Any) -> tuple[Question, QuestionVerdict]:
+    return parse_question(row["question"], ""), QuestionVerdict(row["keep"], row["reason"], row["details"])
 
 
-def _finish(out: Path, found: Sequence[tuple[Question, Finding]], console: Console) -> None:
+def _finish(out: Path, found: Sequence[tuple[Question, QuestionVerdict]], console: Console) -> None:
     for keep, path in ((True, out), (False, _dropped(out)), (None, _undecided(out))):
-        if chosen := [question for question, finding in found if finding.keep is keep]:
+        if chosen := [question for question, verdict in found if verdict.keep is keep]:
             save_questions(path, chosen)
-    dropped = Counter(finding.reason for _, finding in found if finding.keep is False)
+    dropped = Counter(verdict.reason for _, verdict in found if verdict.keep is False)
     why = ", ".join(f"{number} {reason}" for reason, number in dropped.most_common())
     if dropped:
         say(console, f"{dropped.total()} of {len(found)} questions are in {_dropped(out)}: {why}.")
-    undecided = [finding.reason for _, finding in found if finding.keep is None]
+    undecided = [verdict.reason for _, verdict in found if verdict.keep is None]
     say_left_out(console, f"of {len(found)} questions are not decided, and in {_undecided(out)}", undecided)
-    _say_passes([finding for _, finding in found], console)
+    _say_passes([verdict for _, verdict in found], console)
     kept = len(found) - dropped.total() - len(undecided)
     if not kept:
         raise EvoseekError(f"Not one of {len(found)} questions is left, so {out} was not written.")
     say(console, f"{kept} of {len(found)} questions are kept, in {out}.")
 
 
-def _say_passes(findings: Sequence[Finding], console: Console) -> None:
+def _say_passes(verdicts: Sequence[QuestionVerdict], console: Console) -> None:
     """The number of right closed-book answers of a question, and the number of its answers."""
-    asked = [finding.details for finding in findings if "samples" in finding.details]
+    asked = [verdict.details for verdict in verdicts if "samples" in verdict.details]
     if not asked:
         return
     passes = Counter(int(str(details["right"])) for details in asked)

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 
 from evoseek import __version__
 from evoseek.corpus.demonstrations import load_demonstrations
-from evoseek.doctor.context import DoctorContext, Finding, fault, fine, refused, warning
+from evoseek.doctor.context import Diagnosis, DoctorContext, fault, fine, refused, warning
 from evoseek.doctor.services import check_services
 from evoseek.effect import changed, check_effect
 from evoseek.errors import EvoseekError, PolicyError, disk_text, is_of_disk
@@ -60,7 +60,7 @@ _WEIGHTS = ("*.safetensors", "adapter_model.safetensors", "remote.json")
 _AMONG, _WORDS = 5, 12  # passages found, and words of the query, when an index is tried
 
 
-def check_environment(context: DoctorContext) -> Iterator[Finding]:
+def check_environment(context: DoctorContext) -> Iterator[Diagnosis]:
     """Versions, and missing extras."""
     versions = ", ".join(f"{package} {version(package)}" for package in _PACKAGES)
     yield fine("environment", f"evoseek {__version__}, Python {platform.python_version()}, {versions}")
@@ -84,7 +84,7 @@ def _needed_extras(context: DoctorContext) -> Iterator[str]:
     yield from dict.fromkeys(name for name in names if name in _EXTRAS)
 
 
-def check_machine(context: DoctorContext) -> Iterator[Finding]:
+def check_machine(context: DoctorContext) -> Iterator[Diagnosis]:
     """Whether the device is there, and enough cores for the processes and their threads."""
     device, number = context.settings.policy.device, cores()
     try:
@@ -101,7 +101,7 @@ def check_machine(context: DoctorContext) -> Iterator[Finding]:
         yield warning("threads", words, f"Set OMP_NUM_THREADS to {max(1, number // context.processes)}, or unset it.")
 
 
-def check_memory(context: DoctorContext) -> Iterator[Finding]:
+def check_memory(context: DoctorContext) -> Iterator[Diagnosis]:
     """Whether training fits the free memory."""
     settings, shape, machine = context.settings, context.shape, context.machine
     if settings.learner.is_remote or shape is None or not machine.is_here:
@@ -121,7 +121,7 @@ def check_memory(context: DoctorContext) -> Iterator[Finding]:
         yield fine("memory", words)
 
 
-def check_disk(context: DoctorContext) -> Iterator[Finding]:
+def check_disk(context: DoctorContext) -> Iterator[Diagnosis]:
     """Whether the run's directory can be written, and has room for the checkpoints that are kept and one more."""
     if context.run is None:
         return
@@ -151,7 +151,7 @@ def _run_bytes(context: DoctorContext) -> float:
     return each * (settings.run.keep_checkpoints + 1) + _LOGS
 
 
-def check_model(context: DoctorContext) -> Iterator[Finding]:
+def check_model(context: DoctorContext) -> Iterator[Diagnosis]:
     """The model's files, its tokenizer and chat template, and the prompts."""
     name = context.settings.policy.model
     source = expanded(find_policy(name))
@@ -180,7 +180,7 @@ def check_model(context: DoctorContext) -> Iterator[Finding]:
     yield from _prompts(context)
 
 
-def _template(context: DoctorContext, tokenizer: PreTrainedTokenizerBase) -> Finding:
+def _template(context: DoctorContext, tokenizer: PreTrainedTokenizerBase) -> Diagnosis:
     own = context.settings.policy
     try:
         report = check_template(tokenizer, own.format)
@@ -192,7 +192,7 @@ def _template(context: DoctorContext, tokenizer: PreTrainedTokenizerBase) -> Fin
     return fine("chat template", str(report))
 
 
-def _prompts(context: DoctorContext) -> Iterator[Finding]:
+def _prompts(context: DoctorContext) -> Iterator[Diagnosis]:
     """The length of an example of each role's prompt, relative to the longest rollout."""
     settings = context.settings
     for role in ("solver", "proposer") if lookup(settings, "proposer") is not None else ("solver",):
@@ -209,7 +209,7 @@ def _prompts(context: DoctorContext) -> Iterator[Finding]:
             yield fine("prompt", words)
 
 
-def check_indexes(context: DoctorContext) -> Iterator[Finding]:
+def check_indexes(context: DoctorContext) -> Iterator[Diagnosis]:
     """Whether the indexes are whole, of this version, and find a passage that they hold."""
     settings = context.settings
     named = {
@@ -230,7 +230,7 @@ def check_indexes(context: DoctorContext) -> Iterator[Finding]:
             yield refused(setting, error)
 
 
-def _searched(context: DoctorContext, setting: str, directory: Path) -> Finding:
+def _searched(context: DoctorContext, setting: str, directory: Path) -> Diagnosis:
     """Checksums, and a search for the words of the first passage."""
     engine, model = context.settings.search.name, context.settings.policy.model
     lexical = LexicalIndex.open(directory)
@@ -250,7 +250,7 @@ def _searched(context: DoctorContext, setting: str, directory: Path) -> Finding:
     return fine(setting, f"{words}, a known passage is found")
 
 
-def check_sources(context: DoctorContext) -> Iterator[Finding]:
+def check_sources(context: DoctorContext) -> Iterator[Diagnosis]:
     """The files that the run reads: questions, demonstrations, a world, answers."""
     settings = context.settings
     readers: dict[str, tuple[str, Callable[[str], Sized]]] = {
@@ -273,7 +273,7 @@ def check_sources(context: DoctorContext) -> Iterator[Finding]:
             yield fault(setting, f"There is no file {path}.", f"Correct {setting}.")
 
 
-def check_run(context: DoctorContext) -> Iterator[Finding]:
+def check_run(context: DoctorContext) -> Iterator[Diagnosis]:
     """Whether the run's directory is a run's, and free."""
     run = context.run
     if run is None:
@@ -292,7 +292,7 @@ def check_run(context: DoctorContext) -> Iterator[Finding]:
         yield fine("run", f"{run.path}" + (" is resumed" if run.is_begun else " is new"))
 
 
-def check_plan(context: DoctorContext) -> Iterator[Finding]:
+def check_plan(context: DoctorContext) -> Iterator[Diagnosis]:
     """Whether the settings go together, and what is trained."""
     settings, run = context.settings, context.run
     try:
@@ -308,14 +308,14 @@ def check_plan(context: DoctorContext) -> Iterator[Finding]:
 
 
 _OF_TRAINING = (check_memory, check_disk, check_model, check_sources, check_run, check_plan)
-CHECKS: tuple[Callable[[DoctorContext], Iterator[Finding]], ...] = (
+CHECKS: tuple[Callable[[DoctorContext], Iterator[Diagnosis]], ...] = (
     *(check_environment, check_machine, check_memory, check_disk, check_model),
     *(check_indexes, check_sources, check_services, check_run, check_plan),
 )
 
 
-def findings(context: DoctorContext) -> Iterator[Finding]:
-    """Every finding; where a model of [answerer] answers and none is trained, without those about training. A check
+def diagnoses(context: DoctorContext) -> Iterator[Diagnosis]:
+    """Every diagnosis; where a model of [answerer] answers and none is trained, without those about training. A check
     that raises an unforeseen error is a fault, and the others go on."""
     for check in CHECKS:
         if check in _OF_TRAINING and not context.trains:

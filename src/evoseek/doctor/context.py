@@ -61,7 +61,7 @@ def is_here(model: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnosis:
     """The result of a check; warnings, and faults, which make a command fail, have a remedy."""
 
     about: str
@@ -70,22 +70,22 @@ class Finding:
     remedy: str = ""
 
 
-def fine(about: str, words: str) -> Finding:
-    """A finding that needs nothing."""
-    return Finding(about, "ok", words)
+def fine(about: str, words: str) -> Diagnosis:
+    """A diagnosis without a remedy."""
+    return Diagnosis(about, "ok", words)
 
 
-def warning(about: str, words: str, remedy: str) -> Finding:
-    """A finding about what works, but may not be what the user expects."""
-    return Finding(about, "warning", words, remedy)
+def warning(about: str, words: str, remedy: str) -> Diagnosis:
+    """A diagnosis about what works, but may not be what the user expects."""
+    return Diagnosis(about, "warning", words, remedy)
 
 
-def fault(about: str, words: str, remedy: str) -> Finding:
-    """A finding about what makes a command fail."""
-    return Finding(about, "fault", words, remedy)
+def fault(about: str, words: str, remedy: str) -> Diagnosis:
+    """A diagnosis about what makes a command fail."""
+    return Diagnosis(about, "fault", words, remedy)
 
 
-def refused(about: str, error: Exception) -> Finding:
+def refused(about: str, error: Exception) -> Diagnosis:
     """An error as a fault: its last sentence is the remedy, as in all errors of evoseek."""
     words, stop, remedy = " ".join(str(error).split()).rpartition(". ")
     return fault(about, f"{words}{stop.strip()}" if words else remedy, remedy if words else "Correct that.")

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from evoseek.data.proposing import Writing
-from evoseek.doctor.context import DoctorContext, Finding, fault, fine, refused, warning
+from evoseek.doctor.context import Diagnosis, DoctorContext, fault, fine, refused, warning
 from evoseek.errors import EvoseekError
 from evoseek.selfplay.settings import GameSettings
 from evoseek.training.memory_needs import step_rollouts
@@ -26,7 +26,7 @@ _LIMIT_S = 60.0
 _WITH_UPDATE = 1.4  # a step over its rollouts: 2.23 s over 1.60 in recipes/dr-zero/README.md
 
 
-def probe(context: DoctorContext) -> Iterator[Finding]:
+def probe(context: DoctorContext) -> Iterator[Diagnosis]:
     """Load the model and let it answer, and propose where the system has a proposer, a few times, within a minute each.
     Nothing is written."""
     try:
@@ -38,7 +38,7 @@ def probe(context: DoctorContext) -> Iterator[Finding]:
         yield refused("probe", error)
 
 
-def _rollouts(context: TrainingContext) -> Finding:
+def _rollouts(context: TrainingContext) -> Diagnosis:
     """Whether a question is answered with the tool, and the time of a step."""
     settings, each = context.settings, step_rollouts(context.settings)
     roller, question = context.solver(context.searched), Question("probe", "Who is the mayor of Kalo?", ())
@@ -68,7 +68,7 @@ def _rollouts(context: TrainingContext) -> Finding:
     return fine("probe", f"{how}; {each_step}, {minutes:.0f} min in all, if rollouts are like these.")
 
 
-def _proposals(context: TrainingContext) -> Finding:
+def _proposals(context: TrainingContext) -> Diagnosis:
     """Whether a proposal becomes a question."""
     writing = Writing.of(context)
     episodes = _within(writing.play(writing.tasks(1)[:_COUNT], "probe", solve=False))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from evoseek.chat.settings import EndpointSettings
-from evoseek.doctor.context import DoctorContext, Finding, fault, fine, is_here, warning
+from evoseek.doctor.context import Diagnosis, DoctorContext, fault, fine, is_here, warning
 from evoseek.errors import EvoseekError
 from evoseek.http.limits import CallPool, Retry
 from evoseek.http.server import Reply, Server, check_url
@@ -38,7 +38,7 @@ class _Service:
         return os.environ.get(self.key_env, "") if self.key_env else ""
 
 
-def check_services(context: DoctorContext) -> Iterator[Finding]:
+def check_services(context: DoctorContext) -> Iterator[Diagnosis]:
     """Every server that is named, the provider's key, and in-process chat models."""
     yield from _provider(context)
     for setting, chat in tables(context.settings):
@@ -62,7 +62,7 @@ def _services(context: DoctorContext) -> Iterator[_Service]:
         yield _Service("sampler.urls", url, lookup(settings, "sampler.api_key_env") or "")
 
 
-def _provider(context: DoctorContext) -> Iterator[Finding]:
+def _provider(context: DoctorContext) -> Iterator[Diagnosis]:
     name = lookup(context.settings, "web.provider")
     if not name or name == "replay":
         return
@@ -76,7 +76,7 @@ def _provider(context: DoctorContext) -> Iterator[Finding]:
         yield fine("web.provider", f"{name}" + (f", with the key in {variable}" if variable else ", without a key"))
 
 
-def _called(service: _Service) -> Finding:
+def _called(service: _Service) -> Diagnosis:
     if service.key_env and not service.key:
         words = f"The environment variable {service.key_env}, which is to hold the key, is not set."
         return fault(service.setting, words, f"export {service.key_env}=...")

@@ -24,7 +24,7 @@ _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class PolicyOrigin:
     """Where an exported policy comes from: its name or directory, or a run at a step; and, of an adapter, the base that
     it has to be loaded over. `results` are those of `evoseek eval --out`."""
 
@@ -34,7 +34,7 @@ class Origin:
     results: Mapping[str, Any] | None = None
 
 
-def model_card(origin: Origin) -> str:
+def model_card(origin: PolicyOrigin) -> str:
     """The card as Markdown, with the metadata that the Hugging Face hub reads."""
     run = RunDirectory(Path(origin.source)) if origin.step is not None else None
     config: Mapping[str, Any] = {}
@@ -63,7 +63,7 @@ def model_card(origin: Origin) -> str:
 
 
 def _scores(
-    origin: Origin, run: RunDirectory | None, config: Mapping[str, Any]
+    origin: PolicyOrigin, run: RunDirectory | None, config: Mapping[str, Any]
 ) -> tuple[str, list[tuple[str, str, int]]]:
     """The scores of an evaluation, else those that the run measured itself, at the last step up to the checkpoint's;
     and where they come from."""

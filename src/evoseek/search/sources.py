@@ -77,7 +77,7 @@ class Sources(BaseModel):
     max_seconds: int = MAX_SECONDS
 
 
-class Origin(NamedTuple):
+class FileOrigin(NamedTuple):
     """A file that passages were read from, and its checksum then."""
 
     path: Path
@@ -89,7 +89,7 @@ class Origin(NamedTuple):
         return _digest(self.path) == self.sha256 != ""
 
 
-def files_of(directory: Path) -> dict[str, Origin]:
+def files_of(directory: Path) -> dict[str, FileOrigin]:
     """The files from which the passages of an index were read, by their paths within the corpus; none if the index does
     not record where they are, or the corpus is no longer there."""
     try:
@@ -102,7 +102,7 @@ def files_of(directory: Path) -> dict[str, Origin]:
     if not sources.corpus or not root.exists():
         return {}
     read = [source for source in sources.files if source.passages]
-    return {source.file: Origin(root if is_file else root / source.file, source.sha256) for source in read}
+    return {source.file: FileOrigin(root if is_file else root / source.file, source.sha256) for source in read}
 
 
 class Recorded:

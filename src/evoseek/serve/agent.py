@@ -33,7 +33,7 @@ from evoseek.errors import DataError
 from evoseek.policy.encoding import well_formed
 from evoseek.protocols import SearchEngine
 from evoseek.search.opening import LiveIndex
-from evoseek.search.sources import Origin
+from evoseek.search.sources import FileOrigin
 from evoseek.serve.answer_queue import AnswerQueue, PendingAnswer, Worker
 from evoseek.serve.chat_api import FILES, ChatRequest, completion, read_request, stream
 from evoseek.serve.connection import BusyError, CancelOnDisconnect, StoppableServer, listen, refused, status_of
@@ -60,7 +60,7 @@ ALIAS = "evoseek"
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class AgentServerLimits:
     """What a server accepts: answers under way at once, requests that wait for a place, bytes of a body; and the
     seconds in which answers under way may still end when it is stopped, before they are cancelled."""
 
@@ -79,12 +79,12 @@ class AgentServer:
         answerer: Answerer,
         engine: SearchEngine | None,
         *,
-        limits: Limits | None = None,
+        limits: AgentServerLimits | None = None,
         keys: Sequence[str] = (),
         host: str = "127.0.0.1",
         names: Collection[str] = (),
     ) -> None:
-        self._limits, self._host = limits or Limits(), host
+        self._limits, self._host = limits or AgentServerLimits(), host
         self._worker = Worker()
         self._index = engine if isinstance(engine, LiveIndex) else None
         self._queue = AnswerQueue(answerer, self._worker, running=self._limits.running, waiting=self._limits.waiting)
@@ -174,7 +174,7 @@ class AgentServer:
             pending.task.cancel()
 
     @property
-    def _files(self) -> Mapping[str, Origin]:
+    def _files(self) -> Mapping[str, FileOrigin]:
         return self._index.files if self._index is not None else {}
 
     async def _file(self, request: Request) -> Response:

@@ -47,7 +47,7 @@ class BatchIndex(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RetrievalServerLimits:
     """What a server accepts: queries of a request and of a batch, characters of a query, passages for a query, bytes of
     a body, queries that wait."""
 
@@ -62,8 +62,8 @@ class Limits:
 class RetrievalServer:
     """The application (ASGI) is `app`."""
 
-    def __init__(self, index: BatchIndex, limits: Limits | None = None) -> None:
-        self._index, self._limits = index, limits or Limits()
+    def __init__(self, index: BatchIndex, limits: RetrievalServerLimits | None = None) -> None:
+        self._index, self._limits = index, limits or RetrievalServerLimits()
         self._batcher = MicroBatcher(
             index.find_all, max_batch=self._limits.max_batch, max_waiting=self._limits.max_waiting
         )

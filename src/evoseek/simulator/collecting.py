@@ -138,7 +138,7 @@ BATCH = 64  # rollouts that are made concurrently and recorded together
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
+class SearchProgress:
     """The progress of a file of searches: questions that were rolled out, queries that they made of the engine, records
     by page (as a text, for JSON), and why rollouts failed, which give no record (each reason, how often)."""
 
@@ -156,14 +156,14 @@ async def collect(
     *,
     should_stop: Callable[[], bool] = lambda: False,
     progress: Callable[[int, int], None] = lambda done, of: None,
-) -> Collected:
+) -> SearchProgress:
     """Roll a policy out once on every question, those of a batch concurrently, and append the results of its searches
     to the file, which is resumed where it ends.
 
     `engine` is the one that the roller searches with. A record for each query and page; the same query of the same
     question once. `progress` is called with the number of finished rollouts.
     """
-    collected = Collected(**file.reached)
+    collected = SearchProgress(**file.reached)
     done = collected.done
 
     async def play(question: Question) -> Trajectory:
@@ -177,7 +177,7 @@ async def collect(
         batch, before = questions[collected.done : collected.done + BATCH], engine.queries
         trajectories = await asyncio.gather(*map(play, batch))
         records = [record for trajectory in trajectories for record in _found_by(trajectory, engine)]
-        collected = Collected(
+        collected = SearchProgress(
             collected.done + len(batch),
             collected.queries + engine.queries - before,
             dict(Counter(collected.found) + Counter(str(record.page) for record in records)),
