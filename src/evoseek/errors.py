@@ -81,7 +81,7 @@ class EmptyReplyError(ReplyError):
 
 
 class PageError(EvoseekError):
-    """Nobody can read a page: it is gone, forbidden, or of a wrong type. The model sees a note that says so."""
+    """A page is gone, forbidden, or of a wrong type, so that no client can read it. The model reads the message."""
 
 
 class SamplerError(EvoseekError):

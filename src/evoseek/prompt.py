@@ -49,7 +49,7 @@ def rendered(settings: TrainingSettings, role: Role, text: str) -> Shown:
     prompts = load_prompts(prompts_for(own.model, own.prompts))
     tools = _tools(settings, prompts) if role in ("solver", "proposer") else []
     renderer = make_renderer(tokenizer, own.format, [tool.schema for tool in tools])
-    env, template, question = _asked(settings, role, text, tools, prompts, renderer.format)
+    env, template, question = _example(settings, role, text, tools, prompts, renderer.format)
     ids = renderer.render_prompt(env.messages(question))
     return Shown(
         role=role,
@@ -63,7 +63,7 @@ def rendered(settings: TrainingSettings, role: Role, text: str) -> Shown:
     )
 
 
-def _asked(
+def _example(
     settings: TrainingSettings,
     role: Role,
     text: str,

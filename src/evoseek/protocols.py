@@ -165,7 +165,7 @@ class Fetcher(Protocol):
         ...
 
     async def fetch(self, url: str) -> Page:
-        """The page at an address. Raises PageError for a page that nobody could read, ToolError if fetching failed."""
+        """The page at an address. Raises PageError for one that no client could read, ToolError if fetching failed."""
         ...
 
 

@@ -104,7 +104,7 @@ KINDS: Mapping[str, Kind] = {
         ("queries(texts)", "passages(texts)", "record"),
     ),
     "reward": Kind(
-        "what a finished rollout is worth",
+        "the reward of a finished rollout",
         {
             **dict.fromkeys(("exact_match", "substring_match", "guarded_substring_match", "f1", "set_f1"), _ANSWER),
             "format_f1": "evoseek.reward.format:WebFormatReward",

@@ -168,7 +168,7 @@ class RunDirectory:
         inputs = inputs or {}
         if not self.config.exists() and any(self.path.glob("checkpoints/step-*")):
             raise RunError(
-                f"{self.path} has checkpoints, but no config.json, so nothing says with which settings they were made. "
+                f"{self.path} has checkpoints, but no config.json, so their settings are unknown. "
                 "Restore it from a copy, or give another --run-dir for a new run."
             )
         if self.is_begun:
@@ -207,7 +207,7 @@ class RunDirectory:
             return {key: Input(**value) for key, value in body.items()}
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise RunError(
-                f"{self.inputs} is damaged ({error}), so nothing says what the run was begun with. Restore it from a "
+                f"{self.inputs} is damaged ({error}), so the original inputs of the run are unknown. Restore it from a "
                 "copy, or remove it if you are sure that nothing that the run reads has changed."
             ) from error
 
@@ -220,8 +220,8 @@ class RunDirectory:
             return None
         except (OSError, ValueError, TypeError, RecursionError) as error:
             raise RunError(
-                f"{self.project} is damaged ({error}), so nothing says what was edited in evoseek.toml since the run "
-                f"was begun. Remove it, and resume with `evoseek train --run-dir {self.path}`."
+                f"{self.project} is damaged ({error}), so edits of evoseek.toml since the run was begun cannot be "
+                f"detected. Remove it, and resume with `evoseek train --run-dir {self.path}`."
             ) from error
 
     @property

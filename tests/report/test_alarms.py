@@ -74,7 +74,7 @@ def test_a_proposer_that_earns_more_while_the_solver_unlearns_is_told_apart():
     words = hacking_alarm(rows)
     assert words.startswith("The proposer may be paid for questions that cannot be answered: over steps 31 to 60")
     assert "proposer/reward rose to 0.600 (from 0.300 over steps 1 to 30)" in words
-    assert "failure pays for what nobody can answer" in words
+    assert "failure rewards questions without an answer" in words
     assert hacking_alarm([row | {"eval/reward": 0.6} if "eval/reward" in row else row for row in rows]) is None
     both = [row | {"proposer/reward": row["solver/reward"]} for row in COLLAPSE]
     assert hacking_alarm(both).startswith("The roles may be fooling each other: over steps 31 to 60 solver/reward")

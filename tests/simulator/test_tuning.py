@@ -78,9 +78,9 @@ def test_long_documents_are_cut_and_further_ones_left_out():
     ("made", "said"),
     [
         (record(True, "one"), "fewer than 2 passages"),
-        (record(True, "one", "Document 2: two"), "could not be told apart"),
+        (record(True, "one", "Document 2: two"), "could not be separated"),
         (record(True, "one", "!"), None),
-        (record(True, "one", "\u4e2d"), "could not be told apart"),  # of which the tokenizer leaves nothing
+        (record(True, "one", "\u4e2d"), "could not be separated"),  # of which the tokenizer leaves nothing
         (record(True, "one " * 20, "two " * 20, query="zina " * 40), "more than 100 tokens"),
     ],
 )

@@ -161,7 +161,7 @@ def _searches(baseline: str | None, no_search: bool) -> bool:
         return not no_search
     if no_search:
         raise ConfigError(
-            "--no-search and --baseline were both given, but a baseline says itself whether it searches. Leave out "
+            "--no-search and --baseline were both given, but whether a baseline searches is part of it. Leave out "
             "--no-search; the baselines direct and cot do not search."
         )
     return bool(find("baseline", baseline).searches)

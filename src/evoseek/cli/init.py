@@ -84,12 +84,12 @@ def init(
         raise ConfigError(f"There is a project in {directory} already: {file}. Edit that file, or give another folder.")
     asks = not yes and is_interactive()
     default = str(documents or _documents(directory))
-    folder = _asked("Folder of the documents", default, asks and not documents, partial(_outside, directory=directory))
+    folder = _prompt("Folder of the documents", default, asks and not documents, partial(_outside, directory=directory))
     if model is None and endpoint is None:
-        answer = _asked("Model (a name or a directory), or NAME@URL of an endpoint", "tiny", asks, str)
+        answer = _prompt("Model (a name or a directory), or NAME@URL of an endpoint", "tiny", asks, str)
         model, endpoint = (None, answer) if "://" in answer else (answer, None)
     default = "search-r1" if endpoint or questions else "dr-zero"
-    system = system or (default if endpoint or questions else _asked("System", default, asks, _system))
+    system = system or (default if endpoint or questions else _prompt("System", default, asks, _system))
     options = ProjectOptions(folder, model, endpoint, system, _question_file(questions) if questions else None)
     _check(directory, options)
     text = project_text(options, Path(os.path.normpath(directory.absolute())))
@@ -106,11 +106,11 @@ def init(
 
 
 def is_interactive() -> bool:
-    """Whether somebody can answer."""
+    """Whether standard input is a terminal."""
     return sys.stdin.isatty()
 
 
-def _asked(what: str, default: str, asks: bool, check: Callable[[str], _T]) -> _T:
+def _prompt(what: str, default: str, asks: bool, check: Callable[[str], _T]) -> _T:
     """The answer as `check` returns it. What that refuses by ConfigError is asked for again."""
 
     def checked(answer: str) -> _T:
@@ -129,7 +129,7 @@ def _system(name: str) -> str:
 
 def _outside(documents: str, directory: Path) -> Path:
     """The folder of the documents. Raises ConfigError if it is not there, or the project lies in it."""
-    found = _found(Path(documents))
+    found = _existing(Path(documents))
     if directory.resolve().is_relative_to(found.resolve()):
         raise ConfigError(
             f"The project folder {directory} lies in the documents {found}, of which its index would become "
@@ -144,7 +144,7 @@ def _documents(directory: Path) -> str:
     return str(next((place for place in places if place.is_dir()), places[0]))
 
 
-def _found(path: Path) -> Path:
+def _existing(path: Path) -> Path:
     if not expanded(path).exists():
         raise ConfigError(
             f"There is nothing at {path}.{nearest(expanded(path))} Give a folder of documents with --documents (or "
@@ -154,7 +154,7 @@ def _found(path: Path) -> Path:
 
 
 def _question_file(path: Path) -> Path:
-    found = _found(path)
+    found = _existing(path)
     if found.is_dir():
         raise ConfigError(
             f"--questions is {path}, a folder. Expected a file of JSON lines, each with question and golden_answers; "
@@ -223,10 +223,10 @@ class ProjectOptions:
         name = self.origin
         found = (f"{self.system}/{size}" for part, size in _SIZES.items() if part in name)
         fitting = [recipe for recipe in found if recipe in recipes()][:1]
-        over = [_STAGES[recipe] for recipe in fitting if recipe in _STAGES and self._say_hops()]
+        over = [_STAGES[recipe] for recipe in fitting if recipe in _STAGES and self._has_hops()]
         return fitting + over
 
-    def _say_hops(self) -> bool:
+    def _has_hops(self) -> bool:
         """Whether there are questions of one hop and of two, and all say which they are."""
         questions = load_questions(self.questions, check=usable_question) if self.questions else []
         return {question.metadata.get("hops") for question in questions} == {1, 2}

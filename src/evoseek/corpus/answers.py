@@ -118,7 +118,7 @@ def load_answers(path: Path) -> list[str]:
 
 def _answer(row: Mapping[str, object], _number: int) -> str:
     text = row.get("answer")
-    if not isinstance(text, str) or not _says_something(normal_form(text)):
+    if not isinstance(text, str) or not _has_word(normal_form(text)):
         raise DataError(
             f'It holds no usable answer, but {text!r}. Expected a line such as {{"answer": "Lake Geneva"}}.'
         )
@@ -152,10 +152,10 @@ def _best(tallies: Mapping[str, _Tally]) -> Iterator[str]:
 def _is_usable(form: str) -> bool:
     words = form.split(" ")
     short = len(form) <= MAX_CHARACTERS and len(words) <= MAX_WORDS
-    return short and not STOP_WORDS.issuperset(words) and _says_something(form)
+    return short and not STOP_WORDS.issuperset(words) and _has_word(form)
 
 
-def _says_something(form: str) -> bool:
+def _has_word(form: str) -> bool:
     """Whether anything is left of an answer without punctuation and articles. An empty normal form would match any
     other."""
     return any(character.isalnum() for word in form.split(" ") if word not in _ARTICLES for character in word)

@@ -87,7 +87,7 @@ def parse_markdown(data: bytes, encoding: str | None = None) -> Parsed:
 
 
 def title_of(named: str | None, marks: Sequence[Mark] = ()) -> str:
-    """The title that a document has: the one that it names, unless a program put it there for want of one, else its
+    """The title that a document has: the one that it names, unless a program put it there as a placeholder, else its
     heading of level 1 if there is only one (several are those of sections). Empty without either."""
     named = " ".join((named or "").split())
     if named.casefold() not in _NO_TITLES and not named.startswith("Microsoft Word - "):

@@ -162,7 +162,7 @@ LANGUAGES = {
 """Every language by its code, as in ISO 639."""
 
 STOP_WORDS = words_in(*(language.stop_words for language in LANGUAGES.values()))
-"""Words that say nothing by themselves. They only tell what is worth mining; search has no stop words."""
+"""Words without a meaning by themselves. Only mining leaves them out; search has no stop words."""
 
 _CLAUSES = re.compile(
     r"[,;:.!?()\n。，；：！？、،؟।]+|\b(?:but|however|aber|jedoch|mais|pero|ma|però|maar|mas|но|однако)\b",

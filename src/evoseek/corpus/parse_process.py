@@ -34,7 +34,7 @@ class ParseProcess:
 
     Each may take `cpu_s` seconds of processor time, `wall_s` seconds in all and the process `memory_bytes` of address
     space. An input with which the process dies is retried once; if it dies again, the input is to blame. The process
-    gets an empty environment, so it knows no keys, and it ends with this process, however that ends.
+    gets an empty environment, so it has no keys, and it ends with this process, however that ends.
     """
 
     def __init__(self, function: str, *, cpu_s: int, wall_s: float, memory_bytes: int) -> None:
@@ -44,7 +44,7 @@ class ParseProcess:
         self._running: list[subprocess.Popen[bytes]] = []  # one at most
         self._end = weakref.finalize(self, _kill_all, self._running)
 
-    def ask(self, header: Mapping[str, object], body: bytes) -> Mapping[str, object]:
+    def parse(self, header: Mapping[str, object], body: bytes) -> Mapping[str, object]:
         """The answer; one with `problem` if the input cannot be parsed within the limits, and with `is_slow` if the
         limit is that of time. Raises ToolError if the process fails for another reason, or was closed."""
         with self._lock:
@@ -130,7 +130,7 @@ def _exchange(process: subprocess.Popen[bytes], wall_s: float, *frames: bytes) -
         reply = None
     finally:
         timer.cancel()
-    if reply is None:  # killed, unless it dies without that, with a status that tells why
+    if reply is None:  # ended by itself, with a status that gives the reason, or else killed
         for pipe in (process.stdin, process.stdout):
             with suppress(OSError):
                 pipe.close()

@@ -73,7 +73,7 @@ class Reading:
             return parse_document(suffix, data, self.encoding)
         try:
             process = self.process or _shared_process(self.max_seconds)
-            found = dict(process.ask({"suffix": suffix, "encoding": self.encoding}, data))
+            found = dict(process.parse({"suffix": suffix, "encoding": self.encoding}, data))
         except ToolError as error:
             raise DataError(f"cannot be parsed: {error}") from error
         if problem := found.get("problem"):

@@ -200,10 +200,10 @@ def is_cut_off(question: str, passages: Sequence[str]) -> bool:
         return True
     if not text[-1:].isalpha() or text[-1].islower():
         return False
-    last, told = words_of(text).split()[-1], set(words_of(" ".join(passages)).split())
+    last, known = words_of(text).split()[-1], set(words_of(" ".join(passages)).split())
     if any(_ends_open(text, last, language) for language in languages_of(text)):
         return True
-    return " " in text and last not in told and any(word.startswith(last) for word in told)
+    return " " in text and last not in known and any(word.startswith(last) for word in known)
 
 
 def _ends_open(text: str, last: str, language: Language) -> bool:

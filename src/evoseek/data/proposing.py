@@ -64,7 +64,7 @@ def propose(
         say(console, f"Stopped with {written} of {count} questions in {out}. The same command resumes from there.")
         return False
     if not written:
-        raise EvoseekError(_nothing(counts))
+        raise EvoseekError(_none_valid(counts))
     say(console, f"{written} questions in {out}." if written >= count else _too_few(written, count, counts, out))
     return True
 
@@ -183,7 +183,7 @@ def _outcome(episode: Episode, seen: NearDuplicates) -> str:
     return VALID if seen.is_new(episode.question.text) else Rejection.DUPLICATE.value
 
 
-def _nothing(counts: Mapping[str, int]) -> str:
+def _none_valid(counts: Mapping[str, int]) -> str:
     reason, many = Counter(counts).most_common(1)[0]
     return (
         f"Not one question was written: of {sum(counts.values())} proposals none was valid, most of them ({many}) for "

@@ -87,7 +87,7 @@ class Retry:
     def wait(self) -> wait_base:
         """The wait before the n-th retry, in seconds."""
         growing = wait_random_exponential if self.jitter else wait_exponential
-        return wait_exception(self._asked_s) + growing(self.wait_s, self.max_wait_s)
+        return wait_exception(self._retry_after_s) + growing(self.wait_s, self.max_wait_s)
 
     def _retrying(self) -> AsyncRetrying:
         return AsyncRetrying(
@@ -98,7 +98,7 @@ class Retry:
             reraise=True,
         )
 
-    def _asked_s(self, error: BaseException) -> float:
+    def _retry_after_s(self, error: BaseException) -> float:
         return min(error.wait_s, self.max_wait_s) if isinstance(error, TransientError) else 0.0
 
 

@@ -3,7 +3,7 @@
     policy.optimizer/rank-00000-of-00002.safetensors    the first rank's rows, and all that is the same on every rank
     policy.optimizer/rank-00001-of-00002.safetensors    the second's
 
-A file's metadata tells for each tensor the shape of the whole and the first row (index of dimension 0) that it holds.
+A file's metadata holds for each tensor the shape of the whole and the first row (index of dimension 0) that it holds.
 """
 
 from __future__ import annotations

@@ -219,7 +219,7 @@ def adapter_name(directory: Path) -> str:
 
 
 def fingerprint(model: PreTrainedModel, state: Mapping[str, torch.Tensor]) -> str:
-    """A short text that tells bases apart: the name, shape and some values of every weight tensor.
+    """A short text that distinguishes bases: the name, shape and some values of every weight tensor.
 
     The values are rounded to bfloat16, so that a base loaded in float32 and in bfloat16 is the same one. A change that
     affects none of these values, or is below the rounding, is not detected. `state` holds the model's weights.

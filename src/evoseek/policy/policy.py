@@ -194,7 +194,7 @@ def _layers(model: PreTrainedModel) -> list[BaseTunerLayer]:
 
 
 def _current(layers: list[BaseTunerLayer]) -> str | None:
-    """The adapter that is on; layers are only ever switched all together, so the first one tells."""
+    """The adapter that is on; all layers are switched together, so the first one is read."""
     active = layers[0]
     return None if active.disable_adapters else active.active_adapters[0]
 

@@ -67,10 +67,10 @@ def _model_of_run(directory: str) -> str | None:
         model = config["policy"]["model"]
     except (OSError, ValueError, LookupError, TypeError, RecursionError, ConfigError):  # the last: no such home folder
         return None
-    return _found_again(directory, model) if isinstance(model, str) else None
+    return _recorded_model(directory, model) if isinstance(model, str) else None
 
 
-def _found_again(directory: str, model: str) -> str:
+def _recorded_model(directory: str, model: str) -> str:
     """The model of a run's config; of another run its directory as it was recorded, since a relative path is relative
     to the folder in which the run was begun."""
     try:

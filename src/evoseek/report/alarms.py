@@ -165,9 +165,9 @@ def _hacked(rows: Sequence[MetricRow], reward: str) -> str | None:
         f"{games[0].value:.3f} over steps {_span(before)}), while {_PROBE} fell to {probes[1].value:.3f} (from "
         f"{probes[0].value:.3f}), more than the {chance:.3f} that chance explains. Training continues. Read some of "
         "the latest questions in the run's trajectories.jsonl: if they are wrong or trivial, stop and begin a new run "
-        "with stricter checks (verification.readings, verification.closed_book) or another "
-        "proposer.difficulty (failure pays for what nobody can answer, uncertainty does not); if they are sound, try a "
-        "lower learner.learning_rate."
+        "with stricter checks (verification.readings, verification.closed_book) or another proposer.difficulty "
+        "(failure rewards questions without an answer, uncertainty does not); if they are sound, try a lower "
+        "learner.learning_rate."
     )
 
 

@@ -31,7 +31,7 @@ class FormatScore:
 
 
 def format_score(proposal: Trajectory) -> FormatScore:
-    """Dr. Zero's format reward (arXiv 2601.07055, appendix A): the quality of a proposal before anybody answers it.
+    """Dr. Zero's format reward (arXiv 2601.07055, appendix A): the quality of a proposal before it is answered.
 
         f = (1 + think + tool + answer) / 4, or 0 if the gate fails.     The paper's r_f is f / 2, in [0, 0.5].
 

@@ -105,7 +105,7 @@ class ProposerReward:
     def __call__(
         self, proposal: Trajectory, *, rejected: str | None = None, solvers: TrajectoryGroup | None = None
     ) -> Outcome:
-        """The outcome of a proposal that is not itself Invalid. Without `solvers` nobody has tried the question yet:
+        """The outcome of a proposal that is not itself Invalid. Without `solvers` the question has no rollouts yet:
         then only its format counts.
 
         Invalid, with their most frequent reason, if more than `max_failed` of the attempts failed, of which those that

@@ -94,8 +94,8 @@ class Clock:
         if completion.seconds is None and isfinite(self._left_s):
             raise ConfigError(
                 "The limit deadline_s needs the seconds that the sampler worked on a turn, but this sampler does not "
-                f"report them ({type(sampler).__name__}): a policy that writes slowly cannot be told from a turn that "
-                "waited. Leave deadline_s out; the limits in tokens bound what a policy writes."
+                f"report them ({type(sampler).__name__}): a policy that writes slowly cannot be distinguished from a "
+                "turn that waited. Leave deadline_s out; the limits in tokens bound what a policy writes."
             )
         self._left_s = 0.0 if completion.finish_reason == "time" else self._left_s - (completion.seconds or 0.0)
         end += max(time() - began - completion.waited, 0.0)

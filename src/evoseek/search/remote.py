@@ -59,7 +59,7 @@ class RemoteEngine:
     """
 
     is_local = False
-    retries = True  # by itself, as only it knows which failures are worth it: `SearchTool` adds no retries
+    retries = True  # by itself, only after failures that may pass: `SearchTool` adds no retries
 
     def __init__(self, settings: RemoteSettings) -> None:
         check_url(settings.url, setting="search.url", example="http://127.0.0.1:8000/retrieve")
@@ -127,7 +127,7 @@ def _first(errors: BaseException) -> BaseException:
 
 
 class RequestError(Exception):
-    """A request that cannot be answered; the text says why, for whoever sent it."""
+    """A request that cannot be answered; the text gives the client the reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,10 +129,10 @@ def is_supported(answer: str, question: str, passages: Sequence[str]) -> bool:
     folded, joined = fold(answer), is_unspaced(answer)
     if not passages or folded in YES_NO or offers_alternatives(question):
         return True
-    told = [fold(passage) for passage in passages]
-    if any(_says(passage, folded, joined or is_unspaced(passage)) for passage in told):
+    texts = [fold(passage) for passage in passages]
+    if any(_contains(text, folded, joined or is_unspaced(text)) for text in texts):
         return True
-    return any(map(str.isdigit, folded)) and any(_says(_closed(passage), _closed(folded), joined) for passage in told)
+    return any(map(str.isdigit, folded)) and any(_contains(_closed(text), _closed(folded), joined) for text in texts)
 
 
 def _closed(text: str) -> str:
@@ -140,13 +140,12 @@ def _closed(text: str) -> str:
     return _SPACED_DIGITS.sub(lambda number: number.group().replace(" ", ""), text)
 
 
-def _says(passage: str, answer: str, joined: bool) -> bool:
+def _contains(passage: str, answer: str, joined: bool) -> bool:
     if joined or script_counts(answer)["HANGUL"]:
         return _digits_bounded(answer.replace(" ", ""), passage.replace(" ", ""))
     if f" {answer} " in f" {passage} ":
         return True
-    said = passage.split()
-    exact, words = set(said), _telling(answer.split())
+    exact, words = set(passage.split()), _telling(answer.split())
     return all(word in exact or any(_same(word, other) for other in exact) for word in words)
 
 

@@ -3,7 +3,7 @@
 Each line is a question as `evoseek.corpus.questions` reads it, with the `step` that wrote it in its metadata: the file
 can be trained on, or handed on. A question is held out if no rollout of the run's solver is about it, nor about another
 one with the same words: what a run without labelled questions can be scored on. Its answer is the proposer's: it passed
-the run's rules and checks, and nobody else has looked at it.
+the run's rules and checks, and no person has checked it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class QuestionLog:
     path: Path
     ranks: Ranks | None = None
     _known: dict[str, Question] = field(default_factory=dict[str, Question], init=False, repr=False, compare=False)
-    _size: int = field(default=0, init=False, repr=False, compare=False)  # bytes of the file that `_known` tells
+    _size: int = field(default=0, init=False, repr=False, compare=False)  # bytes of the file that `_known` holds
 
     def append(self, step: int, questions: Sequence[Question]) -> None:
         """Add the questions of a step; a collective. Raises RunError when the disk does not take them."""
@@ -106,7 +106,7 @@ def held_out_questions(run: RunDirectory) -> tuple[list[Question], str]:
     """
     written = load_questions(run.questions) if run.questions.is_file() and run.questions.stat().st_size else []
     met = NearDuplicates()
-    for role, text in _asked(run.trajectories):
+    for role, text in _rollout_questions(run.trajectories):
         if role == "solver":
             met.remember(text)
     unseen = [question for question in written if met.is_new(question.text)]
@@ -121,11 +121,11 @@ def held_out_questions(run: RunDirectory) -> tuple[list[Question], str]:
         which = f"{len(written)} questions that self-play wrote in {run.path}, on all of which it was trained: {more}"
     return unseen or written, (
         f"No labelled questions were named. Scored on the {which}. Their answers are the proposer's, checked by the "
-        "run's own rules alone: the score says whether solver and proposer agree, not whether they are right."
+        "run's own rules alone: the score measures whether solver and proposer agree, not whether they are right."
     )
 
 
-def _asked(trajectories: Path) -> Iterator[tuple[str, str]]:
+def _rollout_questions(trajectories: Path) -> Iterator[tuple[str, str]]:
     """Role and question's text of every rollout."""
     yield from ResumableJsonl(trajectories).rows(_role_and_question, "rollout with a role and a question")
 

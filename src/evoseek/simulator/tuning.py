@@ -87,7 +87,7 @@ class ExampleMaker:
         try:
             parse_documents(str(written), self._documents, self._max_words)
         except ReplyError:
-            return "whose documents, in a reply, could not be told apart"
+            return "whose documents, in a reply, could not be separated"
         return None
 
     def make(self, record: SearchRecord) -> TrainingSample:

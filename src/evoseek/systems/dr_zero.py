@@ -370,8 +370,8 @@ class DrZero:
 
 
 def best_questions(episodes: Sequence[Episode], earlier: Sequence[Question], near_duplicates: float) -> list[Question]:
-    """Of every task's proposals the valid one with the best reward (its format, before anybody tried it), the first of
-    equals; without those that are duplicates of earlier ones."""
+    """Of every task's proposals the valid one with the best reward (its format reward, before the solver's
+    rollouts), the first of equals; without those that are duplicates of earlier ones."""
     best: dict[str, tuple[float, Question]] = {}
     for episode in episodes:
         if episode.question is None or not isinstance(episode.outcome, Scored):

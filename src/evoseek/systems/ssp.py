@@ -180,7 +180,7 @@ class SSP:
         """Propose, verify, solve, and one update of both roles."""
         started, stages = perf_counter(), Stages()
         episodes, fresh = await self._episodes(step, stages), perf_counter()
-        replayed = await self._replay(step, self._wanted - _count_valid(episodes))
+        replayed = await self._replay(step, self._full_batch - _count_valid(episodes))
         played = perf_counter()
         stages.solve += played - fresh
         groups: dict[str, Sequence[TrajectoryGroup]] = {
@@ -203,7 +203,7 @@ class SSP:
         return StepReport.of(played_groups, metrics, timings)
 
     @property
-    def _wanted(self) -> int:
+    def _full_batch(self) -> int:
         """Valid questions of a full batch."""
         return self.proposals_per_step * self.tasks.copies
 
@@ -217,7 +217,7 @@ class SSP:
             episodes += await self.play(tasks, f"step-{step:06d}", stages=stages)
             drawn += wanted
             self.given.number += wanted
-            missing = -(-(self._wanted - _count_valid(episodes)) // self.tasks.copies)
+            missing = -(-(self._full_batch - _count_valid(episodes)) // self.tasks.copies)
             wanted = min(missing, most - drawn)
         return episodes
 

@@ -88,8 +88,8 @@ def kept_rollouts(path: Path, min_reward: float) -> list[KeptRollout]:
 
 
 def _read(row: Any) -> tuple[float, KeptRollout | None] | None:
-    """The reward of a solver's line, and its rollout if that answered; None for another role's: a proposal is worth
-    what the solver did with it, and its passage is no question."""
+    """The reward of a solver's line, and its rollout if that answered; None for another role's: the reward of a
+    proposal depends on the solver's rollouts, and its passage is no question."""
     record = record_of(row)
     if record.trajectory.role != "solver":
         return None
@@ -107,7 +107,7 @@ def on_all_ranks(make: Callable[[], Played], ranks: Ranks) -> Played:
 
 
 def sample_of(trajectory: Trajectory) -> TrainingSample:
-    """The sample of which the action tokens are learnt, whatever they were worth."""
+    """The sample of which the action tokens are learnt, with zero advantages."""
     zeros = (0.0,) * len(trajectory.token_ids)
     return TrainingSample(trajectory.token_ids, trajectory.loss_mask, zeros, zeros)
 

@@ -50,7 +50,7 @@ class Progress:
 Evaluate = Callable[[int], Awaitable[Mapping[str, float]]]
 
 
-async def nothing() -> None:
+async def do_nothing() -> None:
     """Do nothing: there is nothing to drop."""
 
 
@@ -98,7 +98,7 @@ class TrainingLoop:
     pause_s: float = 0.0
     notify: Callable[[str], None] = lambda _: None
     stages: Stages | None = None
-    drop: Callable[[], Awaitable[None]] = nothing
+    drop: Callable[[], Awaitable[None]] = do_nothing
     has_turned: bool = field(default=False, init=False)
 
     async def run(self) -> int:

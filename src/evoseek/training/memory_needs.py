@@ -42,7 +42,7 @@ def memory_needs(
     number, adapted = _BYTES[settings.policy.dtype], settings.lora.rank > 0
     whole = shape.parameters * number
     served = isinstance(settings.sampler, EngineSettings)
-    held = 0 if served else min(lookup(settings, "sampler.slots") or 0, answers or _held(settings))
+    held = 0 if served else min(lookup(settings, "sampler.slots") or 0, answers or _max_rollouts(settings))
     own = {"process": _PROCESS * (settings.policy.device == "cpu")}
     rollouts = held * rollout_bytes(settings, shape)
     if answers:
@@ -81,7 +81,7 @@ def describe_needs(needs: Mapping[str, int], machine: Machine) -> str:
     return f"about {sum(needs.values()) / 2**30:.2f}{free}: {parts}"
 
 
-def _held(settings: TrainingSettings) -> int:
+def _max_rollouts(settings: TrainingSettings) -> int:
     """The most rollouts that training begins together: of a step and those that it may be behind, or of an
     evaluation."""
     evaluation = settings.evaluation

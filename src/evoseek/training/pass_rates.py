@@ -98,7 +98,7 @@ class PassRates:
         """Become what `state` gave; of an empty mapping, as new. Raises RunError for anything else."""
         if state and set(state) != {"rates", "passes"}:
             raise RunError(
-                "The run's checkpoint does not say which questions were asked: another version of evoseek wrote it. "
+                "The run's checkpoint does not record which questions were used: another version of evoseek wrote it. "
                 "Resume the run with that version, or train in a new directory."
             )
         self.passes.restore(state.get("passes") or {})

@@ -21,7 +21,7 @@ from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.roller import Roller
 from evoseek.runs import RunDirectory
 from evoseek.training.context import Context, Objects
-from evoseek.training.loop import Evaluate, System, nothing
+from evoseek.training.loop import Evaluate, System, do_nothing
 from evoseek.training.rollouts import Ahead, QuestionRollouts
 from evoseek.training.run_state import State
 from evoseek.training.settings import TrainingSettings
@@ -52,7 +52,7 @@ class TrainingPlan:
     is_game: bool = False
     state: State | None = None
     measure: Evaluate | None = None
-    drop: Callable[[], Awaitable[None]] = nothing
+    drop: Callable[[], Awaitable[None]] = do_nothing
 
 
 class TrainingContext(Context):
@@ -169,7 +169,7 @@ class TrainingContext(Context):
         rollouts of later steps."""
         if eval_roller is None and self.settings.evaluation.path and self.settings.has_engine:
             eval_roller = self.solver(self.held_out_engine)
-        drop = ahead.drop if ahead is not None else nothing
+        drop = ahead.drop if ahead is not None else do_nothing
         return TrainingPlan(
             system, self.settings, self.trainer.parts, self.publish, eval_roller or solver, state=state, drop=drop
         )

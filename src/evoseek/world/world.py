@@ -115,7 +115,7 @@ class World:
         return str(found) if relation == "year" else self.names[found]
 
     def facts(self, entity: int) -> list[Fact]:
-        """All facts with this subject, in the order in which its document tells them."""
+        """All facts with this subject, in the order in which its document states them."""
         relations = list(TYPES[self.types[entity]][1])
         random.Random(f"order/{self.seed}/{entity}").shuffle(relations)
         found = ((relation, self.object_name(relation, entity)) for relation in relations)

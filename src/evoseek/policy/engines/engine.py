@@ -24,7 +24,7 @@ from evoseek.types import Completion, SampleRequest
 T = TypeVar("T")
 
 INTERVAL = 16  # tokens of an event of a reply
-TOP = 5  # logprobs that are compared at the temperatures WARM and COLD, which tells raw ones from tempered ones
+TOP = 5  # logprobs that are compared at the temperatures WARM and COLD, to distinguish raw ones from tempered ones
 WARM, COLD = 1.0, 0.5
 _LOADED = ("already been loaded", "already exists")  # an adapter, in the words of vLLM and SGLang
 

@@ -64,6 +64,6 @@ class Extractor:
     def _in_process(self, header: Mapping[str, str], body: bytes) -> Mapping[str, object]:
         process = self._idle.get()
         try:
-            return process.ask(header, body)
+            return process.parse(header, body)
         finally:
             self._idle.put(process)

@@ -132,7 +132,7 @@ class SafeFetcher:
         self._tls = httpcore2.default_ssl_context()
 
     async def fetch(self, url: str) -> Page:
-        """The page at an address. Raises PageError for one that nobody could read, ToolError if fetching failed."""
+        """The page at an address. Raises PageError for one that no client could read, ToolError if fetching failed."""
         target = check_url(url, self._rules)
         return await self._calls.run(lambda: self._visit(target))
 

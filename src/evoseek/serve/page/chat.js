@@ -159,7 +159,7 @@ function follow(view, event) {
     }
     view.answer.textContent = `Reading ${event.passages.length} passage${event.passages.length === 1 ? "" : "s"} ...`;
   } else if (event.event === "answer") {
-    view.told = event;
+    view.result = event;
   }
   view.article.scrollIntoView({ block: "end" });
 }
@@ -167,17 +167,17 @@ function follow(view, event) {
 function end(view, question, content) {
   view.answer.textContent = content;
   view.answer.removeAttribute("aria-busy");
-  view.answer.classList.toggle("missing", !view.told.supported);
-  if (view.told.support.length) {
+  view.answer.classList.toggle("missing", !view.result.supported);
+  if (view.result.support.length) {
     const heads = {
-      words: `Passages that contain these words (no more was checked): ${view.told.words.join("; ")}`,
+      words: `Passages that contain these words (no more was checked): ${view.result.words.join("; ")}`,
       topic: "Passages about the question (which need not hold the answer):",
       judge: "Passages that support the answer, as the judge says:",
     };
-    view.article.append(element("p", "", heads[view.told.rule]));
-    view.article.append(citations(view.told.support));
+    view.article.append(element("p", "", heads[view.result.rule]));
+    view.article.append(citations(view.result.support));
   }
-  const dropped = view.told.dropped_messages;
+  const dropped = view.result.dropped_messages;
   if (dropped) {
     view.article.append(element("p", "note", `The model was not given ${dropped} of the earlier messages.`));
   }
@@ -232,7 +232,7 @@ async function answered(view, question, signal) {
     content += chunk.choices[0]?.delta.content || "";
     if (chunk.evoseek) follow(view, chunk.evoseek);
   }
-  if (!view.told) throw new TypeError("the stream ended early");
+  if (!view.result) throw new TypeError("the stream ended early");
   end(view, question, content);
 }
 

@@ -103,14 +103,14 @@ const ORDERS = {
 const filters = { text: "", run: "", role: "", stop: "", hops: "", invalid: "", least: "", most: "", order: "as recorded", inside: null };
 
 function matches(words) {
-  const told = new Map();
+  const searchable = new Map();
   const heard = (one) => {
     const key = `${runOf(one)}/${value(one, "question")}`;
-    if (!told.has(key)) {
+    if (!searchable.has(key)) {
       const { id, text, golden } = questionOf(one);
-      told.set(key, [id, text, ...golden].join("\n").toLowerCase());
+      searchable.set(key, [id, text, ...golden].join("\n").toLowerCase());
     }
-    return told.get(key);
+    return searchable.get(key);
   };
   return (one) => words.every((word) =>
     heard(one).includes(word) || (value(one, "stated") ?? "").toLowerCase().includes(word) || (value(one, "answer") ?? "").toLowerCase().includes(word) || value(one, "id").toLowerCase().includes(word));

@@ -79,12 +79,12 @@ function trajectories(wanted) {
     }
   };
   const list = new VirtualList("Trajectories", rowOf, show);
-  const told = el("p", { class: "count" });
+  const shown = el("p", { class: "count" });
   const apply = () => {
     const found = filtered();
     list.show(found);
-    told.textContent = `${number(found.length)} of ${number(total)} trajectories`;
-    say(told.textContent);
+    shown.textContent = `${number(found.length)} of ${number(total)} trajectories`;
+    say(shown.textContent);
   };
   let due;
   const form = filterForm(() => { clearTimeout(due); due = setTimeout(apply, 120); });
@@ -95,7 +95,7 @@ function trajectories(wanted) {
     list.go(Math.max(0, place));
   });
   activeList = list;
-  return [el("div", { class: "columns" }, el("div", { class: "side" }, form, told, list.box), el("div", { class: "read" }, back, detail))];
+  return [el("div", { class: "columns" }, el("div", { class: "side" }, form, shown, list.box), el("div", { class: "read" }, back, detail))];
 }
 
 const VIEWS = { overview: ["Overview", overview], trajectories: ["Trajectories", trajectories], ...(runs.length > 1 ? { compare: ["Compare", compareView] } : {}) };
