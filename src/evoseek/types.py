@@ -366,10 +366,11 @@ class Episode:
 class TrainingSample:
     """Everything that a learner sees of a trajectory. Every list has length T; `advantages` is 0.0 off the mask.
 
-    The four before `id` are optional: None if an algorithm does not use them; otherwise 0.0 off the mask.
-    `old_logprobs` are the learner's own before the batch's first optimizer step, `ref_logprobs` a frozen reference
-    policy's, `values` a critic's predictions before that step, `returns` the targets that it learns to predict. `id` is
-    the trajectory's, "" for a sample that is made of none.
+    The four before `id` are optional; those that are there are 0.0 off the mask. `old_logprobs` are those of the policy
+    that sampled, as the learner computes it, to which ratios are taken; None: those of the optimizer step's own forward
+    pass, held constant. All samples of a batch have them, or none. `ref_logprobs` are a frozen reference policy's,
+    `values` a critic's predictions before the batch's first step, `returns` the targets that it learns to predict. `id`
+    is the trajectory's, "" for a sample that is made of none.
     """
 
     token_ids: tuple[int, ...]

@@ -191,6 +191,7 @@ def our_sample(row):
         token_ids=tuple(row.prompt + row.completion),
         loss_mask=(False,) * len(row.prompt) + tuple(map(bool, row.mask)),
         rollout_logprobs=spread(row.old),
+        old_logprobs=spread(row.old),
         advantages=spread([row.advantage] * len(row.mask)),
         ref_logprobs=spread(row.reference),
     )

@@ -41,10 +41,13 @@ def make_samples() -> Callable[..., list[TrainingSample]]:
         for action in (True, False, True, False)[: rng.randint(1, 4)]:
             mask += [action] * rng.randint(1, 6)
         advantage = rng.choice([-1.0, 0.5, 1.5])
+        token_ids = (*prompt, *(rng.randrange(VOCABULARY) for _ in mask[len(prompt) :]))
+        logprobs = tuple(rng.uniform(-4.0, -2.0) if on else 0.0 for on in mask)
         return TrainingSample(
-            token_ids=(*prompt, *(rng.randrange(VOCABULARY) for _ in mask[len(prompt) :])),
+            token_ids=token_ids,
             loss_mask=tuple(mask),
-            rollout_logprobs=tuple(rng.uniform(-4.0, -2.0) if on else 0.0 for on in mask),
+            rollout_logprobs=logprobs,
+            old_logprobs=logprobs,
             advantages=tuple(advantage if on else 0.0 for on in mask),
         )
 

@@ -269,11 +269,13 @@ def make_samples(n: int, seed: int) -> list[TrainingSample]:
     for _ in range(n):
         mask = [False] * rng.randint(1, 5) + [True] * rng.randint(1, 6) + [False] * 2 + [True] * rng.randint(1, 6)
         advantage = rng.choice([-1.0, 0.5, 1.5])
+        logprobs = tuple(rng.uniform(-4.0, -2.0) if on else 0.0 for on in mask)
         samples.append(
             TrainingSample(
                 token_ids=tuple(rng.randrange(23) for _ in mask),
                 loss_mask=tuple(mask),
-                rollout_logprobs=tuple(rng.uniform(-4.0, -2.0) if on else 0.0 for on in mask),
+                rollout_logprobs=logprobs,
+                old_logprobs=logprobs,
                 advantages=tuple(advantage if on else 0.0 for on in mask),
             )
         )

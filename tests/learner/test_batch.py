@@ -39,37 +39,33 @@ def test_a_micro_batch_by_hand() -> None:
 
 
 def test_what_a_sample_lacks_falls_back() -> None:
-    """Old logprobs to the sampler's, values and returns to 0; reference logprobs are there for all or for none."""
+    """Values and returns to 0; reference logprobs are there for all or for none."""
     bare = sample(".aa")
-    full = sample(
-        ".a",
-        old_logprobs=(0.0, -7.0),
-        values=(0.0, 0.25),
-        returns=(0.0, 0.75),
-        ref_logprobs=(0.0, -8.0),
-    )
+    full = sample(".a", values=(0.0, 0.25), returns=(0.0, 0.75), ref_logprobs=(0.0, -8.0))
     batch = make_batch([bare, full], CPU)
-    assert batch.has_old.tolist() == [False, True]
-    assert batch.old_logprobs.tolist() == [[0.0, -0.5, -1.0], [0.0, -7.0, 0.0]]
     assert batch.values.tolist() == [[0.0, 0.0, 0.0], [0.0, 0.25, 0.0]]
     assert batch.returns.tolist() == [[0.0, 0.0, 0.0], [0.0, 0.75, 0.0]]
     assert batch.ref_logprobs is None
     assert make_batch([full, full], CPU).ref_logprobs.tolist() == [[0.0, -8.0]] * 2
 
 
-@pytest.mark.parametrize(("ratio_to_own", "old"), [(False, [0.0, -0.5, -1.0]), (True, [0.0, -3.0, -4.0])])
-def test_what_a_loss_is_given_of_a_batch(ratio_to_own: bool, old: list[float]) -> None:
-    """The ratio of a sample with old logprobs is taken to these, whatever the others have."""
-    both = {"ref_logprobs": (0.0, -8.0, -9.0)}
-    batch = make_batch([sample(".aa", **both), sample(".aa", old_logprobs=(0.0, -6.0, -7.0), **both)], CPU)
+@pytest.mark.parametrize(("old", "expected"), [((0.0, -6.0, -7.0), [0.0, -6.0, -7.0]), (None, [0.0, -3.0, -4.0])])
+def test_what_a_loss_is_given_of_a_batch(old: tuple[float, ...] | None, expected: list[float]) -> None:
+    """The ratio of samples without old logprobs is taken to those that are computed now."""
+    batch = make_batch([sample(".aa", old_logprobs=old, ref_logprobs=(0.0, -8.0, -9.0))] * 2, CPU)
     now, entropies = torch.tensor([[0.0, -3.0, -4.0]] * 2, requires_grad=True), torch.ones(2, 3)
-    inputs = loss_inputs(batch, now, entropies, ratio_to_own=ratio_to_own)
-    assert inputs.old_logprobs.tolist() == [old, [0.0, -6.0, -7.0]]
+    inputs = loss_inputs(batch, now, entropies)
+    assert inputs.old_logprobs.tolist() == [expected] * 2
     assert not inputs.old_logprobs.requires_grad
     assert inputs.logprobs is now
     assert inputs.entropies is entropies
     for name in ("rollout_logprobs", "advantages", "loss_mask", "weights", "ref_logprobs"):
         assert getattr(inputs, name) is getattr(batch, name)
+
+
+def test_a_batch_of_samples_with_and_without_old_logprobs_is_refused() -> None:
+    with pytest.raises(ValueError, match="argument"):
+        make_batch([sample(".aa"), sample(".aa", old_logprobs=(0.0, -6.0, -7.0))], CPU)
 
 
 def test_a_first_token_that_is_an_action_is_refused() -> None:

@@ -443,12 +443,10 @@ def test_restart_is_a_new_learner_for_the_same_weights_whose_counts_run_on(
 
 
 def clipped_gradient(
-    model: PreTrainedModel, samples: list[TrainingSample], *, own: bool, bf16: bool = True
+    model: PreTrainedModel, samples: list[TrainingSample], *, bf16: bool = True
 ) -> tuple[torch.Tensor, dict[str, float]]:
     model.zero_grad()
-    learner = Learner(
-        LogprobModel(model, ratio_to_own=own), loss=SequenceLoss(3e-4, 4e-4), learning_rate=0.1, bf16=bf16
-    )
+    learner = Learner(LogprobModel(model), loss=SequenceLoss(3e-4, 4e-4), learning_rate=0.1, bf16=bf16)
     metrics = learner.accumulate(samples, totals_of(samples))
     return torch.cat([parameter.grad.flatten() for parameter in model.parameters()]), metrics
 
@@ -461,30 +459,28 @@ def test_under_bf16_the_rounding_is_not_clipped_as_if_it_were_a_change_of_policy
     forward = LogprobModel(model)
     samples = [sample for sample in make_samples(40) if any(sample.loss_mask)]
     rows = score(forward, samples, token_budget=100)
-    samples = [replace(sample, rollout_logprobs=row) for sample, row in zip(samples, rows, strict=True)]
-    exact, _ = clipped_gradient(model, samples, own=False, bf16=False)
+    record = [replace(s, rollout_logprobs=row, old_logprobs=row) for s, row in zip(samples, rows, strict=True)]
+    exact, _ = clipped_gradient(model, record, bf16=False)
     cosine = torch.nn.functional.cosine_similarity
 
-    noisy, metrics = clipped_gradient(model, samples, own=False)
+    noisy, metrics = clipped_gradient(model, record)
     assert metrics["clip_ratio/region_mean"] > 0.2
     assert noisy.norm() / exact.norm() < 0.85
     assert cosine(noisy, exact, dim=0) < 0.85
 
-    own, metrics = clipped_gradient(model, samples, own=True)
+    own, metrics = clipped_gradient(model, [replace(sample, old_logprobs=None) for sample in record])
     assert metrics["clip_ratio/region_mean"] == 0.0
     assert own.norm() / exact.norm() == pytest.approx(1.0, abs=0.01)
     assert cosine(own, exact, dim=0) > 0.998
 
     in_bf16 = score(forward, samples, token_budget=8192, bf16=True)
-    recorded = [replace(sample, old_logprobs=row) for sample, row in zip(samples, in_bf16, strict=True)]
-    again, metrics = clipped_gradient(model, recorded, own=True)
+    scored = [replace(sample, old_logprobs=row) for sample, row in zip(record, in_bf16, strict=True)]
+    again, metrics = clipped_gradient(model, scored)
     assert metrics["clip_ratio/region_mean"] == 0.0
     torch.testing.assert_close(again, own, atol=1e-3, rtol=0)
 
     differences = [
-        abs(a - b)
-        for s, row in zip(samples, in_bf16, strict=True)
-        for a, b in zip(s.rollout_logprobs, row, strict=True)
+        abs(a - b) for s, row in zip(record, in_bf16, strict=True) for a, b in zip(s.rollout_logprobs, row, strict=True)
     ]
     tokens = sum(sum(sample.loss_mask) for sample in samples)
     name = "sampling/sampling_logp_difference"
@@ -510,21 +506,11 @@ def test_the_largest_difference_is_over_all_micro_batches(
     assert metrics["sampling/sampling_logp_difference/max"] == pytest.approx(2.0, abs=1e-4)
 
 
-def test_without_it_the_ratio_is_to_the_samplers_record(model: PreTrainedModel, make_samples: Make) -> None:
-    batch = make_batch(make_samples(6), model.device)
-    own = LogprobModel(model, ratio_to_own=True)(batch)
+def test_without_old_logprobs_the_ratio_is_to_the_steps_own(model: PreTrainedModel, make_samples: Make) -> None:
+    samples = make_samples(6)
+    own = LogprobModel(model)(make_batch([replace(sample, old_logprobs=None) for sample in samples], model.device))
     assert own.logprobs.requires_grad
     assert not own.old_logprobs.requires_grad
     assert torch.equal(own.old_logprobs, own.logprobs)
-    assert torch.equal(LogprobModel(model)(batch).old_logprobs, batch.rollout_logprobs)
-
-
-def test_a_record_of_the_policy_before_the_step_goes_before_its_own(model: PreTrainedModel, make_samples: Make) -> None:
-    """The second sample has one, 0.1 below the sampler's; the first has none."""
-    bare, other = make_samples(2)
-    old = tuple(value - 0.1 if on else 0.0 for value, on in zip(other.rollout_logprobs, other.loss_mask, strict=True))
-    batch = make_batch([bare, replace(other, old_logprobs=old)], model.device)
-    inputs = LogprobModel(model, ratio_to_own=True)(batch)
-    assert torch.equal(inputs.old_logprobs[0], inputs.logprobs[0])
-    assert torch.equal(inputs.old_logprobs[1], batch.old_logprobs[1])
-    assert not torch.allclose(inputs.old_logprobs[1], inputs.logprobs[1], atol=0.01)
+    batch = make_batch(samples, model.device)
+    assert LogprobModel(model)(batch).old_logprobs is batch.old_logprobs

@@ -108,7 +108,7 @@ def llama() -> PreTrainedModel:
 
 def make_learner(model: PreTrainedModel, **options: object) -> Learner:
     settings = {"learning_rate": 0.01, "warmup_steps": 4, "token_budget": 40} | options
-    return Learner(LogprobModel(model, ratio_to_own=True), loss=ClippedLoss(), **settings)
+    return Learner(LogprobModel(model), loss=ClippedLoss(), **settings)
 
 
 def test_updates_too_small_for_bfloat16_add_up(llama: PreTrainedModel, make_samples: Make) -> None:

@@ -19,9 +19,10 @@ from evoseek.types import TrainingSample
 SAMPLE = TrainingSample(
     (1, 2, 3, 4, 5, 6),
     (False, False, True, True, False, True),
-    (0.0, 0.0, -0.5, -1.0, 0.0, -2.0),
+    (0.0, 0.0, -8.0, -8.0, 0.0, -8.0),
     (0.0,) * 6,
     group="step-000001/q",
+    old_logprobs=(0.0, 0.0, -0.5, -1.0, 0.0, -2.0),
 )
 
 
@@ -56,12 +57,6 @@ def test_numbers_by_hand():
     assert seen == [((9, 8, 7), 3), ((9, 8, 7, 3), 4), ((9, 8, 7, 3, 4, 5), 6)]
 
 
-def test_the_learners_own_record_goes_before_the_samplers():
-    sample = replace(SAMPLE, old_logprobs=(0.0, 0.0, -0.75, -1.0, 0.0, -2.0))
-    distillation = SelfDistillation(score_by(lambda *_: -1.0), lambda _: (9,), coefficient=1.0)
-    assert distillation.tokens([sample]) == [[0.0, 0.0, -0.25, 0.0, 0.0, 1.0]]
-
-
 def test_without_a_path_there_is_no_pull_and_nothing_is_scored():
     scored = []
 
@@ -88,7 +83,7 @@ def test_where_the_teacher_sees_no_more_nothing_is_pulled(prompt, rest, coeffici
     mask = (False,) * len(prompt) + tuple(acts for acts, _ in rest)
     score = score_by(by_context)
     (own,) = score([TrainingSample(ids, mask, (0.0,) * len(ids), (0.0,) * len(ids))])
-    sample = replace(own, rollout_logprobs=own.ref_logprobs, ref_logprobs=None)
+    sample = replace(own, old_logprobs=own.ref_logprobs, ref_logprobs=None)
     assert SelfDistillation(score, lambda _: prompt, coefficient).tokens([sample]) == [[0.0] * len(ids)]
     (row,) = SelfDistillation(score, lambda _: (*prompt, 5), coefficient).tokens([sample])
     assert not any(value for value, acts in zip(row, mask, strict=True) if not acts)
@@ -100,7 +95,8 @@ def test_its_expectation_is_the_gradient_of_the_reverse_kl():
     teacher = torch.tensor([-0.2, 0.9, 0.3, -1.5], dtype=torch.float64).log_softmax(0)
     student = logits.log_softmax(0)
     (expected,) = torch.autograd.grad((student.exp() * (student - teacher)).sum(), logits, retain_graph=True)
-    samples = [TrainingSample((0, a), (False, True), (0.0, student[a].item()), (0.0, 0.0)) for a in range(4)]
+    rows = [(0.0, student[a].item()) for a in range(4)]
+    samples = [TrainingSample((0, a), (False, True), rows[a], (0.0, 0.0), old_logprobs=rows[a]) for a in range(4)]
     score = score_by(lambda _, token: teacher[token].item())
     rows = SelfDistillation(score, lambda _: (1,), coefficient=0.3).tokens(samples)
     objective = sum(student[a].exp().detach() * rows[a][1] * student[a] for a in range(4))

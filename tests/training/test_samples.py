@@ -1,5 +1,7 @@
 import json
 
+import pytest
+
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
 from evoseek.training.samples import SampleRecord
 from evoseek.types import TrainingSample
@@ -25,13 +27,20 @@ def test_one_advantage_where_all_tokens_have_the_same(tmp_path):
     ]
 
 
-def test_the_learners_logprobs_are_put_in_where_they_are_missing(tmp_path):
+def test_the_samplers_logprobs_are_not_recorded_as_the_learners(tmp_path):
+    path = tmp_path / "samples.jsonl"
+    SampleRecord(ResumableJsonl(path), is_first=True)([sample("a", old_logprobs=(0.0, -0.5, -0.25))])
+    assert rows(path) == [{"id": "a", "advantages": 0.5}]
+
+
+@pytest.mark.parametrize("old", [None, (0.0, -0.5, -0.25)])
+def test_the_learners_logprobs_are_put_in_where_they_are_missing(tmp_path, old):
     path = tmp_path / "samples.jsonl"
 
     def complete(samples):
         return [sample(one.id, old_logprobs=(0.0, -1.0, -2.0)) for one in samples]
 
-    SampleRecord(ResumableJsonl(path), True, complete)([sample("a")])
+    SampleRecord(ResumableJsonl(path), True, complete)([sample("a", old_logprobs=old)])
     assert rows(path) == [{"id": "a", "advantages": 0.5, "old_logprobs": [-1.0, -2.0]}]
 
 

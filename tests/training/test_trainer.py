@@ -18,7 +18,7 @@ from evoseek.systems.search_r1 import SearchR1
 from evoseek.train import training_loop
 from evoseek.training.given import load_settings
 from evoseek.training.plan import TrainingContext
-from evoseek.training.trainer import check_dtype, computes_alike, load_trainable, reads_rows
+from evoseek.training.trainer import check_dtype, computes_alike, load_trainable, reads_rows, without_old_logprobs
 from evoseek.training.update import PPOUpdate
 from evoseek.types import Passage, Question, TrainingSample
 
@@ -120,6 +120,11 @@ def test_without_masking_the_learner_computes_what_the_sampler_has_no_record_of(
     assert complete.keywords["forward"] is loop.system.update.learner.forward
 
 
+def names(update):
+    """What the transforms of an update fill in, or do."""
+    return [getattr(transform, "args", transform) for transform in update.transforms]
+
+
 BF16 = {"questions__per_step": 2, "learner__bf16": True}
 IN_REWARD = {"algorithm__kl_in": "reward", "algorithm__kl_coefficient": 0.1}
 
@@ -127,28 +132,26 @@ IN_REWARD = {"algorithm__kl_in": "reward", "algorithm__kl_coefficient": 0.1}
 @pytest.mark.parametrize(
     ("options", "transforms"),
     [
-        ({"algorithm__mini_batches": 1}, []),
-        ({"algorithm__mini_batches": 2}, ["old_logprobs"]),
-        ({"algorithm__mini_batches": 2, "credit__name": "gae"}, ["old_logprobs"]),
-        (IN_REWARD, ["old_logprobs", "ref_logprobs"]),
+        ({"algorithm__mini_batches": 1}, [without_old_logprobs]),
+        ({"algorithm__mini_batches": 2}, [("old_logprobs",)]),
+        ({"algorithm__mini_batches": 2, "credit__name": "gae"}, [("old_logprobs",)]),
+        (IN_REWARD, [("old_logprobs",), ("ref_logprobs",)]),
     ],
 )
 def test_where_the_learner_computes_otherwise_ratios_and_penalties_are_to_its_own_logprobs(
     places, tmp_path, options, transforms
 ):
     update = loop_of(places, tmp_path / "bf16", **BF16, **options).system.update
-    assert update.learner.forward.ratio_to_own
-    assert [complete.args[0] for complete in update.transforms] == transforms
-    assert all(complete.keywords["bf16"] for complete in update.transforms)
+    assert names(update) == transforms
+    assert all(complete.keywords["bf16"] for complete in update.transforms if complete is not without_old_logprobs)
     float32 = loop_of(places, tmp_path / "float32", questions__per_step=2, **options).system.update
-    assert not float32.learner.forward.ratio_to_own
-    assert "old_logprobs" not in [complete.args[0] for complete in float32.transforms]
+    assert names(float32) == transforms[1:]
 
 
 def test_all_weights_in_bfloat16_have_masters_and_ratios_to_their_own_logprobs(places, tmp_path):
     loop = loop_of(places, tmp_path / "run", questions__per_step=2, policy__dtype="bfloat16")
     learner = loop.system.update.learner
-    assert learner.forward.ratio_to_own
+    assert names(loop.system.update) == [without_old_logprobs]
     assert {parameter.dtype for parameter in learner.model.parameters()} == {torch.bfloat16}
     assert {master.dtype for master in learner.trained} == {torch.float32}
     assert learner.forward.packing_limit > 0
@@ -211,7 +214,7 @@ def test_with_servers_no_process_reads_more_than_its_rows(places):
 
 def test_an_adapter_on_a_bfloat16_base_has_its_own_logprobs_too(places, tmp_path):
     loop = loop_of(places, tmp_path, questions__per_step=2, policy__dtype="bfloat16", lora__rank=2)
-    assert loop.system.update.learner.forward.ratio_to_own
+    assert names(loop.system.update) == [without_old_logprobs]
 
 
 def test_sampler_and_learner_compute_alike_only_in_float32_and_in_one_process():
@@ -261,7 +264,7 @@ def test_rollouts_ahead_are_corrected_unless_something_else_is_asked_for(places,
     }
     system = loop_of(places, tmp_path, questions__per_step=2, rollout__max_staleness=1).system
     assert isinstance(system.update.learner.loss, WithImportance)
-    assert [transform.args for transform in system.update.transforms] == [("old_logprobs",)]
+    assert names(system.update) == [("old_logprobs",)]
 
 
 def test_what_cannot_go_on_during_an_update_is_refused(places, tmp_path):

@@ -54,28 +54,25 @@ def remote(service=None, like=None, **options):
 
 
 def learner_of(policy, loss, dump=None, **settings):
-    forward = RemoteForward(policy, settings.pop("ratio_to_own", False))
     own = TinkerSettings(name="tinker", **{"learning_rate": 0.01, "max_grad_norm": 1e6, **settings})
-    return TinkerLearner.build(own, LearnerContext(forward, loss, active=policy.active, dump=dump))
+    return TinkerLearner.build(own, LearnerContext(RemoteForward(policy), loss, active=policy.active, dump=dump))
 
 
 @pytest.fixture(scope="module")
 def samples_near(local):
-    """Samples whose rollout logprobs are near those of the local policy: some ratios are clipped, and some are not."""
+    """Samples whose logprobs are near those of the local policy: some ratios are clipped, and some are not."""
 
     def make(samples):
         rng = random.Random(5)
         rows = score(LogprobModel(local.model), samples, active=local.active, **BUDGET)
-        return [
-            replace(
-                sample,
-                rollout_logprobs=tuple(
-                    value + rng.uniform(-0.5, 0.5) if acts else 0.0
-                    for value, acts in zip(row, sample.loss_mask, strict=True)
-                ),
+        near = [
+            tuple(
+                value + rng.uniform(-0.5, 0.5) if acts else 0.0
+                for value, acts in zip(row, sample.loss_mask, strict=True)
             )
             for sample, row in zip(samples, rows, strict=True)
         ]
+        return [replace(s, rollout_logprobs=row, old_logprobs=row) for s, row in zip(samples, near, strict=True)]
 
     return make
 
@@ -146,9 +143,9 @@ def test_two_terms_are_one_step_on_their_sum(local, make_samples, samples_near):
 
 
 def test_the_first_step_of_a_batch_has_the_ratio_one(local, make_samples, samples_near):
-    samples = samples_near(make_samples(6))
+    samples = [replace(sample, old_logprobs=None) for sample in samples_near(make_samples(6))]
     policy, _ = remote(like=local)
-    metrics = learner_of(policy, ClippedLoss(), ratio_to_own=True).update(samples)
+    metrics = learner_of(policy, ClippedLoss()).update(samples)
     assert metrics["clip_ratio/region_mean"] == 0.0
     assert metrics["sampling/sampling_logp_difference/mean"] > 0.1
 

@@ -106,7 +106,7 @@ class Pair:
                 value.copy_(found[name])
 
     def update(self, samples, loss, **settings):
-        forward = RemoteForward(self.remote, ratio_to_own=False)
+        forward = RemoteForward(self.remote)
         own = TinkerSettings(name="tinker", gradient="mean", **settings)
         return TinkerLearner.build(own, LearnerContext(forward, loss, active=self.remote.active)).update(samples)
 
@@ -115,7 +115,9 @@ class Pair:
         rng = random.Random(5)
         rows = score(LogprobModel(self.local.model), samples, active=self.local.active, token_budget=512)
         noisy = [tuple(value + rng.uniform(-0.5, 0.5) for value in row) for row in rows]
-        return [replace(sample, rollout_logprobs=row) for sample, row in zip(samples, noisy, strict=True)]
+        return [
+            replace(sample, rollout_logprobs=row, old_logprobs=row) for sample, row in zip(samples, noisy, strict=True)
+        ]
 
 
 @pytest.fixture(scope="module")

@@ -157,18 +157,16 @@ PADDING = 0  # any valid id: in a causal model, real tokens never attend to padd
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """B samples, padded on the right to T tokens; `weights` and `has_old` are [B], all else [B, T].
+    """B samples, padded on the right to T tokens; `weights` is [B], all else [B, T].
 
-    `old_logprobs` are the sampler's if a sample has none (`has_old` says which ones have them), `values` and `returns`
-    0; `ref_logprobs` are None unless every sample has them. `row` is the same tokens without padding, where a sample
-    shares its beginning with the one before it.
+    `values` and `returns` are 0 if a sample has none, `old_logprobs` and `ref_logprobs` None unless every sample has
+    them. `row` is the same tokens without padding, where a sample shares its beginning with the one before it.
     """
 
     token_ids: torch.Tensor
     loss_mask: torch.Tensor
     rollout_logprobs: torch.Tensor
-    old_logprobs: torch.Tensor
-    has_old: torch.Tensor
+    old_logprobs: torch.Tensor | None
     advantages: torch.Tensor
     values: torch.Tensor
     returns: torch.Tensor
@@ -177,18 +175,13 @@ class MicroBatch:
     row: Row
 
 
-def loss_inputs(
-    batch: MicroBatch, logprobs: torch.Tensor, entropies: torch.Tensor, *, ratio_to_own: bool
-) -> LossInputs:
-    """What a policy's loss is given of a batch, for logprobs and entropies [B, T] computed now. The ratio of samples
-    without `old_logprobs` is taken to the sampler's record, or with `ratio_to_own` to these logprobs."""
-    old = batch.old_logprobs
-    if ratio_to_own:
-        old = torch.where(batch.has_old.unsqueeze(-1), old, logprobs.detach())
+def loss_inputs(batch: MicroBatch, logprobs: torch.Tensor, entropies: torch.Tensor) -> LossInputs:
+    """What a policy's loss is given of a batch, for logprobs and entropies [B, T] computed now, to which the ratio is
+    taken if the samples have no `old_logprobs`."""
     return LossInputs(
         logprobs=logprobs,
         rollout_logprobs=batch.rollout_logprobs,
-        old_logprobs=old,
+        old_logprobs=logprobs.detach() if batch.old_logprobs is None else batch.old_logprobs,
         advantages=batch.advantages,
         loss_mask=batch.loss_mask,
         weights=batch.weights,
@@ -238,7 +231,8 @@ def _fill(
 def make_batch(samples: Sequence[TrainingSample], device: torch.device) -> MicroBatch:
     """One micro-batch of the samples, each cut after its last action token; its rows are in the order of the samples.
 
-    Raises TrainingError if a sample's first token is an action.
+    Raises TrainingError if a sample's first token is an action, ValueError if some samples have `old_logprobs` and
+    others have none.
     """
     lengths = [trained_length(sample) for sample in samples]
 
@@ -246,13 +240,13 @@ def make_batch(samples: Sequence[TrainingSample], device: torch.device) -> Micro
         cut = [(row or (0.0,) * n)[:n] for row, n in zip(rows, lengths, strict=True)]
         return pad_sequence([torch.tensor(row, dtype=dtype) for row in cut], batch_first=True).to(device)
 
+    old = [sample.old_logprobs for sample in samples if sample.old_logprobs is not None]
     references = [sample.ref_logprobs for sample in samples]
     return MicroBatch(
         token_ids=stack([sample.token_ids for sample in samples], torch.long),
         loss_mask=stack([sample.loss_mask for sample in samples], torch.bool),
         rollout_logprobs=stack([sample.rollout_logprobs for sample in samples]),
-        old_logprobs=stack([sample.old_logprobs or sample.rollout_logprobs for sample in samples]),
-        has_old=torch.tensor([sample.old_logprobs is not None for sample in samples], device=device),
+        old_logprobs=stack(old) if old else None,
         advantages=stack([sample.advantages for sample in samples]),
         values=stack([sample.values for sample in samples]),
         returns=stack([sample.returns for sample in samples]),

@@ -33,27 +33,16 @@ class LogprobModel(nn.Module):
     price of logits for all tokens; one whose attention cannot be packed (`packing.packing_limit`) gets padded rows. A
     model whose weights are not read yet is passed them later, by `probe_model`.
 
-    `temperature` is the one the samples were drawn at. The ratio of samples without `old_logprobs` is taken to the
-    sampler's record, or with `ratio_to_own` to the logprobs computed here, so that it is 1: that is right only for a
-    batch's first optimizer step, when the policy still is the one that sampled. Entropies carry a gradient only with
-    `entropy_gradient`. Body and head both run inside `forward`, so that a wrapper around this module (FSDP) sees all
-    uses of the parameters.
+    `temperature` is the one the samples were drawn at. Entropies carry a gradient only with `entropy_gradient`. Body
+    and head both run inside `forward`, so that a wrapper around this module (FSDP) sees all uses of the parameters.
     Raises PolicyError if the model is not causal.
     """
 
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        *,
-        temperature: float = 1.0,
-        entropy_gradient: bool = False,
-        ratio_to_own: bool = False,
-    ) -> None:
+    def __init__(self, model: PreTrainedModel, *, temperature: float = 1.0, entropy_gradient: bool = False) -> None:
         super().__init__()
         self.model = model
         self.temperature = temperature
         self.entropy_gradient = entropy_gradient
-        self.ratio_to_own = ratio_to_own
         self.config = model.config.get_text_config()
         self.applies_head, self.packing_limit = False, 0
         if model.device.type != "meta":
@@ -78,7 +67,7 @@ class LogprobModel(nn.Module):
         actions = run_actions(self._body, self.config, batch, self.packing_limit)
         scored, entropies = self._score(actions.states, actions.targets)
         logprobs, entropies = actions.spread(scored), actions.spread(entropies)
-        return loss_inputs(batch, logprobs, entropies, ratio_to_own=self.ratio_to_own)
+        return loss_inputs(batch, logprobs, entropies)
 
     def _body(self, **inputs: Any) -> Tensor:
         """Hidden states [B, T, d], or logits [B, T, V] of a model that does not let its head be applied apart."""

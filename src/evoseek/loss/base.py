@@ -29,10 +29,8 @@ class LossInputs:
     """The inputs of a policy's loss: one micro-batch, B samples of T tokens. Off `loss_mask` every float is 0.
 
     `logprobs` (and `entropies`, where the learner was asked for it) carry the gradient, under the sampling
-    temperature. `rollout_logprobs` are the sampler's record; `old_logprobs` those of the policy that the ratio is
-    taken to: the sampler's record too, unless the learner computes differently; then they are its own logprobs,
-    computed before the batch's first optimizer step.
-    `ref_logprobs` are a reference policy's, if there is one. `weights` is [B].
+    temperature. `rollout_logprobs` are the sampler's record, `old_logprobs` those of the policy that the ratio is
+    taken to (`TrainingSample`), `ref_logprobs` a reference policy's, if there is one. `weights` is [B].
     """
 
     logprobs: torch.Tensor

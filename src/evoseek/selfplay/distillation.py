@@ -61,7 +61,7 @@ class SelfDistillation:
 
     def _pull(self, sample: TrainingSample, teacher: TrainingSample) -> list[float]:
         first = sample.loss_mask.index(True)
-        own = (sample.old_logprobs or sample.rollout_logprobs)[first:]
+        own = (sample.old_logprobs or ())[first:]
         told = (teacher.ref_logprobs or ())[-len(own) :]
         pulls = (max(-self.clip, min(self.clip, b - a)) for a, b in zip(own, told, strict=True))
         return [0.0] * first + [self.coefficient * pull for pull in pulls]  # off the mask both logprobs are 0.0

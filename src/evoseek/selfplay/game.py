@@ -38,7 +38,7 @@ from evoseek.training.plan import TrainingContext, TrainingPlan
 from evoseek.training.run_state import State
 from evoseek.training.samples import old_logprobs, record_samples
 from evoseek.training.settings import TrainingSettings
-from evoseek.training.trainer import computes_alike, forward_of, load_trainable, save_trained, sync
+from evoseek.training.trainer import forward_of, load_trainable, ratio_transforms, save_trained, sync
 from evoseek.training.update import GroupUpdate, RoleUpdate, TwoRoleUpdate
 from evoseek.types import Passage
 from evoseek.world.world import Oracle, load_world, world_oracle
@@ -241,7 +241,7 @@ class PassageGame(_Game):
         learner = context.trainer.learner if self.has_one_policy else self.proposer_learner
         credit = build("credit", settings.proposer.credit, context)
         own = old_logprobs(learner, settings, context.ranks, self.trained_proposer.active)
-        transforms = [own] if settings.algorithm.importance != "none" else []
+        transforms = ratio_transforms(settings, context.ranks, own)
         return GroupUpdate(learner, credit, settings.run.seed, transforms=transforms, loss=self._proposer_loss())
 
     @cached_property
@@ -268,9 +268,7 @@ class PassageGame(_Game):
     def proposer_learner(self) -> LearnerBase[LossInputs]:
         """The proposer's learner."""
         policy = self.trained_proposer
-        own_ratio = not computes_alike(self.settings, self.context.ranks)
-        temperature = self.settings.proposer.temperature
-        forward = forward_of(self.settings, policy, temperature=temperature, ratio_to_own=own_ratio)
+        forward = forward_of(self.settings, policy, temperature=self.settings.proposer.temperature)
         context = LearnerContext(
             forward,
             self._proposer_loss(),

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import compress
 
@@ -42,7 +42,7 @@ class SampleRecord:
 
     def __call__(self, samples: Sequence[TrainingSample]) -> None:
         """Record the samples that have a trajectory's id. Raises RunError when the disk does not take them."""
-        named = [sample for sample in samples if sample.id and any(sample.loss_mask)]
+        named = [_without_record(sample) for sample in samples if sample.id and any(sample.loss_mask)]
         if self.complete is not None and any(sample.old_logprobs is None for sample in named):
             named = self.complete(named)
         if self.is_first and named:
@@ -74,6 +74,11 @@ def old_logprobs(
     own = settings.learner
     how: Scoring = {"token_budget": own.token_budget, "bf16": own.bf16, "ranks": ranks, "active": active}
     return partial(with_scores, "old_logprobs", forward=learner.forward, **how)
+
+
+def _without_record(sample: TrainingSample) -> TrainingSample:
+    """The sample without `old_logprobs` if these are the sampler's."""
+    return replace(sample, old_logprobs=None) if sample.old_logprobs == sample.rollout_logprobs else sample
 
 
 def _row(sample: TrainingSample) -> Mapping[str, object]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -33,6 +33,7 @@ from evoseek.training.context import load_run_policy, loader_of
 from evoseek.training.samples import old_logprobs, record_samples
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.update import Credit, GroupUpdate, KLPenalty, PPOUpdate, SampleTransform, TokenAdvantages, Update
+from evoseek.types import TrainingSample
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,6 @@ class Trainer:
             policy,
             temperature=settings.learnt_temperature,
             entropy_gradient=settings.algorithm.entropy_coefficient > 0,
-            ratio_to_own=not computes_alike(settings, ranks),
         )
         context = LearnerContext(
             forward,
@@ -177,13 +177,15 @@ class Trainer:
         return transforms
 
     def corrections(self, *, is_read: bool = False) -> list[SampleTransform]:
-        """`old_logprobs`, if a loss needs them or something else reads them: where the sampler computes differently
-        from the learner they are the learner's own. For a batch with a single optimizer step a loss takes them from
-        that step (`LogprobModel.ratio_to_own`)."""
+        """`ratio_transforms` of the policy; `is_read` if more than a loss reads the samples' `old_logprobs`."""
         algorithm = self.settings.algorithm
-        differs = not computes_alike(self.settings, self.ranks) and (is_read or algorithm.mini_batches > 1)
-        needed = differs or algorithm.importance != "none" or not algorithm.mask_observations
-        return [self.old_logprobs()] if needed else []
+        return ratio_transforms(
+            self.settings,
+            self.ranks,
+            self.old_logprobs(),
+            ahead=is_read or algorithm.mini_batches > 1,
+            unrecorded=not algorithm.mask_observations,
+        )
 
     def _reference(self) -> SampleTransform:
         """Logprobs of the initial policy: the base of a new adapter, else a frozen copy."""
@@ -266,6 +268,26 @@ def computes_alike(settings: TrainingSettings, ranks: Ranks) -> bool:
     of policy."""
     in_process = settings.sampler.name == "torch" and ranks.size == 1
     return in_process and settings.policy.dtype == "float32" and not settings.learner.bf16
+
+
+def ratio_transforms(
+    settings: TrainingSettings, ranks: Ranks, score: SampleTransform, *, ahead: bool = False, unrecorded: bool = False
+) -> list[SampleTransform]:
+    """What replaces the sampler's record as the samples' `old_logprobs`: the one decision on what ratios are taken to.
+
+    Nothing, where sampler and learner compute alike. Elsewhere, the learner's own before the batch's first optimizer
+    step, by `score`; or None, so that they are those of the step's own forward pass, unless they are needed `ahead` of
+    it. Importance weights, and tokens that the sampler has not written (`unrecorded`), need the learner's own anyway.
+    """
+    alike = computes_alike(settings, ranks)
+    if settings.algorithm.importance != "none" or unrecorded or (ahead and not alike):
+        return [score]
+    return [] if alike else [without_old_logprobs]
+
+
+def without_old_logprobs(samples: Sequence[TrainingSample]) -> list[TrainingSample]:
+    """The samples with ratios to the optimizer step's own forward pass."""
+    return [replace(sample, old_logprobs=None) for sample in samples]
 
 
 def check_dtype(settings: TrainingSettings, policy: Policy, ranks: Ranks = ALONE) -> None:

@@ -62,8 +62,8 @@ class Update(Protocol):
 class KLPenalty:
     """A penalty in the reward: `coefficient` x the k1 estimate of KL(policy, reference), summed over a rollout.
 
-    The policy's logprobs are the learner's own where the samples have them, since the reference's are computed alike:
-    before the first update the penalty is then 0, however the sampler rounds.
+    The policy's logprobs are the samples' `old_logprobs`, which the learner computes as it does the reference's: before
+    the first update the penalty is 0, however the sampler rounds.
     """
 
     coefficient: float
@@ -71,7 +71,7 @@ class KLPenalty:
     def tokens(self, sample: TrainingSample) -> list[float]:
         """The penalty of each token of a sample with `ref_logprobs`: [T], 0.0 off the mask."""
         reference = sample.ref_logprobs or ()
-        pairs = zip(sample.old_logprobs or sample.rollout_logprobs, reference, strict=True)
+        pairs = zip(sample.old_logprobs or (), reference, strict=True)
         return [self.coefficient * (logprob - ref_logprob) for logprob, ref_logprob in pairs]
 
 
@@ -88,7 +88,7 @@ class GroupUpdate:
     """One advantage for each rollout, the same on all of its tokens.
 
     `transforms` put into the samples what the loss needs besides the sampler's logprobs, in their order: the logprobs
-    of a reference policy, or the learner's own before the first optimizer step. `penalty` is subtracted from the
+    of a reference policy, or those that replace the sampler's as `old_logprobs`. `penalty` is subtracted from the
     rewards, `distillation` added to the advantages of the action tokens.
     Without `mask_observations` the tokens of tool results are trained on as if the policy had written them; this is an
     ablation. `loss` is the learner's own unless another one is given, where the learner is shared.
@@ -200,13 +200,13 @@ def _unmask(sample: TrainingSample) -> TrainingSample:
 
 def _record_own(sample: TrainingSample, written: Sequence[bool]) -> TrainingSample:
     """Where the sampler wrote nothing, use the learner's own logprobs, so that the two do not differ there."""
-    own = sample.old_logprobs or sample.rollout_logprobs
-    rows = zip(sample.rollout_logprobs, own, written, strict=True)
+    rows = zip(sample.rollout_logprobs, sample.old_logprobs or (), written, strict=True)
     return replace(sample, rollout_logprobs=tuple(record if acts else mine for record, mine, acts in rows))
 
 
 def group_samples(group: TrajectoryGroup, advantages: Sequence[float | None]) -> list[TrainingSample]:
-    """One sample for each member with an advantage: the advantage on its action tokens, 0 elsewhere.
+    """One sample for each member with an advantage: the advantage on its action tokens, 0 elsewhere. Its ratio is
+    taken to the sampler's record.
 
     None leaves a member out, and so does a trajectory without an action. An Invalid member with an advantage is a
     ValueError: it was in a baseline where it does not belong.
@@ -224,6 +224,7 @@ def group_samples(group: TrajectoryGroup, advantages: Sequence[float | None]) ->
                 token_ids=trajectory.token_ids,
                 loss_mask=trajectory.loss_mask,
                 rollout_logprobs=trajectory.rollout_logprobs,
+                old_logprobs=trajectory.rollout_logprobs,
                 advantages=tuple(advantage if acts else 0.0 for acts in trajectory.loss_mask),
                 role=trajectory.role,
                 group=group.key,

@@ -41,10 +41,9 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class RemoteForward:
     """The forward pass at the service. The inputs that it gives carry a gradient only up to `logprobs`, a leaf; there
-    are no entropies. `ratio_to_own` is that of LogprobModel."""
+    are no entropies."""
 
     policy: TinkerPolicy
-    ratio_to_own: bool = True
 
     @property
     def model(self) -> nn.Module:
@@ -62,7 +61,7 @@ class RemoteForward:
         rows = [ids[:length].tolist() for ids, length in zip(batch.token_ids, lengths, strict=True)]
         found = [torch.tensor([0.0, *values]) for values in self.policy.remote.logprobs(rows)]
         logprobs = pad_sequence(found, batch_first=True).masked_fill(~batch.loss_mask, 0.0).requires_grad_()
-        return loss_inputs(batch, logprobs, torch.zeros_like(logprobs), ratio_to_own=self.ratio_to_own)
+        return loss_inputs(batch, logprobs, torch.zeros_like(logprobs))
 
     def score(self, samples: Sequence[TrainingSample]) -> list[tuple[float, ...]]:
         """Of each sample the logprobs of its T tokens, 0.0 off the mask. Raises TrainingError."""
@@ -106,11 +105,9 @@ class TinkerLearner(LearnerBase[LossInputs]):
         return TinkerPolicy.over(remote, settings.policy.model, name)
 
     @staticmethod
-    def forward_of(
-        policy: TinkerPolicy, *, temperature: float, entropy_gradient: bool = False, ratio_to_own: bool = False
-    ) -> RemoteForward:
+    def forward_of(policy: TinkerPolicy, *, temperature: float, entropy_gradient: bool = False) -> RemoteForward:
         """The policy's forward pass. `temperature` and `entropy_gradient` have been checked in the settings."""
-        return RemoteForward(policy, ratio_to_own)
+        return RemoteForward(policy)
 
     @classmethod
     def build(cls, settings: TinkerSettings, context: LearnerContext[LossInputs]) -> TinkerLearner:
