@@ -312,6 +312,13 @@ def test_the_mini_batches_of_ssps_proposer_take_their_ratio_to_the_policy_before
     assert first < 1e-3 < min(later)
 
 
+@pytest.mark.parametrize("one_policy", [False, True])
+def test_the_single_step_of_dr_zeros_proposer_takes_its_ratio_to_its_own_logprobs_in_bf16(places, tmp_path, one_policy):
+    options = {"search.index": places["search.index"], "learner.bf16": True, "dr_zero.one_policy": one_policy}
+    update = loop_of("dr-zero", tmp_path / "run", options).system.proposer_update
+    assert {sample.old_logprobs for sample in update.samples(list(proposals(2)))} == {None}
+
+
 @pytest.mark.parametrize("system", ["ssp", "dr-zero", "dr-zero with one policy"])
 def test_importance_weights_are_on_the_losses_of_both_roles(places, tmp_path, system):
     """The learner's logprobs are far below what the sampler says: the weight of each token is near 0, not 1."""

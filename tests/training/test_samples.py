@@ -6,9 +6,11 @@ from evoseek.corpus.resumable_jsonl import ResumableJsonl
 from evoseek.training.samples import SampleRecord
 from evoseek.types import TrainingSample
 
+RECORD = (0.0, -0.5, -0.25)
+
 
 def sample(id="t", *, advantages=(0.0, 0.5, 0.5), **given):
-    return TrainingSample((1, 2, 3), (False, True, True), (0.0, -0.5, -0.25), advantages, id=id, **given)
+    return TrainingSample((1, 2, 3), (False, True, True), RECORD, advantages, id=id, **given)
 
 
 def rows(path):
@@ -28,12 +30,14 @@ def test_one_advantage_where_all_tokens_have_the_same(tmp_path):
 
 
 def test_the_samplers_logprobs_are_not_recorded_as_the_learners(tmp_path):
+    """The learner's are, even if they are equal."""
     path = tmp_path / "samples.jsonl"
-    SampleRecord(ResumableJsonl(path), is_first=True)([sample("a", old_logprobs=(0.0, -0.5, -0.25))])
-    assert rows(path) == [{"id": "a", "advantages": 0.5}]
+    record = SampleRecord(ResumableJsonl(path), is_first=True)
+    record([sample("a", old_logprobs=RECORD), sample("b", old_logprobs=(0.0, *RECORD[1:]))])
+    assert rows(path) == [{"id": "a", "advantages": 0.5}, {"id": "b", "advantages": 0.5, "old_logprobs": [-0.5, -0.25]}]
 
 
-@pytest.mark.parametrize("old", [None, (0.0, -0.5, -0.25)])
+@pytest.mark.parametrize("old", [None, RECORD])
 def test_the_learners_logprobs_are_put_in_where_they_are_missing(tmp_path, old):
     path = tmp_path / "samples.jsonl"
 

@@ -77,8 +77,8 @@ def old_logprobs(
 
 
 def _without_record(sample: TrainingSample) -> TrainingSample:
-    """The sample without `old_logprobs` if these are the sampler's."""
-    return replace(sample, old_logprobs=None) if sample.old_logprobs == sample.rollout_logprobs else sample
+    """The sample without `old_logprobs` if these are the sampler's record itself; the learner's may be equal to it."""
+    return replace(sample, old_logprobs=None) if sample.old_logprobs is sample.rollout_logprobs else sample
 
 
 def _row(sample: TrainingSample) -> Mapping[str, object]:

@@ -219,12 +219,13 @@ def group_samples(group: TrajectoryGroup, advantages: Sequence[float | None]) ->
             raise ValueError(
                 f"The trajectory {trajectory.id} is invalid ({outcome.reason}) and has the advantage {advantage}."
             )
+        record = trajectory.rollout_logprobs
         samples.append(
             TrainingSample(
                 token_ids=trajectory.token_ids,
                 loss_mask=trajectory.loss_mask,
-                rollout_logprobs=trajectory.rollout_logprobs,
-                old_logprobs=trajectory.rollout_logprobs,
+                rollout_logprobs=record,
+                old_logprobs=record,
                 advantages=tuple(advantage if acts else 0.0 for acts in trajectory.loss_mask),
                 role=trajectory.role,
                 group=group.key,
