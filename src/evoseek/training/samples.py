@@ -42,7 +42,9 @@ class SampleRecord:
 
     def __call__(self, samples: Sequence[TrainingSample]) -> None:
         """Record the samples that have a trajectory's id. Raises RunError when the disk does not take them."""
-        named = [_without_record(sample) for sample in samples if sample.id and any(sample.loss_mask)]
+        named = [sample for sample in samples if sample.id and any(sample.loss_mask)]
+        # the sampler's record itself is none of the learner's, which may well be equal to it
+        named = [replace(s, old_logprobs=None) if s.old_logprobs is s.rollout_logprobs else s for s in named]
         if self.complete is not None and any(sample.old_logprobs is None for sample in named):
             named = self.complete(named)
         if self.is_first and named:
@@ -74,11 +76,6 @@ def old_logprobs(
     own = settings.learner
     how: Scoring = {"token_budget": own.token_budget, "bf16": own.bf16, "ranks": ranks, "active": active}
     return partial(with_scores, "old_logprobs", forward=learner.forward, **how)
-
-
-def _without_record(sample: TrainingSample) -> TrainingSample:
-    """The sample without `old_logprobs` if these are the sampler's record itself; the learner's may be equal to it."""
-    return replace(sample, old_logprobs=None) if sample.old_logprobs is sample.rollout_logprobs else sample
 
 
 def _row(sample: TrainingSample) -> Mapping[str, object]:

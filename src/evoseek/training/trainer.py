@@ -179,13 +179,8 @@ class Trainer:
     def corrections(self, *, is_read: bool = False) -> list[SampleTransform]:
         """`ratio_transforms` of the policy; `is_read` if more than a loss reads the samples' `old_logprobs`."""
         algorithm = self.settings.algorithm
-        return ratio_transforms(
-            self.settings,
-            self.ranks,
-            self.old_logprobs(),
-            ahead=is_read or algorithm.mini_batches > 1,
-            unrecorded=not algorithm.mask_observations,
-        )
+        ahead, unrecorded = is_read or algorithm.mini_batches > 1, not algorithm.mask_observations
+        return ratio_transforms(self.settings, self.ranks, self.old_logprobs(), ahead=ahead, unrecorded=unrecorded)
 
     def _reference(self) -> SampleTransform:
         """Logprobs of the initial policy: the base of a new adapter, else a frozen copy."""

@@ -70,8 +70,7 @@ class KLPenalty:
 
     def tokens(self, sample: TrainingSample) -> list[float]:
         """The penalty of each token of a sample with `ref_logprobs`: [T], 0.0 off the mask."""
-        reference = sample.ref_logprobs or ()
-        pairs = zip(sample.old_logprobs or (), reference, strict=True)
+        pairs = zip(sample.old_logprobs or (), sample.ref_logprobs or (), strict=True)
         return [self.coefficient * (logprob - ref_logprob) for logprob, ref_logprob in pairs]
 
 
