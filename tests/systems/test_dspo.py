@@ -77,7 +77,7 @@ def test_lengths_are_no_signal(step, questions):
     """Every rollout is right, one of two overlong: their rewards differ, but only by how long they are."""
 
     def shape(reward):
-        shaped = OverlongReward(reward, 1, 1)
+        shaped = OverlongReward(reward, 1)
 
         async def every_other(trajectory):
             return await (shaped if trajectory.id.endswith("/1") else reward)(trajectory)
