@@ -10,7 +10,7 @@ speed     trained tokens/s of forward and backward, packed micro-batches of 2,04
 padding   share of padding if the same micro-batches were padded rows.
 prefix    time with what a group of 8 has in common computed once, over the time with it computed for each; completions
           of 256 tokens. All 8 share a prompt, and pairs of them half as many tokens after it. Where it is below 1,
-          sharing pays: `SHARED` in policy/sharing.py.
+          sharing pays: `SHARED` in policy/packed.py.
 gpu       a Qwen2.5-3B-shaped model with random weights in bfloat16: seconds per optimizer step, peak memory, and model
           FLOPs utilisation: (6 x parameters + 12 x layers x width x mean context) x tokens / seconds / peak.
 """

@@ -45,10 +45,10 @@ from rich.table import Table
 from evoseek.checkpoints import latest_checkpoint
 from evoseek.demo import SAMPLED, held_out, measure
 from evoseek.eval.evaluate import Evaluation, evaluate
-from evoseek.eval.statistics import paired_test, wilson_interval
 from evoseek.files import write_atomic
 from evoseek.report.metrics import read_metrics
 from evoseek.runs import RunDirectory
+from evoseek.statistics import paired_test, wilson_interval
 from evoseek.training.context import Context
 from evoseek.training.given import load_settings
 from evoseek.training.inputs import read_questions

@@ -33,11 +33,11 @@ from evoseek.checkpoints import Checkpoint, latest_checkpoint
 from evoseek.demo import ENTITIES, EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
 from evoseek.errors import EvoseekError
 from evoseek.eval.evaluate import Evaluation, evaluate
-from evoseek.eval.statistics import paired_test
 from evoseek.files import write_atomic
 from evoseek.recipes import FOLDER
 from evoseek.report.metrics import read_metrics
 from evoseek.runs import RunDirectory
+from evoseek.statistics import paired_test
 from evoseek.train import training_loop
 from evoseek.training.context import Context
 from evoseek.training.given import load_settings

@@ -38,13 +38,13 @@ from rich.table import Table
 from evoseek.corpus.questions import load_questions
 from evoseek.demo import measure
 from evoseek.env.environments import task_of
-from evoseek.eval.statistics import paired_test, wilson_interval
 from evoseek.files import write_atomic
 from evoseek.report.metrics import read_metrics
 from evoseek.reward.format import stated
 from evoseek.rollout.record import TrajectoryRecord, read_trajectories
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
+from evoseek.statistics import paired_test, wilson_interval
 from evoseek.systems.dr_zero import Schedule
 from evoseek.training.context import Context
 from evoseek.training.given import load_settings

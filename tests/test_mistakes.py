@@ -12,7 +12,7 @@ from evoseek.types import Passage
 TRAIN = "train --run-dir run --index my-index --questions questions.jsonl"
 
 MISTAKES = {
-    "train x --run-dir run": "There is no system 'x'. There are search-r1, dspo,",
+    "train x --run-dir run": "There is no system 'x'. Choose one of search-r1, dspo,",
     "train serch-r1 --run-dir run": "There is no system 'serch-r1'. Did you mean search-r1?",
     "trian --run-dir run": "No such command 'trian'",
     "train --questions questions.jsonl": "Missing option '--run-dir'",

@@ -121,15 +121,12 @@ def test_a_part_whose_package_is_not_installed_names_what_to_install(kind, read,
         (
             "loss",
             "clippd",
-            "There is no loss 'clippd'. Did you mean clipped? There are clipped, ",
+            "There is no loss 'clippd'. Did you mean clipped? Choose one of clipped, ",
         ),
         ("system", "srch-r1", "There is no system 'srch-r1'. Did you mean search-r1?"),
-        ("credit", "zzz", "There is no credit 'zzz'. There are group, leave-one-out, whitened, raw, gae; or give one"),
-        (
-            "tracker",
-            "wandbb",
-            "There is no tracker 'wandbb'. Did you mean wandb? There are tensorboard, wandb, trackio",
-        ),
+        ("credit", "zzz", f"There is no credit 'zzz'. Choose one of {', '.join(KINDS['credit'].parts)} ("),
+        ("credit", "zzz", "or give your own credit as package.module:Name."),
+        ("tracker", "wandbb", "There is no tracker 'wandbb'. Did you mean wandb? Choose one of"),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest(kind, name, words):

@@ -235,7 +235,9 @@ def test_a_run_that_was_shortened_says_how_to_train_on(places, tmp_path):
         console = Console(record=True, width=1000)
         with run.locked():
             train(load_settings(options=own | small | options), run, console=console)
-        command = f"ends it. To train on: evoseek train --run-dir {run.path} --steps 120"
+        command = (
+            f"Training ended because run.steps is 1. To train further: evoseek train --run-dir {run.path} --steps 120"
+        )
         assert (command in console.export_text()) == expected
     assert "stopped: run.max_minutes = 1e-09; raise it" in status(run.path)[0][1]
 

@@ -30,7 +30,6 @@ from evoseek.corpus.questions import save_questions
 from evoseek.data.indexing import IndexPlan, build_index
 from evoseek.errors import ConfigError, DataError, TrainingError
 from evoseek.eval.evaluate import Evaluation, Result, evaluate
-from evoseek.eval.statistics import paired_test
 from evoseek.learner.distributed import run_together
 from evoseek.manual import read_library, standard_library, write_manual
 from evoseek.policy.lora import check_peft
@@ -41,6 +40,7 @@ from evoseek.report.printable import say
 from evoseek.run import Run
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
+from evoseek.statistics import paired_test
 from evoseek.train import draw, seconds_left, trained_seconds
 from evoseek.training.context import Context
 from evoseek.training.given import load_settings

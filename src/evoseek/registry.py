@@ -32,7 +32,8 @@ class Kind:
     `needs` are methods as they are called, attributes, and (capitalised) what the class itself has. If it is just
     `__call__`, a function is enough; for any kind, a class whose `build` makes the part is. `or_needs` stands in their
     place for a part that is bound to a question first. `settings` are those of parts that import torch: they are read
-    without it. `packaged` are the parts of distributions of their own, which need not be installed.
+    without it. `packaged` are the parts of distributions of their own, which need not be installed. `optional` are
+    methods and attributes that a part may have, each with its effect.
     """
 
     what: str
@@ -41,6 +42,7 @@ class Kind:
     or_needs: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
     packaged: Mapping[str, str] = field(default_factory=dict[str, str])
+    optional: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 _ANSWER = "evoseek.reward.functions:AnswerReward"
@@ -93,6 +95,7 @@ KINDS: Mapping[str, Kind] = {
         },
         ("async search(queries, k)", "is_local"),
         or_needs=(_BIND,),
+        optional={"retries": "True if the engine retries by itself: a search that fails is not repeated"},
     ),
     "encoder": Kind(
         "texts to vectors, for dense search",
@@ -123,6 +126,10 @@ KINDS: Mapping[str, Kind] = {
             "gae": "evoseek.credit.advantages:CriticCredit",
         },
         ("__call__(rewards, groups)",),
+        optional={
+            "is_relative": "True if equal rewards in a group give no signal: training warns of such groups",
+            "needs_critic": "True if __call__(rewards, values) gets a critic's values of a rollout's tokens instead",
+        },
     ),
     "loss": Kind(
         "what the learner differentiates",
@@ -132,6 +139,10 @@ KINDS: Mapping[str, Kind] = {
             "reinforce": "evoseek.loss.likelihood:ReinforceLoss",
         },
         ("contributes(sample)", "__call__(inputs, totals)"),
+        optional={
+            "aggregate": "how tokens are aggregated, also in the terms of KL and entropy; token-mean by default",
+            "level": "token (by default) or sequence: what an importance weight belongs to",
+        },
         settings={
             "clipped": "evoseek.loss.settings:ClippedSettings",
             "sequence": "evoseek.loss.settings:SequenceSettings",
@@ -184,6 +195,7 @@ KINDS: Mapping[str, Kind] = {
             "trackio": "evoseek.report.trackers:Trackio",
         },
         ("write(step, metrics)",),
+        optional={"close()": "called at the end of the run"},
     ),
 }
 
@@ -237,10 +249,9 @@ def check_name(kind: str, name: str) -> None:
         return
     close = get_close_matches(name, known, 1)
     hint = f" Did you mean {close[0]}?" if close else ""
-    names = f"There are {', '.join(known)}; or give" if known else "Give"
     raise ConfigError(
-        f"There is no {kind} {name!r}.{hint} {names} one of your own as package.module:Name "
-        f"(`evoseek parts {kind}` lists them)."
+        f"There is no {kind} {name!r}.{hint} Choose one of {', '.join(known)} (`evoseek parts {kind}` describes them), "
+        f"or give your own {kind} as package.module:Name."
     )
 
 

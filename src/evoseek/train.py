@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from rich.console import Console
 
+from evoseek.credit.advantages import is_relative
 from evoseek.effect import changeable, changed, check_effect
 from evoseek.errors import ConfigError, RunError
 from evoseek.eval.evaluate import Evaluation, Result, evaluate
@@ -129,7 +130,7 @@ def train(
         usual = with_setting(settings, "run.steps", defaults_of(settings).run.steps).planned_steps
         if usual > settings.run.steps == ended.step:
             words = f"evoseek train --run-dir {shlex.quote(str(run.path))} --steps {usual}"
-            say(console, f"That is where run.steps = {ended.step} ends it. To train on: {words}")
+            say(console, f"Training ended because run.steps is {ended.step}. To train further: {words}")
     return ended
 
 
@@ -314,7 +315,7 @@ def _metrics(context: TrainingContext, plan: TrainingPlan) -> MetricSink:
         ManyMetrics((JsonlMetrics(run.metrics), *_trackers(context))),
         context.notify,
         earlier=read_metrics(run.metrics),
-        relative=bool(getattr(context.trainer.credit, "is_relative", False)),
+        relative=is_relative(context.trainer.credit),
         game=plan.is_game,
         trajectories=run.trajectories,
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evoseek.credit.advantages import CriticCredit
+from evoseek.credit.advantages import CriticCredit, credits_with_critic, is_relative, needs_critic
 from evoseek.registry import KINDS, build, find
 from evoseek.training.given import load_settings
 
@@ -41,8 +41,14 @@ def test_a_critics_estimate_is_of_the_tokens_of_one_rollout():
     assert (advantages, returns) == ([0.25, 1.0], [1.25, 3.0])
 
 
-def test_who_needs_a_critic_and_where_equal_rewards_teach_nothing():
-    parts = {name: find("credit", name) for name in KINDS["credit"].parts}
-    assert [name for name, part in parts.items() if getattr(part, "needs_critic", False)] == ["gae"]
-    relative = [name for name, part in parts.items() if getattr(part, "is_relative", False)]
-    assert relative == ["group", "leave-one-out"]
+@pytest.mark.parametrize("name", sorted({*KINDS["credit"].parts} - {*credits_with_critic()}))
+def test_a_credit_is_relative_if_equal_rewards_in_a_group_give_no_signal(name):
+    equal = credit(name)([1.0, 1.0, 0.0, 0.5], GROUPS)[:2]
+    assert is_relative(find("credit", name)) == (equal == [0.0, 0.0])
+
+
+def test_a_credit_without_the_attributes_is_not_relative_and_needs_no_critic():
+    assert not is_relative(object())
+    assert not needs_critic(object())
+    assert is_relative(find("credit", "group"))
+    assert needs_critic(find("credit", "gae"))

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from evoseek.registry import KINDS
+
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "algorithms.md").read_text()
 REFERENCES = sorted(set(re.findall(r"`([\w/.]+\.py)::(\w+)`", TEXT)))
@@ -31,18 +33,17 @@ def test_every_path_is_one_that_was_checked_and_every_row_has_a_function_and_a_t
     assert all("`src/" in row and "`tests/" in row for row in rows)
 
 
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in ("credit", "loss") for name in KINDS[kind].parts])
+def test_every_credit_and_loss_that_can_be_chosen_has_a_row_with_its_name(kind: str, name: str) -> None:
+    section = TEXT.split(f"src/evoseek/{kind}`\n", 1)[1].split("\n## ")[0]
+    assert any(f"`{name}`" in line.split("|")[1] for line in section.splitlines() if "::" in line)
+
+
 @pytest.mark.parametrize("package", ["credit", "loss"])
 def test_no_algorithm_is_missing(package: str) -> None:
-    """Every public function, and every class that is more than a record of names."""
-    named = {name for _, name in REFERENCES} | {
-        "Signal",
-        "wrapped",
-        "corrected",
-        "CreditSettings",
-        "GroupCredit",
-        "LeaveOneOutCredit",
-        "CriticCredit",
-    }
+    """Every public function and class, but for settings, parts (their rows have the parts' names), and helpers."""
+    named = {name for _, name in REFERENCES} | {path.partition(":")[2] for path in KINDS[package].parts.values()}
+    named |= {"CreditSettings", "Signal", "wrapped", "corrected", "is_relative", "needs_critic", "credits_with_critic"}
     for path in (ROOT / "src" / "evoseek" / package).glob("*.py"):
         if path.name not in SEAM:
             missing = {name for name in names_in(path) if not name.startswith("_")} - named

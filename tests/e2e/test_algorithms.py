@@ -94,7 +94,7 @@ def test_another_system_is_refused_by_name(setting, tmp_path, cli):
     command[1] = "grpo2"
     status, _, error = cli(*command)
     assert status == 2
-    assert "There is no system 'grpo2'. There are search-r1, dspo" in error
+    assert "There is no system 'grpo2'. Choose one of search-r1, dspo" in error
 
 
 def test_dspo_is_a_system_with_settings_of_its_own(setting, tmp_path, cli):

@@ -15,7 +15,6 @@ from tests.search.failing import FailingEngine
 from evoseek.checkpoints import latest_checkpoint
 from evoseek.corpus.questions import save_questions
 from evoseek.errors import TrainingError
-from evoseek.eval.statistics import bootstrap_mean_interval
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.terms import wrapped
@@ -27,6 +26,7 @@ from evoseek.rollout.record import TrajectoryRecord, read_trajectories
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex, open_index
 from evoseek.selfplay.settings import GameSettings
+from evoseek.statistics import bootstrap_mean_interval
 from evoseek.train import training_loop
 from evoseek.training.context import Objects
 from evoseek.training.given import load_settings

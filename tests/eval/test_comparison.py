@@ -26,8 +26,8 @@ from evoseek.eval.comparison import (
 )
 from evoseek.eval.folder import EvaluationFolder
 from evoseek.eval.sample import Sample
-from evoseek.eval.statistics import score_interval
 from evoseek.report.evaluation import comparison_grids, terminal
+from evoseek.statistics import score_interval
 
 
 def test_mcnemar_by_hand():

@@ -9,12 +9,12 @@ from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import DataError, SamplerError
 from evoseek.eval.evaluate import evaluate, examining
-from evoseek.eval.statistics import wilson_interval
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
+from evoseek.statistics import wilson_interval
 from evoseek.types import Question, Scored, StopReason
 
 TOKENIZER = tiny_tokenizer()

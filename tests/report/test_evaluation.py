@@ -10,11 +10,11 @@ from rich.console import Console
 from evoseek.eval.evaluate import Evaluation, Result, Score
 from evoseek.eval.results import Results
 from evoseek.eval.sample import Sample
-from evoseek.eval.statistics import Interval
 from evoseek.report.answers import trajectory_text
 from evoseek.report.evaluation import evaluation_table, grids, markdown, note, results_json, score_text
 from evoseek.report.printable import printable
 from evoseek.report.progress import TrainingProgress, curve
+from evoseek.statistics import Interval
 from evoseek.training.loop import Progress
 from evoseek.types import (
     Action,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.eval.statistics import Interval, wilson_interval
 from evoseek.report.judging import Agreement
+from evoseek.statistics import Interval, wilson_interval
 
 PAIRS = st.lists(st.tuples(st.booleans(), st.sampled_from([True, False, None])))
 

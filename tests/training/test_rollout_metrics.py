@@ -11,7 +11,6 @@ from evoseek.training.rollout_metrics import (
     metrics_by,
     rollout_metrics,
     staleness_metrics,
-    surely_more,
     tool_latency_s,
 )
 from evoseek.training.settings import RunSettings
@@ -62,13 +61,6 @@ GROUPS = [
     ),
     TrajectoryGroup("b", (trajectory(StopReason.MAX_TURNS, 8, (0.2,)),) * 2, (Scored(0.0), Scored(0.0))),
 ]
-
-
-def test_few_failures_of_a_small_step_are_chance():
-    """Wilson's lower ends: 4 of 8 .215, 3 of 8 .137; 19 of 64 .199, 20 of 64 .212; 1 of 8 .022."""
-    assert [surely_more(failed, 8, 0.2) for failed in (0, 2, 3, 4, 8)] == [False, False, False, True, True]
-    assert (surely_more(19, 64, 0.2), surely_more(20, 64, 0.2)) == (False, True)
-    assert (surely_more(0, 8, 0.0), surely_more(1, 8, 0.0), surely_more(8, 8, 1.0)) == (False, True, False)
 
 
 class TestFailedSearchesMoveRewards:

@@ -33,8 +33,8 @@ def show_parts(kind: str | None, name: str | None, *, console: Console) -> None:
     if kind is None:
         width = max(map(len, KINDS))
         for known, about in KINDS.items():
-            say(console, f"{known:{width}}  {about.what}: {', '.join(about.parts) or 'none comes with evoseek'}")
-        say(console, "Everywhere a name is accepted, package.module:Name of one of your own is, too.")
+            say(console, f"{known:{width}}  {about.what}: {', '.join(about.parts)}")
+        say(console, "Wherever a name is accepted, package.module:Name of your own part is accepted too.")
         return
     if kind not in KINDS:
         close = get_close_matches(kind, KINDS, 1)
@@ -45,7 +45,11 @@ def show_parts(kind: str | None, name: str | None, *, console: Console) -> None:
             say(console, f"{known}\n    {sentence}")
         for known, path in KINDS[kind].packaged.items():
             say(console, f"{known}\n    In a package of its own: {path.partition('.')[0].replace('_', '-')}.")
-        say(console, f"One of your own needs {', '.join(KINDS[kind].needs)}.")
+        about = KINDS[kind]
+        instead = f"; or, to be bound to each question, {', '.join(about.or_needs)}" if about.or_needs else ""
+        say(console, f"Your own {kind} needs {', '.join(about.needs)}{instead}.")
+        for attribute, effect in about.optional.items():
+            say(console, f"Optional: {attribute}, {effect}.")
         return
     settings = settings_of(kind, name)
     if not settings:

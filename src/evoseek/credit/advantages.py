@@ -1,9 +1,8 @@
 """From rewards to advantages: the credit functions of all algorithms, as parts with their settings.
 
 Each is called with rewards and group keys that run in parallel. None among the rewards is an Invalid member, which
-stays None and is in no statistic. Where rewards are equal, advantages relative to them are exactly 0. `is_relative`
-says that equal rewards in a group give no signal; `needs_critic` says that values are needed for every token, so the
-part is not called with rewards alone.
+stays None and is in no statistic. Where rewards are equal, advantages relative to them are exactly 0. A credit may
+declare two attributes, which `is_relative` and `needs_critic` read.
 
     REINFORCE     r_i                                                        `raw_advantages` (Williams 1992)
     GRPO          (r_i - mean of its group) / (std of its group + eps)       `group_advantages` (arXiv 2402.03300)
@@ -28,6 +27,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, SerializeAsAny
 
+from evoseek.registry import KINDS, find
 from evoseek.settings import Chosen, PartSettings
 
 Rewards = Sequence[float | None]
@@ -42,6 +42,22 @@ class CreditSettings(PartSettings):
 
 
 CreditPart = Annotated[SerializeAsAny[CreditSettings], Chosen("credit", CreditSettings)]
+
+
+def is_relative(credit: object) -> bool:
+    """Whether equal rewards in a group give no signal: the attribute `is_relative` of a credit, False by default."""
+    return bool(getattr(credit, "is_relative", False))
+
+
+def needs_critic(credit: object) -> bool:
+    """Whether a credit is called with a critic's values of every token: its attribute `needs_critic`, False by
+    default."""
+    return bool(getattr(credit, "needs_critic", False))
+
+
+def credits_with_critic() -> tuple[str, ...]:
+    """The names of the built-in credits that need a critic."""
+    return tuple(name for name in KINDS["credit"].parts if needs_critic(find("credit", name)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,10 @@ from evoseek.selfplay.duplicates import NearDuplicates
 from evoseek.selfplay.episode import SelfPlay
 from evoseek.selfplay.filters import Rejection
 from evoseek.selfplay.settings import GameSettings
+from evoseek.statistics import surely_more
 from evoseek.training.inputs import identity
 from evoseek.training.interrupt import stop_on_interrupt
 from evoseek.training.plan import TrainingContext
-from evoseek.training.rollout_metrics import surely_more
 from evoseek.training.settings import TrainingSettings
 from evoseek.types import Episode, Invalid, Question, Scored
 

@@ -27,10 +27,10 @@ from evoseek.report.printable import say, say_left_out
 from evoseek.report.progress import STOPPING_AFTER_BATCH, CountProgress
 from evoseek.reward.judge import label_form, on_one_line, parse_label
 from evoseek.runs import with_digests
+from evoseek.statistics import surely_more
 from evoseek.training.context import Context
 from evoseek.training.inputs import inputs_of, read_questions
 from evoseek.training.interrupt import stop_on_interrupt
-from evoseek.training.rollout_metrics import surely_more
 from evoseek.types import Message, Question
 
 LABELS = ("good", "harmful", "time-sensitive", "subjective")

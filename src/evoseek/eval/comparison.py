@@ -26,7 +26,7 @@ from evoseek.eval.evaluate import lowest_of
 from evoseek.eval.folder import EvaluationFolder
 from evoseek.eval.results import value_of
 from evoseek.eval.sample import Sample
-from evoseek.eval.statistics import Interval, bootstrap_mean_interval, paired_test, score_interval
+from evoseek.statistics import Interval, bootstrap_mean_interval, paired_test, score_interval
 
 _Z = float(stats.norm.ppf(0.975))
 _POWER = float(stats.norm.ppf(0.8))

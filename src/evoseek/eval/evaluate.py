@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from evoseek.corpus.language import is_refusal
 from evoseek.errors import DataError
-from evoseek.eval.statistics import Interval, score_interval, wilson_interval
 from evoseek.eval.support import Check
 from evoseek.protocols import RewardFn
 from evoseek.reward.format import BROKEN
 from evoseek.rollout.roller import Roller
+from evoseek.statistics import Interval, score_interval, wilson_interval
 from evoseek.types import Invalid, Outcome, Question, Scored, Trajectory
 
 

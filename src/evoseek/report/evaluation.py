@@ -14,9 +14,9 @@ from rich.table import Table
 from evoseek.eval.comparison import Compared
 from evoseek.eval.evaluate import Evaluation, Score
 from evoseek.eval.results import GROUPS, Cost, Results
-from evoseek.eval.statistics import wilson_interval
 from evoseek.report.metrics import MetricRow
 from evoseek.reward.answer import SPARE_WORDS
+from evoseek.statistics import wilson_interval
 
 NAMES = {
     "exact_match": "EM",

@@ -14,12 +14,12 @@ from evoseek.corpus.questions import JudgedAnswer
 from evoseek.env.prompts import PromptSet
 from evoseek.errors import EvoseekError, ToolError
 from evoseek.eval.evaluate import Score
-from evoseek.eval.statistics import wilson_interval
 from evoseek.protocols import Chat
 from evoseek.report.evaluation import score_text
 from evoseek.report.printable import for_example, say
 from evoseek.report.progress import CountProgress
 from evoseek.reward.judge import Judge
+from evoseek.statistics import wilson_interval
 
 SHOWN = 5  # disagreements, and answers without a verdict
 

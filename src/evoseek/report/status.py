@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from evoseek.credit.advantages import is_relative
 from evoseek.errors import RunError
 from evoseek.eval.evaluate import lowest_of
 from evoseek.files import nearest
@@ -105,8 +106,8 @@ class RunStatus:
         ]
 
     def warnings(self) -> list[str]:
-        """What is wrong with it."""
-        relative = bool(getattr(find("credit", self.settings.credit.name), "is_relative", True))
+        """The alarms of the metrics so far, and a note if a batch with numbers that were not finite was kept."""
+        relative = is_relative(find("credit", self.settings.credit.name))
         found = alarms(self.rows, relative=relative, trajectories=self.run.trajectories)
         dump = f"{self.run.dump} holds a batch with losses or gradients that were not finite."
         return [*found.values(), *([dump] if self.run.dump.is_file() else [])]

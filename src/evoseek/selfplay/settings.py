@@ -8,8 +8,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from evoseek.credit.advantages import CreditPart
+from evoseek.credit.advantages import CreditPart, credits_with_critic, needs_critic
 from evoseek.loss.settings import LossPart
+from evoseek.registry import KINDS, find
 from evoseek.settings import MANY, Count, Needs, Section, Share, Temperature, part, table
 from evoseek.training.settings import TrainingSettings
 
@@ -214,10 +215,11 @@ class GameSettings(TrainingSettings, ABC):
     def _estimators(self) -> Iterator[str]:
         proposer = self.proposer
         for at, credit in (("credit", self.credit), ("proposer.credit", proposer.credit)):
-            if credit.name == "gae":
+            if needs_critic(find("credit", credit.name)):
+                others = [name for name in KINDS["credit"].parts if name not in credits_with_critic()]
                 yield (
-                    f"{at}.name is gae, but self-play trains without a critic. Set it to group, leave-one-out, "
-                    "whitened or raw."
+                    f"{at}.name is {credit.name}, but self-play trains without a critic. Set it to "
+                    f"{', '.join(others[:-1])} or {others[-1]}."
                 )
         if proposer.attempts == 1 and proposer.difficulty in _NEEDS_TWO:
             yield (

@@ -26,7 +26,6 @@ from scipy.spatial.distance import jensenshannon
 
 from evoseek.errors import DataError, EvoseekError, ToolError
 from evoseek.eval.evaluate import Score
-from evoseek.eval.statistics import Interval, bootstrap_mean_interval, wilson_interval
 from evoseek.files import write_atomic
 from evoseek.protocols import Chat
 from evoseek.report.evaluation import score_text
@@ -35,6 +34,7 @@ from evoseek.report.progress import CountProgress
 from evoseek.reward.answer import normalise
 from evoseek.search.simulated import SimulatedEngine, SimulatorPrompt, parse_documents
 from evoseek.simulator.collecting import SearchRecord, document_texts, load_records
+from evoseek.statistics import Interval, bootstrap_mean_interval, wilson_interval
 from evoseek.systems.zerosearch import ZeroSearch
 from evoseek.world.grammar import asked_fact, states
 from evoseek.world.world import World, load_world

@@ -24,10 +24,10 @@ from evoseek.report.progress import STOPPING_AFTER_BATCH, CountProgress
 from evoseek.reward.judge import parse_verdict, verdict_form
 from evoseek.runs import with_digests
 from evoseek.simulator.collecting import SearchRecord, load_records, record_row
+from evoseek.statistics import surely_more
 from evoseek.training.context import Context
 from evoseek.training.inputs import inputs_of
 from evoseek.training.interrupt import stop_on_interrupt
-from evoseek.training.rollout_metrics import surely_more
 from evoseek.types import Message
 from evoseek.world.grammar import states
 from evoseek.world.world import World, load_world

@@ -23,8 +23,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from evoseek.credit.advantages import needs_critic
 from evoseek.credit.filters import GroupSelection
 from evoseek.loss.settings import AlgorithmSettings, LossPart
+from evoseek.registry import find
 from evoseek.reward.functions import RewardPart
 from evoseek.reward.shaping import unshaped
 from evoseek.settings import Section, part
@@ -70,10 +72,10 @@ class DSPO(SearchR1):
         def problems(self) -> Iterator[str]:
             """A critic must see every group."""
             yield from super().problems()
-            if self.credit.name == "gae":
+            if needs_critic(find("credit", self.credit.name)):
                 yield (
-                    "credit.name is gae, but dspo keeps only groups whose rewards differ, and a critic must see the "
-                    "others too. Train search-r1, or set credit.name to group."
+                    f"credit.name is {self.credit.name}, but dspo keeps only groups whose rewards differ, and a critic "
+                    "must see the others too. Train search-r1, or set credit.name to group."
                 )
 
     @classmethod

@@ -12,7 +12,8 @@ from typing import Protocol
 
 from evoseek.errors import TrainingError
 from evoseek.protocols import MetricSink
-from evoseek.training.rollout_metrics import StepReport, surely_more
+from evoseek.statistics import surely_more
+from evoseek.training.rollout_metrics import StepReport
 from evoseek.training.stages import Stages
 
 _INVALID_STEPS = 3  # number of successive steps with too many invalid rollouts that ends a run

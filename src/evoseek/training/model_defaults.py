@@ -39,8 +39,10 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from evoseek.credit.advantages import needs_critic
 from evoseek.policy.machine import Machine
 from evoseek.policy.shape import ModelShape, read_config, shape_of
+from evoseek.registry import find
 from evoseek.runs import flatten
 from evoseek.settings import is_given, lookup, with_setting
 from evoseek.training.memory_needs import memory_needs, rollout_bytes, step_rollouts
@@ -144,7 +146,7 @@ def _choose(choose: _Choice, machine: Machine, shape: ModelShape | None, answers
         choose(
             "learner.learning_rate", learning_rate(shape.parameters, adapter=adapter, supervised=settings.is_supervised)
         )
-        if choose.settings.credit.name == "gae":
+        if needs_critic(find("credit", choose.settings.credit.name)):
             choose("critic.learning_rate", learning_rate(shape.parameters, adapter=True))
         choose("sampler.slots", slots(choose.settings, machine, shape, answers))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -109,15 +108,6 @@ def failure_bias(groups: Sequence[TrajectoryGroup]) -> float | None:
     left = 1.0 - failed / (failed + sum(len(trajectory.tool_results) for trajectory, _ in attempts))
     rewards = [reward for reward, _, _ in scored]
     return fmean(rewards) - fmean(rewards, [left**-calls / size for _, calls, size in scored])
-
-
-def surely_more(failed: int, of: int, share: float) -> bool:
-    """Whether more than this share failed, and chance does not explain it: the lower end of Wilson's 95 % interval of
-    `failed / of` is above the share. (Of 8 that fail with .15 more than .2 fail in every third step.)"""
-    if not failed:
-        return False
-    p, w = failed / of, 1.96**2 / of
-    return (p + w / 2 - math.sqrt(w * (p * (1 - p) + w / 4))) / (1 + w) > share
 
 
 def metrics_by(groups: Sequence[TrajectoryGroup], key: str) -> dict[str, float]:

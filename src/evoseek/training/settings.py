@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, SerializeAsAny, model_validator
 
 from evoseek.chat.settings import AnswererSettings, JudgeSettings, SupportSettings
-from evoseek.credit.advantages import CreditPart
+from evoseek.credit.advantages import CreditPart, credits_with_critic
 from evoseek.env.base import EnvironmentPart, ToolPart
 from evoseek.learner.settings import CriticSettings, LearnerPart
 from evoseek.loss.settings import AlgorithmSettings, LossPart
@@ -204,7 +204,7 @@ class TrainingSettings(Section):
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
         """The judge is used only as the reward, and the critic only if the credit needs one."""
-        return Needs("judge.*", "reward.name", ("judge",)), Needs("critic.*", "credit.name", ("gae",))
+        return Needs("judge.*", "reward.name", ("judge",)), Needs("critic.*", "credit.name", credits_with_critic())
 
     def problems(self) -> Iterator[str]:
         """A plain policy gradient is right only for one step per batch; remote and faiss have no index; what the

@@ -28,9 +28,10 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any, NamedTuple, TypeVar, cast
 
+from evoseek.credit.advantages import needs_critic
 from evoseek.effect import changeable, check_effect
 from evoseek.errors import ConfigError
-from evoseek.registry import build
+from evoseek.registry import build, find
 from evoseek.settings import Section, check_settings, lookup, read_settings, with_setting
 from evoseek.training.inputs import read_questions
 from evoseek.training.pass_rates import PassRates
@@ -197,10 +198,11 @@ def settings_in(settings: _Settings, stage: StageSettings) -> _Settings:
                 f"The stage {stage.name} sets {key}, which stays the same during a run. A stage can change "
                 f"{', '.join(allowed)}."
             )
-    if (settings.credit.name == "gae") != (staged.credit.name == "gae"):
+    names = (staged.credit.name, settings.credit.name)
+    if len(critics := [name for name in names if needs_critic(find("credit", name))]) == 1:
         raise ConfigError(
-            f"The stage {stage.name} has credit.name = {staged.credit.name}, and the run {settings.credit.name}: gae "
-            "trains a critic beside the policy, which cannot begin or end during a run. Use gae in all stages, or none."
+            f"The stage {stage.name} has credit.name = {names[0]}, and the run {names[1]}: {critics[0]} trains a "
+            "critic beside the policy, which cannot begin or end during a run. Use it in all stages, or in none."
         )
     if staged.evaluation.temperature is None and staged.evaluation.path:
         staged = with_setting(staged, "evaluation.temperature", settings.held_out_temperature)

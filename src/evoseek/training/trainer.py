@@ -12,6 +12,7 @@ from typing import Any, cast
 from transformers import PreTrainedModel
 
 from evoseek.checkpoints import Checkpoint
+from evoseek.credit.advantages import needs_critic
 from evoseek.errors import ConfigError
 from evoseek.learner.base import Forward, LearnerBase
 from evoseek.learner.checkpoint import Part
@@ -90,7 +91,7 @@ class Trainer:
             deferred_weights=policy.deferred_weights,
         )
         credit = credit or build("credit", settings.credit, settings)
-        critic = _load_critic(settings, run, checkpoint, ranks) if getattr(credit, "needs_critic", False) else None
+        critic = _load_critic(settings, run, checkpoint, ranks) if needs_critic(credit) else None
         learner = build("learner", settings.learner, context)
         prepare_process(policy)  # where it had no weights, and was on no device, when its agent was made
         record_samples(learner, settings, run, ranks, policy.active)

@@ -13,10 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from evoseek.credit.advantages import CreditSettings, is_relative
 from evoseek.errors import ConfigError, PolicyError, RunError
 from evoseek.eval.evaluate import Score
 from evoseek.eval.folder import EvaluationFolder
-from evoseek.eval.statistics import Interval
 from evoseek.files import nearest
 from evoseek.policy.source import find_policy
 from evoseek.registry import find
@@ -25,6 +25,7 @@ from evoseek.report.evaluation import held_out_score, metric_name, score_text
 from evoseek.report.metrics import MetricRow, NoMetrics
 from evoseek.report.view.rollouts import Credit, Rollout, credit_of, rollout_of
 from evoseek.runs import RunDirectory
+from evoseek.statistics import Interval
 from evoseek.trust import check_code
 
 T = TypeVar("T")
@@ -186,13 +187,14 @@ class Source:
 
     @property
     def _is_relative(self) -> bool:
-        """Whether advantages are relative to the mean of a group, by the settings."""
-        table: Any = self.config.get("credit")
+        """Whether equal rewards in a group give no signal with the credit of the settings: of the default one if they
+        name none, and False if its code may not be imported."""
+        table: Any = self.config.get("credit") or {}
         try:
             check_code(table, self.run.config)
-            return bool(getattr(find("credit", str(table["name"])), "is_relative", False))
-        except (ConfigError, LookupError, TypeError):
-            return True
+            return is_relative(find("credit", str(table.get("name", CreditSettings().name))))
+        except (ConfigError, AttributeError):
+            return False
 
     @cached_property
     def credits(self) -> dict[str, Credit]:

@@ -1,4 +1,4 @@
-"""The uncertainty of scores: intervals and paired tests, all by scipy."""
+"""The uncertainty of scores and of shares of failures: intervals and paired tests, all by scipy."""
 
 from __future__ import annotations
 
@@ -37,6 +37,12 @@ def wilson_interval(successes: int, n: int) -> Interval:
         return Interval(0.0, 1.0)
     interval = stats.binomtest(successes, n).proportion_ci(_CONFIDENCE, method="wilson")
     return Interval(float(interval.low), float(interval.high))
+
+
+def surely_more(failed: int, n: int, share: float) -> bool:
+    """Whether more than this share of n attempts failed, beyond chance: the lower end of Wilson's interval is above the
+    share. (Of 8 attempts that each fail with probability .15, more than .2 fail in every third step.)"""
+    return wilson_interval(failed, n).low > share
 
 
 def score_interval(values: Sequence[float], *, low: float = 0.0, high: float = 1.0) -> Interval:

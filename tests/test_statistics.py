@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.eval.statistics import bootstrap_mean_interval, paired_test, score_interval, wilson_interval
+from evoseek.statistics import bootstrap_mean_interval, paired_test, score_interval, surely_more, wilson_interval
 
 
 def test_wilson_by_hand():
@@ -25,6 +25,13 @@ def test_wilson_at_the_borders():
     assert wilson_interval(0, 0) == wilson_interval(0, 0).__class__(0.0, 1.0)
     assert wilson_interval(0, 10).low == pytest.approx(0.0, abs=1e-12)
     assert wilson_interval(0, 10).high == pytest.approx(0.27753, abs=1e-4)
+
+
+def test_few_failures_of_a_small_step_are_chance():
+    """Wilson's lower ends: 4 of 8 .215, 3 of 8 .137; 19 of 64 .199, 20 of 64 .212; 1 of 8 .022."""
+    assert [surely_more(failed, 8, 0.2) for failed in (0, 2, 3, 4, 8)] == [False, False, False, True, True]
+    assert (surely_more(19, 64, 0.2), surely_more(20, 64, 0.2)) == (False, True)
+    assert (surely_more(0, 8, 0.0), surely_more(1, 8, 0.0), surely_more(8, 8, 1.0)) == (False, True, False)
 
 
 @given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
