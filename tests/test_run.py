@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+import sys
 
 import pytest
 from rich.console import Console
@@ -13,6 +14,7 @@ from evoseek.errors import ConfigError, EvoseekError, TrainingError
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.registry import KINDS
 from evoseek.report.status import status
+from evoseek.report.view.source import Source
 from evoseek.reward.format import WebFormatReward
 from evoseek.reward.shaping import OverlongReward, UnansweredReward
 from evoseek.rollout.limits import Limits
@@ -235,11 +237,38 @@ def test_a_run_that_was_shortened_says_how_to_train_on(places, tmp_path):
         console = Console(record=True, width=1000)
         with run.locked():
             train(load_settings(options=own | small | options), run, console=console)
-        command = (
-            f"Training ended because run.steps is 1. To train further: evoseek train --run-dir {run.path} --steps 120"
-        )
+        command = f"run.steps is 1. To train further: evoseek train --run-dir {run.path} --steps 120"
         assert (command in console.export_text()) == expected
     assert "stopped: run.max_minutes = 1e-09; raise it" in status(run.path)[0][1]
+
+
+CREDITS = """
+class Raw:
+    def __call__(self, rewards, groups):
+        return rewards
+
+class Relative(Raw):
+    is_relative = True
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "warned"), [("group", True), ("raw", False), ("own_credits:Relative", True), ("own_credits:Raw", False)]
+)
+def test_training_status_and_viewer_agree_whether_equal_rewards_are_a_signal(
+    places, tmp_path, monkeypatch, name, warned
+):
+    (tmp_path / "own_credits.py").write_text(CREDITS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_credits", raising=False)
+    settings = load_settings(options=places | {"questions.per_step": 2, "credit.name": name})
+    run, notes = RunDirectory(tmp_path / "run"), []
+    with run.locked(), training_loop(settings, run, notify=notes.append) as loop:
+        for step in (1, 2, 3):
+            loop.metrics.write(step, {"reward": 0.5, "frac_reward_zero_std": 1.0, "rollout/stop/answered": 1.0})
+    shown = [text for _, text in Source.open(run.path).warnings]
+    for texts in (notes, [text for _, text in status(run.path)], shown):
+        assert any("rollouts of every group had the same reward" in text for text in texts) == warned
 
 
 def test_an_error_is_recorded_as_the_reason_of_the_stop_and_a_mistake_leaves_no_trace(places, tmp_path):

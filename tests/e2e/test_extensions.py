@@ -23,7 +23,14 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "extend.md").read_text()
 PAGES = run_path(str(ROOT / "tests" / "docs" / "pages.py"))
 FILES = PAGES["files"](PAGE)
-KINDS = {"short": "reward", "first_words": "tool", "word_count": "search", "cispo": "loss", "hardest": "system"}
+KINDS = {
+    "short": "reward",
+    "first_words": "tool",
+    "word_count": "search",
+    "median_baseline": "credit",
+    "cispo": "loss",
+    "hardest": "system",
+}
 SMALL = {"run.steps": 2, "questions.per_step": 3, "rollout.group_size": 4, "rollout.max_turns": 3, "run.seed": 1}
 RECIPES = {KINDS[Path(name).stem]: name for name in sorted(FILES) if name.endswith(".toml")}
 
@@ -76,6 +83,11 @@ def shows(kind, run: Path):
         case "reward":
             rewards = {record.outcome.reward for record in rollouts}
             assert rewards - {0.0, 1.0}  # answers of several words are worth less
+        case "credit":
+            samples = [json.loads(line) for line in (run / "samples.jsonl").read_text().splitlines()]
+            advantages = {sample["advantages"] for sample in samples}
+            assert len(advantages) > 1
+            assert advantages <= {-1.0, -0.5, 0.0, 0.5, 1.0}  # rewards of 0 and 1 have no other distance to a median
         case "search" | "tool":
             found = [result for record in rollouts for result in record.trajectory.tool_results]
             assert any(result.passages for result in found)
@@ -103,6 +115,8 @@ def objects(kind):
     match kind:
         case "loss":
             return {"loss": importlib.import_module("cispo").CISPO(0.3), "settings": {"algorithm.mini_batches": 2}}
+        case "credit":
+            return {"credit": importlib.import_module("median_baseline").MedianBaseline()}
         case "reward":
             return {"reward": importlib.import_module("short").short_answer}
         case "search":
