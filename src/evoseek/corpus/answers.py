@@ -207,7 +207,7 @@ def names(text: str) -> tuple[set[str], set[str]]:
         parts = _CONNECTED.split(name)
         if len(parts) > 1:
             unsure.update(parts)
-    return _telling(sure), _telling(unsure - sure)
+    return _significant(sure), _significant(unsure - sure)
 
 
 def phrases(text: str) -> set[str]:
@@ -259,7 +259,7 @@ def _without_stop_words(name: str) -> str:
     return " ".join(dropwhile(lambda word: word.casefold() in STOP_WORDS, name.split(" ")))
 
 
-def _telling(names: set[str]) -> set[str]:
+def _significant(names: set[str]) -> set[str]:
     return {name for name in names if len(name) > 1 and name.casefold() not in STOP_WORDS}
 
 

@@ -119,7 +119,7 @@ def _is_offered(answer: str, question: str, joined: bool) -> bool:
     if joined or script_counts(answer)["HANGUL"]:
         return answer.replace(" ", "") in question.replace(" ", "")
     offered = question.split()
-    return any(_same(word, other) for word in _telling(answer.split()) for other in offered)
+    return any(_same(word, other) for word in _significant(answer.split()) for other in offered)
 
 
 def is_supported(answer: str, question: str, passages: Sequence[str]) -> bool:
@@ -145,7 +145,7 @@ def _contains(passage: str, answer: str, joined: bool) -> bool:
         return _digits_bounded(answer.replace(" ", ""), passage.replace(" ", ""))
     if f" {answer} " in f" {passage} ":
         return True
-    exact, words = set(passage.split()), _telling(answer.split())
+    exact, words = set(passage.split()), _significant(answer.split())
     return all(word in exact or any(_same(word, other) for other in exact) for word in words)
 
 
@@ -155,7 +155,7 @@ def _digits_bounded(answer: str, passage: str) -> bool:
     return re.search(before + re.escape(answer) + after, passage) is not None
 
 
-def _telling(words: list[str]) -> list[str]:
+def _significant(words: list[str]) -> list[str]:
     return [word for word in words if word not in STOP_WORDS] or words
 
 
