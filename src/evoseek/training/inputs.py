@@ -15,6 +15,7 @@ from evoseek.corpus.questions import load_questions
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError, DataError
 from evoseek.files import expanded, file_digest, json_digest, model_digest, nearest
+from evoseek.policy.lora import base_name, is_adapter
 from evoseek.policy.source import find_policy, is_gguf
 from evoseek.reward.answer import evaluable_question, usable_question
 from evoseek.runs import Input, RunDirectory, with_digests
@@ -113,8 +114,6 @@ def _is_here(model: Path) -> bool:
 
 def _model(path: Path) -> str:
     """Of an adapter, together with its base."""
-    from evoseek.policy.lora import base_name, is_adapter  # here, as it imports torch
-
     if not is_adapter(path):
         return model_digest(path)
     base = expanded(find_policy(base_name(path)))
