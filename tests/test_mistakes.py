@@ -40,8 +40,7 @@ MISTAKES = {
     "credit.name to be gae, and that is 'group'. Leave critic.warmup_steps out, or set credit.name so.",
     f"{TRAIN} --set simulator.model=x": "unknown setting simulator (it is for zerosearch)",
     f"{TRAIN} --set evaluation.every=5": "evaluation.every is set, but it has no effect here: it needs evaluation.path",
-    f"{TRAIN.replace('train', 'train dr-zero')}": "unknown setting questions.path (self-play writes its "
-    "questions itself; those to measure with are evaluation.path)",
+    f"{TRAIN.replace('train', 'train dr-zero')}": "unknown setting questions.path (it is for search-r1",
     "sft --run-dir run --index my-index": "No demonstrations were given: set demonstrations.path (--demonstrations)",
     "sft --run-dir run --index my-index --demonstrations question.jsonl": "The demonstration file question.jsonl "
     "cannot be read (cannot be read: No such file or directory). Did you mean questions.jsonl?",

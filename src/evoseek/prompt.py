@@ -89,7 +89,7 @@ def _example(
     env = cast(
         "Environment", build("environment", settings.environment, EnvironmentContext(tools, prompts, format, calls))
     )
-    template = str(getattr(settings.environment, "prompt", ""))
+    template = str(getattr(env, "template", ""))
     return env, "closed_book" if template and role != "solver" else template, question
 
 

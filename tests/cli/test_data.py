@@ -140,5 +140,5 @@ def test_a_mixture_is_written_and_what_is_missing_is_said(source, tmp_path):
     assert "6 of questions, 3 of nq. questions has 3 too few for its share; nothing takes their place." in text
     with pytest.raises(ConfigError, match="is there already"):
         said(mix_questions, sources, source, count=12, seed=0)
-    with pytest.raises(ConfigError, match="have the same name"):
+    with pytest.raises(ConfigError, match="have the same stem"):
         said(mix_questions, {source: 1.0, tmp_path / "b" / "questions.jsonl": 1.0}, tmp_path / "n", count=1, seed=0)

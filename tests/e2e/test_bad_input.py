@@ -287,11 +287,11 @@ def here(tmp_path, monkeypatch):
         ("mix out.jsonl --count 1 --from q.jsonl=nan", ["for every source a share above 0"]),
         ("mix out.jsonl --count 1 --from none.jsonl=1", ["none.jsonl cannot be read"]),
         ("mix out.jsonl --count 1 --from q.jsonl=1 --from q.jsonl=2", ["names a file twice"]),
-        ("mix out.jsonl --count 1 --from q.jsonl=1 --from below/q.jsonl=1", ["have the same name", "Rename one"]),
+        ("mix out.jsonl --count 1 --from q.jsonl=1 --from below/q.jsonl=1", ["have the same stem", "Rename one"]),
         ("mix r.jsonl --count 1 --from q.jsonl=1", ["r.jsonl is there already, and is left as it is"]),
         ("filter q.jsonl out.jsonl", ["set judge.model to"]),
         ("filter none.jsonl out.jsonl", ["none.jsonl"]),
-        ("contamination q.jsonl out.jsonl", ["No model was given", "--model", "--samples 0"]),
+        ("contamination q.jsonl out.jsonl", ["No model to check", "--model", "--samples 0"]),
         ("contamination q.jsonl out.jsonl --samples 0", ["There is nothing to look for"]),
         ("contamination q.jsonl out.jsonl --samples 0 --evaluation none.jsonl", ["none.jsonl cannot be read"]),
         ("contamination q.jsonl out.jsonl --samples 0 --evaluation r.jsonl --likeness 7", ["7"]),
@@ -308,9 +308,6 @@ def test_questions_that_cannot_be_made_fit(here, cli, words, phrases):
     ("words", "phrase"),
     [
         ("--entities 3", "sizes from 200"),
-        ("--entities 200 --fault fire=1", "There is no fault 'fire'"),
-        ("--entities 200 --fault hang", "is not name=share"),
-        ("--entities 200 --fault hang=0.6 --fault page.slow=0.6", "no more than 1 together"),
         ("--entities 200 --questions q.jsonl", "q.jsonl is there already"),
     ],
 )

@@ -274,7 +274,7 @@ def test_what_cannot_go_on_during_an_update_is_refused(places, tmp_path):
     with pytest.raises(ConfigError, match=r"which weights write a turn depends on time, but web.record"):
         loop_of({}, tmp_path / "b", "deepresearcher", rollout__max_staleness=1, web__record="web.sqlite")
     for system in ("dr-zero", "ssp", "sft"):
-        with pytest.raises(ConfigError, match="unknown setting rollout.max_staleness .it is for search-r1"):
+        with pytest.raises(ConfigError, match=r"unknown setting rollout.max_staleness \(it is for search-r1"):
             loop_of({}, tmp_path / "c", system, rollout__max_staleness=1)
     settings = load_settings(options=places | {"questions.per_step": 2, "rollout.max_staleness": 2})
     two = Ranks(0, 2, torch.device("cpu"))

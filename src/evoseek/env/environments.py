@@ -15,7 +15,7 @@ from evoseek.types import Message, Passage, ProposerTask, Question
 
 class PromptEnv:
     """An `Environment` whose prompt is one user message, worded by a template of the prompt set. The template has the
-    question, the renderer's format and `values`."""
+    question, the renderer's format and `values`; `template` is its name."""
 
     role = "solver"
 
@@ -28,6 +28,7 @@ class PromptEnv:
         values: Mapping[str, object],
     ) -> None:
         self.tools: Mapping[str, Tool] = {tool.name: tool for tool in tools}
+        self.template = template
         self._prompts, self._format, self._template, self._values = prompts, format, prompts[template], values
 
     def messages(self, question: Question) -> list[Message]:

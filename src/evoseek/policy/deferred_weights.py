@@ -17,9 +17,8 @@ from transformers.utils.hub import cached_file, get_checkpoint_shard_files
 
 from evoseek.files import expanded
 from evoseek.policy.load import generation_config, load_tokenizer, quietly
-from evoseek.policy.lora import is_adapter
 from evoseek.policy.policy import Policy
-from evoseek.policy.source import find_policy, is_gguf
+from evoseek.policy.source import find_policy, is_adapter, is_gguf
 
 _WHOLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _FLOATS = ("F32", "F16", "BF16")

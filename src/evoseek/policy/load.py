@@ -27,10 +27,7 @@ from evoseek.errors import PolicyError
 from evoseek.files import expanded, nearest, replace_directory
 from evoseek.policy.gguf import load_gguf, load_gguf_tokenizer
 from evoseek.policy.lora import (
-    CONFIG,
     adapter_name,
-    base_name,
-    is_adapter,
     load_adapter,
     plain_model,
     save_adapter,
@@ -38,7 +35,7 @@ from evoseek.policy.lora import (
 from evoseek.policy.machine import devices, is_slow_with_bfloat16, keep_freed_memory, widen_products
 from evoseek.policy.policy import Policy, has_adapters
 from evoseek.policy.shape import check_hub
-from evoseek.policy.source import REMOTE, SMOLLM2, find_policy, is_gguf
+from evoseek.policy.source import ADAPTER, REMOTE, SMOLLM2, base_name, find_policy, is_adapter, is_gguf
 
 _HEADS = ("score.", "classifier.")  # what transformers calls the head of a token classifier
 _PLAIN_TOKENIZERS = ("PreTrainedTokenizerFast", "TokenizersBackend")
@@ -225,7 +222,7 @@ def _load_adapted(name: str, directory: Path, device: str, dtype: str, adapter: 
     except PolicyError as error:
         raise PolicyError(
             f"the adapter in '{directory}' needs its base '{base}', which could not be loaded. If it was moved, write "
-            f"its new place into base_model_name_or_path of {directory / CONFIG}. The error was: {error}"
+            f"its new place into base_model_name_or_path of {directory / ADAPTER}. The error was: {error}"
         ) from error
     if (directory / "tokenizer_config.json").is_file():
         with quietly():

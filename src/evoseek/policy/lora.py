@@ -30,16 +30,15 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from evoseek.errors import PolicyError
-from evoseek.files import expanded
 from evoseek.policy.policy import Policy, find_adapter_layers, has_adapters
-from evoseek.policy.source import ADAPTER
+from evoseek.policy.source import ADAPTER, ADAPTER_WEIGHTS, unreadable_adapter
 
 if TYPE_CHECKING:
     from peft import LoraConfig
 
 
 ALL_LINEAR = "all-linear"
-CONFIG, WEIGHTS, NOTES = ADAPTER, "adapter_model.safetensors", "evoseek.json"
+NOTES = "evoseek.json"
 
 _PREFIX = "base_model.model."  # peft's, in files
 _PLAIN = re.compile(rf"{re.escape(_PREFIX)}.+\.lora_[AB]\.weight")
@@ -190,27 +189,9 @@ def save_adapter(policy: Policy, directory: Path, state_dict: Mapping[str, torch
     config.save_pretrained(str(directory))
     names = set(adapter_parameters(model, name))
     tensors = {_file_key(key, name): value.detach().contiguous() for key, value in state.items() if key in names}
-    save_file(tensors, directory / WEIGHTS, metadata={"format": "pt"})
+    save_file(tensors, directory / ADAPTER_WEIGHTS, metadata={"format": "pt"})
     notes = {"adapter": name, "base_fingerprint": fingerprint(model, state), "base_dtype": _dtype(model)}
     (directory / NOTES).write_text(json.dumps(notes, indent=2) + "\n", encoding="utf-8")
-
-
-def is_adapter(directory: Path) -> bool:
-    """Whether a directory holds an adapter."""
-    return (directory / CONFIG).is_file()
-
-
-def base_name(directory: Path) -> str:
-    """The name or directory of the base of an adapter directory's adapter. Raises PolicyError."""
-    try:
-        name = json.loads((directory / CONFIG).read_text(encoding="utf-8"))["base_model_name_or_path"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _unreadable(directory, f"{CONFIG}: {type(error).__name__}: {error}") from error
-    if not isinstance(name, str) or not name:
-        raise _unreadable(directory, f"{CONFIG} names no base (base_model_name_or_path is {name!r})")
-    if is_adapter(expanded(name)):
-        raise _unreadable(directory, f"its base '{name}' is itself an adapter; merge that first (evoseek export)")
-    return name
 
 
 def adapter_name(directory: Path) -> str:
@@ -291,13 +272,13 @@ def _read(directory: Path) -> tuple[LoraConfig, dict[str, torch.Tensor]]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             config = PeftConfig.from_pretrained(str(directory))
-        tensors = load_file(directory / WEIGHTS)
+        tensors = load_file(directory / ADAPTER_WEIGHTS)
     except Exception as error:  # the errors for damaged files are not documented
-        raise _unreadable(directory, f"{type(error).__name__}: {error}") from error
+        raise unreadable_adapter(directory, f"{type(error).__name__}: {error}") from error
     foreign = [key for key in tensors if not _PLAIN.fullmatch(key)]
     if not isinstance(config, LoraConfig) or foreign or not isinstance(config.init_lora_weights, bool):
         kind = config.peft_type if not isinstance(config, LoraConfig) else foreign[0] if foreign else "its own init"
-        raise _unreadable(directory, f"it holds more or other than plain LoRA on linear layers ({kind})")
+        raise unreadable_adapter(directory, f"it holds more or other than plain LoRA on linear layers ({kind})")
     return config, tensors
 
 
@@ -307,23 +288,15 @@ def _read_notes(directory: Path) -> dict[str, object]:
     try:
         return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
     except (OSError, ValueError, TypeError) as error:
-        raise _unreadable(directory, f"{NOTES}: {error}") from error
+        raise unreadable_adapter(directory, f"{NOTES}: {error}") from error
 
 
 def _file_key(key: str, adapter: str) -> str:
     return _PREFIX + key.replace(f".{adapter}.weight", ".weight")
 
 
-def _unreadable(directory: Path, why: str) -> PolicyError:
-    return PolicyError(
-        f"the adapter in '{directory}' cannot be used: {why}. Expected a directory written by evoseek or peft with a "
-        f"plain LoRA adapter ({CONFIG}, {WEIGHTS}). Restore it from a copy, or merge the adapter with the tool that "
-        "made it and give the merged model."
-    )
-
-
 def _does_not_fit(directory: Path, policy: Policy, why: str) -> PolicyError:
     return PolicyError(
         f"the adapter in '{directory}' does not fit the base '{policy.name}': {why}. Give the base that the adapter "
-        f"was trained on (base_model_name_or_path in its {CONFIG})."
+        f"was trained on (base_model_name_or_path in its {ADAPTER})."
     )

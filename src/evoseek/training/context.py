@@ -21,8 +21,9 @@ from evoseek.env.web import Web, open_web
 from evoseek.errors import ConfigError
 from evoseek.files import expanded
 from evoseek.policy.load import load_policy
-from evoseek.policy.lora import add_adapter, is_adapter, load_adapter
+from evoseek.policy.lora import add_adapter, load_adapter
 from evoseek.policy.policy import Policy, SamplerRun, vocabulary_notice
+from evoseek.policy.source import is_adapter
 from evoseek.protocols import Chat, MetricSink, PassageStore, QuestionEngine, RewardFn, SearchEngine, Tool
 from evoseek.registry import build, check_part, find
 from evoseek.reward.functions import NamedReward

@@ -15,8 +15,7 @@ from evoseek.corpus.questions import load_questions
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError, DataError
 from evoseek.files import expanded, file_digest, json_digest, model_digest, nearest
-from evoseek.policy.lora import base_name, is_adapter
-from evoseek.policy.source import find_policy, is_gguf
+from evoseek.policy.source import base_name, find_policy, is_adapter, is_gguf
 from evoseek.reward.answer import evaluable_question, usable_question
 from evoseek.runs import Input, RunDirectory, with_digests
 from evoseek.search.lexical import check_index

@@ -14,9 +14,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from evoseek.errors import CheckpointError, PolicyError
 from evoseek.files import expanded, replace_directory
 from evoseek.policy.load import first_line, generation_config, load_tokenizer, quietly
-from evoseek.policy.lora import is_adapter
 from evoseek.policy.policy import Policy, RemotePolicy
-from evoseek.policy.source import REMOTE, find_policy, is_gguf
+from evoseek.policy.source import REMOTE, find_policy, is_adapter, is_gguf
 from evoseek_tinker.sdk import RemoteModel
 
 
