@@ -121,17 +121,25 @@ def train(
             record("Ctrl-C, or a signal to end (SIGTERM)")
         elif not is_over:
             record(f"run.max_minutes = {settings.run.max_minutes:g}; raise it to train on")
+    _report_end(ended, settings, run, console, is_over=is_over)
+    return ended
+
+
+def _report_end(
+    ended: Ended, settings: TrainingSettings, run: RunDirectory, console: Console, *, is_over: bool
+) -> None:
+    """Print where training ended, why, and the command that continues it."""
     if ended.interrupted:
         say(console, f"Stopped after step {ended.step}. The same command resumes it.")
-    elif not is_over:
+        return
+    if not is_over:
         say(console, f"Trained {run.path} to step {ended.step}, where run.max_minutes ended it; raise it to resume.")
-    else:
-        say(console, f"Trained {run.path} to step {ended.step}.")
-        usual = with_setting(settings, "run.steps", defaults_of(settings).run.steps).planned_steps
-        if usual > settings.run.steps == ended.step:
-            words = f"evoseek train --run-dir {shlex.quote(str(run.path))} --steps {usual}"
-            say(console, f"Training ended because run.steps is {ended.step}. To train further: {words}")
-    return ended
+        return
+    say(console, f"Trained {run.path} to step {ended.step}.")
+    usual = with_setting(settings, "run.steps", defaults_of(settings).run.steps).planned_steps
+    if usual > settings.run.steps == ended.step:
+        words = f"evoseek train --run-dir {shlex.quote(str(run.path))} --steps {usual}"
+        say(console, f"Training ended because run.steps is {ended.step}. To train further: {words}")
 
 
 @contextmanager

@@ -6,13 +6,21 @@ from pathlib import Path
 
 import pytest
 
+from evoseek.errors import ConfigError
 from evoseek.search.lexical import LexicalIndex
-from evoseek.search.opening import LiveIndex
+from evoseek.search.opening import LiveIndex, open_built
 from evoseek.types import Passage
 
 
 def build(directory: Path, *texts: str) -> None:
     LexicalIndex.build(directory, [Passage(f"p{number}", "", text, "d") for number, text in enumerate(texts)])
+
+
+def test_an_engine_that_no_index_is_built_for_is_refused(tmp_path: Path) -> None:
+    build(tmp_path / "index", "one")
+    assert type(open_built(tmp_path / "index", "lexical")) is LexicalIndex
+    with pytest.raises(ConfigError, match=r"cannot be opened for the engine 'remote'\. Choose auto, lexical"):
+        open_built(tmp_path / "index", "remote")
 
 
 def test_a_change_is_seen_and_one_that_cannot_be_opened_is_told_once(

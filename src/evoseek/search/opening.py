@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
-from evoseek.errors import EvoseekError
+from evoseek.errors import ConfigError, EvoseekError
 from evoseek.search.dense import DenseIndex
 from evoseek.search.hybrid import HybridIndex
 from evoseek.search.lexical import LexicalIndex, index_directory
@@ -23,9 +23,14 @@ _LOOK_S = 1.0  # seconds between two looks at whether the index was changed
 
 def open_built(directory: Path, engine: str = "auto") -> LexicalIndex:
     """An index, to be searched by an engine; auto: the one that it was built for. Raises as `LexicalIndex.open` and
-    `DenseIndex.open`."""
-    kinds = {"dense": DenseIndex, "hybrid": HybridIndex}
-    return kinds.get(Manifest.read(directory).engine_for(engine), LexicalIndex).open(directory)
+    `DenseIndex.open`, and ConfigError for an engine that no index is built for."""
+    kinds = {"lexical": LexicalIndex, "dense": DenseIndex, "hybrid": HybridIndex}
+    name = Manifest.read(directory).engine_for(engine)
+    if name not in kinds:
+        raise ConfigError(
+            f"The index {directory} cannot be opened for the engine '{name}'. Choose auto, {', '.join(kinds)}."
+        )
+    return kinds[name].open(directory)
 
 
 class AsBuilt:
