@@ -16,7 +16,7 @@ from evoseek.registry import KINDS
 from evoseek.report.status import status
 from evoseek.report.view.source import Source
 from evoseek.reward.format import WebFormatReward
-from evoseek.reward.shaping import OverlongReward, UnansweredReward
+from evoseek.reward.shaping import OverlongReward, UnansweredReward, WrongReward
 from evoseek.rollout.limits import Limits
 from evoseek.runs import RunDirectory, changes
 from evoseek.search.lexical import LexicalIndex
@@ -27,6 +27,7 @@ from evoseek.systems.dspo import DSPO
 from evoseek.train import seconds_left, train, training_loop
 from evoseek.training.context import Context, Objects
 from evoseek.training.given import load_settings
+from evoseek.training.plan import TrainingContext
 from evoseek.types import Passage, Question, ToolCall
 
 OPTIONS = {
@@ -137,6 +138,15 @@ def test_a_rollout_without_an_answer_is_penalised_in_training_and_not_in_evaluat
     shaped = loop.system.rollouts.reward
     assert (type(shaped), shaped.penalty) == (UnansweredReward, 0.5)
     assert 0.0 <= asyncio.run(loop.evaluate(0))["eval/reward"] <= 1.0
+
+
+@pytest.mark.parametrize("system", ["search-r1", "dspo", "deepresearcher", "zerosearch"])
+def test_a_wrong_answer_is_penalised_in_training_by_every_system_with_questions(places, tmp_path, system):
+    settings = load_settings(system=system, options={"reward.wrong_penalty": 0.25, "reward.unanswered_penalty": 0.5})
+    with TrainingContext(settings, RunDirectory(tmp_path)) as context:
+        shaped = context.training_reward
+        assert (type(shaped), type(shaped.reward), shaped.reward.penalty) == (UnansweredReward, WrongReward, 0.25)
+        assert type(context.reward) not in (UnansweredReward, WrongReward)  # that of evaluations
 
 
 def test_the_filter_of_dspo(places, tmp_path):

@@ -36,7 +36,10 @@ from evoseek.training.inputs import identity, inputs_of
 from evoseek.training.settings import TrainingSettings
 from evoseek.types import Outcome, Question, Trajectory, TrajectoryGroup
 
-_ONLY_IN_TRAINING = ("rollout.group_size", "rollout.max_staleness", "reward.overlong_max", "reward.unanswered_penalty")
+_ONLY_IN_TRAINING = (
+    *("rollout.group_size", "rollout.max_staleness"),
+    *("reward.overlong_max", "reward.unanswered_penalty", "reward.wrong_penalty"),
+)
 _DECIDING = (  # tables of settings that decide how a question is answered and scored
     *("policy", "lora", "search", "simulator", "rollout", "environment", "tools", "web", "browse", "reader"),
     *("reward", "judge", "answerer", "support"),

@@ -15,17 +15,17 @@ A worked example, one trajectory of a solver that searches once (ids are made up
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
-from typing import Literal
+from typing import Literal, cast
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question with every accepted answer. `metadata` may hold `hops`, `kind`, `source`, and `answerable`, which is
-    False for a question that the documents do not answer. A proposer's question is a `task`."""
+    """A question with every accepted answer. `metadata` may hold `hops`, `kind`, `source`, `answerable`, which is False
+    for a question that the documents do not answer, and `hidden`. A proposer's question is a `task`."""
 
     id: str
     text: str
@@ -37,6 +37,11 @@ class Question:
     def is_answerable(self) -> bool:
         """False if the documents are known not to answer it."""
         return self.metadata.get("answerable") is not False
+
+    @property
+    def hidden(self) -> frozenset[str]:
+        """Ids of the documents that no search for this question finds, as if they were not in the index."""
+        return frozenset(cast("Iterable[str]", self.metadata.get("hidden", ())))
 
 
 @dataclass(frozen=True, slots=True)

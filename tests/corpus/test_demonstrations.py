@@ -69,6 +69,10 @@ PROPOSER = {"role": "proposer", "passage": {"text": "a"}, "hops": 1, "turns": [{
             {"question": "who ?", "turns": [{"question": "q ?", "answer": "b"}]},
             "Turn 1 of 1 has to have no `question`: the last turn of a proposer states",
         ),
+        (
+            {"question": "who ?", "turns": TURNS, "metadata": {"hidden": "a"}},
+            "The key `hidden` must be a list of texts",
+        ),
         ({"turns": TURNS}, "question: Field required"),
         ({"question": "who ?"}, "turns: Field required"),
         ({"question": "who ?", "turns": []}, "turns: List should have at least 1 item"),

@@ -37,17 +37,29 @@ def test_what_is_said_about_a_question_may_stand_outside_of_its_metadata(tmp_pat
     assert question.metadata == {"source": "nq", "kind": "film", "evidence": ["Alien"]}
 
 
-def test_an_unanswerable_question_is_read_written_and_kept_from_training(tmp_path):
+def test_an_unanswerable_question_is_read_and_written_and_trained_on_by_the_rewards_that_can_score_it(tmp_path):
     row = {"id": "a", "question": "who?", "golden_answers": [], "answerable": False}
     path = write(tmp_path / "q.jsonl", row)
     (question,) = load_questions(path, check=evaluable_question)
     assert (question.golden_answers, question.is_answerable) == ((), False)
     save_questions(path, [question])
     assert load_questions(path) == read_questions(str(path), setting="evaluation.path") == [question]
-    with pytest.raises(
-        DataError, match=r":1: Question 'a' \('who\?'\) is marked as unanswerable, so only `evoseek eval` .* Remove it"
-    ):
-        read_questions(str(path), setting="questions.path")
+    assert read_questions(str(path), setting="questions.path", reward="f1") == [question]
+    unscored = (
+        r":1: Question 'a' \('who\?'\) is marked as unanswerable, .* rewards exact_match, .* or remove the question"
+    )
+    for reward in ("judge", ""):
+        with pytest.raises(DataError, match=unscored):
+            read_questions(str(path), setting="questions.path", reward=reward)
+
+
+def test_hidden_documents_are_part_of_what_is_said_about_a_question(tmp_path):
+    path = write(tmp_path / "q.jsonl", {"question": "who?", "answer": "x", "hidden": ["a.html", "b.html"]})
+    (question,) = load_questions(path)
+    assert question.hidden == {"a.html", "b.html"}
+    save_questions(path, [question])
+    assert load_questions(path) == [question]
+    assert Question("q", "who?", ("x",)).hidden == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -59,6 +71,8 @@ def test_an_unanswerable_question_is_read_written_and_kept_from_training(tmp_pat
         ({"question": "who?", "golden_answers": []}, 'say `"answerable": false`'),
         ({"question": "who?", "golden_answers": ["x"], "answerable": False}, "['x'], but `answerable` is false"),
         ({"question": "who?", "golden_answers": [], "answerable": "no"}, "must be true or false, got 'no'"),
+        ({"question": "who?", "answer": "x", "hidden": "a.html"}, "ids of documents; got 'a.html'"),
+        ({"question": "who?", "answer": "x", "metadata": {"hidden": [1]}}, "`hidden` must be a list of texts"),
         ({"question": "who?", "golden_answers": ["x", 3]}, "got 3"),
         ({"question": " ", "answer": "x"}, "`question`"),
         ({"question": "who?", "answer": "x", "metadata": 3}, "`metadata`"),

@@ -70,6 +70,16 @@ def test_what_was_right_is_kept_as_a_demonstration_and_the_rest_is_counted(tmp_p
     ]
 
 
+def test_a_right_refusal_is_a_right_rollout_and_its_question_is_kept_whole(tmp_path):
+    about = {"answerable": False, "hidden": ["a"]}
+    refusal = "<answer> Not found in the documents. </answer>"
+    questions = [Question("a", "what is a ?", (), about), Question("b", "what is b ?", (), about)]
+    found = collected(tmp_path, {"a": [[SEARCH, refusal]]}, questions=questions)
+    assert (found.kept, found.ends) == (1, {"right": 1, "wrong": 1})
+    (kept,) = load_demonstrations(tmp_path / "d.jsonl")
+    assert (kept.question, kept.turns[-1].answer) == (questions[0], "Not found in the documents.")
+
+
 def test_of_several_attempts_the_same_turns_are_kept_once_and_the_shortest_first(tmp_path):
     attempts = [[SEARCH, SEARCH, RIGHT], [SEARCH, RIGHT], [SEARCH, RIGHT], [WRONG], [RIGHT]]
     collected(tmp_path, {"a": attempts}, questions=QUESTIONS[:1], limits=CollectionLimits(5, per_question=2))

@@ -97,6 +97,12 @@ def test_no_right_answer_keeps_the_question():
     assert (verdict.keep, verdict.details["right"]) == (True, 0)
 
 
+def test_refusing_an_unanswerable_question_shows_no_knowledge():
+    marked = Question("q", "who is mayor of Kalo ?", (), {"answerable": False})
+    verdict, _ = ask(script(*["<answer> unknown </answer>"] * 4), question=marked)
+    assert (verdict.keep, verdict.details) == (True, {"right": 0, "answered": 4, "samples": 4})
+
+
 def test_failures_leave_it_undecided_unless_another_sample_is_right():
     verdict, _ = ask(script(WRONG, None, WRONG, WRONG))
     assert (verdict.keep, verdict.reason) == (None, "down")

@@ -56,7 +56,7 @@ def test_several_samples_with_every_metric(evaluate, cli, tmp_path):
     assert (status, "18 trajectories." in said) == (0, True)
 
 
-def test_questions_that_the_documents_do_not_answer_are_evaluated_and_not_trained_on(evaluate, setting, cli, tmp_path):
+def test_questions_that_the_documents_do_not_answer_are_evaluated(evaluate, setting, cli, tmp_path):
     mixed = tmp_path / "mixed.jsonl"
     marked = {"id": "u1", "question": "who is north of gold?", "golden_answers": [], "answerable": False}
     mixed.write_text(setting.questions.read_text() + json.dumps(marked) + "\n")
@@ -66,11 +66,6 @@ def test_questions_that_the_documents_do_not_answer_are_evaluated_and_not_traine
         assert sum(own[name]["mean"] for name in ("answered_right", "answered_wrong", "refused")) == pytest.approx(1)
         assert own["supported"]["n"] == own["refused"]["n"]
     assert "unanswerable questions" in (tmp_path / "out" / "results.md").read_text()
-    status, _, err = cli(*setting.train(tmp_path / "run", "--set", f"questions.path={mixed}"))
-    assert (status, "Question 'u1' ('who is north of gold?') is marked as unanswerable" in " ".join(err.split())) == (
-        2,
-        True,
-    )
 
 
 def test_a_finished_evaluation_is_only_shown_again(evaluate, tmp_path, monkeypatch):

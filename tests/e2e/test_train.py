@@ -41,6 +41,38 @@ def test_training_changes_the_weights_and_searches(setting, trained):
     assert searched
 
 
+def test_questions_that_the_documents_do_not_answer_are_trained_on(setting, tmp_path, cli):
+    """A wrong answer costs a quarter, to any question; the documents that are hidden from a question are not found."""
+    hidden = ["north", "south", "river"]
+    marked = {"id": "u1", "question": "who is north of gold ?", "golden_answers": [], "answerable": False}
+    mixed = tmp_path / "mixed.jsonl"
+    mixed.write_text(setting.questions.read_text() + json.dumps({**marked, "hidden": hidden}) + "\n")
+    sets = (f"questions.path={mixed}", "questions.per_step=7", "reward.wrong_penalty=0.25", "evaluation.every=0")
+    words = [word for one in sets for word in ("--set", one)]
+    status, _, err = cli(*setting.train(tmp_path / "run", "--steps", 1, *words))
+    assert status == 0, err
+    rolled = rows(tmp_path / "run" / "trajectories.jsonl")
+    advantages = {row["id"]: row["advantages"] for row in rows(tmp_path / "run" / "samples.jsonl")}
+    assert len(rolled) == len(advantages) == 7 * 4
+    found, groups = {"answerable": set(), "u1": set()}, {}
+    for row in rolled:
+        parts, is_marked = row["outcome"]["parts"], row["question"]["id"] == "u1"
+        is_wrong = row["answer"] is not None and parts["f1"] == 0
+        assert row["outcome"]["reward"] == parts["f1"] - 0.25 * is_wrong
+        assert parts["f1"] == 0 or not is_marked
+        groups.setdefault(row["group"], []).append((row["outcome"]["reward"], advantages[row["id"]]))
+        passages = [p["document_id"] for result in row["tool_results"] for p in result.get("passages", ())]
+        found["u1" if is_marked else "answerable"].update(passages)
+    assert found["u1"].isdisjoint(hidden)
+    assert not found["answerable"].isdisjoint(hidden)
+    mixed = [sorted(group) for group in groups.values() if len({reward for reward, _ in group}) > 1]
+    assert mixed
+    assert all(group[0][0] == -0.25 and group[0][1] < 0 < group[-1][1] for group in mixed)
+    status, _, err = cli(*setting.train(tmp_path / "judged", "--steps", 1, *words, "--set", "reward.name=fan_out"))
+    assert status == 2
+    assert "Question 'u1' ('who is north of gold ?') is marked as unanswerable" in " ".join(err.split())
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_run_that_is_extended_equals_one_made_in_a_single_go(setting, trained, tmp_path, cli, dtype):
     """More steps may be asked for later; rows of evaluation at the old end are the only difference."""

@@ -6,7 +6,7 @@ from evoseek.env.prompts import load_prompts
 from evoseek.env.tools import SearchTool
 from evoseek.errors import ToolError
 from evoseek.protocols import SearchEngine
-from evoseek.types import Passage, ToolCall
+from evoseek.types import Passage, Question, ToolCall
 
 MEIRI = Passage("a#0", "a", "Kalo", "Kalo 's mayor is Meri .")
 
@@ -121,3 +121,46 @@ def test_an_engine_that_does_not_keep_to_its_types_is_a_clear_failure(found, got
 def test_an_engine_may_give_tuples():
     tool = SearchTool(Own(((MEIRI,),)), 2, template=load_prompts("tiny")["observation"])
     assert call(tool, query="mayor").passages == (MEIRI,)
+
+
+class Shelf:
+    """Ranks the passages d0#0, d0#1, d1#0, d1#1, ... for every query."""
+
+    is_local = True
+
+    def __init__(self, documents):
+        self.asked = []
+        self.passages = [Passage(f"d{n}#{m}", f"d{n}", "t", "x") for n in range(documents) for m in range(2)]
+
+    async def search(self, queries, k):
+        self.asked.append(k)
+        return [self.passages[:k] for _ in queries]
+
+
+@pytest.mark.parametrize(
+    ("hidden", "found", "asked"),
+    [
+        ([], ["d0#0", "d0#1", "d1#0"], [3]),
+        (["d9", "d4"], ["d0#0", "d0#1", "d1#0"], [3]),
+        (["d0"], ["d1#0", "d1#1", "d2#0"], [3, 6]),
+        (["d0", "d1", "d3"], ["d2#0", "d2#1", "d4#0"], [3, 6, 12]),
+        (["d0", "d1", "d2", "d3"], ["d4#0", "d4#1"], [3, 6, 12]),  # no more are in the index
+    ],
+)
+def test_hidden_documents_are_not_found_and_others_take_their_place(hidden, found, asked):
+    engine = Shelf(5)
+    tool = SearchTool(engine, 3, template=load_prompts("tiny")["observation"])
+    bound = tool.for_question(Question("q", "who?", (), {"answerable": False, "hidden": hidden}), "q/0")
+    assert [passage.id for passage in call(bound, query="x").passages] == found
+    assert engine.asked == asked
+    assert len(call(tool, query="x").passages) == 3  # the tool of other questions is as it was
+
+
+def test_what_is_hidden_stays_hidden_in_an_engine_that_is_bound_to_the_question():
+    class Bound:
+        def for_question(self, question, trajectory_id):
+            return Shelf(2)
+
+    tool = SearchTool(Bound(), 2, template=load_prompts("tiny")["observation"], context=5)
+    bound = tool.for_question(Question("q", "who?", ("x",), {"hidden": ["d0"]}), "q/0").after("so")
+    assert [passage.id for passage in call(bound, query="x").passages] == ["d1#0", "d1#1"]

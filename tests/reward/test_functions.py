@@ -1,8 +1,10 @@
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from evoseek.errors import ConfigError, TrainingError
+from evoseek.reward.answer import METRICS
 from evoseek.reward.functions import AnswerReward, FanOutReward, NamedReward, fan_out
 from evoseek.types import Action, Invalid, Outcome, Question, Scored, Segment, StopReason, Trajectory
 
@@ -38,6 +40,20 @@ def test_the_reward_is_the_metric_of_the_answer(metric: str, answer: str, expect
 
 def test_trap_no_answer_scores_zero_though_prompt_and_action_text_hold_the_gold() -> None:
     assert asyncio.run(AnswerReward("substring_match")(trajectory(None))) == Scored(0.0, {"substring_match": 0.0})
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize(
+    ("answer", "expected"), [("Not found in the documents.", 1.0), ("unknown", 1.0), ("Paris", 0.0), (None, 0.0)]
+)
+def test_of_an_unanswerable_question_a_refusal_is_right_by_every_metric(metric, answer, expected) -> None:
+    """A rollout without an answer refuses nothing."""
+    rolled = replace(trajectory(answer), question=Question("q1", "capital of France ?", (), {"answerable": False}))
+    assert asyncio.run(AnswerReward(metric)(rolled)) == Scored(expected, {metric: expected})
+
+
+def test_a_refusal_of_an_answerable_question_is_wrong() -> None:
+    assert asyncio.run(AnswerReward("f1")(trajectory("Not found in the documents."))).reward == 0.0
 
 
 def test_an_unknown_metric_is_a_config_error_that_lists_the_known_ones() -> None:

@@ -1,10 +1,18 @@
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from evoseek.protocols import RewardFn
 from evoseek.reward.functions import AnswerReward
-from evoseek.reward.shaping import EvidenceReward, OverlongReward, UnansweredReward, overlong_penalty, unshaped
+from evoseek.reward.shaping import (
+    EvidenceReward,
+    OverlongReward,
+    UnansweredReward,
+    WrongReward,
+    overlong_penalty,
+    unshaped,
+)
 from evoseek.types import (
     Invalid,
     Outcome,
@@ -131,3 +139,42 @@ def test_a_failed_reward_is_not_made_a_reward() -> None:
         return down
 
     assert score(solved("Meri", ["a"], evidence=["a"]), 0.5, judge) == down
+
+
+def refusable(answer: str | None, answerable: bool, golden: tuple[str, ...] = ("Meri Tolu",)) -> Trajectory:
+    question = Question("q", "?", golden if answerable else (), {} if answerable else {"answerable": False})
+    return replace(unanswered_rollout(answer), question=question)
+
+
+@pytest.mark.parametrize(
+    ("answer", "answerable", "unshaped_reward", "penalty"),
+    [
+        ("Meri Tolu", True, 1.0, 0.0),
+        ("Meri", True, 2 / 3, 0.0),  # partly right by F1
+        ("Oslo", True, 0.0, -0.5),
+        ("Not found in the documents.", True, 0.0, 0.0),
+        (None, True, 0.0, 0.0),  # whose penalty is another one
+        ("Not found in the documents.", False, 1.0, 0.0),
+        ("Oslo", False, 0.0, -0.5),
+        (None, False, 0.0, 0.0),
+    ],
+)
+def test_a_wrong_answer_costs_and_refusing_does_not(answer, answerable, unshaped_reward, penalty) -> None:
+    outcome = asyncio.run(WrongReward(AnswerReward("f1"), 0.5)(refusable(answer, answerable)))
+    assert outcome.reward == pytest.approx(unshaped_reward + penalty)
+    assert (outcome.parts["wrong"], unshaped(outcome)) == (penalty, pytest.approx(unshaped_reward))
+
+
+def test_the_penalties_of_a_wrong_answer_and_of_none_are_apart() -> None:
+    reward = UnansweredReward(WrongReward(AnswerReward(), 0.25), 0.5)
+    found = [asyncio.run(reward(refusable(answer, True))).reward for answer in ("Meri Tolu", "unknown", "Oslo", None)]
+    assert found == [1.0, 0.0, -0.25, -0.5]
+
+
+def test_what_cannot_be_scored_costs_nothing() -> None:
+    failed = Invalid(StopReason.REWARD_FAILED, "The judge is down.")
+
+    async def judge(trajectory: Trajectory) -> Invalid:
+        return failed
+
+    assert asyncio.run(WrongReward(judge, 0.5)(refusable("Oslo", True))) == failed

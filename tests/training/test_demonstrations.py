@@ -117,6 +117,16 @@ def test_the_summary_counts_and_tells_what_is_left_out_and_what_was_not_read(wri
     assert "none of the passages" not in summary(fine, "")
 
 
+def test_of_a_refusal_nothing_needs_to_be_read_and_what_is_hidden_is_not_shown(written):
+    refusal = demonstration("vesu", answer="Not found in the documents.")
+    hidden = Question("vesu", "what is vesu ?", (), {"answerable": False, "hidden": ["kalo"]})
+    path = written(replace(refusal, question=hidden), demonstration("tora"))
+    played = demonstrations_of_file(path, roles_with())
+    assert "none of the passages" not in summary(played, "")
+    found = [[p.id for result in one.tool_results for p in result.passages] for one in played.trajectories]
+    assert found == [[], ["kalo"]]
+
+
 def test_a_proposers_answer_may_be_read_in_the_passage_that_it_is_shown(written):
     def shown(text):
         turns = (DemonstratedTurn("it is meri", question="what is kalo ?", answer="meri"),)

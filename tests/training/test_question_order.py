@@ -150,6 +150,12 @@ def with_hops(*hops):
     return [Question(f"q{i}", "?", ("a",), {"hops": value}) for i, value in enumerate(hops)]
 
 
+def test_questions_can_be_chosen_by_whether_they_are_answerable_though_few_say_it():
+    asked = [*questions(2), Question("u", "question u", (), {"answerable": False})]
+    assert [question.id for question in chosen(asked, {"answerable": False})] == ["u"]
+    assert [question.id for question in chosen(asked, {"answerable": True})] == ["q0", "q1"]
+
+
 def test_a_balanced_step_has_fixed_shares_and_its_beginning_too():
     order = BalancedOrder(UniformOrder(), "hops", {"1": 1, "2": 2})
     asked = with_hops(*[1] * 5, *[2] * 7, *[3] * 4)

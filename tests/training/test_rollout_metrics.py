@@ -183,7 +183,14 @@ def test_metrics_of_each_number_of_hops():
         "tools/call_frequency/hops_2": 1.0,
     }
     assert metrics_by(asked, "kind")["reward/kind_a_b"] == 0.25
+    marked = [asked[0], replace(asked[1], trajectories=tuple(map(unanswerable, asked[1].trajectories)))]
+    shares = metrics_by(marked, "answerable")
+    assert (shares["reward/answerable_True"], shares["reward/answerable_False"]) == (0.5, 0.0)
     assert metrics_by(asked, "depth") == metrics_by(asked, "") == {}
+
+
+def unanswerable(trajectory):
+    return replace(trajectory, question=Question("q2", "?", (), {"answerable": False}))
 
 
 def test_staleness_is_weighed_by_tokens():

@@ -24,7 +24,7 @@ from evoseek.project import NAME
 from evoseek.recipes import recipes
 from evoseek.registry import check_name
 from evoseek.report.printable import say
-from evoseek.reward.answer import usable_question
+from evoseek.reward.answer import evaluable_question
 
 _T = TypeVar("_T")
 _OF_A_MODEL = ("config.json", ADAPTER, REMOTE)  # files by which a model's folder is known
@@ -228,7 +228,7 @@ class ProjectOptions:
 
     def _has_hops(self) -> bool:
         """Whether there are questions of one hop and of two, and all say which they are."""
-        questions = load_questions(self.questions, check=usable_question) if self.questions else []
+        questions = load_questions(self.questions, check=evaluable_question) if self.questions else []
         return {question.metadata.get("hops") for question in questions} == {1, 2}
 
     @property

@@ -158,8 +158,8 @@ def outline(settings: TrainingSettings, run: RunDirectory, *, processes: int, wo
         until = stage.until or ("the end of the run" if stage.steps is None else f"{stage.steps} steps are made")
         yield f"  Stage {number}, {stage.name}: until {until}"
     if (path := lookup(settings, "questions.path")) is not None:
-        number, each = len(read_questions(path, setting="questions.path")), lookup(settings, "questions.per_step")
-        yield f"Questions: {number} of {path}, {each} in a step"
+        questions = read_questions(path, setting="questions.path", reward=settings.reward.name)
+        yield f"Questions: {len(questions)} of {path}, {lookup(settings, 'questions.per_step')} in a step"
     if processes > 1:
         own = shlex.join(word for word in words if word != "--dry-run")
         yield f"Learner: {_TOGETHER.format(processes=processes, words=own)}"

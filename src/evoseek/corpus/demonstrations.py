@@ -7,8 +7,8 @@ which a proposer should write one.
                {"answer": "30 November 1937"}]}
 
 Every turn but the last has a `query`, the last one an `answer`, which may be wrong; `think` is optional. So are `id`
-(default: the line number), `golden_answers` and `metadata`. What the queries find is not in the file: it is looked up
-when the demonstration is shown.
+(default: the line number), `golden_answers` and `metadata`, of which `hidden` is the same as a question's. What the
+queries find is not in the file: it is looked up when the demonstration is shown.
 
 A proposer's line has a passage, the requested number of hops (0: it chooses), and turns of which the last one also has
 a `question`:
@@ -29,7 +29,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from evoseek.corpus.questions import question_row
+from evoseek.corpus.questions import check_hidden, question_row
 from evoseek.corpus.rows import read_rows
 from evoseek.errors import DataError
 from evoseek.types import Passage, Question
@@ -140,6 +140,7 @@ def _demonstration(fields: Mapping[str, object], number: int) -> Demonstration |
     turns, id = _turns(row), str(number) if row.id is None else str(row.id)
     if isinstance(row, _ProposerRow):
         return ProposerDemonstration(id, Passage(id, id, row.passage.title, row.passage.text), row.hops, turns)
+    check_hidden(row.metadata)
     return Demonstration(Question(id, row.question, tuple(row.golden_answers), row.metadata), turns)
 
 

@@ -4,11 +4,13 @@ with these keys as column headings.
     {"id": "q1", "question": "who wrote Dune?", "golden_answers": ["Frank Herbert", "Herbert"], "metadata": {"hops": 1}}
 
 `id` is optional (default: the line number), `answer` may be given instead of `golden_answers` (a text or a list).
-`hops`, `kind`, `source`, `evidence` and `answerable` may stand outside of the metadata and are added to it. Other keys
-are ignored. `evidence` lists the titles or ids of the documents that hold the answer. A question that the documents do
-not answer has no golden answer and is marked; it can be evaluated, and not be trained on:
+`hops`, `kind`, `source`, `evidence`, `answerable` and `hidden` may stand outside of the metadata and are added to it.
+Other keys are ignored. `evidence` lists the titles or ids of the documents that hold the answer, `hidden` the ids of
+documents that no search for the question finds. A question that the documents do not answer has no golden answer and is
+marked: it is answered right by a refusal.
 
     {"question": "who wrote the warranty?", "golden_answers": [], "answerable": false}
+    {"question": "who wrote Dune?", "golden_answers": [], "answerable": false, "hidden": ["dune.html"]}
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from evoseek.errors import DataError
 from evoseek.files import write_atomic
 from evoseek.types import Question
 
-_ABOUT = ("hops", "kind", "source", "evidence", "answerable")
+_ABOUT = ("hops", "kind", "source", "evidence", "answerable", "hidden")
 _LISTED = 10  # golden answers that a warning lists one by one
 
 
@@ -95,6 +97,7 @@ def parse_question(fields: Mapping[str, object], default_id: str) -> Question:
         _check_type("hops", metadata["hops"], int)
     if "supporting_facts" in fields:
         metadata.setdefault("evidence", _titles(fields["supporting_facts"]))
+    check_hidden(metadata)
     identifier = fields.get("id", fields.get("_id", default_id))
     _check_type("id", identifier, int | str)
     return Question(
@@ -103,6 +106,13 @@ def parse_question(fields: Mapping[str, object], default_id: str) -> Question:
         golden_answers=_golden_answers(fields, metadata.get("answerable", True)),
         metadata=metadata,
     )
+
+
+def check_hidden(metadata: Mapping[str, object]) -> None:
+    """Raises DataError for hidden documents that are no list of texts."""
+    hidden = metadata.get("hidden", [])
+    if not isinstance(hidden, list) or not all(isinstance(id, str) for id in cast("list[object]", hidden)):
+        raise DataError(f"The key `hidden` must be a list of texts, the ids of documents; got {hidden!r:.100}.")
 
 
 def _titles(facts: object) -> list[str]:

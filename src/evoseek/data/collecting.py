@@ -14,6 +14,7 @@ from evoseek.answer import chat_roller, uses_chat_model
 from evoseek.corpus.demonstrations import Demonstration, demonstration_row
 from evoseek.corpus.resumable_jsonl import ResumableJsonl, open_growing_file
 from evoseek.errors import ConfigError, EvoseekError
+from evoseek.eval.evaluate import examining
 from evoseek.protocols import RewardFn
 from evoseek.report.printable import for_example, say, say_left_out
 from evoseek.report.progress import STOPPING_AFTER_BATCH, CountProgress
@@ -126,7 +127,7 @@ def collect_demonstrations(
             collect(
                 questions,
                 roll,
-                context.reward,
+                examining(context.reward, context.metric),
                 limits,
                 file,
                 max_invalid=settings.run.max_invalid,

@@ -87,6 +87,7 @@ class ClosedBook:
         outcomes = [outcome for _, outcome in drawn]
         failed = [outcome for outcome in outcomes if isinstance(outcome, Invalid)]
         right = sum(isinstance(outcome, Scored) and outcome.reward == 1.0 for outcome in outcomes)
+        right *= question.is_answerable  # a refusal shows no knowledge
         answered = sum(trajectory.answer is not None for trajectory, _ in drawn)
         details = {"right": right, "answered": answered, "samples": len(drawn) - len(failed)}
         if not right and failed:

@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 from collections.abc import Callable, Iterator, Sized
+from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -254,8 +255,8 @@ def check_sources(context: DoctorContext) -> Iterator[Diagnosis]:
     """The files that the run reads: questions, demonstrations, a world, answers."""
     settings = context.settings
     readers: dict[str, tuple[str, Callable[[str], Sized]]] = {
-        "questions.path": ("questions", lambda path: read_questions(path, setting="questions.path")),
-        "evaluation.path": ("questions", lambda path: read_questions(path, setting="evaluation.path")),
+        "questions.path": ("questions", partial(read_questions, setting="questions.path", reward=settings.reward.name)),
+        "evaluation.path": ("questions", partial(read_questions, setting="evaluation.path")),
         "demonstrations.path": ("demonstrations", lambda path: load_demonstrations(Path(path))),
     }
     for setting, (noun, read) in readers.items():

@@ -15,7 +15,7 @@ from evoseek.errors import ConfigError, ToolError
 from evoseek.policy.encoding import well_formed
 from evoseek.protocols import QuestionEngine, SearchEngine
 from evoseek.search.engines import retried, search
-from evoseek.types import Question, ToolCall, ToolResult
+from evoseek.types import Passage, Question, ToolCall, ToolResult
 
 _SCHEMA: Mapping[str, object] = {
     "type": "function",
@@ -48,7 +48,8 @@ class SearchTool:
             "the engine ahead of the query; 0 sends the query alone.",
         )
 
-    _context, _reasoning = 0, ""  # also of a tool derived from this one that has an `__init__` of its own
+    # also of a tool derived from this one that has an `__init__` of its own
+    _context, _reasoning, _hidden = 0, "", frozenset[str]()
 
     @classmethod
     def build(cls, settings: Settings, context: ToolContext) -> SearchTool:
@@ -82,11 +83,16 @@ class SearchTool:
         return _SCHEMA
 
     def for_question(self, question: Question, trajectory_id: str) -> SearchTool:
-        """The tool with its engine bound to the rollout, if the engine needs it."""
-        if not isinstance(self._engine, QuestionEngine):
+        """The tool with its engine bound to the rollout, if the engine needs it. It finds no passage of the documents
+        that are hidden from the question."""
+        engine = self._engine
+        if isinstance(engine, QuestionEngine):
+            engine = engine.for_question(question, trajectory_id)
+        elif not question.hidden:
             return self
-        engine = self._engine.for_question(question, trajectory_id)
-        return SearchTool(engine, self._k, template=self._template, context=self._context)
+        bound = copy(self)
+        bound._engine, bound._hidden = engine, question.hidden
+        return bound
 
     def after(self, reasoning: str) -> SearchTool:
         """The tool for the next call of a model that has written this so far, if the search uses it."""
@@ -106,9 +112,19 @@ class SearchTool:
         if isinstance(self._engine, QuestionEngine):
             raise ToolError("The search engine depends on the question: bind the tool first (for_question).")
         start = time.perf_counter()
-        passages = (await search(self._engine, [self._searched(query)], self._k))[0] if query else []
+        passages = await self._found(self._engine, self._searched(query)) if query else []
         latency = time.perf_counter() - start
         return ToolResult(call, self._template.text(passages=passages), tuple(passages), latency)
+
+    async def _found(self, engine: SearchEngine, query: str) -> list[Passage]:
+        """The best `k` passages that are not hidden: so many more are fetched as it takes to find them."""
+        wanted = self._k
+        while True:
+            (found,) = await search(engine, [query], wanted)
+            shown = [passage for passage in found if passage.document_id not in self._hidden]
+            if len(shown) == len(found) or len(shown) >= self._k or len(found) < wanted:
+                return shown[: self._k]
+            wanted *= 2
 
     def _searched(self, query: str) -> str:
         """What the engine gets: the query, after the last words before its call, without the call's own markup."""

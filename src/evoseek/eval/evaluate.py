@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from evoseek.corpus.language import is_refusal
 from evoseek.errors import DataError
 from evoseek.eval.support import Check
 from evoseek.protocols import RewardFn
+from evoseek.reward.answer import is_right_refusal
 from evoseek.reward.format import BROKEN
 from evoseek.rollout.roller import Roller
 from evoseek.statistics import Interval, score_interval, wilson_interval
@@ -107,15 +107,15 @@ async def evaluate(questions: Sequence[Question], *, roller: Roller, metric: str
 
 
 def examining(reward: RewardFn, metric: str, check: Check | None = None) -> RewardFn:
-    """A reward, called `metric`, for the questions of an evaluation: one that is marked as unanswerable is scored as in
-    SQuAD 2.0 (arXiv 1806.03822), 1 for a refusal and the metric's lowest value for an answer, or for no answer at all.
-    With a check, the part `supported` is 1 if the passages that were found support the answer, or else 0."""
+    """A reward, called `metric`, for the questions of an evaluation: one that is marked as unanswerable is scored 1 for
+    a refusal (`is_right_refusal`), and otherwise the metric's lowest value. With a check, the part `supported` is 1 if
+    the passages that were found support the answer, or else 0."""
 
     async def examined(trajectory: Trajectory) -> Outcome:
         if trajectory.question.is_answerable:
             outcome = await reward(trajectory)
         else:
-            value = 1.0 if is_refusal(trajectory.answer) else lowest_of(metric)
+            value = 1.0 if is_right_refusal(trajectory) else lowest_of(metric)
             outcome = Scored(value, {metric: value})
         if check is None or not isinstance(outcome, Scored):
             return outcome

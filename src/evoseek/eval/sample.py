@@ -15,7 +15,7 @@ from evoseek.corpus.questions import question_row
 from evoseek.errors import ConfigError, DataError
 from evoseek.files import json_digest
 from evoseek.protocols import RewardFn
-from evoseek.reward.answer import METRICS
+from evoseek.reward.answer import METRICS, answer_value
 from evoseek.rollout.roller import REFILLS, score, searches
 from evoseek.types import Invalid, Outcome, Passage, Question, Scored, Trajectory
 
@@ -80,9 +80,9 @@ def sample_from_row(row: Any) -> Sample:
 
 
 def content_digest(question: Question) -> str:
-    """A digest of text and golden answers, by which questions of one id are the same or not."""
+    """A digest of text, golden answers and hidden documents, by which questions of one id are the same or not."""
     row = question_row(question)
-    return json_digest([row["question"], row["golden_answers"]])[:16]
+    return json_digest([row["question"], row["golden_answers"], *sorted(question.hidden)])[:16]
 
 
 async def draw(
@@ -107,11 +107,8 @@ async def draw(
 
 
 def _scores(trajectory: Trajectory, outcome: Scored, metric: str) -> dict[str, float]:
-    answer, golden = trajectory.answer, trajectory.question.golden_answers
-    others = {name: 0.0 if answer is None else of(answer, golden) for name, of in METRICS.items()}
-    if not trajectory.question.is_answerable:
-        others = dict.fromkeys(METRICS, max(outcome.reward, 0.0))
-    return {metric: outcome.reward} | {name: value for name, value in others.items() if name != metric}
+    others = {name: answer_value(name, trajectory) for name in METRICS if name != metric}
+    return {metric: outcome.reward} | others
 
 
 def _sample(

@@ -14,8 +14,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from evoseek.corpus.language import is_refusal
 from evoseek.errors import DataError
-from evoseek.types import Question
+from evoseek.types import Question, Trajectory
 
 _PUNCTUATION_REMOVED = str.maketrans("", "", string.punctuation)
 _PUNCTUATION_TO_SPACE = str.maketrans(string.punctuation, " " * len(string.punctuation))
@@ -92,6 +93,21 @@ GRADED = ("f1", "set_f1")
 """The metrics with values between 0 and 1."""
 
 
+def is_right_refusal(trajectory: Trajectory) -> bool:
+    """Whether an answer refuses (`is_refusal`) a question that is marked as unanswerable. That is the only right answer
+    there, as in SQuAD 2.0 (arXiv 1806.03822); a rollout without an answer refuses nothing."""
+    return not trajectory.question.is_answerable and is_refusal(trajectory.answer)
+
+
+def answer_value(metric: str, trajectory: Trajectory) -> float:
+    """The trajectory's answer by a metric of `METRICS`; of an unanswerable question 1 for a refusal and 0 for anything
+    else. 0 without an answer."""
+    answer, question = trajectory.answer, trajectory.question
+    if answer is None or not question.is_answerable:
+        return float(is_right_refusal(trajectory))
+    return METRICS[metric](answer, question.golden_answers)
+
+
 def usable_question(question: Question) -> Question:
     """The question without golden answers that normalise to nothing. Raises DataError if no other one is left.
 
@@ -101,7 +117,8 @@ def usable_question(question: Question) -> Question:
         problem = (
             "has no golden answers; at least one is needed to score an answer. Add one or remove the question."
             if question.is_answerable
-            else "is marked as unanswerable, so only `evoseek eval` can use it. Remove it from these questions."
+            else "is marked as unanswerable, which evaluations can use, and training by one of the rewards "
+            f"{', '.join(METRICS)} (reward.name). Set one of these, or remove the question."
         )
         raise DataError(f"Question {question.id!r} ({question.text!r}) {problem}")
     usable = tuple(golden for golden in question.golden_answers if normalise(golden))
@@ -115,7 +132,8 @@ def usable_question(question: Question) -> Question:
 
 
 def evaluable_question(question: Question) -> Question:
-    """The same for an evaluation, where a question that is marked as unanswerable needs no golden answers."""
+    """The same where a question that is marked as unanswerable can be scored, and needs no golden answers: in an
+    evaluation, and in training by a metric of `METRICS`."""
     return usable_question(question) if question.is_answerable else question
 
 

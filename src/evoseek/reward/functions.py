@@ -10,7 +10,7 @@ from typing import Annotated, Any, cast
 from pydantic import Field, SerializeAsAny
 
 from evoseek.errors import ConfigError, EvoseekError, TrainingError
-from evoseek.reward.answer import METRICS, normalise
+from evoseek.reward.answer import METRICS, answer_value, normalise
 from evoseek.settings import Chosen, Count, PartSettings
 from evoseek.types import Invalid, Outcome, Question, Scored, Trajectory
 
@@ -33,13 +33,20 @@ class RewardSettings(PartSettings):
         description="Penalty in training for a rollout that ends without an answer. Above 0, a wrong answer is better "
         "than none.",
     )
+    wrong_penalty: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="Penalty in training for an answer that earns nothing and is no refusal. Above 0, refusing is "
+        "better than a wrong answer; set unanswered_penalty too, or ending without an answer is as good as refusing.",
+    )
 
 
 RewardPart = Annotated[SerializeAsAny[RewardSettings], Chosen("reward", RewardSettings)]
 
 
 class AnswerReward:
-    """A RewardFn: one metric of the trajectory's answer against its question's golden answers.
+    """A RewardFn: one metric of the trajectory's answer against its question's golden answers (`answer_value`).
 
     Only `trajectory.answer` is read, never prompt or tool text; a trajectory without an answer scores 0. Where a paper
     rewards subEM, use "guarded_substring_match". Raises ConfigError for an unknown metric.
@@ -57,8 +64,7 @@ class AnswerReward:
 
     async def __call__(self, trajectory: Trajectory) -> Outcome:
         """Score one trajectory."""
-        answer = trajectory.answer
-        value = 0.0 if answer is None else METRICS[self.metric](answer, trajectory.question.golden_answers)
+        value = answer_value(self.metric, trajectory)
         return Scored(value, {self.metric: value})
 
 

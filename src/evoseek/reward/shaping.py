@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import cast
 
+from evoseek.corpus.language import is_refusal
 from evoseek.protocols import RewardFn
 from evoseek.types import Invalid, Outcome, Scored, Trajectory
 
@@ -73,6 +74,29 @@ class UnansweredReward:
         if not isinstance(outcome, Scored):
             return outcome
         return shaped(outcome, "unanswered", -self.penalty if trajectory.answer is None else 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class WrongReward:
+    """Another RewardFn less `penalty` for a wrong answer, one that earns nothing and is no refusal; it is the part
+    `wrong`.
+
+    A right answer then earns 1, and so does refusing a question that the documents do not answer; refusing another one
+    earns 0, and a wrong answer less, so that answering pays only where it is right often enough: with a share of right
+    answers above penalty / (1 + penalty). It fails if the policy cannot yet answer, since it then learns to refuse.
+    """
+
+    reward: RewardFn
+    penalty: float
+
+    async def __call__(self, trajectory: Trajectory) -> Outcome:
+        """Score one trajectory. What the other reward cannot score stays Invalid."""
+        outcome = await self.reward(trajectory)
+        if not isinstance(outcome, Scored):
+            return outcome
+        answer = trajectory.answer
+        is_wrong = answer is not None and not is_refusal(answer) and unshaped(outcome) <= 0.0
+        return shaped(outcome, "wrong", -self.penalty if is_wrong else 0.0)
 
 
 class EvidenceReward:

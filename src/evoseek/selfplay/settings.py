@@ -153,7 +153,7 @@ class GameSettings(TrainingSettings, ABC):
         """In self-play a reward also says what share of answers is right."""
         why = "In self-play a reward also says what share of answers is right."
         return *super().effects(), *(
-            Needs(name, "", (), why) for name in ("reward.overlong_max", "reward.unanswered_penalty")
+            Needs(f"reward.{name}", "", (), why) for name in ("overlong_max", "unanswered_penalty", "wrong_penalty")
         )
 
     def problems(self) -> Iterator[str]:

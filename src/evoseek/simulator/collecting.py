@@ -203,7 +203,8 @@ def collect_searches(
     """
     settings = context.settings
     engine = PagingEngine(cast("SearchEngine", context.engine), pages)
-    questions = read_questions(lookup(settings, "questions.path") or "", setting="questions.path")[:limit]
+    path, reward = lookup(settings, "questions.path") or "", settings.reward.name
+    questions = read_questions(path, setting="questions.path", reward=reward)[:limit]
     begun_with = {**identity(settings, context.checkpoint), "pages": pages, "limit": limit}
     with (
         open_growing_file(out, begun_with) as file,

@@ -218,7 +218,7 @@ class Context:
 
     def questions(self, path: str) -> list[Question]:
         """The training questions. Warns if the policy cannot read them."""
-        questions = read_questions(path, setting="questions.path")
+        questions = read_questions(path, setting="questions.path", reward=self.metric)
         self.warn_unknown_words((question.text for question in questions), what="the questions")
         return questions
 

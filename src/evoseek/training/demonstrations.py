@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evoseek.corpus.demonstrations import Demonstration, ProposerDemonstration, load_demonstrations
+from evoseek.corpus.language import is_refusal
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
 from evoseek.errors import DataError
 from evoseek.learner.distributed import Ranks, gathered
@@ -174,7 +175,9 @@ def _fits(trajectory: Trajectory, limits: Limits) -> bool:
 
 
 def _is_read(trajectory: Trajectory) -> bool:
-    """Whether a passage that was found, or that a proposer was shown, holds the answer."""
+    """Whether a passage that was found, or that a proposer was shown, holds the answer, or a solver refuses."""
+    if trajectory.role == "solver" and is_refusal(trajectory.answer):
+        return True
     shown = [trajectory.question.text] if trajectory.role == "proposer" else []
     found = (passage.contents for result in trajectory.tool_results for passage in result.passages)
     return any(substring_match(text, [trajectory.answer or ""]) for text in (*shown, *found))

@@ -16,7 +16,7 @@ from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError, DataError
 from evoseek.files import expanded, file_digest, json_digest, model_digest, nearest
 from evoseek.policy.source import base_name, find_policy, is_adapter, is_gguf
-from evoseek.reward.answer import evaluable_question, usable_question
+from evoseek.reward.answer import METRICS, evaluable_question, usable_question
 from evoseek.runs import Input, RunDirectory, with_digests
 from evoseek.search.lexical import check_index
 from evoseek.search.manifest import Manifest
@@ -124,13 +124,14 @@ def _prompts(directory: Path) -> str:
     return json_digest({path.name: file_digest(path) for path in paths})
 
 
-def read_questions(path: str, *, setting: str) -> list[Question]:
-    """Questions with usable golden answers, and for `evaluation.path` also those that are marked as unanswerable.
-    Raises ConfigError if `setting` was left empty, DataError if unusable."""
+def read_questions(path: str, *, setting: str, reward: str = "") -> list[Question]:
+    """Questions with usable golden answers, and those that are marked as unanswerable for `evaluation.path`, or where
+    the name of the reward that scores them is one of `METRICS`. Raises ConfigError if `setting` was left empty,
+    DataError if unusable."""
     if not path:
         raise ConfigError(f"No questions were given: set {setting} to a JSON-lines file of questions.")
-    check = evaluable_question if setting.startswith("evaluation.path") else usable_question
-    return load_questions(Path(path), check=check)
+    is_scored = setting.startswith("evaluation.path") or reward in METRICS
+    return load_questions(Path(path), check=evaluable_question if is_scored else usable_question)
 
 
 def evaluation_path(settings: TrainingSettings) -> str:
@@ -143,7 +144,7 @@ def check_training_sources(settings: TrainingSettings) -> None:
     if settings.searches_index:
         check_index(settings.search.index, setting="search.index", engine=settings.search.name)
     if (path := lookup(settings, "questions.path")) is not None:
-        read_questions(path, setting="questions.path")
+        read_questions(path, setting="questions.path", reward=settings.reward.name)
     for setting in ("selfplay.world", "ssp.answers"):
         path = lookup(settings, setting)
         if path and not Path(path).is_file():

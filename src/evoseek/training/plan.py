@@ -15,7 +15,7 @@ from evoseek.loss.base import LossFn, LossInputs
 from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.policy import SamplerRun
 from evoseek.protocols import RewardFn
-from evoseek.reward.shaping import OverlongReward, UnansweredReward
+from evoseek.reward.shaping import OverlongReward, UnansweredReward, WrongReward
 from evoseek.rollout.agent import Agent
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.roller import Roller
@@ -103,8 +103,11 @@ class TrainingContext(Context):
 
     @property
     def training_reward(self) -> RewardFn:
-        """The solver's reward in training: with the penalties for rollouts without an answer and overlong ones."""
+        """The solver's reward in training: with the penalties for wrong answers, for rollouts without an answer and
+        for overlong ones."""
         settings, reward = self.settings.reward, self.reward
+        if settings.wrong_penalty:
+            reward = WrongReward(reward, settings.wrong_penalty)
         if settings.unanswered_penalty:
             reward = UnansweredReward(reward, settings.unanswered_penalty)
         return reward if settings.overlong_max is None else OverlongReward(reward, settings.overlong_max)

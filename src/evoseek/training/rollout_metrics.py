@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean, pstdev, stdev
 
 from evoseek.rollout.roller import searches
+from evoseek.training.question_order import label
 from evoseek.types import Invalid, Scored, StopReason, TrajectoryGroup
 
 
@@ -117,9 +118,9 @@ def metrics_by(groups: Sequence[TrajectoryGroup], key: str) -> dict[str, float]:
     """
     by_value: dict[str, list[TrajectoryGroup]] = {}
     for group in groups:
-        value = group.trajectories[0].question.metadata.get(key)
+        value = label(group.trajectories[0].question, key)
         if value is not None:
-            by_value.setdefault("_".join(str(value).split()), []).append(group)
+            by_value.setdefault("_".join(value.split()), []).append(group)
     names = ("reward", "frac_reward_zero_std", "tools/call_frequency")
     return {
         f"{name}/{key}_{value}": metrics[name]

@@ -214,7 +214,8 @@ def settings_in(settings: _Settings, stage: StageSettings) -> _Settings:
 def check_stages(settings: TrainingSettings) -> None:
     """Raises ConfigError for a stage whose settings are wrong, or for which there are too few questions."""
     stages: Sequence[StageSettings] = lookup(settings, "stages") or ()
-    questions = read_questions(lookup(settings, "questions.path"), setting="questions.path") if stages else []
+    path, reward = lookup(settings, "questions.path"), settings.reward.name
+    questions = read_questions(path, setting="questions.path", reward=reward) if stages else []
     for stage in stages:
         staged = settings_in(settings, stage)
         if stage.until and parse_condition(stage.until).metric.startswith("eval/") and not settings.evaluation.path:
