@@ -9,8 +9,11 @@ import sys
 import httpx2
 import pytest
 from mcp import Client, StdioServerParameters
+from rich.console import Console
 from tests.serve.test_agent import until
 
+from evoseek.data.indexing import IndexPlan, build_index
+from evoseek.search.lexical import LexicalIndex
 from evoseek.serve.mcp import Library, mcp_server
 
 WHO = "who is the mayor of Kalo?"
@@ -122,6 +125,16 @@ def test_a_library_describes_itself_by_its_number_of_passages_and_places_to_ask_
         "examples": [f"What does Kalo say about {heading}?" for heading in ("Place", "People", "Weather")],
     }
     assert Library(ScriptedEngine()).describe() == {}
+
+
+def test_a_row_of_a_table_is_asked_about_by_its_title(tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "people.csv").write_text("name,age\nMeri,30\nTor,40\n")
+    build_index(tmp_path / "docs", tmp_path / "index", IndexPlan(), console=Console(quiet=True))
+    assert Library(LexicalIndex.open(tmp_path / "index")).describe() == {
+        "passages": 2,
+        "examples": ["What is Meri?", "What is Tor?"],
+    }
 
 
 class ScriptedEngine:

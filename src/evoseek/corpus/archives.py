@@ -1,4 +1,4 @@
-"""Documents that are zip archives of XML: docx and pptx by markitdown, xlsx by openpyxl (an extra), and epub.
+"""Documents that are zip archives of XML: docx and pptx by markitdown (an extra), and epub.
 
 Before anything is unpacked, the archive's own table must keep within bounds: they bound what it unpacks to.
 Parts with declarations of entities, which can grow without bound, are refused.
@@ -13,12 +13,11 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime, time
 from typing import Any
 
 from lxml import etree, html  # pyright: ignore[reportAttributeAccessIssue]
 
-from evoseek.corpus.formats import Parsed, joined, markdown_headings, table_rows, title_of
+from evoseek.corpus.formats import Parsed, joined, markdown_headings, title_of
 from evoseek.errors import DataError
 from evoseek.types import Mark
 
@@ -63,31 +62,6 @@ def _slide_marks(page: int, text: str) -> Iterator[Mark]:
     yield Mark(0, page=page)
     for mark in markdown_headings(text):
         yield replace(mark, page=page)
-
-
-def parse_xlsx(data: bytes, encoding: str | None = None) -> Parsed:
-    """The sheets of a workbook one after the other. Of formulas, the results that were saved with it are read."""
-    try:
-        import openpyxl  # pyright: ignore[reportMissingImports,reportMissingModuleSource]
-    except ImportError as error:
-        raise DataError("xlsx needs an extra: pip install 'evoseek[office]'") from error
-    with checked_archive(data):
-        book: Any = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
-        return joined("", (row for sheet in book.worksheets for row in table_rows(f"{sheet.title}, ", _cells(sheet))))
-
-
-def _cells(sheet: Any) -> Iterator[list[str]]:
-    sheet.reset_dimensions()  # the file may claim more rows and columns than it has
-    return ([_shown(value) for value in row] for row in sheet.iter_rows(values_only=True))
-
-
-def _shown(value: object) -> str:
-    """A cell's value as text; of a day, without its midnight."""
-    if isinstance(value, datetime) and value.time() == time():
-        return value.date().isoformat()
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return "" if value is None else str(value)
 
 
 def _named(archive: zipfile.ZipFile) -> str:

@@ -16,7 +16,7 @@ from evoseek.corpus.parsing import MAX_SECONDS, MAX_TEXT, PARSERS, Reading
 from evoseek.corpus.read_report import ReadReport
 from evoseek.errors import DataError, EmptyCorpusError
 from evoseek.files import nearest
-from evoseek.types import Document
+from evoseek.types import Document, Mark
 
 _SPLITTERS = {".jsonl": ("line", bounded_lines), ".mbox": ("message", messages)}
 """What a file of many documents is divided into."""
@@ -36,12 +36,12 @@ def read_corpus(
     """Yield the documents under `path`: files of the types in `SUFFIXES` (.pdf, .docx, .pptx and .xlsx need an extra),
     also compressed by gzip (`page.html.gz`; `NAME.gz` is plain text).
 
-    The id is the path inside the folder (of a mailbox with the number of the message), or the `id` of a JSON line; of
-    equal ids the first is read. Whatever cannot be read is skipped and recorded in `report`. `encoding` is that of text
-    files that are not UTF-8; if it is None, the encoding is guessed, which is recorded in `report` too. `max_text` is
-    the length of the longest text in characters, `max_seconds` the processor time for one file. At most one file (or
-    line, or message) is held at a time, beside the ids read so far. ConfigError for an unknown encoding, DataError if
-    there is nothing at `path`; EmptyCorpusError, at the end, if nothing was read.
+    The id is the path inside the folder (with the number of a message or the place of a table's row), or the `id` of a
+    JSON line; of equal ids the first is read. Whatever cannot be read is skipped and recorded in `report`. `encoding`
+    is that of text files that are not UTF-8; if it is None, the encoding is guessed, which is recorded in `report` too.
+    `max_text` is the length of the longest text in characters, `max_seconds` the processor time for one file. At most
+    one file (or line, or message) is held at a time, beside the ids read so far. ConfigError for an unknown encoding,
+    DataError if there is nothing at `path`; EmptyCorpusError, at the end, if nothing was read.
     """
     seen, how = set[str](), Reading(max_text, max_seconds, encoding)
     for file in find_readable(path, report, encoding):
@@ -161,7 +161,8 @@ def _read_file(file: CorpusFile, report: ReadReport, how: Reading) -> Iterator[t
         if file.suffix in _SPLITTERS:
             yield from _read_pieces(file, limit, report, how)
         else:
-            yield _parsed(file, file.id, file.suffix, read_bytes(file.path, limit), report, how), None
+            for document in _parsed(file, file.id, file.suffix, read_bytes(file.path, limit), report, how):
+                yield document, None
     except DataError as error:
         report.skipped.add(file.path, str(error))
     except OSError as error:
@@ -182,7 +183,8 @@ def _read_pieces(file: CorpusFile, limit: int, report: ReadReport, how: Reading)
                 if piece is None:
                     raise too_large(noun, limit)
                 if noun == "message":
-                    yield _parsed(file, f"{file.id}/{number}", ".eml", piece, report, how), line
+                    (message,) = _parsed(file, f"{file.id}/{number}", ".eml", piece, report, how)
+                    yield message, line
                 elif piece.strip():
                     yield _parse_line(piece), line
             except DataError as error:
@@ -191,15 +193,21 @@ def _read_pieces(file: CorpusFile, limit: int, report: ReadReport, how: Reading)
         raise DataError("no mail: it does not begin as a mailbox, with a line `From ...`")
 
 
-def _parsed(file: CorpusFile, id: str, suffix: str, data: bytes, report: ReadReport, how: Reading) -> Document:
-    """The document of a file or of a message, titled by itself or else by the file."""
+def _parsed(
+    file: CorpusFile, id: str, suffix: str, data: bytes, report: ReadReport, how: Reading
+) -> Iterator[Document]:
+    """The document of a file or of a message, titled by itself or else by the file; of a table each row."""
     parsed = how.parse(suffix, data)
     if parsed.guessed:
         report.guessed.add(file.path, parsed.guessed)
     for text in parsed.warnings:
         report.warnings.add(file.path, text)
-    title = parsed.title if parsed.title.strip() else Path(file.id.removesuffix(".gz")).stem
-    return Document(id, title, parsed.text, marks=parsed.marks)
+    name = Path(file.id.removesuffix(".gz")).stem
+    for row in parsed.rows:
+        title = row.title or f"{name}, {row.place}"
+        yield Document(f"{id}/{row.place}", title, row.text, marks=(Mark(0, heading=row.place),))
+    if not parsed.rows:
+        yield Document(id, parsed.title if parsed.title.strip() else name, parsed.text, marks=parsed.marks)
 
 
 def _tidy(document: Document, file: str) -> Document:

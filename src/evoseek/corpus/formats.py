@@ -1,4 +1,4 @@
-"""Text formats, tables and PDF: the bytes of one file to its title, its text, and the pages and headings of that."""
+"""Text formats and PDF: the bytes of one file to its title, its text, and the pages and headings of that."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import trafilatura
 import yaml
 
 from evoseek.corpus.decoding import check_encoding, decode
-from evoseek.corpus.rows import csv_rows
 from evoseek.errors import ConfigError, DataError
 from evoseek.types import Mark
 
@@ -41,15 +40,25 @@ _HEADING_LINKS = "//a[normalize-space()='\u00b6' or contains(concat(' ', @class,
 _VISIBLE_TEXT = "//body//text()[not(ancestor::script or ancestor::style or ancestor::template or ancestor::noscript)]"
 
 
+class Row(NamedTuple):
+    """A row of a table, a document of its own: its place in the file, as in `row 5`, its title (empty if no value names
+    it) and text."""
+
+    place: str
+    title: str
+    text: str
+
+
 class Parsed(NamedTuple):
     """Title (empty if the file names none) and text, the name of the file's encoding if that was guessed, the pages and
-    headings of the text, and what the library that read it warns of."""
+    headings of the text, what the library that read it warns of, and of a table its rows in place of a text."""
 
     title: str
     text: str
     guessed: str = ""
     marks: tuple[Mark, ...] = ()
     warnings: tuple[str, ...] = ()
+    rows: tuple[Row, ...] = ()
 
 
 def joined(title: str, pieces: Iterable[tuple[str, Iterable[Mark]]]) -> Parsed:
@@ -253,25 +262,3 @@ def parse_pdf(data: bytes, encoding: str | None = None) -> Parsed:
     if texts and not any(text.strip() for text in texts):
         raise DataError("PDF without text: its pages are pictures; recognise their text (OCR) with another program")
     return joined(title_of(title), ((text, [Mark(0, page=page)]) for page, text in enumerate(texts, start=1)))
-
-
-def parse_csv(data: bytes, encoding: str | None = None) -> Parsed:
-    """A table of texts with separators."""
-    text, guessed = decode(data, encoding)
-    return joined("", table_rows("", csv_rows(text)))._replace(guessed=guessed)
-
-
-def table_rows(name: str, table: Iterable[Sequence[str]]) -> Iterator[tuple[str, list[Mark]]]:
-    """The rows that are not empty, each by itself: a line `column heading: value` for each cell, with a mark `NAMErow
-    N`, N from 1. The headings are the first row of which more than half of the columns are filled; rows before it have
-    none."""
-    rows = [(number, [" ".join(cell.split()) for cell in row]) for number, row in enumerate(table, start=1)]
-    rows = [(number, row) for number, row in rows if any(row)]
-    filled = [sum(map(bool, row)) for _, row in rows]
-    place = next((place for place, count in enumerate(filled) if 2 * count > max(filled)), 0)
-    names = rows[place][1] if place + 1 < len(rows) else []
-    for at, (number, row) in enumerate(rows):
-        if at != place or not names:
-            heads = [*(names if at > place else []), *[""] * len(row)]
-            lines = (f"{head}: {cell}" if head else cell for head, cell in zip(heads, row, strict=False) if cell)
-            yield "\n".join(lines), [Mark(0, heading=f"{name}row {number}")]

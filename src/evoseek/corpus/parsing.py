@@ -12,10 +12,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from evoseek.corpus.archives import parse_docx, parse_epub, parse_pptx, parse_xlsx
+from evoseek.corpus.archives import parse_docx, parse_epub, parse_pptx
 from evoseek.corpus.formats import (
     Parsed,
-    parse_csv,
     parse_html,
     parse_markdown,
     parse_org,
@@ -25,6 +24,7 @@ from evoseek.corpus.formats import (
 )
 from evoseek.corpus.mail import parse_message
 from evoseek.corpus.parse_process import ParseProcess
+from evoseek.corpus.tables import parse_csv, parse_xlsx
 from evoseek.errors import DataError, ToolError
 
 MAX_TEXT = 16_000_000  # characters
@@ -49,6 +49,7 @@ PARSERS: Mapping[str, Callable[[bytes, str | None], Parsed]] = {
     ".csv": parse_csv,
     ".tsv": parse_csv,
     ".xlsx": parse_xlsx,
+    ".xlsm": parse_xlsx,
 }
 
 

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from evoseek.corpus.decoding import read_bytes
 from evoseek.errors import DataError
@@ -28,6 +28,7 @@ MAX_LISTED = 10  # lines that an error lists one by one
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _ARRAY = re.compile(r"\s*\[\s*\{")
 _NEXT = re.compile(r"\s*(?:,\s*(?=[^\s\]])|\]\s*\Z)")  # in an array, after an object
+_DECLARED = re.compile(r"sep=([^\n])\n", re.IGNORECASE)  # which spreadsheet programs write and read
 _BEGINNING = 64 * 1024  # characters by which a format is known
 T = TypeVar("T")
 csv.field_size_limit(2**31 - 1)  # files are bounded
@@ -60,13 +61,21 @@ def read_rows(path: Path, make: Callable[[Mapping[str, object], int], T], *, nou
 
 def csv_rows(text: str) -> Reader:
     """The rows of a table whose cells are separated by tabs, semicolons, commas or bars: by what divides the most of
-    its first rows into equally many cells."""
-    return csv.reader(io.StringIO(text), delimiter=max("\t;,|", key=partial(_regularity, text[:_BEGINNING])))
+    its first rows into equally many cells, or as a first line `sep=;` says. A quote that is never closed is no quote,
+    if more rows are divided alike then."""
+    declared = _DECLARED.match(text)
+    text = text[declared.end() :] if declared else text
+    delimiter = declared[1] if declared else max("\t;,|", key=partial(_regularity, text[:_BEGINNING]))
+    plain = partial(_regularity, text, delimiter)
+    is_unclosed = text.count('"') % 2 == 1 and plain(csv.QUOTE_NONE) > plain(csv.QUOTE_MINIMAL)
+    quoting = csv.QUOTE_NONE if is_unclosed else csv.QUOTE_MINIMAL
+    return csv.reader(io.StringIO(text), delimiter=delimiter, quoting=quoting, skipinitialspace=True)
 
 
-def _regularity(text: str, delimiter: str) -> tuple[int, int]:
+def _regularity(text: str, delimiter: str, quoting: Literal[0, 3] = csv.QUOTE_MINIMAL) -> tuple[int, int]:
     """The most rows of one width above 1, and that width."""
-    widths = Counter(map(len, csv.reader(io.StringIO(text), delimiter=delimiter)))
+    reader = csv.reader(io.StringIO(text), delimiter=delimiter, quoting=quoting, skipinitialspace=True)
+    widths = Counter(map(len, reader))
     return max(((count, width) for width, count in widths.items() if width > 1), default=(0, 0))
 
 

@@ -1,0 +1,255 @@
+"""Tables (CSV, TSV; with an extra xlsx): a row becomes a document, a line `column heading: value` for each cell."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime, time
+from decimal import ROUND_HALF_UP, Decimal
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from evoseek.corpus.archives import checked_archive
+from evoseek.corpus.decoding import decode
+from evoseek.corpus.formats import Parsed, Row
+from evoseek.corpus.rows import csv_rows
+from evoseek.errors import DataError
+
+_LOOKED_AT = 100  # rows below one that may be the column headings
+_LONGEST_NAME = 100  # characters of a column heading, or of a value that names a row
+_MOST = 0.9  # share of the rows that what is said of a column must hold for
+_YEAR = re.compile(r"(?:19|20)\d\d")
+_AS_VALUE = re.compile(r"\W*\d|\S+@\S+\.|\w+://|.{40,}[.!?]$")  # 24 months, an address, a sentence
+_WITHOUT_RESULT = re.compile(rb"(?:</f>|<f[^>]*/>)\s*(?:<v\s*/>|<v>\s*</v>)?\s*</c>")
+_MERGED = re.compile(rb"<(?:\w+:)?mergeCell\s[^>]*\bref=[\"']([A-Z]{1,3}[1-9]\d*:[A-Z]{1,3}[1-9]\d*)[\"']")
+_CURRENCY = re.compile(r"\[\$([^\]-]*)[^\]]*\]")
+_FILLING = re.compile(r'_.|\*.|\[[^\]]*\]|["\\]')  # white space, colours, quotes
+_DIGITS = re.compile(r"[#0?,]*[#0?](?:\.[#0?]{1,10})?")
+_EXACT = 1e12  # above it not every decimal is kept
+
+_Cells = list[str]
+
+
+def parse_csv(data: bytes, encoding: str | None = None) -> Parsed:
+    """A table of texts with separators; lines that no separator divides alike are a table of one column."""
+    text, guessed = decode(data, encoding)
+    reader = csv_rows(text)
+    rows = list(reader)
+    widths = Counter(len(row) for row in rows if any(row))
+    is_divided = max((count for width, count in widths.items() if width > 1), default=0) * 2 > widths.total()
+    if not is_divided and reader.dialect.delimiter == "," and 2 * text.count(", ") > text.count(","):  # it is prose
+        rows = [[line] for line in text.split("\n")]
+    return Parsed("", "", guessed, rows=tuple(table_rows("", rows)))
+
+
+def parse_xlsx(data: bytes, encoding: str | None = None) -> Parsed:
+    """The sheets of a workbook one after the other, with the values as they are shown. Of formulas, the results that
+    were saved with it are read."""
+    try:
+        import openpyxl  # pyright: ignore[reportMissingImports,reportMissingModuleSource]
+        from openpyxl.utils.cell import range_boundaries  # pyright: ignore[reportMissingImports]
+    except ImportError as error:
+        raise DataError("xlsx needs an extra: pip install 'evoseek[office]'") from error
+    rows, missing = list[Row](), 0
+    with checked_archive(data) as archive:
+        book: Any = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
+        for sheet in book.worksheets:
+            source = archive.read(sheet._worksheet_path)
+            missing += len(_WITHOUT_RESULT.findall(source))
+            merges: Any = [range_boundaries(match.decode()) for match in _MERGED.findall(source)]
+            rows += table_rows(f"{sheet.title}, ", _merged(_cells(sheet), merges))
+    if missing:
+        warnings.warn(
+            f"formulas without a saved result: {missing:,}; save the file in a spreadsheet program", stacklevel=1
+        )
+    return Parsed("", "", rows=tuple(rows))
+
+
+def _cells(sheet: Any) -> list[_Cells]:
+    sheet.reset_dimensions()  # the file may claim more rows and columns than it has
+    return [[_shown(cell) for cell in row] for row in sheet.iter_rows()]
+
+
+def _shown(cell: Any) -> str:
+    """A cell's value as text; of a day without its midnight, of an error nothing."""
+    value = cell.value
+    if value is None or cell.data_type == "e":
+        return ""
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, datetime) and value.time() == time():
+        return value.date().isoformat()
+    if isinstance(value, datetime | time):
+        return str(value).removesuffix(":00")
+    if isinstance(value, int | float):
+        return number_text(value, cell.number_format or "General")
+    return str(value)
+
+
+def number_text(value: float, form: str) -> str:
+    """A number in a spreadsheet's format: its decimals, leading zeros, per cent and unit. Nothing separates thousands,
+    so that a search for the number finds it, and what else a format may ask for is left out."""
+    plain = format(value, ".15g") if isinstance(value, float) else str(value)
+    form = _FILLING.sub("", _CURRENCY.sub(r"\1", form.partition(";")[0]))
+    digits = _DIGITS.search(form)
+    if digits is None or form == "General" or "E" in form or "/" in form or not abs(value) < _EXACT:
+        return plain
+    whole, _, decimals = digits[0].partition(".")
+    scaled = Decimal(plain) * (100 if "%" in form else 1)
+    rounded = scaled.quantize(Decimal(1).scaleb(-len(decimals)), ROUND_HALF_UP)
+    before, _, after = f"{abs(rounded):f}".partition(".")
+    least = decimals.count("0")
+    shown = ".".join(filter(None, (before.zfill(whole.count("0")), after[:least] + after[least:].rstrip("0"))))
+    return f"{'-' if rounded < 0 else ''}{form[: digits.start()]}{shown}{form[digits.end() :]}".strip()
+
+
+def _merged(rows: list[_Cells], merges: Sequence[tuple[int, int, int, int]]) -> list[_Cells]:
+    """The rows, with the value of merged cells (first column and row, last column and row) in each of them, but for
+    rows of nothing else, such as a title."""
+    width = max(map(len, rows), default=0)
+    for left, top, right, bottom in merges:
+        value = rows[top - 1][left - 1] if top <= len(rows) and left <= len(rows[top - 1]) else ""
+        for cells in rows[top - 1 : bottom] if value else []:
+            if any(cell not in ("", value) for cell in cells):
+                cells += [""] * (min(right, width) - len(cells))
+                cells[left - 1 : right] = [value] * len(cells[left - 1 : right])
+    return rows
+
+
+def table_rows(sheet: str, table: Sequence[_Cells]) -> Iterator[Row]:
+    """The rows that are not empty, each by itself and with its number from 1: a line `column heading: value` for each
+    cell, and for a title the value that names it, "" where none does."""
+    rows = [(number, [" ".join(cell.split()) for cell in row]) for number, row in enumerate(table, start=1)]
+    for block in _tables([_Numbered(number, cells) for number, cells in rows if any(cells)]):
+        naming = _naming_column([row.cells for row in block.rows])
+        for number, cells in block.rows:
+            heads = [*block.names, *[""] * len(cells)]
+            lines = (f"{head}: {cell}" if head else cell for head, cell in zip(heads, cells, strict=False) if cell)
+            title = cells[naming] if naming is not None and naming < len(cells) else ""
+            yield Row(f"{sheet}row {number}", title if len(title) <= _LONGEST_NAME else "", "\n".join(lines))
+
+
+class _Numbered(NamedTuple):
+    number: int
+    cells: _Cells
+
+
+class _Table(NamedTuple):
+    """Rows with the headings of their columns; no headings where none are to be seen."""
+
+    names: _Cells
+    rows: list[_Numbered]
+
+
+def _tables(rows: list[_Numbered]) -> Iterator[_Table]:
+    """The rows above the column headings, those below, and further tables below an empty row, if numbers in them show
+    where their headings are.
+
+    The headings are the first row of which more than half of the columns are filled, unless it looks like the others.
+    """
+    filled = [sum(map(bool, row.cells)) for row in rows]
+    place = next((place for place, count in enumerate(filled) if 2 * count > max(filled)), 0)
+    names, end = _headings(rows, place)
+    begin = end if names else place
+    if place:
+        yield _Table([], rows[: place - 1 if _is_group(rows, place) and names else place])
+    for at in range(begin + 1, len(rows)):
+        is_apart = rows[at].number > rows[at - 1].number + 1
+        if is_apart and filled[at] > 1 and _is_heading([row.cells for row in rows[at:]], surely=True):
+            yield _Table(names, rows[begin:at])
+            names, begin = _headings(rows, at)
+    headings = rows[begin - 1].cells if names else []
+    yield _Table(names, [row for row in rows[begin:] if row.cells != headings])
+
+
+def _headings(rows: list[_Numbered], place: int) -> tuple[_Cells, int]:
+    """The headings that begin at a place, and where the rows below them do; none if that row looks like those below. A
+    row of groups of columns gives each of its columns its name, too."""
+    cells = [row.cells for row in rows[place:]]
+    if len(cells) > 2 and _has_groups(cells[0]) and _is_heading(cells[1:], surely=True):
+        return _joined(cells[0], cells[1]), place + 2
+    if not cells or not _is_heading(cells):
+        return [], place
+    return (_joined(rows[place - 1].cells, cells[0]) if _is_group(rows, place) else _joined([], cells[0])), place + 1
+
+
+def _is_group(rows: list[_Numbered], place: int) -> bool:
+    """Whether the row above the column headings names groups of them: it is not a title, which stands in the first."""
+    if not place or rows[place - 1].number + 1 < rows[place].number:
+        return False
+    return sum(map(bool, rows[place - 1].cells[1:])) > 1
+
+
+def _has_groups(cells: _Cells) -> bool:
+    """Whether a name stands over several columns: it is repeated, as merged cells are, or gaps follow it."""
+    return any(left and right in ("", left) for left, right in pairwise(cells))
+
+
+def _joined(groups: _Cells, names: _Cells) -> _Cells:
+    """The name of each column with that of its group. A group extends to the next one, unless it is repeated."""
+    is_repeated = any(left and left == right for left, right in pairwise(groups))
+    above, found = "", list[str]()
+    for group, name in zip([*groups, *[""] * len(names)], [*names, *[""] * (len(groups) - len(names))], strict=False):
+        above = group if group or is_repeated else above
+        found.append(" ".join(dict.fromkeys(filter(None, (above, name)))).rstrip(": "))
+    return found
+
+
+def _is_heading(rows: list[_Cells], *, surely: bool = False) -> bool:
+    """Whether the first of these rows names the columns of the others. It does not if it holds numbers (but for years
+    and the like), or, unless numbers stand below its texts, what looks like a value or occurs below; `surely`: only if
+    numbers do."""
+    first, below = rows[0], [row for row in rows[1 : _LOOKED_AT + 1] if row != rows[0]]
+    numbers = _numbers(first)
+    if not below or (numbers and not _is_series(numbers)):
+        return False
+    if numbers and all(_is_series(found) and len(found[0]) == len(numbers[0]) for found in map(_numbers, below[:3])):
+        return False
+    is_over_numbers = is_doubtful = False
+    for column, cell in enumerate(first):
+        values = [row[column] for row in below if column < len(row) and any(map(str.isalnum, row[column]))]
+        if cell and not _is_number(cell):
+            is_over_numbers |= bool(values) and sum(map(_is_number, values)) >= _MOST * len(values)
+            is_doubtful |= len(cell) > _LONGEST_NAME or bool(_AS_VALUE.match(cell)) or cell in values
+    return is_over_numbers or not (is_doubtful or surely)
+
+
+def _numbers(cells: _Cells) -> _Cells:
+    return list(dict.fromkeys(filter(_is_number, cells)))
+
+
+def _is_number(cell: str) -> bool:
+    """Whether it is an amount, a date or the like: digits without letters."""
+    return any(map(str.isdigit, cell)) and not any(map(str.isalpha, cell))
+
+
+def _is_series(cells: _Cells) -> bool:
+    """Whether these numbers can be headings: a year, or years, months or days in their order."""
+    is_year = len(cells) == 1 and _YEAR.fullmatch(cells[0]) is not None
+    is_ordered = cells in (sorted(cells), sorted(cells, reverse=True)) and len(set(map(len, cells))) == 1
+    return is_year or (len(cells) > 1 and is_ordered)
+
+
+def _naming_column(rows: list[_Cells]) -> int | None:
+    """The first column whose values are names that tell the rows apart, else the first such column of codes."""
+    least = _MOST * len(rows)
+    for is_name in (_is_name, _is_code):
+        for column in range(max(map(len, rows), default=0)):
+            cells = [row[column] for row in rows if column < len(row) and row[column]]
+            if len(set(cells)) >= least and sum(map(is_name, cells)) >= least:
+                return column
+    return None
+
+
+def _is_name(cell: str) -> bool:
+    """Whether a value is mostly letters, and no sentence or address."""
+    is_mostly_letters = 2 * sum(map(str.isalpha, cell)) >= len(cell.replace(" ", ""))
+    return _is_code(cell) and is_mostly_letters and "://" not in cell and "@" not in cell
+
+
+def _is_code(cell: str) -> bool:
+    is_sentence = cell.endswith((".", "!")) and " " in cell
+    return len(cell) <= _LONGEST_NAME and any(map(str.isalpha, cell)) and not is_sentence
