@@ -108,7 +108,7 @@ def test_eval_and_ask_on_a_run(trained, cli):
     status, out, err = cli("ask", "--run-dir", trained.path, "north is", "--set", "support.unsupported=show")
     assert status == 0, err
     assert "Searches:" in out
-    assert "Passages that contain these words (no more was checked):" in out
+    assert "Passages about the question that contain these words (no more was checked):" in out
 
 
 def test_eval_asks_as_many_as_the_config_or_the_option_says(setting, cli):

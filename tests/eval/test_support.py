@@ -1,6 +1,7 @@
 """Which passages support an answer, worked out by hand."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -96,6 +97,54 @@ def test_by_words(question, answer, expected):
     assert ([passage.document_id for passage in support.passages], support.is_given, support.rule) == expected
 
 
+RACE = Passage("race#0", "race", "staggered_race", "staggered_race(coros, delay): runs the coros in a group.")
+FILM = Passage("f#0", "f", "Iron Kiwi (film)", "Iron Kiwi is a 1974 drama directed by Ana Tolu.")
+ANA = Passage("a#0", "a", "Ana Tolu", "Ana Tolu, born in 1931, is a director.")
+LINA = Passage("l#0", "l", "Lina Oru", "Lina Oru was born in 1950. Her father was a baker.")
+LATER = Passage("f#7", "f", "Iron Kiwi (film)", "It was shot in Vesu.")
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "passages", "expected"),
+    [
+        # Four significant words, of which 1974 counts twice: none of 5
+        ("Who won the football world cup of 1974?", "staggered_race", (RACE,), []),
+        ("Who won the football world cup of 1974?", "The world cup of 1974 was won by staggered_race", (RACE,), []),
+        # iron and kiwi count twice, directed once, film stands in the title: 6 of 6
+        ("Who directed the film Iron Kiwi?", "Ana Tolu", (FILM, LINA), ["f#0"]),
+        # The stems of words count: direct, produce of iron, kiwi (twice each), directing, producing: 5 of 6
+        ("Who was directing or producing Iron Kiwi?", "Ana Tolu", (FILM,), ["f#0"]),
+        # kiwi of Stone Kiwi, silent, drama, stone: 2 + 1 of 6, which is half; without drama 2 of 5
+        ("Who directed the silent drama Stone Kiwi?", "Ana Tolu", (FILM,), ["f#0"]),
+        ("Who made the silent Stone Kiwi?", "Ana Tolu", (FILM,), []),
+        # Two hops: that of the director does not name the film, which names her
+        ("When was the director of the film Iron Kiwi born?", "1931", (FILM, ANA), ["a#0"]),
+        ("When was the director of the film Iron Kiwi born?", "1931", (ANA, FILM), ["a#0"]),
+        ("When was the director of the film Iron Kiwi born?", "1931", (ANA, LINA), []),
+        ("When was the director of the film Iron Kiwi born?", "1950", (FILM, LINA), []),
+        # A passage of the same document says what the other is about
+        ("Where was the drama Iron Kiwi shot?", "Vesu", (LATER,), ["f#7"]),
+        ("Where did Ana Tolu shoot her drama of 1974?", "Vesu", (LATER, RACE), []),
+        ("Where did Ana Tolu shoot her drama of 1974?", "Vesu", (LATER, RACE, FILM), ["f#7"]),
+        # One significant word, or none: the question is a part of a conversation
+        ("And when was she born?", "1950", (LINA,), ["l#0"]),
+    ],
+)
+def test_what_holds_the_answer_has_to_be_about_the_question(question, answer, passages, expected):
+    support = support_of(answered(question, answer, *passages))
+    assert ([passage.id for passage in support.passages], support.is_given) == (expected, bool(expected))
+
+
+def test_a_heading_says_what_a_passage_is_about():
+    text = "Such a model returns as many bytes as it has: 64."
+    question = "How many bytes has the model Vesu II?"
+    bare = Passage("m#0", "m", "Manual", text)
+    assert not support_of(answered(question.replace("bytes has", "litres holds"), "64", bare)).is_given
+    assert support_of(
+        answered(question.replace("bytes has", "litres holds"), "64", replace(bare, heading="Vesu II"))
+    ).is_given
+
+
 def test_scripts_without_spaces():
     assert support_of(answered("日本の首都はどこですか", "東京", JAPAN)).is_given
     assert not support_of(answered("日本の首都はどこですか", "京都", JAPAN)).is_given
@@ -154,6 +203,8 @@ def test_a_judge_sees_question_answer_and_passages():
     assert [passage.id for passage in support.passages] == ["kalo#0", "misc#0"]  # the words point to none
     support, _ = judged("supported", WHO, "Meri Tolu", KALO, OTHER)
     assert [passage.id for passage in support.passages] == ["kalo#0"]
+    support, _ = judged("supported", "Who won the football world cup?", "Meri Tolu", KALO, OTHER)
+    assert [passage.id for passage in support.passages] == ["kalo#0"]  # the judge has read what it is about
 
 
 def test_a_judge_is_not_asked_about_nothing_and_its_failure_is_no_verdict():

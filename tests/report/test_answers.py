@@ -21,7 +21,7 @@ def answered(answer):
 def test_only_passages_that_contain_the_words_are_named_as_such():
     trajectory = answered("Meri")
     searches, support = answer_text(trajectory, support_of(trajectory), refuses=True).plain.split(
-        "Passages that contain these words (no more was checked): Meri\n"
+        "Passages about the question that contain these words (no more was checked): Meri\n"
     )
     assert "1. search: mayor  ->  Kalo, Vesu" in searches
     assert "[a#0] Kalo: Its mayor is MERI ." in support

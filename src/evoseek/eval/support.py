@@ -14,15 +14,21 @@ By words (the default): the first rule that applies decides.
     words   of an answer in several parts or in a sentence, every claim stands so in some passage: its parts without the
             words of the question, and without empty words at their ends
 
-This shows that the documents contain the answer, not that they give it to this question: Meri may stand there as
-another city's mayor. A judge (settings [support]) reads the question, the answer and the passages instead.
+By words, the passages also have to be about the question: at least half of its significant words, by their stems, stand
+in the passages that hold the answer, or in those that are connected with them (of the same document, or one names the
+title of the other, as the page of a film names its director). Names and numbers count twice, words of the answer not.
+That is not asked of a question that has no more than one significant word, or is in a script without spaces.
+
+This shows that the documents contain the answer and speak of the question's subject, not that they give it to this
+question: Meri may stand there as the same city's judge. A judge (settings [support]) reads the question, the answer and
+the passages instead.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Literal
@@ -34,6 +40,7 @@ from evoseek.corpus.wording import YES_NO
 from evoseek.env.prompts import PromptTemplate
 from evoseek.protocols import Chat
 from evoseek.reward.judge import parse_verdict, verdict_form
+from evoseek.search.analyser import Analyser
 from evoseek.types import Message, Passage, Trajectory
 
 NOT_FOUND = "Not found in the documents."
@@ -47,6 +54,8 @@ _EMPTY = STOP_WORDS - _DENIALS
 _PARTS = re.compile(r"[,;:.!?()\n]+(?=\s|$)|[、。，；]|\b(?:and|or|und|oder|et|ou)\b", re.IGNORECASE)
 
 _ABOUT, _COVERED = Fraction(1, 2), Fraction(2, 3)  # of a question's significant words
+_STEMS = Analyser("english")  # which cuts words of other languages too, the same in questions and passages
+_QUALIFIER = re.compile(r"\s*\([^()]*\)$")  # of a title: Alien (film)
 _COUNTS = frozenset(["one", "two", "first", "second"])  # which are answers, though stop words too
 _DECIMAL = re.compile(r"(?<![\d.,])(\d+)[.,](?!\d{3}(?!\d))(\d+)(?![.,]?\d)")
 _STOPS = re.compile(r"[、。，；！？]|[.,;!?](?!\d)")
@@ -73,6 +82,14 @@ async def by_words(trajectory: Trajectory) -> Support:
 
 def support_of(trajectory: Trajectory) -> Support:
     """The check by words."""
+    held, question = _held(trajectory), trajectory.question.text
+    if held.rule != "words" or not held.is_given or _is_about(held, question, found_passages(trajectory)):
+        return held
+    return replace(held, passages=(), is_given=False)
+
+
+def _held(trajectory: Trajectory) -> Support:
+    """The same, whatever the passages are about."""
     answer, question, found = trajectory.answer or "", trajectory.question.text, found_passages(trajectory)
     if is_refusal(answer):
         return Support((), False, "none")
@@ -118,7 +135,7 @@ class SupportJudge:
             [Message("user", prompt)], key=f"{trajectory.id}/support", form=verdict_form("supported")
         )
         is_given = parse_verdict(reply, ("supported", "unsupported"))
-        by_its_words = support_of(trajectory)
+        by_its_words = _held(trajectory)
         return Support((by_its_words.passages or found) if is_given else (), is_given, "judge", by_its_words.words)
 
 
@@ -135,6 +152,50 @@ def spans(words: Sequence[str], text: str) -> list[list[int]]:
         else:
             apart.append([start, end])
     return apart
+
+
+def _is_about(support: Support, question: str, found: Sequence[Passage]) -> bool:
+    """Whether what holds the answer, and what is connected with it, has half of a question's significant words."""
+    weights = _significant(question, without=support.words)
+    total = sum(weights.values())
+    if total < 2 or is_unspaced(question):
+        return True
+    held = {stem for p in _connected(support.passages, found) for stem in _stems(f"{p.contents}\n{p.heading or ''}")}
+    return sum(weight for stem, weight in weights.items() if stem in held) >= _ABOUT * total
+
+
+def _significant(question: str, *, without: Sequence[str]) -> dict[str, int]:
+    """The stems of a question's significant words with their weights: 2 of a number or a name (a word with a capital
+    letter that is not the question's first one), or 1."""
+    skipped = _stems(" ".join((*without, *STOP_WORDS.intersection(fold(question).split()))))
+    words = question[:1].lower() + question[1:]
+    names = _stems(" ".join(w for w in words.split() if any(c.isupper() or c.isdigit() or c == "_" for c in w)))
+    return {stem: 1 + (stem in names) for stem in _stems(question) - skipped}
+
+
+def _stems(text: str) -> set[str]:
+    return set(_STEMS.tokens(fold(text)))
+
+
+def _connected(passages: Sequence[Passage], found: Sequence[Passage]) -> list[Passage]:
+    """Passages with those that a chain of the same documents and of named titles leads to."""
+    texts = {p.id: (f" {fold(_QUALIFIER.sub('', p.title))} ", f" {fold(p.contents)} ") for p in found}
+
+    def name_each_other(one: Passage, other: Passage) -> bool:
+        (title, text), (other_title, other_text) = texts[one.id], texts[other.id]
+        named = (title in other_text and _is_telling(title)) or (other_title in text and _is_telling(other_title))
+        return named or one.document_id == other.document_id
+
+    reached, others = list(passages), [p for p in found if p not in passages]
+    for one in reached:  # which grows
+        near = [p for p in others if name_each_other(one, p)]
+        reached += near
+        others = [p for p in others if p not in near]
+    return reached
+
+
+def _is_telling(title: str) -> bool:
+    return bool(_without_ends(title.split()))
 
 
 def _holds(passage: Passage, answer: str) -> bool:
@@ -178,7 +239,7 @@ def _whole_decimals(text: str) -> str:
 
 
 def _names(question: str, passage: Passage) -> bool:
-    return bool(_without_ends(fold(passage.title).split())) and _stands_in(passage.title, question)
+    return _is_telling(fold(passage.title)) and _stands_in(passage.title, question)
 
 
 def _share(question: str, passages: Sequence[Passage]) -> Fraction:

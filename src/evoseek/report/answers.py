@@ -48,7 +48,7 @@ def _marked(text: str, words: Sequence[str]) -> Text:
 
 
 _SUPPORTS = {
-    "words": "Passages that contain these words (no more was checked): {}",
+    "words": "Passages about the question that contain these words (no more was checked): {}",
     "topic": "Passages about the question (which need not hold the answer):",
     "judge": "Passages that support the answer, by the verdict of the judge:",
     "none": "Passages that support the answer:",

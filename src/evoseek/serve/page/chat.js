@@ -170,7 +170,7 @@ function end(view, question, content) {
   view.answer.classList.toggle("missing", !view.result.supported);
   if (view.result.support.length) {
     const heads = {
-      words: `Passages that contain these words (no more was checked): ${view.result.words.join("; ")}`,
+      words: `Passages about the question that contain these words (no more was checked): ${view.result.words.join("; ")}`,
       topic: "Passages about the question (which need not hold the answer):",
       judge: "Passages that support the answer, as the judge says:",
     };
