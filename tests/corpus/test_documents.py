@@ -150,7 +150,7 @@ def test_what_cannot_be_read_is_skipped_with_its_reason(tmp_path: Path) -> None:
     }
     assert report.skipped_count == 11
     assert "1 documents read, 11 skipped (2 cannot be read, 2 empty, " in report.summary()
-    assert report.table(1).endswith("and 10 more")
+    assert report.table(1).endswith("\n... and 1 more: cannot be read\n... and 9 more of other kinds")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -246,7 +246,7 @@ def test_a_line_of_a_hundred_megabytes_is_never_held(tmp_path: Path) -> None:
 def test_the_report_stays_small_however_many_lines_are_bad(tmp_path: Path) -> None:
     path = write(tmp_path, a__jsonl='{"id": "1", "text": "x"}\n' + "{\n" * 5_000) / "a.jsonl"
     _, report = read(path)
-    assert (len(report.skipped), report.skipped_count) == (1_000, 5_000)
+    assert (len(report.skipped), report.skipped_count) == (100, 5_000)
 
 
 def test_a_single_file_of_text(tmp_path: Path) -> None:
@@ -368,6 +368,21 @@ def test_passages_of_a_pdf_name_the_page_on_which_they_begin(tmp_path: Path) -> 
     pytest.importorskip("pypdf")
     write(tmp_path, sub_in_b__pdf=small_pdf("Kalo is a city", "", "Its mayor is Meri"))
     assert cited(tmp_path, "sub/b.pdf", 4) == [("Kalo is a city", 1, None), ("Its mayor is Meri", 3, None)]
+
+
+def test_pages_of_a_pdf_without_text_are_reported(tmp_path: Path) -> None:
+    pytest.importorskip("pypdf")
+    write(
+        tmp_path,
+        a__pdf=small_pdf("Kalo", "", "Meri", ""),
+        b__pdf=small_pdf("Kalo"),
+        c__pdf=small_pdf("Kalo", *[""] * 11),
+    )
+    _, report = read(tmp_path)
+    assert [(note.path.name, note.text) for note in report.warnings] == [
+        ("a.pdf", "PDF pages without text: 2 of 4 (page 2, 4)"),
+        ("c.pdf", "PDF pages without text: 11 of 12 (page 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ...)"),
+    ]
 
 
 def test_the_passages_of_a_pdf_do_not_cross_its_pages(tmp_path: Path) -> None:

@@ -63,9 +63,13 @@ def index(
     dtype: Numbers = None,
     update: Annotated[bool, typer.Option("--update", help="Read only what changed since the index was built.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Update now and at every change, until Ctrl-C.")] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="JSON file for what was read and skipped, file by file. Default: none."),
+    ] = None,
 ) -> None:
-    """Index a corpus for searching, and report what was skipped and why. If interrupted while passages are embedded,
-    the same command resumes."""
+    """Index a corpus for searching, and report what was read, by type of file, and what was skipped and why. If
+    interrupted while passages are embedded, the same command resumes."""
     options = {
         "engine": engine,
         "stemming": stemming,
@@ -80,26 +84,28 @@ def index(
     documents, built, longest = _places(corpus, directory)
     if update or watch:
         _refuse_settings(given)
-        _update(documents, built, device, longest, watch)
+        _update(documents, built, device, longest, watch, report)
     else:
         of_project = {} if longest is None else {"max_words": longest}
-        _build(documents, built, of_project | given | {"device": device})
+        _build(documents, built, of_project | given | {"device": device}, report)
 
 
-def _build(corpus: Path, directory: Path, given: Mapping[str, Any]) -> None:
+def _build(corpus: Path, directory: Path, given: Mapping[str, Any], report: Path | None) -> None:
     from evoseek.data.indexing import IndexPlan, build_index
 
     plan = IndexPlan(**given)
     stop_if_dry([f"Index {corpus} in {directory}"], asdict(plan))
-    build_index(corpus, directory, plan, console=Console())
+    build_index(corpus, directory, plan, console=Console(), report_file=report)
 
 
-def _update(corpus: Path, directory: Path, device: str | None, max_words: int | None, watch: bool) -> None:
+def _update(
+    corpus: Path, directory: Path, device: str | None, max_words: int | None, watch: bool, report: Path | None
+) -> None:
     from evoseek.data.indexing import update_index, watch_index
 
     stop_if_dry([f"{'Watch' if watch else 'Read'} {corpus} and update {directory}"])
     update = watch_index if watch else update_index
-    update(corpus, directory, device=device, console=Console(), max_words=max_words)
+    update(corpus, directory, device=device, console=Console(), max_words=max_words, report_file=report)
 
 
 def _refuse_settings(given: Iterable[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, takewhile
@@ -33,6 +34,7 @@ _LONGEST_FRONT, _LARGEST_FRONT = 200, 20_000  # lines, characters
 _ELEMENT = re.compile(r"<[a-z]\w*[\s/>]", re.IGNORECASE)
 _FENCE = re.compile(r" {0,3}(```|~~~)")
 _DECLARED = re.compile(rb"<meta[^>]{0,200}?charset\s{0,9}=[\s\"']{0,9}([\w.:-]{1,40})", re.IGNORECASE)
+_LISTED = 10  # pages
 _HEAD = 4096  # bytes in which a page declares its encoding
 _HTML_HEADINGS = "//h1|//h2|//h3|//h4|//h5|//h6"
 _HEADING_SIGN = re.compile("\u2e0e([1-6]) ?")  # before a heading's text while trafilatura takes out the main text
@@ -261,4 +263,7 @@ def parse_pdf(data: bytes, encoding: str | None = None) -> Parsed:
         raise DataError("encrypted PDF: reading it needs another package: pip install 'evoseek[pdf]'") from error
     if texts and not any(text.strip() for text in texts):
         raise DataError("PDF without text: its pages are pictures; recognise their text (OCR) with another program")
+    if bare := [str(number) for number, text in enumerate(texts, start=1) if not text.strip()]:
+        shown = ", ".join(bare[:_LISTED]) + (", ..." if len(bare) > _LISTED else "")
+        warnings.warn(f"PDF pages without text: {len(bare):,} of {len(texts):,} (page {shown})", stacklevel=1)
     return joined(title_of(title), ((text, [Mark(0, page=page)]) for page, text in enumerate(texts, start=1)))

@@ -53,6 +53,11 @@ def split_document(document: Document, *, max_words: int = 100) -> list[Passage]
     ]
 
 
+def count_words(text: str) -> int:
+    """The number of words, as the length of a passage counts them."""
+    return len(_WORD.findall(text))
+
+
 class _Outline:
     """The pages and headings of a document."""
 

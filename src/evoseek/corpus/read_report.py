@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 MAX_KEPT = 1_000  # a corpus of ten million broken lines must not fill the memory with their names
+MAX_ALIKE = 100  # of one kind, so that those that come later are kept, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,17 +19,22 @@ class Note:
     text: str
     line: int | None = None
 
+    @property
+    def kind(self) -> str:
+        """The fixed phrase."""
+        return self.text.partition(":")[0]
+
     def __str__(self) -> str:
         place = f"{self.path}:{self.line}" if self.line is not None else str(self.path)
         return f"{place}: {self.text}"
 
 
 class Notes(list[Note]):
-    """The first 1,000 notes of a kind; `counts` counts all of them by fixed phrase."""
+    """The first 100 notes of each kind, 1,000 in all; `counts` counts all of them by kind."""
 
     def __init__(self, notes: Iterable[Note] = (), counts: Mapping[str, int] | None = None) -> None:
         super().__init__(notes)
-        self.counts = Counter(note.text.partition(":")[0] for note in self) if counts is None else Counter(counts)
+        self.counts = Counter(note.kind for note in self) if counts is None else Counter(counts)
 
     def add(self, path: Path, text: str, line: int | None = None) -> None:
         """Add a note."""
@@ -36,14 +42,24 @@ class Notes(list[Note]):
 
     def merge(self, other: Notes) -> None:
         """Add all notes of others."""
-        self += other[: MAX_KEPT - len(self)]
+        alike = self.counts.copy() if other else self.counts
+        for note in other:
+            if alike[note.kind] < MAX_ALIKE and len(self) < MAX_KEPT:
+                self.append(note)
+            alike[note.kind] += 1
         self.counts.update(other.counts)
 
     def lines(self, rows: int) -> Iterator[str]:
-        """The first ones, and how many more there are."""
-        yield from map(str, self[:rows])
-        if (more := self.counts.total() - len(self[:rows])) > 0:
-            yield f"... and {more:,} more"
+        """About so many of them: the first ones of each kind, the most frequent kind first, and how many more there
+        are."""
+        kinds = sorted(self.counts, key=lambda kind: (-self.counts[kind], kind))[:rows]
+        for kind in kinds:
+            shown = [note for note in self if note.kind == kind][: max(1, rows // len(kinds))]
+            yield from map(str, shown)
+            if (more := self.counts[kind] - len(shown)) > 0:
+                yield f"... and {more:,} more: {kind}"
+        if rest := self.counts.total() - sum(self.counts[kind] for kind in kinds):
+            yield f"... and {rest:,} more of other kinds"
 
 
 @dataclass(slots=True)

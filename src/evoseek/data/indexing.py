@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Literal
@@ -16,6 +17,7 @@ from evoseek.corpus.read_report import ReadReport
 from evoseek.errors import ConfigError, EvoseekError, SearchIndexError
 from evoseek.report.printable import say
 from evoseek.report.progress import CountProgress
+from evoseek.report.reading import report_reading
 from evoseek.search.analyser import Analyser
 from evoseek.search.dense import DenseIndex
 from evoseek.search.encoders import Encoder, encoder_of, make_encoder
@@ -59,9 +61,11 @@ class IndexPlan:
         return None
 
 
-def build_index(corpus: Path, directory: Path, plan: IndexPlan, *, console: Console) -> None:
-    """Read a corpus, cut it into passages, index them, and report what was skipped and which encodings were guessed.
-    Embedding that was interrupted is resumed. Raises EvoseekError."""
+def build_index(
+    corpus: Path, directory: Path, plan: IndexPlan, *, console: Console, report_file: Path | None = None
+) -> None:
+    """Read a corpus, cut it into passages, index them, and report what was read, what was skipped and which encodings
+    were guessed, also as JSON in `report_file`. Embedding that was interrupted is resumed. Raises EvoseekError."""
     _check_apart(corpus, directory)
     encoder, report = plan.make_encoder(), ReadReport()
     passages = CorpusPassages(
@@ -73,16 +77,23 @@ def build_index(corpus: Path, directory: Path, plan: IndexPlan, *, console: Cons
         max_seconds=plan.max_seconds,
     )
     count = _build(directory, passages, plan, encoder, None, console)
-    _say_report(report, console)
+    report_reading(passages.sources, report, console, report_file)
     say(console, f"{count:,} passages of at most {plan.max_words} words indexed in {directory}")
 
 
 def update_index(
-    corpus: Path, directory: Path, *, device: str | None, console: Console, max_words: int | None = None
+    corpus: Path,
+    directory: Path,
+    *,
+    device: str | None,
+    console: Console,
+    max_words: int | None = None,
+    report_file: Path | None = None,
 ) -> None:
     """Bring an index to the state that building it again from the corpus would give, with its own settings: only new
     and changed files are read, only new passages are embedded. `max_words` is the project's length of passages, if it
-    has one: a notice says that the index keeps another one. Raises EvoseekError; the index is then as it was."""
+    has one: a notice says that the index keeps another one. The report is as of `build_index`. Raises EvoseekError;
+    the index is then as it was."""
     _check_apart(corpus, directory)
     before = Recorded(LexicalIndex.open(directory))
     manifest, sources, report = before.index.manifest, before.sources, ReadReport()
@@ -102,7 +113,7 @@ def update_index(
         before=before,
     )
     if passages.is_unchanged:
-        _say_report(report, console)
+        report_reading(passages.sources, report, console, report_file)
         say(console, f"{directory} is up to date: no file of {corpus} has changed.")
         return
     encoder = encoder_of(manifest.vectors.encoder, directory, device=device or "auto") if manifest.vectors else None
@@ -114,7 +125,7 @@ def update_index(
         dtype=manifest.vectors.dtype if manifest.vectors else None,
     )
     count = _build(directory, passages, plan, encoder, made, console)
-    _say_report(report, console)
+    report_reading(passages.sources, report, console, report_file)
     if passages.is_read_anew:
         say(console, "The programs that read files are of other releases than before, so every file was read again.")
     say(console, passages.changes())
@@ -128,6 +139,7 @@ def watch_index(
     device: str | None,
     console: Console,
     max_words: int | None = None,
+    report_file: Path | None = None,
     stop: Event | None = None,
 ) -> None:
     """Update an index now and whenever files of the corpus change, until Ctrl-C or `stop`. An update that fails is
@@ -139,8 +151,11 @@ def watch_index(
         raise ConfigError(
             "--watch needs watchfiles, which is not installed. Install it: pip install 'evoseek[watch]'."
         ) from error
+    update = partial(
+        update_index, corpus, directory, device=device, console=console, max_words=max_words, report_file=report_file
+    )
     if not corpus.exists():  # as the watcher would say it in its own words
-        update_index(corpus, directory, device=device, console=console, max_words=max_words)
+        update()
     is_first = True
     for changed in watch(
         corpus,
@@ -154,7 +169,7 @@ def watch_index(
         if not changed and not is_first:
             continue
         try:
-            update_index(corpus, directory, device=device, console=console, max_words=max_words)
+            update()
         except EvoseekError as error:
             if is_first:
                 raise
@@ -207,12 +222,3 @@ def _check_apart(corpus: Path, directory: Path) -> None:
             f"The index folder {directory} lies in the corpus {corpus}, of which it would become a part. Give a folder "
             "outside the corpus."
         )
-
-
-def _say_report(report: ReadReport, console: Console) -> None:
-    say(console, report.summary())
-    if report.skipped_count:
-        say(console, report.table())
-    for table in (report.guessed_table(), report.warnings_table()):
-        if table:
-            say(console, table)

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from evoseek.corpus.decoding import check_regular
 from evoseek.corpus.documents import CorpusFile, check_read, find_readable, read_documents
 from evoseek.corpus.parsing import MAX_SECONDS, MAX_TEXT, Reading
-from evoseek.corpus.passages import split_document
+from evoseek.corpus.passages import count_words, split_document
 from evoseek.corpus.read_report import Note, Notes, ReadReport
 from evoseek.errors import DataError, SearchIndexError
 from evoseek.files import file_digest
@@ -35,12 +35,13 @@ _READERS = ("evoseek", "trafilatura", "charset-normalizer", "pypdf", "markitdown
 
 class Source(BaseModel):
     """A file as it was read: its path within the corpus, its checksum ("" if it cannot be read), the number of its
-    passages, and what `ReadReport` says of it alone."""
+    passages and of their words, and what `ReadReport` says of it alone."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     file: str
     sha256: str
     passages: int = 0
+    words: int = 0
     read: int = 0
     skipped: list[tuple[int | None, str]] = []
     reasons: dict[str, int] = {}
@@ -136,7 +137,8 @@ class Recorded:
 
 class CorpusPassages:
     """The passages of a corpus, file by file. Files that are as `before` recorded them are not read, but their passages
-    taken from there. `report` becomes the report of reading all; `sources` the record, once all passages were taken.
+    taken from there. `report` becomes the report of reading all; `sources` the record, once all passages were taken or
+    nothing is changed.
 
     Raises as `read_corpus`.
     """
@@ -176,6 +178,7 @@ class CorpusPassages:
             return False
         for (file, _), source in zip(self._files, self._before.sources.files, strict=True):
             self._report.add(source.report(file.path))
+        self.sources.files = self._before.sources.files
         return True
 
     def changes(self) -> str:
@@ -215,6 +218,7 @@ class CorpusPassages:
                     progress(number, len(self._files), f"{count:,} passages")
                 count += 1
                 source.passages += 1
+                source.words += count_words(passage.text)
                 seen.add(passage.document_id)
                 yield passage
             _record(source, report)

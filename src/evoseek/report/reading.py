@@ -1,0 +1,88 @@
+"""What an index was built from: a table by type of file, what was skipped and why, and a JSON file with every file."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from evoseek.corpus.documents import CorpusFile
+from evoseek.corpus.read_report import ReadReport
+from evoseek.files import expanded, write_atomic
+from evoseek.report.printable import say
+from evoseek.search.sources import Source, Sources
+
+_COUNTS = ("files", "documents", "passages", "words", "skipped")
+
+
+def report_reading(sources: Sources, report: ReadReport, console: Console, file: Path | None = None) -> None:
+    """Print the report, and write all of it as JSON to `file`. Raises RunError if that cannot be written."""
+    say(console, report.summary())
+    console.print(types_table(sources))
+    if report.skipped_count:
+        say(console, report.table())
+    for table in (report.guessed_table(), report.warnings_table()):
+        if table:
+            say(console, table)
+    if file:
+        write_atomic(expanded(file), json.dumps(as_json(sources, report), ensure_ascii=False, indent=1) + "\n")
+        say(console, f"Report of all files: {file}")
+
+
+def types_table(sources: Sources) -> Table:
+    """A row for each type of file, and their sum."""
+    types = _by_type(sources)
+    table = Table("type", box=None, pad_edge=False)
+    for name in _COUNTS:
+        table.add_column(name, justify="right")
+    rows = types | ({"all": sum(types.values(), Counter[str]())} if len(types) > 1 else {})
+    for name, counts in rows.items():
+        table.add_row(name, *(f"{counts[count]:,}" for count in _COUNTS))
+    return table
+
+
+def as_json(sources: Sources, report: ReadReport) -> Mapping[str, object]:
+    """The report as JSON values: the counts by type of file, the reasons why something was skipped with their counts,
+    and each folder that was skipped and each file, with what was read from it."""
+    return {
+        "corpus": sources.corpus,
+        "types": {name: {count: counts[count] for count in _COUNTS} for name, counts in _by_type(sources).items()},
+        "skipped": dict(report.skipped.counts.most_common()),
+        "guessed_encodings": dict(report.guessed.counts.most_common()),
+        "warnings": dict(report.warnings.counts.most_common()),
+        "other_types": dict(report.other_types.most_common()),
+        "folders": [{"folder": str(note.path), "reason": note.text} for note in report.skipped if note.path.is_dir()],
+        "files": [_file(source) for source in sources.files],
+    }
+
+
+def _file(source: Source) -> Mapping[str, object]:
+    found: dict[str, object] = {"file": source.file, "type": _type(source), **_counts(source)}
+    del found["files"]
+    lists = {
+        "skipped_for": [{"line": line, "reason": reason} for line, reason in source.skipped],
+        "guessed_encodings": source.guessed,
+        "warnings": source.warnings,
+    }
+    return found | {name: values for name, values in lists.items() if values}
+
+
+def _by_type(sources: Sources) -> dict[str, Counter[str]]:
+    """The counts for each type of file, that with the most passages first."""
+    types: dict[str, Counter[str]] = {}
+    for source in sources.files:
+        types.setdefault(_type(source), Counter()).update(_counts(source))
+    return dict(sorted(types.items(), key=lambda item: (-item[1]["passages"], item[0])))
+
+
+def _counts(source: Source) -> dict[str, int]:
+    skipped = sum(source.reasons.values())
+    return dict(zip(_COUNTS, (1, source.read, source.passages, source.words, skipped), strict=True))
+
+
+def _type(source: Source) -> str:
+    return CorpusFile(Path(source.file), source.file).suffix
