@@ -72,7 +72,9 @@ def test_recipes_are_valid():
 def test_files_that_a_page_names_are_there(page):
     """From the root, beside the page, or in the package; runs, demo/, my-project/ and manual/ are made by commands."""
     for name in re.findall(r"[\w./-]+\.(?:py|toml|md)\b", page.text):
-        if name.startswith(("runs/", "demo/", "my-project/", "my-documents/", "manual/")) or not re.search(r"\w/\w", name):
+        if name.startswith(("runs/", "demo/", "my-project/", "my-documents/", "manual/")) or not re.search(
+            r"\w/\w", name
+        ):
             continue
         places = [ROOT / name, page.path.parent / name]
         places += [] if name.startswith("recipes/") else [ROOT / "src" / "evoseek" / name]  # a reader looks for these

@@ -379,7 +379,8 @@ def test_pages_of_a_pdf_without_text_are_reported(tmp_path: Path) -> None:
         c__pdf=small_pdf("Kalo", *[""] * 11),
     )
     _, report = read(tmp_path)
-    assert [(note.path.name, note.text) for note in report.warnings] == [
+    found = [(note.path.name, note.text) for note in report.warnings]
+    assert [(file, text) for file, text in found if not text.startswith("pypdf")] == [
         ("a.pdf", "PDF pages without text: 2 of 4 (page 2, 4)"),
         ("c.pdf", "PDF pages without text: 11 of 12 (page 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ...)"),
     ]
