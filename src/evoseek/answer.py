@@ -31,12 +31,13 @@ from evoseek.types import Message, Question, Trajectory
 @dataclass(frozen=True, slots=True)
 class Answered:
     """A rollout with its check. `refuses`: an answer without support is left out. `dropped` is the number of earlier
-    messages that the model was not given."""
+    messages that the model was not given, `earlier` of those that it was given."""
 
     trajectory: Trajectory
     support: Support
     refuses: bool
     dropped: int = 0
+    earlier: int = 0
 
     @property
     def answer(self) -> str | None:
@@ -103,7 +104,7 @@ class Answerer:
         kept = self._fitting(asked, history if self.reads_history else ())
         trajectory = await self.solver.after(kept).one(asked, trajectory_id, watch=watch)
         support = await self.check(trajectory)
-        return Answered(trajectory, support, self.refuses, len(history) - len(kept))
+        return Answered(trajectory, support, self.refuses, len(history) - len(kept), len(kept))
 
     async def answer_alone(self, question: str) -> Answered:
         """The same without a conversation, under an id of its own."""

@@ -61,15 +61,15 @@ def json_digest(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def write_atomic(path: Path, data: bytes | str) -> None:
+def write_atomic(path: Path, data: bytes | str, *, mode: int = 0o666) -> None:
     """Write a file so that a reader, also after a crash, sees the old content or the new, never a part.
 
-    Text is written as UTF-8. Raises RunError if it cannot be written (a full disk, no permission); the old file is
-    then untouched.
+    Text is written as UTF-8. The file has the permissions of `mode` without those of the umask. Raises RunError if it
+    cannot be written (a full disk, no permission); the old file is then untouched.
     """
     try:
         remove_leftovers(path.parent, path.name)
-        with _temporary(path) as temporary:
+        with _temporary(path, mode=mode) as temporary:
             with temporary.open("r+b") as file:
                 file.write(data.encode() if isinstance(data, str) else data)
                 file.flush()
@@ -178,9 +178,9 @@ def remove_leftovers(directory: Path, name: str | None = None) -> None:
 
 
 @contextmanager
-def _temporary(path: Path, *, folder: bool = False) -> Generator[Path]:
+def _temporary(path: Path, *, folder: bool = False, mode: int = 0o666) -> Generator[Path]:
     """A new file or folder beside `path`, locked for the block; gone after it unless it was renamed."""
-    temporary, descriptor = _create_locked(path, folder)
+    temporary, descriptor = _create_locked(path, folder, mode)
     try:
         yield temporary
     finally:
@@ -188,13 +188,13 @@ def _temporary(path: Path, *, folder: bool = False) -> Generator[Path]:
         os.close(descriptor)
 
 
-def _create_locked(path: Path, folder: bool) -> tuple[Path, int]:
+def _create_locked(path: Path, folder: bool, mode: int) -> tuple[Path, int]:
     while True:
         temporary = _temporary_name(path)
         if folder:
             temporary.mkdir()
         else:
-            temporary.open("xb").close()
+            temporary.touch(mode, exist_ok=False)
         with suppress(FileNotFoundError):  # another process took it for a leftover before it was locked
             descriptor = os.open(temporary, os.O_RDONLY)
             with suppress(OSError):  # a file system without locks, on which nothing is ever taken for a leftover

@@ -9,7 +9,9 @@
     [run]                      # everything else are settings as in any config file
     system = "dr-zero"
 
-Relative paths are relative to the file's folder, so the project can be moved and used from folders below it.
+Relative paths are relative to the file's folder, so the project can be moved and used from folders below it. Beside the
+file may lie what people have said, which the commands find by its name: `reviewed.jsonl`, the questions that were
+judged right (`evoseek review`), and `feedback.jsonl`, conversations with a verdict (`evoseek serve agent --feedback`).
 """
 
 from __future__ import annotations
@@ -26,10 +28,20 @@ from evoseek.settings_tree import Tree, read_tree
 from evoseek.trust import check_owner
 
 NAME = "evoseek.toml"
+REVIEWED, FEEDBACK = "reviewed.jsonl", "feedback.jsonl"
 TABLE = "project"
 _TYPES = {"documents": str, "run": str, "recipe": (str, list), "max_words": int}
 _PATHS = (
-    *("search.index", "evaluation.index", "evaluation.path", "questions.path", "ssp.answers", "selfplay.world"),
+    *(
+        "search.index",
+        "evaluation.index",
+        "evaluation.path",
+        "evaluation.reviewed",
+        "questions.path",
+        "questions.feedback",
+        "ssp.answers",
+        "selfplay.world",
+    ),
     *("demonstrations.path", "demonstrations.from_run"),
 )
 _MAYBE_PATHS = ("policy.model", "policy.prompts", "judge.model", "reader.model", "simulator.model", "answerer.model")
@@ -50,6 +62,16 @@ class Project:
     def folder(self) -> Path:
         """The folder of the file."""
         return self.file.parent
+
+    @property
+    def reviewed(self) -> Path:
+        """The questions that were judged right, if there are any."""
+        return self.folder / REVIEWED
+
+    @property
+    def feedback(self) -> Path:
+        """The conversations with a verdict, if there are any."""
+        return self.folder / FEEDBACK
 
     @property
     def index(self) -> Path | None:

@@ -9,6 +9,7 @@
       trajectories.jsonl  every rollout
       samples.jsonl       the advantages of every rollout that was trained on
       questions.jsonl     the questions that self-play wrote
+      feedback_questions.jsonl   the questions that were added from people's feedback when the run began
       checkpoints/        step-000010/, ...: complete or absent
       curves.png          the picture
       stopped.txt         why the run ended before its last step, if its process could write it
@@ -57,6 +58,7 @@ class RunDirectory:
         self.trajectories = path / "trajectories.jsonl"
         self.samples = path / "samples.jsonl"
         self.questions = path / "questions.jsonl"
+        self.feedback = path / "feedback_questions.jsonl"
         self.curves = path / "curves.png"
         self.dump = path / "non_finite.json"
         self.stopped = path / "stopped.txt"

@@ -31,7 +31,7 @@ from evoseek.report.progress import STOPPING, TrainingProgress
 from evoseek.runs import RunDirectory
 from evoseek.settings import check_settings, defaults_of, read_settings, with_setting
 from evoseek.training.context import Objects
-from evoseek.training.inputs import inputs_of, read_questions
+from evoseek.training.inputs import inputs_of, keep_feedback, read_questions
 from evoseek.training.interrupt import stop_on_interrupt
 from evoseek.training.loop import Evaluate, TrainingLoop
 from evoseek.training.plan import TrainingContext, TrainingPlan
@@ -204,6 +204,9 @@ def training_loop(
     checkpoint = agreed_checkpoint(run.path, ranks)
     stages = Stages.of(settings, checkpoint.position if checkpoint else None)
     own = settings if stages is None else settings_in(settings, stages.current)
+    if ranks.is_first:
+        keep_feedback(settings, run)
+    ranks.barrier()
     with TrainingContext(own, run, checkpoint=checkpoint, ranks=ranks, notify=notify, objects=objects) as context:
         plan = _plan(own, context)
         evaluation = _evaluation(context, plan)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,7 +22,9 @@ from evoseek.cli.options import (
     Seed,
     Sets,
     answerer_name,
+    feedback_path,
     new_group,
+    project,
     resolve_answerer,
     stop_if_dry,
 )
@@ -32,18 +35,24 @@ from evoseek.settings import lookup
 from evoseek.training.interrupt import end_on_interrupt
 
 if TYPE_CHECKING:
+    from evoseek.corpus.feedback import JudgedQuestions
     from evoseek.eval.results import Results
     from evoseek.eval.suite import Suite
     from evoseek.evaluation import Evaluated
+    from evoseek.training.given import SettingsSources
     from evoseek.training.settings import TrainingSettings
     from evoseek.types import Question
 
 
 judge = new_group("The model that says whether an answer is right.")
+_FEEDBACK = "feedback"  # instead of a suite
 _MIN_SEARCHES = 10  # searches without any result that tell a broken engine from queries that match nothing
 On = Annotated[
     str | None,
-    typer.Option(help="Suite: a name such as hotpotqa, a TOML file that declares one, or a question file or folder."),
+    typer.Option(
+        help="Suite: a name such as hotpotqa, a TOML file that declares one, or a question file or folder; or "
+        "`feedback`: the conversations with a verdict."
+    ),
 ]
 SuiteData = Annotated[Path | None, typer.Option(help="Folder or file with a named suite's questions.")]
 Temperature = Annotated[float | None, typer.Option(help="0: greedy. Default: as in training.")]
@@ -75,8 +84,8 @@ def evaluate(
 ) -> None:
     """Score a policy, or the model of [answerer], on questions: every metric with 95 % intervals, and what it cost.
 
-    In a project without labelled questions: on those that self-play wrote and was not trained on. With --out the same
-    command resumes.
+    In a project without labelled questions: on its test set (`evoseek review`), or else on those that self-play wrote
+    and was not trained on. With --out the same command resumes.
 
     Example: evoseek eval runs/mine --questions held-out.jsonl --out results/mine
     """
@@ -98,7 +107,10 @@ def evaluate(
         "run.seed": seed,
     }
     given = given_settings("eval", run_dir, config or (), options=options, sets=set_ or ())
-    own = suite.questions if suite else _written(given.read(), run_dir)
+    judged = _judged(run_dir) if on == _FEEDBACK else None
+    if suite is None and judged is None:
+        given = _with_tests(given, run_dir)
+    own = suite.questions if suite else judged.known if judged else _written(given.read(), run_dir)
     check_evaluation(given.read(), search=searches, model=model, questions=own is None)
     with end_on_interrupt():
         from evoseek.run import Run
@@ -107,17 +119,24 @@ def evaluate(
     settings, console = answering_settings(given), Console(stderr=json)
     every = read_questions(evaluation_path(settings), setting="evaluation.path") if own is None else own
     asked = every[: settings.evaluation.limit]
+    wrong = judged.wrong[: settings.evaluation.limit] if judged else ()
     times = f", {samples} times each" if samples > 1 else ""
     where = f"Samples and results in {out}" if out else "Nothing is written (--out keeps samples and results)"
-    stop_if_dry([f"Ask {answerer_name(given, run_dir)} {len(asked)} questions{times}", where], settings)
+    stop_if_dry([f"Ask {answerer_name(given, run_dir)} {len(asked) + len(wrong)} questions{times}", where], settings)
     say(console, f"Asking {len(asked)} of {len(every)} questions{times}.")
-    evaluated = Run(directory=run_dir, settings=settings, console=console).evaluate(
-        asked, samples=samples, search=searches, baseline=baseline, suite=suite, out=out
-    )
+    run = Run(directory=run_dir, settings=settings, console=console)
+    scored = partial(run.evaluate, samples=samples, search=searches, baseline=baseline)
+    values: dict[str, object] = {}
+    if asked:
+        evaluated = scored(asked, suite=suite, out=out)
+        values = evaluated.json
+        if not json:
+            _show(evaluated, out, console)
+    if wrong:
+        say(console, f"Asking {len(wrong)} questions whose answer was judged wrong, without a right one.")
+        values = {**values, "judged_wrong": _again(scored(wrong, out=out and out / "judged_wrong"), console)}
     if json:
-        print(dumps(evaluated.json, ensure_ascii=False))
-    else:
-        _show(evaluated, out, console)
+        print(dumps(values, ensure_ascii=False))
 
 
 def _show(evaluated: Evaluated, out: Path | None, console: Console) -> None:
@@ -131,6 +150,56 @@ def _show(evaluated: Evaluated, out: Path | None, console: Console) -> None:
             say(console, text)
     if out:
         say(console, f"Results: {out / 'results.json'} (also results.md).")
+
+
+def _again(evaluated: Evaluated, console: Console) -> dict[str, object]:
+    """Whether answers that were judged wrong come again, with each as the golden answer: the shares as JSON values,
+    which are also printed."""
+    from evoseek.report.evaluation import score_json, score_text
+
+    same = evaluated.results.score("exact_match")
+    interval = replace(same.interval, low=1 - same.interval.high, high=1 - same.interval.low)
+    other = replace(same, mean=1 - same.mean, interval=interval)
+    say(console, f"The same wrong answer again: {score_text(same)}\nAnother one, or none: {score_text(other)}")
+    return {"same_again": score_json(same), "another": score_json(other)}
+
+
+def _judged(run_dir: Path | None) -> JudgedQuestions:
+    """The questions of the conversations with a verdict: those of the project, or else of the run. Raises ConfigError
+    if there are none."""
+    from evoseek.corpus.feedback import FeedbackFile, JudgedQuestions
+
+    path = feedback_path(run_dir)
+    judged = JudgedQuestions.of(FeedbackFile(path).read())
+    if not (judged.known or judged.wrong):
+        raise ConfigError(
+            f"There is no conversation with a verdict in {path} whose question can be asked alone. Collect some with "
+            "`evoseek serve agent --feedback`, or name questions with --questions."
+        )
+    note = f"{len(judged.known)} questions of {path} have a known right answer, {len(judged.wrong)} only a wrong one"
+    alone = f"; {judged.not_alone} verdicts are on questions within a conversation, which are left out"
+    say(Console(stderr=True), f"{note}{alone if judged.not_alone else ''}.")
+    return judged
+
+
+def _with_tests(given: SettingsSources, run_dir: Path | None) -> SettingsSources:
+    """With the test set that people have judged right as the questions, if there is one and none were named, which is
+    printed."""
+    settings, own = given.read(), project()
+    named = Path(settings.evaluation.reviewed) if settings.evaluation.reviewed else None
+    path = named or (own.reviewed if own else None)
+    if settings.evaluation.path or path is None or not path.is_file() or not path.stat().st_size:
+        return given
+    from evoseek.corpus.questions import load_questions
+    from evoseek.runs import RunDirectory
+    from evoseek.selfplay.question_log import trained_on
+
+    tests = load_questions(path)
+    met = trained_on(RunDirectory(run_dir)) if run_dir is not None else None
+    seen = sum(not met.is_new(question.text, remember=False) for question in tests) if met else 0
+    more = f" {seen} of them this run was trained on, before they were judged." if seen else ""
+    say(Console(stderr=True), f"Scored on the test set, {len(tests)} questions that were judged right: {path}.{more}")
+    return given.over({"evaluation.path": str(path)})
 
 
 def _empty_searches(results: Results) -> str | None:
@@ -168,7 +237,9 @@ def _searches(baseline: str | None, no_search: bool) -> bool:
 
 
 def _suite(on: str | None, data: Path | None, questions: str | None) -> Suite | None:
-    if on is None:
+    if on is None or on == _FEEDBACK:
+        if on and questions is not None:
+            raise ConfigError("--on and --questions both name questions. Give one of them.")
         if data is not None:
             raise ConfigError("--data holds the questions of a named suite: name it with --on.")
         return None

@@ -19,12 +19,14 @@ from evoseek.cli.demo import demo
 from evoseek.cli.doctor import doctor
 from evoseek.cli.evaluate import compare, evaluate, judge
 from evoseek.cli.export import export
+from evoseek.cli.feedback import feedback
 from evoseek.cli.index import index, search
 from evoseek.cli.init import init
 from evoseek.cli.options import with_shared
 from evoseek.cli.parts import parts, recipes
 from evoseek.cli.prompt import prompt
 from evoseek.cli.propose import propose
+from evoseek.cli.review import review
 from evoseek.cli.serve import serve, world
 from evoseek.cli.sft import collect, sft
 from evoseek.cli.simulator import simulator
@@ -65,9 +67,10 @@ def evoseek(
 
 for command in (init, doctor, demo, index, search, collect, sft, train, status, propose):
     app.command()(command)
+app.command()(review)
 app.command("eval")(evaluate)
 app.command()(compare)
-for command in (ask, view, prompt, export, recipes, parts):
+for command in (ask, feedback, view, prompt, export, recipes, parts):
     app.command()(command)
 for name, group in {
     "simulator": simulator,
@@ -80,7 +83,7 @@ for name, group in {
 
 _IN_PROJECT = (
     *("index", "search", "sft", "train", "propose", "collect", "eval", "ask", "prompt", "status", "view", "doctor"),
-    *("serve agent", "serve mcp", "serve retrieval"),
+    *("review", "feedback", "serve agent", "serve mcp", "serve retrieval"),
 )
 _ONLY_READ = ("doctor", "status", "search", "compare", "prompt", "recipes", "parts")
 

@@ -18,7 +18,7 @@ from rich.console import Console
 from evoseek.effect import changed
 from evoseek.errors import ConfigError
 from evoseek.files import expanded
-from evoseek.project import Project, find_project, how_to_name, open_project
+from evoseek.project import FEEDBACK, Project, find_project, how_to_name, open_project
 from evoseek.report.printable import say
 from evoseek.settings import Section, defaults_of, lookup
 from evoseek.training.given import SettingsSources, gather
@@ -143,6 +143,18 @@ def named_run() -> Path:
             "Which run? Give the directory of one, such as runs/mine, or " + how_to_name(own, 'run = "run"') + "."
         )
     return own.run
+
+
+def feedback_path(run: Path | None) -> Path:
+    """The file of conversations with a verdict: the project's, or else the run's. Raises ConfigError without either."""
+    own = project()
+    if own is None and run is None:
+        raise ConfigError(
+            "Conversations with a verdict are kept in a project or in a run, and there is neither. Give a run, or "
+            + how_to_name(None, "")
+            + "."
+        )
+    return own.feedback if own is not None else Path(str(run)) / FEEDBACK
 
 
 def named_index() -> Path:

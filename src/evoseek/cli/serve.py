@@ -21,6 +21,7 @@ from evoseek.cli.options import (
     Index,
     Sets,
     answerer_name,
+    feedback_path,
     named_index,
     new_group,
     resolve_answerer,
@@ -35,6 +36,7 @@ from evoseek.training.interrupt import end_on_interrupt
 
 if TYPE_CHECKING:
     from evoseek.answer import Answerer
+    from evoseek.corpus.feedback import FeedbackFile
     from evoseek.run import Run
     from evoseek.training.settings import TrainingSettings
 
@@ -93,6 +95,9 @@ def serve_agent(
     drain: Annotated[
         int, typer.Option(min=0, help="Seconds in which answers under way may end when the server is stopped.")
     ] = 30,
+    feedback: Annotated[
+        bool, typer.Option("--feedback", help="Keep conversations with a verdict, in feedback.jsonl (see `feedback`).")
+    ] = False,
     config: ConfigFiles = None,
     set_: Sets = None,
 ) -> None:
@@ -107,14 +112,18 @@ def serve_agent(
         from evoseek.serve.guard import read_keys
     keys = read_keys(key_file, host=host)
     console = Console()
-    run = _run(answerer, index, config, set_, f"a server at {host}:{port}", running)
+    judged = _feedback(answerer) if feedback else None
+    kept = f", feedback in {judged.path}" if judged else ""
+    run = _run(answerer, index, config, set_, f"a server at {host}:{port}{kept}", running)
     with _answering(run, console) as (agent, engine):
 
         def started(url: str) -> None:
             say(console, f"{server.model} at {url}   chat page {url}/, API {url}/v1, MCP {url}/mcp   (Ctrl-C ends it)")
+            if judged is not None:
+                say(console, f"Conversations with a verdict are kept in {judged.path}: `evoseek feedback` lists them.")
 
         limits = AgentServerLimits(running=running, waiting=waiting, drain_s=drain)
-        server = AgentServer(agent, engine, limits=limits, keys=keys, host=host, names=name or ())
+        server = AgentServer(agent, engine, limits=limits, keys=keys, host=host, names=name or (), feedback=judged)
         server.run(port, started=started)
     say(console, "Ended.")
 
@@ -173,6 +182,13 @@ def _run(
     stop_if_dry([plan, f"Memory: {memory}"], settings)
     say(Console(stderr=True), f"Memory: {memory}")
     return Run(directory=run_dir, settings=settings, search=_live(settings))
+
+
+def _feedback(answerer: str | None) -> FeedbackFile:
+    """Where conversations with a verdict are kept: in the project, or in the run that answers. Raises ConfigError."""
+    from evoseek.corpus.feedback import FeedbackFile
+
+    return FeedbackFile(feedback_path(resolve_answerer(answerer, None, None)[0]))
 
 
 def _live(settings: TrainingSettings) -> SearchEngine | None:

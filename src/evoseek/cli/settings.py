@@ -17,7 +17,7 @@ from evoseek.project import Project, how_to_name
 from evoseek.report.printable import say
 from evoseek.runs import RunDirectory, flatten
 from evoseek.search.lexical import check_index
-from evoseek.settings import check_settings, read_settings
+from evoseek.settings import check_settings, lookup, read_settings
 from evoseek.training.given import SettingsSources, allow_project, edited, flat_settings, gather, shared_settings
 from evoseek.training.inputs import check_training_sources, evaluation_path, read_questions
 from evoseek.training.interrupt import end_on_interrupt
@@ -99,7 +99,7 @@ def training_settings(
     else:
         _note_project(own, given.system, run_dir)
     if own is not None:
-        given = replace(given, of_project=flat_settings(own, given.system))
+        given = replace(_with_people(given, own, begun=begun), of_project=flat_settings(own, given.system))
     settings = given.read()
     if not begun:
         check_effect(settings, changed(settings, _defaults(settings)))
@@ -109,6 +109,20 @@ def training_settings(
     if not begun:
         check_stages(settings)
     return given
+
+
+def _with_people(given: SettingsSources, own: Project, *, begun: bool) -> SettingsSources:
+    """With what people have said in a project: its test set, and for a new run its feedback. Settings that name other
+    files, or none, win."""
+    settings, found = given.read(), dict[str, object]()
+    named = Path(settings.evaluation.reviewed)
+    is_open = own.lookup("evaluation.reviewed") is None and (not settings.evaluation.reviewed or not named.is_file())
+    if is_open and own.reviewed.is_file():
+        found["evaluation.reviewed"] = str(own.reviewed)
+    is_open = own.lookup("questions.feedback") is None and lookup(settings, "questions.feedback") == ""
+    if is_open and not begun and own.feedback.is_file():
+        found["questions.feedback"] = str(own.feedback)
+    return given.over(found)
 
 
 def run_of_project(run_dir: Path | None, *others: object) -> Path | None:

@@ -149,7 +149,7 @@ def outline(settings: TrainingSettings, run: RunDirectory, *, processes: int, wo
     ConfigError if servers cannot be used as they are to be."""
     from evoseek.policy.machine import find_machine, oversubscription
     from evoseek.policy.shape import read_config, shape_of
-    from evoseek.training.inputs import read_questions
+    from evoseek.training.inputs import training_questions
     from evoseek.training.memory_needs import describe_needs, memory_needs
 
     yield f"Model: {settings.policy.model} ({settings.policy.dtype}, {_trained(settings)}) on {settings.policy.device}"
@@ -158,8 +158,10 @@ def outline(settings: TrainingSettings, run: RunDirectory, *, processes: int, wo
         until = stage.until or ("the end of the run" if stage.steps is None else f"{stage.steps} steps are made")
         yield f"  Stage {number}, {stage.name}: until {until}"
     if (path := lookup(settings, "questions.path")) is not None:
-        questions = read_questions(path, setting="questions.path", reward=settings.reward.name)
+        questions, changes = training_questions(settings, run)
         yield f"Questions: {len(questions)} of {path}, {lookup(settings, 'questions.per_step')} in a step"
+        if changes:
+            yield changes
     if processes > 1:
         own = shlex.join(word for word in words if word != "--dry-run")
         yield f"Learner: {_TOGETHER.format(processes=processes, words=own)}"

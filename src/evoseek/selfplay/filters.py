@@ -8,7 +8,7 @@ Verifier              UNVERIFIED, CLOSED_BOOK and AMBIGUOUS, with a reader
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
@@ -55,7 +55,7 @@ class Rejection(StrEnum):
     MISFIT = "answer_misfits"  # yes or no to more than that, or none of the alternatives
     UNSUPPORTED = "unsupported"  # no passage that the proposer saw contains the answer
 
-    DUPLICATE = "duplicate"  # another question is (nearly) the same
+    DUPLICATE = "duplicate"  # another question, or one of the test set, is (nearly) the same
     UNVERIFIED = "unverified"  # a reader of the proposer's passages does not find the answer
     CLOSED_BOOK = "closed_book"  # a reader without any passage does
     AMBIGUOUS = "ambiguous"  # readers give another answer as often
@@ -68,12 +68,14 @@ class RuleFilter:
     `basic` compares normal forms: words of a question are what spaces separate, and an answer is found in it also
     within a word. `full` counts words and finds the answer in any script, and judges the wording as well: for real
     corpora and models that write freely. `min_searches` is the number of valid searches below which NO_SEARCH rejects;
-    above 0 it also switches on REPEATED_QUERY.
+    above 0 it also switches on REPEATED_QUERY. `reserved` are questions that must not be trained on: a proposal of one
+    is a DUPLICATE.
     """
 
     min_words: int = 3
     min_searches: int = 0
     rules: Literal["basic", "full"] = "basic"
+    reserved: Container[str] = ()
 
     def __call__(self, proposal: Trajectory) -> Rejection | None:
         """The first reason to reject the proposal, None if there is none."""
@@ -101,6 +103,8 @@ class RuleFilter:
             yield Rejection.REPEATED_QUERY
         if normalise(answer) not in map(normalise, right):
             yield Rejection.OTHER_ANSWER
+        if question in self.reserved:
+            yield Rejection.DUPLICATE
         if self.rules == "full":
             yield from _reasons_of_wording(question, right, [seen.contents for seen in seen_passages(proposal)])
 

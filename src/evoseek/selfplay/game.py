@@ -62,7 +62,12 @@ def make_play(
     return SelfPlay(
         proposer=proposer.proposer(tools, env, limits=limits, temperature=own.temperature),
         solver=context.solver(context.engine, solver),
-        rules=RuleFilter(min_words=filters.min_words, min_searches=filters.min_searches, rules=filters.rules),
+        rules=RuleFilter(
+            min_words=filters.min_words,
+            min_searches=filters.min_searches,
+            rules=filters.rules,
+            reserved=context.reviewed,
+        ),
         reward=EvidenceReward(context.reward, weight) if weight > 0 else context.reward,
         proposer_reward=ProposerReward(
             own.difficulty,
@@ -132,6 +137,8 @@ class _Game:
         """The plan of a system. Held-out questions are answered by the solver."""
         context = self.context
         context.report_models()
+        if reserved := len(context.reviewed.texts):
+            context.notify(f"{reserved} questions of {self.settings.evaluation.reviewed}, the test set, are left out.")
         context.warn_unknown_words(
             (passage.text for passage in context.corpus.passages()), what="the passages of the index"
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,11 +31,12 @@ class QuestionLog:
     """The file at `path`. Resuming from a checkpoint cuts it to the length that it had then.
 
     Its contents are cached, and read again only when its length has changed. Of several `ranks` the first one writes;
-    all read, once it has written.
+    all read, once it has written. Questions that are `reserved`, the test set, are not trained on.
     """
 
     path: Path
     ranks: Ranks | None = None
+    reserved: Container[str] = ()
     _known: dict[str, Question] = field(default_factory=dict[str, Question], init=False, repr=False, compare=False)
     _size: int = field(default=0, init=False, repr=False, compare=False)  # bytes of the file that `_known` holds
 
@@ -56,8 +57,10 @@ class QuestionLog:
             self._size = log.size
 
     def read(self, first: int, last: int) -> list[Question]:
-        """The questions that the steps from `first` to `last` wrote. Raises DataError if the file is damaged."""
-        return [q for q in self._all().values() if first <= int(str(q.metadata["step"])) <= last]
+        """The questions that the steps from `first` to `last` wrote and that may be trained on. Raises DataError if the
+        file is damaged."""
+        written = (q for q in self._all().values() if first <= int(str(q.metadata["step"])) <= last)
+        return [question for question in written if question.text not in self.reserved]
 
     def find(self, id: str) -> Question:
         """The question with this id. Raises DataError if none was written."""
@@ -105,10 +108,7 @@ def held_out_questions(run: RunDirectory) -> tuple[list[Question], str]:
     Raises ConfigError if none was written, with what to do; DataError for a damaged file.
     """
     written = load_questions(run.questions) if run.questions.is_file() and run.questions.stat().st_size else []
-    met = NearDuplicates()
-    for role, text in _rollout_questions(run.trajectories):
-        if role == "solver":
-            met.remember(text)
+    met = trained_on(run)
     unseen = [question for question in written if met.is_new(question.text)]
     more = f"`evoseek propose {_index(run)} held-out.jsonl --run-dir {run.path} --count 50` writes new ones"
     if not written:
@@ -123,6 +123,15 @@ def held_out_questions(run: RunDirectory) -> tuple[list[Question], str]:
         f"No labelled questions were named. Scored on the {which}. Their answers are the proposer's, checked by the "
         "run's own rules alone: the score measures whether solver and proposer agree, not whether they are right."
     )
+
+
+def trained_on(run: RunDirectory) -> NearDuplicates:
+    """The questions that the solver of a run has answered; those of the same words are no new ones."""
+    met = NearDuplicates()
+    for role, text in _rollout_questions(run.trajectories):
+        if role == "solver":
+            met.remember(text)
+    return met
 
 
 def _rollout_questions(trajectories: Path) -> Iterator[tuple[str, str]]:

@@ -3,6 +3,7 @@
     POST /v1/chat/completions   as in `serve.chat_api`, whole or as a stream
     GET  /v1/models             the agent, as a model
     GET  /v1/files/{file}       a document, by its path within the corpus
+    POST /v1/feedback           a verdict on an answer, where the server keeps them
     POST /mcp                   as in `serve.mcp`
     GET  /                      the chat page
     GET  /health /ready         whether it lives; whether it has room for a question
@@ -15,9 +16,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from mcp.server.transport_security import TransportSecuritySettings
@@ -29,31 +32,25 @@ from starlette.responses import FileResponse, JSONResponse, Response, StreamingR
 from starlette.routing import BaseRoute, Route
 
 from evoseek.answer import Answered, Answerer
-from evoseek.errors import DataError
+from evoseek.corpus.feedback import Feedback, FeedbackFile
+from evoseek.errors import DataError, RunError
 from evoseek.policy.encoding import well_formed
 from evoseek.protocols import SearchEngine
 from evoseek.search.opening import LiveIndex
 from evoseek.search.sources import FileOrigin
 from evoseek.serve.answer_queue import AnswerQueue, PendingAnswer, Worker
-from evoseek.serve.chat_api import FILES, ChatRequest, completion, read_request, stream
-from evoseek.serve.connection import BusyError, CancelOnDisconnect, StoppableServer, listen, refused, status_of
+from evoseek.serve.chat_api import FILES, ChatRequest, completion, judgeable, read_feedback, read_request, stream
+from evoseek.serve.connection import BusyError, CancelOnDisconnect, StoppableServer, listen, page_of, refused, status_of
 from evoseek.serve.guard import Guard
 from evoseek.serve.mcp import Library, mcp_server
 
-_PAGE = Path(__file__).parent / "page"
-_PAGE_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-cache",
-}
 _SHOWN = {".pdf": "application/pdf", ".html": "text/html", ".htm": "text/html"} | dict.fromkeys(
     (".txt", ".md", ".rst", ".org", ".csv", ".tsv"), "text/plain"
 )
 _CHECKED_BEFORE = TransportSecuritySettings(enable_dns_rebinding_protection=False)  # by the Guard
 _LOG = logging.getLogger(__name__)
 _CANCEL_S = 10.0  # seconds in which cancelled rollouts may end
+_JUDGEABLE = 1_000  # last answers, of which a verdict is accepted
 _RETRY_S = "5"  # seconds after which a client that found the queue full should ask again
 ALIAS = "evoseek"
 """A name by which clients may call the model, whatever it is."""
@@ -72,7 +69,8 @@ class AgentServerLimits:
 
 class AgentServer:
     """The application (ASGI) is `app`. `engine` is what MCP clients search (None: nothing), `keys` are the valid ones,
-    `host` is the address at which it will listen, `names` are others by which it may be called."""
+    `host` is the address at which it will listen, `names` are others by which it may be called. `feedback` is where
+    conversations with a verdict are kept (None: they are not)."""
 
     def __init__(
         self,
@@ -83,9 +81,11 @@ class AgentServer:
         keys: Sequence[str] = (),
         host: str = "127.0.0.1",
         names: Collection[str] = (),
+        feedback: FeedbackFile | None = None,
     ) -> None:
         self._limits, self._host = limits or AgentServerLimits(), host
         self._worker = Worker()
+        self._feedback, self._answers = feedback, OrderedDict[str, Feedback]()
         self._index = engine if isinstance(engine, LiveIndex) else None
         self._queue = AnswerQueue(answerer, self._worker, running=self._limits.running, waiting=self._limits.waiting)
         self.model = Path(answerer.name).name or ALIAS
@@ -112,15 +112,16 @@ class AgentServer:
 
     def _routes(self) -> list[BaseRoute]:
         return [
-            Route("/", self._page("index.html")),
-            Route("/chat.css", self._page("chat.css")),
-            Route("/chat.js", self._page("chat.js")),
+            Route("/", page_of("index.html")),
+            Route("/chat.css", page_of("chat.css")),
+            Route("/chat.js", page_of("chat.js")),
             Route("/health", self._health),
             Route("/ready", self._ready),
             Route("/metrics", self._metrics),
             Route("/v1/models", self._models),
             Route(f"/{FILES}/{{file:path}}", self._file),
             Route("/v1/chat/completions", self._complete, methods=["POST"]),
+            Route("/v1/feedback", self._judge, methods=["POST"]),
             Route("/mcp", self._mcp, methods=["POST"]),
         ]
 
@@ -145,6 +146,8 @@ class AgentServer:
             )
         try:
             pending = self._queue.ask(wanted.question, wanted.history)
+            if self._feedback is not None:
+                pending.task.add_done_callback(partial(self._remember, pending.id))
             if wanted.stream:
                 headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
                 events = stream(pending, wanted, self._files)
@@ -164,6 +167,28 @@ class AgentServer:
         if failure := answered.trajectory.failure:
             raise HTTPException(502, f"The question could not be answered: {failure}")
         return completion(pending, answered, wanted, self._files)
+
+    def _remember(self, id: str, task: asyncio.Task[Answered]) -> None:
+        """Keep an answer, on which a verdict may come, in the place of the oldest one."""
+        if not task.cancelled() and task.exception() is None and not task.result().trajectory.failure:
+            self._answers[id] = judgeable(id, task.result())
+            if len(self._answers) > _JUDGEABLE:
+                self._answers.popitem(last=False)
+
+    async def _judge(self, request: Request) -> Response:
+        if self._feedback is None:
+            raise HTTPException(404, "This server keeps no feedback. It does if it is started with --feedback.")
+        try:
+            wanted = read_feedback(await request.body())
+        except DataError as error:
+            raise HTTPException(400, str(error)) from error
+        if (answer := self._answers.get(wanted.id)) is None:
+            raise HTTPException(404, f"The id {wanted.id[:100]!r} is of none of the last {_JUDGEABLE:,} answers here.")
+        try:
+            await asyncio.to_thread(self._feedback.add, wanted.over(answer))
+        except RunError as error:
+            raise HTTPException(507, str(error)) from error
+        return JSONResponse({"id": wanted.id, "verdict": wanted.verdict})
 
     async def _ask_alone(self, question: str) -> Answered:
         """An answer to a question without a conversation. Raises BusyError, and EvoseekError if there is none."""
@@ -187,6 +212,8 @@ class AgentServer:
         own = {"id": self.model, "object": "model", "created": 0, "owned_by": "evoseek"}
         known = await asyncio.to_thread(self._library.describe) if self._library is not None else {}
         documents = {**known, "files": len(self._files)} if self._files else known
+        if self._feedback is not None:
+            documents = {**documents, "feedback": "/".join(self._feedback.path.absolute().parts[-2:])}
         return JSONResponse({"object": "list", "data": [{**own, "evoseek": documents}]})
 
     async def _health(self, request: Request) -> Response:
@@ -199,12 +226,6 @@ class AgentServer:
 
     async def _metrics(self, request: Request) -> Response:
         return Response(self._queue.metrics, media_type=CONTENT_TYPE_LATEST)
-
-    def _page(self, name: str) -> Callable[[Request], Awaitable[Response]]:
-        async def page(request: Request) -> Response:
-            return FileResponse(_PAGE / name, headers=_PAGE_HEADERS)
-
-        return page
 
 
 def _document(path: Path) -> Response:

@@ -13,6 +13,10 @@ comes with the last chunk, and before it each event in a chunk of its own:
     {"event": "found", "tool": "search", "arguments": {...}, "passages": [{"id", "label", "text", "file", ...}]}
     {"event": "answer", "answer": "...", "supported": true, "support": [{"id", "label", "text", "file", ...}], ...}
 
+A server that keeps feedback takes a verdict on an answer, by the id of its reply:
+
+    POST /v1/feedback {"id": "chatcmpl-...", "verdict": "wrong", "right_answer": "...", "note": "see page 3"}
+
 A passage whose file the server has also has a `link` to it, relative to the server's address.
 """
 
@@ -21,14 +25,17 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evoseek.answer import Answered
+from evoseek.corpus.feedback import MAX_ANSWER, MAX_NOTE, Feedback
 from evoseek.errors import DataError
 from evoseek.eval.support import NOT_FOUND
 from evoseek.policy.encoding import well_formed
@@ -40,6 +47,7 @@ from evoseek.types import Action, Message, StopReason, ToolResult
 MAX_MESSAGES, MAX_QUESTION = 256, 20_000
 FILES = "v1/files"
 _UNLINKED = (".jsonl", ".mbox", ".gz")  # which hold many documents, or none that a browser opens
+_Model = TypeVar("_Model", bound=BaseModel)
 _PAUSE_S = 10.0
 _UNSUPPORTED = "(No passage that was found supports this.)"
 
@@ -65,6 +73,38 @@ class _ChatMessage(_Strict):
 
 class _StreamOptions(_Strict):
     include_usage: bool | None = None
+
+
+class FeedbackRequest(_Strict):
+    """A verdict on an answer of this server, named by the id of its reply; where it is wrong, what is right or where
+    to look, if that is known."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+    id: str
+    verdict: Literal["right", "wrong"]
+    right_answer: str = Field(default="", max_length=MAX_ANSWER)
+    note: str = Field(default="", max_length=MAX_NOTE)
+
+    def over(self, answer: Feedback) -> Feedback:
+        """An answer with this verdict, as it is kept."""
+        right = "" if self.verdict == "right" else well_formed(self.right_answer).strip()
+        note, now = well_formed(self.note).strip(), f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        return replace(answer, time=now, verdict=self.verdict, right_answer=right, note=note)
+
+
+def judgeable(id: str, answered: Answered) -> Feedback:
+    """What is kept of an answer if a verdict comes; the verdict in it has no meaning."""
+    found: dict[str, Any] = answered.json
+    return Feedback(
+        id,
+        "",
+        answered.trajectory.question.text,
+        answered.answer,
+        "right",
+        earlier=answered.earlier,
+        searches=tuple({**one, "found": [passage["id"] for passage in one["found"]]} for one in found["searches"]),
+        citations=tuple(str(passage["id"]) for passage in found["support"]),
+    )
 
 
 class ChatRequest(_Strict):
@@ -99,19 +139,28 @@ class ChatRequest(_Strict):
         return sorted({message.role for message in self.messages[:-1]} - {"user", "assistant"})
 
 
+def read_feedback(body: bytes) -> FeedbackRequest:
+    """The verdict in a body. Raises DataError for what is none."""
+    return _validated(FeedbackRequest, body, 'an object such as {"id": "chatcmpl-...", "verdict": "right"}')
+
+
 def read_request(body: bytes) -> ChatRequest:
     """The request in a body. Raises DataError for what is none."""
-    try:
-        request = ChatRequest.model_validate_json(body)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"])) or "the body"
-        raise DataError(f"{place}: {first['msg']}. Expected a chat completion's request in JSON.") from error
+    request = _validated(ChatRequest, body, "a chat completion's request")
     if request.messages[-1].role != "user" or not request.question:
         raise DataError("The last message is not a user's text. Expected the question there.")
     if len(request.question) > MAX_QUESTION:
         raise DataError(f"The question has {len(request.question):,} characters. At most {MAX_QUESTION:,} are read.")
     return request
+
+
+def _validated(model: type[_Model], body: bytes, expected: str) -> _Model:
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"])) or "the body"
+        raise DataError(f"{place}: {first['msg']}. Expected {expected} in JSON.") from error
 
 
 def answer_object(answered: Answered, request: ChatRequest, files: Collection[str]) -> dict[str, object]:

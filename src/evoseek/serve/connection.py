@@ -1,4 +1,5 @@
-"""What every server here does with a connection: errors, bodies up to a limit, clients that leave, and stopping."""
+"""What every server here does with a connection: pages, errors, bodies up to a limit, clients that leave, and
+stopping."""
 
 from __future__ import annotations
 
@@ -6,17 +7,26 @@ import asyncio
 import logging
 import signal
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import uvicorn
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evoseek.errors import ConfigError, DataError, EvoseekError
 
 _LOG = logging.getLogger(__name__)
+_PAGE = Path(__file__).parent / "page"
+_PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
 _TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 _CLOSING_S = 5  # seconds in which the errors about cancelled answers are sent
 
@@ -30,6 +40,15 @@ class StoppedError(EvoseekError):
 
     def __init__(self) -> None:
         super().__init__("The server was stopped before the answer was there. Ask again when it is back.")
+
+
+def page_of(name: str) -> Callable[[Request], Awaitable[Response]]:
+    """What answers with a file of a page, which loads nothing from elsewhere and runs no inline script."""
+
+    async def page(request: Request) -> Response:
+        return FileResponse(_PAGE / name, headers=_PAGE_HEADERS)
+
+    return page
 
 
 def error_body(status: int, message: str) -> dict[str, object]:

@@ -223,7 +223,7 @@ class DrZero:
         game = PassageGame.load(settings, context, one_policy=own.one_policy)
         solver = game.solver
         schedule = Schedule(own.iterations, own.proposer_steps, own.writing_steps, own.solver_steps)
-        questions = QuestionLog(context.run.questions, context.ranks)
+        questions = QuestionLog(context.run.questions, context.ranks, context.reviewed)
         rollouts = context.rollouts(
             game.play.solver, settings.rollout.group_size, reward=game.play.reward, label=game.play.label
         )

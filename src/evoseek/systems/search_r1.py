@@ -110,7 +110,7 @@ class SearchR1:
         context.report_models()
         solver = context.solver(searched)
         asked = settings.questions
-        questions = chosen(context.questions(asked.path), asked.where)
+        questions = chosen(context.questions(), asked.where)
         order = ordered(asked, build("order", asked.order, context))
         order(questions, seed=0, step=1, size=asked.per_step, rates=PassRates())  # refused before anything is loaded
         context.check_prompt(solver, questions[0])

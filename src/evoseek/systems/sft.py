@@ -124,12 +124,12 @@ class SFT:
     @classmethod
     def build(cls, settings: Settings, context: TrainingContext) -> TrainingPlan:
         """From settings. The demonstrations are played with the search engine and the limits of rollouts."""
-        from evoseek.training.demonstrations import hold_out, sample_of, summary
+        from evoseek.training.demonstrations import hold_out, sample_of, summary, without
 
         own, seed = settings.demonstrations, settings.run.seed
         context.report_models()
         roles = _roles(context)
-        played = _demonstrations(own, roles, context)
+        played = without(_demonstrations(own, roles, context), context.reviewed)
         context.warn_unknown_words((t.question.text for t in played.trajectories), what="the demonstrations")
         context.notify(summary(played, own.path or own.from_run))
         trained, held_out = hold_out(played.trajectories, own.held_out, seed)

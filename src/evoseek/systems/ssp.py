@@ -152,7 +152,7 @@ class SSP:
         from evoseek.selfplay.game import AnswerGame  # imports torch, which the settings do not need
 
         game, own = AnswerGame.load(settings, context), settings.ssp
-        questions = QuestionLog(context.run.questions, context.ranks)
+        questions = QuestionLog(context.run.questions, context.ranks, context.reviewed)
         system = cls(
             play=game.play,
             tasks=game.tasks(own.answers),

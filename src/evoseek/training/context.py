@@ -32,7 +32,6 @@ from evoseek.rollout.agent import Agent
 from evoseek.rollout.roller import Roller
 from evoseek.search.lexical import open_index
 from evoseek.search.simulated import SimulatedEngine
-from evoseek.training.inputs import read_questions
 from evoseek.training.settings import TrainingSettings
 from evoseek.types import Question
 
@@ -215,12 +214,6 @@ class Context:
     def metric(self) -> str:
         """Name of the reward, and of the part of an outcome that says how right the answer is."""
         return "reward" if self.objects.reward is not None else self.settings.reward.name
-
-    def questions(self, path: str) -> list[Question]:
-        """The training questions. Warns if the policy cannot read them."""
-        questions = read_questions(path, setting="questions.path", reward=self.metric)
-        self.warn_unknown_words((question.text for question in questions), what="the questions")
-        return questions
 
     def warn_unknown_words(self, texts: Iterable[str], *, what: str) -> None:
         """Warn about a tiny policy that does not know the words of these texts."""

@@ -6,7 +6,7 @@ import asyncio
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from evoseek.rollout.record import record_of
 from evoseek.rollout.roller import Roller, nothing_found
 from evoseek.types import Scored, TrainingSample, Trajectory
 
+_IN_TEST_SET = "its question is in the test set (evaluation.reviewed)"
 _NO_DEMONSTRATION = "a turn of the rollout is neither a search nor the answer"
 
 
@@ -52,6 +53,13 @@ def demonstrations_of_run(
             left_out[_NO_DEMONSTRATION] += 1
     played = _played(others, roles)
     return _checked(Played((*own, *played.trajectories), left_out + played.left_out))
+
+
+def without(played: Played, reviewed: Container[str]) -> Played:
+    """Those that are not about a question of the test set. Raises DataError if none is left."""
+    kept = tuple(trajectory for trajectory in played.trajectories if trajectory.question.text not in reviewed)
+    left_out = Counter({_IN_TEST_SET: len(played.trajectories) - len(kept)})
+    return played if len(kept) == len(played.trajectories) else _checked(Played(kept, played.left_out + left_out))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,18 +5,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from evoseek.chat.settings import EndpointSettings
 from evoseek.checkpoints import Checkpoint
 from evoseek.corpus.demonstrations import load_demonstrations
-from evoseek.corpus.questions import load_questions
+from evoseek.corpus.feedback import FeedbackFile, JudgedQuestions
+from evoseek.corpus.questions import load_questions, save_questions
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError, DataError
 from evoseek.files import expanded, file_digest, json_digest, model_digest, nearest
 from evoseek.policy.source import base_name, find_policy, is_adapter, is_gguf
-from evoseek.reward.answer import METRICS, evaluable_question, usable_question
+from evoseek.reward.answer import METRICS, evaluable_question, normalise, usable_question
 from evoseek.runs import Input, RunDirectory, with_digests
 from evoseek.search.lexical import check_index
 from evoseek.search.manifest import Manifest
@@ -134,6 +136,81 @@ def read_questions(path: str, *, setting: str, reward: str = "") -> list[Questio
     return load_questions(Path(path), check=evaluable_question if is_scored else usable_question)
 
 
+@dataclass(frozen=True)
+class ReviewedQuestions:
+    """The test set: the questions that a person judged right (`evaluation.reviewed`), which are not trained on.
+    Questions are the same if their normal forms are."""
+
+    texts: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, settings: TrainingSettings) -> ReviewedQuestions:
+        """Those of the settings. Raises DataError if it cannot be read."""
+        path = Path(settings.evaluation.reviewed)
+        if not settings.evaluation.reviewed or (path.is_file() and not path.stat().st_size):
+            return cls()
+        return cls(frozenset(normalise(question.text) for question in load_questions(path)))
+
+    def __contains__(self, text: str) -> bool:
+        """Whether a question of this text is one of them."""
+        return bool(self.texts) and normalise(text) in self.texts
+
+
+def training_questions(
+    settings: TrainingSettings, run: RunDirectory | None = None, *, reward: str | None = None
+) -> tuple[list[Question], str]:
+    """The questions of `questions.path` and those of `questions.feedback` whose right answer is known, without those of
+    the test set; and in words what was left out or added ("": nothing). A run that was begun has the feedback that it
+    began with. `reward` is the name of the reward that scores them (None: that of the settings).
+
+    Raises ConfigError if there are none, DataError for a file that cannot be used.
+    """
+    path, tests = str(lookup(settings, "questions.path") or ""), ReviewedQuestions.of(settings)
+    reward = settings.reward.name if reward is None else reward
+    asked = read_questions(path, setting="questions.path", reward=reward)
+    kept = [question for question in asked if question.text not in tests]
+    if not kept:
+        raise ConfigError(
+            f"All {len(asked)} questions of {path} are in the test set {settings.evaluation.reviewed}, which is not "
+            "trained on. Give others (questions.path), or take questions out of the test set."
+        )
+    held_out = settings.evaluation.path and read_questions(settings.evaluation.path, setting="evaluation.path")
+    known = {normalise(question.text) for question in (*asked, *(held_out or ()))}
+    judged = _run_feedback(settings, run)
+    usable = [question for question in judged if question.is_answerable or reward in METRICS]
+    added = [question for question in usable if normalise(question.text) not in known and question.text not in tests]
+    left_out, words = len(asked) - len(kept), list[str]()
+    if left_out:
+        words.append(
+            f"{left_out} of {path} are left out, since they are in the test set {settings.evaluation.reviewed}"
+        )
+    if added:
+        words.append(f"{len(added)} are added from the feedback in {lookup(settings, 'questions.feedback')}")
+    return kept + added, f"Training questions: {len(kept) + len(added)}; {'; '.join(words)}." if words else ""
+
+
+def keep_feedback(settings: TrainingSettings, run: RunDirectory) -> None:
+    """Keep in the directory of a run that is to begin the questions that its feedback adds. Raises DataError for a file
+    that cannot be used, RunError when the disk does not take them."""
+    if run.is_begun:
+        return
+    run.feedback.unlink(missing_ok=True)
+    if questions := _run_feedback(settings, None):
+        save_questions(run.feedback, questions)
+
+
+def _run_feedback(settings: TrainingSettings, run: RunDirectory | None) -> list[Question]:
+    """The questions of the feedback that a run began with, or of the settings if it did not begin; those that the
+    documents do not answer among them."""
+    if run is not None and run.feedback.is_file():
+        return load_questions(run.feedback)
+    path = lookup(settings, "questions.feedback")
+    if not path or (run is not None and run.is_begun):
+        return []
+    judged = JudgedQuestions.of(FeedbackFile(Path(path)).read()).known
+    return [one for one in judged if not one.is_answerable or any(map(normalise, one.golden_answers))]
+
+
 def evaluation_path(settings: TrainingSettings) -> str:
     """The questions that a policy is evaluated on: held-out ones, or else those of training."""
     return settings.evaluation.path or lookup(settings, "questions.path") or ""
@@ -143,8 +220,8 @@ def check_training_sources(settings: TrainingSettings) -> None:
     """Check that all sources of a training run exist. Raises the same errors as opening and reading them."""
     if settings.searches_index:
         check_index(settings.search.index, setting="search.index", engine=settings.search.name)
-    if (path := lookup(settings, "questions.path")) is not None:
-        read_questions(path, setting="questions.path", reward=settings.reward.name)
+    if lookup(settings, "questions.path") is not None:
+        training_questions(settings)
     for setting in ("selfplay.world", "ssp.answers"):
         path = lookup(settings, setting)
         if path and not Path(path).is_file():

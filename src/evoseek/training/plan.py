@@ -21,12 +21,13 @@ from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.roller import Roller
 from evoseek.runs import RunDirectory
 from evoseek.training.context import Context, Objects
+from evoseek.training.inputs import ReviewedQuestions, training_questions
 from evoseek.training.loop import Evaluate, System, do_nothing
 from evoseek.training.rollouts import Ahead, QuestionRollouts
 from evoseek.training.run_state import State
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.trainer import Trainer, load_trainable, samples_apart
-from evoseek.types import TrajectoryGroup
+from evoseek.types import Question, TrajectoryGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,19 @@ class TrainingContext(Context):
         if settings.unanswered_penalty:
             reward = UnansweredReward(reward, settings.unanswered_penalty)
         return reward if settings.overlong_max is None else OverlongReward(reward, settings.overlong_max)
+
+    @cached_property
+    def reviewed(self) -> ReviewedQuestions:
+        """The test set, which is not trained on."""
+        return ReviewedQuestions.of(self.settings)
+
+    def questions(self) -> list[Question]:
+        """The training questions. Reports what was left out or added, and warns if the policy cannot read them."""
+        questions, words = training_questions(self.settings, self._run, reward=self.metric)
+        if words:
+            self.notify(words)
+        self.warn_unknown_words((question.text for question in questions), what="the questions")
+        return questions
 
     @cached_property
     def trainer(self) -> Trainer:

@@ -61,6 +61,11 @@ class QuestionSettings(StepQuestionSettings):
 
     in_stage = "per_step where balance_by shares"
     path: str = Field(default="", description="File of questions: JSON lines with question and golden_answers.")
+    feedback: str = Field(
+        default="",
+        description="File of conversations with a verdict (`evoseek feedback`); those with a known right answer are "
+        "added to the questions of path when the run begins. Default: feedback.jsonl of the project.",
+    )
     where: dict[str, Value | tuple[Value, ...]] = Field(
         default={},
         description="Values that the metadata of a question must have to be asked, such as {hops = 2}; a list allows "
@@ -111,7 +116,13 @@ class StageSettings(Section):
 class EvaluationSettings(Section):
     """Evaluation on held-out questions during training."""
 
+    on_resume = "reviewed"
     path: str = Field(default="", description="File of held-out questions. Default: no evaluation.")
+    reviewed: str = Field(
+        default="",
+        description="File of the questions that a person judged right (`evoseek review`): training leaves them out, "
+        "and `evoseek eval` scores them unless path is set. Default: reviewed.jsonl of the project.",
+    )
     index: str = Field(default="", description="Index that is searched for held-out questions. Default: search.index.")
     every: int = Field(
         default=10,

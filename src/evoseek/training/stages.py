@@ -33,7 +33,7 @@ from evoseek.effect import changeable, check_effect
 from evoseek.errors import ConfigError
 from evoseek.registry import build, find
 from evoseek.settings import Section, check_settings, lookup, read_settings, with_setting
-from evoseek.training.inputs import read_questions
+from evoseek.training.inputs import training_questions
 from evoseek.training.pass_rates import PassRates
 from evoseek.training.question_order import chosen, ordered
 from evoseek.training.settings import QuestionSettings, StageSettings, TrainingSettings
@@ -214,8 +214,7 @@ def settings_in(settings: _Settings, stage: StageSettings) -> _Settings:
 def check_stages(settings: TrainingSettings) -> None:
     """Raises ConfigError for a stage whose settings are wrong, or for which there are too few questions."""
     stages: Sequence[StageSettings] = lookup(settings, "stages") or ()
-    path, reward = lookup(settings, "questions.path"), settings.reward.name
-    questions = read_questions(path, setting="questions.path", reward=reward) if stages else []
+    questions = training_questions(settings)[0] if stages else []
     for stage in stages:
         staged = settings_in(settings, stage)
         if stage.until and parse_condition(stage.until).metric.startswith("eval/") and not settings.evaluation.path:

@@ -4,6 +4,7 @@
 const $ = (id) => document.getElementById(id);
 const LOST_PAUSE_MS = 1000;
 let conversation = [];
+let feedback; // where conversations with a verdict are kept; undefined: they are not
 let running = null; // the AbortController of the answer under way
 let opener = null; // the button that opened the panel
 let key = sessionStorage.getItem("key") || "";
@@ -44,6 +45,9 @@ async function connect() {
 }
 
 function describe(documents) {
+  feedback = documents.feedback;
+  $("kept").hidden = !feedback;
+  $("kept").textContent = feedback ? `An answer that you judge is kept with its question in ${feedback} where the server runs; \`evoseek feedback --delete\` removes it. Nothing else is kept.` : "";
   const counted = [[documents.files, "file"], [documents.passages, "passage"]].filter(([number]) => number !== undefined);
   $("documents").textContent = counted.map(([number, name]) => `${number.toLocaleString("en")} ${name}${number === 1 ? "" : "s"}`).join(", ");
   $("examples").replaceChildren(...(documents.examples ?? []).map((question) => {
@@ -123,6 +127,56 @@ function citations(passages) {
   return list;
 }
 
+// The user's verdict on an answer
+
+function judging(view) {
+  const group = element("div", "judge"), said = element("p", "note"), form = element("form", "judge");
+  const right = element("button", "", "Right"), wrong = element("button", "", "Wrong"), there = element("button", "", "It is there: ...");
+  const fields = [["right_answer", "The right answer", 500], ["note", "Where to look", 2000]].map(([name, text, most]) => {
+    const label = element("label", "", text), field = element("input");
+    Object.assign(field, { name, maxLength: most, autocomplete: "off" });
+    label.append(field);
+    form.append(label);
+    return field;
+  });
+  const send = element("button", "", "Send");
+  form.append(send);
+  said.setAttribute("role", "status");
+  group.setAttribute("role", "group");
+  group.setAttribute("aria-label", "Is the answer right?");
+  for (const button of [right, wrong, there]) button.type = "button";
+  const judge = async (verdict, button, more = {}) => {
+    try {
+      const body = JSON.stringify({ id: view.id, verdict, ...more });
+      const response = await fetch("v1/feedback", { method: "POST", headers: headers(), body });
+      if (!response.ok) throw new Refused((await response.json()).error.message);
+      for (const one of [right, wrong, there]) one.setAttribute("aria-pressed", String(one === button));
+      said.textContent = "Kept, thank you. Another verdict replaces it.";
+      open(false);
+      button.focus();
+    } catch (error) {
+      said.textContent = error instanceof Refused ? error.message : "The server does not answer. Try again.";
+    }
+  };
+  right.addEventListener("click", () => judge("right", right));
+  wrong.addEventListener("click", () => judge("wrong", wrong));
+  const open = (isOpen) => {
+    form.hidden = !isOpen;
+    there.setAttribute("aria-expanded", String(isOpen));
+    if (isOpen) fields[0].focus();
+  };
+  open(false);
+  there.addEventListener("click", () => open(form.hidden));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const more = Object.fromEntries(fields.map((field) => [field.name, field.value.trim()]));
+    if (more.right_answer || more.note) judge("wrong", there, more);
+    else fields[0].focus();
+  });
+  group.append(right, wrong, there);
+  view.article.append(group, form, said);
+}
+
 // One exchange
 
 function exchange(question) {
@@ -181,6 +235,7 @@ function end(view, question, content) {
   if (dropped) {
     view.article.append(element("p", "note", `The model was not given ${dropped} of the earlier messages.`));
   }
+  if (feedback) judging(view);
   conversation.push({ role: "user", content: question }, { role: "assistant", content });
   view.article.scrollIntoView({ block: "end" });
 }
@@ -229,6 +284,7 @@ async function answered(view, question, signal) {
   let content = "";
   for await (const chunk of chunks(response)) {
     if (chunk.error) throw new Refused(chunk.error.message);
+    view.id = chunk.id;
     content += chunk.choices[0]?.delta.content || "";
     if (chunk.evoseek) follow(view, chunk.evoseek);
   }

@@ -1,0 +1,55 @@
+"""`evoseek feedback`: lists the conversations with a verdict, and deletes them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from evoseek.cli.options import Json, feedback_path, stop_if_dry
+from evoseek.project import FEEDBACK
+from evoseek.report.printable import say
+
+if TYPE_CHECKING:
+    from evoseek.corpus.feedback import Feedback
+
+
+def feedback(
+    run: Annotated[Path | None, typer.Argument(help="Directory of a run. Default: the project.")] = None,
+    delete: Annotated[
+        str | None, typer.Option(metavar="N|all", help="Delete the conversation of this number, or all of them.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """List the conversations that `evoseek serve agent --feedback` kept with a verdict, or delete some.
+
+    Example: evoseek feedback --delete 3
+    """
+    from evoseek.corpus.feedback import FeedbackFile, numbered
+
+    path, console = run / FEEDBACK if run else feedback_path(None), Console()
+    file = FeedbackFile(path)
+    verdicts = file.read()
+    if delete is not None:
+        ids = numbered(verdicts, delete)
+        stop_if_dry([f"Delete {len(ids)} of the {len(verdicts)} conversations in {path}"])
+        say(console, f"Deleted {file.delete(ids)} of {len(verdicts)} conversations in {path}.")
+    elif json:
+        print(dumps({"path": str(path), "feedback": [asdict(verdict) for verdict in verdicts]}, ensure_ascii=False))
+    else:
+        for number, verdict in enumerate(verdicts, 1):
+            say(console, _line(number, verdict))
+        say(console, f"{len(verdicts)} conversations in {path}.")
+
+
+def _line(number: int, feedback: Feedback) -> Text:
+    about = {"right answer": feedback.right_answer, "note": feedback.note}
+    head = f"{number:>4}  {feedback.time}  {feedback.verdict}\n      "
+    lines = [f"\n      {name}: {text}" for name, text in about.items() if text]
+    answer = feedback.answer or "(not found)"
+    return Text.assemble(head, (feedback.question, "bold"), f"\n      -> {answer}", *lines)

@@ -1,0 +1,202 @@
+"""`evoseek review`: a person judges a sample of questions beside their passages, on a page or in the terminal."""
+
+from __future__ import annotations
+
+import webbrowser
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import click
+import typer
+from rich.console import Console
+from rich.rule import Rule
+from rich.text import Text
+
+from evoseek.cli.options import FixedSeed, Index, finish, named_run, project, stop_if_dry
+from evoseek.errors import ConfigError
+from evoseek.project import REVIEWED
+from evoseek.report.printable import say
+from evoseek.runs import RunDirectory
+from evoseek.training.interrupt import end_on_interrupt
+
+if TYPE_CHECKING:
+    from evoseek.data.reviewing import Review
+    from evoseek.protocols import PassageStore
+    from evoseek.types import Question
+
+_COUNT = 30
+_KEYS = {"r": "right", "w": "wrong", "u": "unclear"}
+_INTERRUPTED = "\x03"
+_BACK, _QUIT = ("b", "\x1b[D", "\x1bOD"), ("q", _INTERRUPTED, "")
+_HELP = "r right   w wrong   u unclear   b (or left) back   q quit"
+
+
+def review(
+    source: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE|RUN", help="A question file, or a run that wrote some. Default: the project's."),
+    ] = None,
+    index: Index = None,
+    count: Annotated[int, typer.Option(min=1, help="Number of questions to judge, those of before included.")] = _COUNT,
+    seed: FixedSeed = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="File of the verdicts. Default: review.jsonl in the run, or beside the file.")
+    ] = None,
+    terminal: Annotated[bool, typer.Option("--terminal", help="Judge in the terminal, not on a page.")] = False,
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Port of the page (0: any free one), whose address is then printed."),
+    ] = None,
+) -> None:
+    """Judge questions beside their passages by one key each: right, wrong or unclear. Prints the share that is right.
+
+    Those judged right become the project's test set, reviewed.jsonl, which `evoseek eval` scores and training leaves
+    out. Every verdict is kept at once, and the same command resumes. Without a browser it runs in the terminal.
+
+    Example: evoseek review runs/mine --terminal
+    """
+    if terminal and port is not None:
+        raise ConfigError("--terminal and --port were both given, but only the page has a port. Leave one out.")
+    source = source or named_run()
+    questions, log = _questions(source)
+    own = project()
+    log, tests = out or log, own.folder / REVIEWED if own else (out or log).parent / REVIEWED
+    stop_if_dry(
+        [f"Judge {min(count, len(questions))} of {len(questions)} questions of {source}", f"Write {log}, {tests}"]
+    )
+    with end_on_interrupt():
+        from evoseek.data.reviewing import Review
+    store = _store(index, source)
+    opened = Review.open(questions, log, tests, store, count=count, seed=seed)
+    console, ended = Console(), True
+    if opened.next is not None:
+        ended = _judge(opened, console, terminal=terminal, port=port)
+    _say_result(opened, len(questions), console)
+    finish(ended)
+
+
+def _questions(source: Path) -> tuple[list[Question], Path]:
+    """The questions of a file or of a run, and the file of their verdicts. Of a run they are those that its cold start
+    wrote, or else those that self-play wrote and did not train on. Raises ConfigError or DataError."""
+    from evoseek.corpus.questions import load_questions
+    from evoseek.selfplay.question_log import held_out_questions
+
+    if not source.is_dir():
+        return load_questions(source), source.with_suffix(".review.jsonl")
+    cold = source / "cold_start" / "questions.jsonl"
+    written = load_questions(cold) if cold.is_file() else held_out_questions(RunDirectory(source))[0]
+    return written, source / "review.jsonl"
+
+
+def _store(index: str | None, source: Path) -> PassageStore | None:
+    """The passages: of the index that is given, or of the run's, or of the project's. None if there is none."""
+    from evoseek.search.lexical import open_index
+
+    own, run = project(), RunDirectory(source)
+    searched: Any = run.read_config().get("search", {}) if run.config.is_file() else {}
+    directory = index or searched.get("index") or (str(own.index) if own and own.index else "")
+    if not directory:
+        say(Console(stderr=True), "No index: only passages that the questions hold themselves are shown (--index).")
+        return None
+    return open_index(directory, setting="--index")
+
+
+def _judge(review: Review, console: Console, *, terminal: bool, port: int | None) -> bool:
+    """Have the questions judged; False if that was interrupted."""
+    if not terminal and (port is not None or _has_browser()):
+        try:
+            from evoseek.serve.review import ReviewServer
+        except ImportError as error:
+            say(console, f"The page needs packages that are not installed ({error}): pip install 'evoseek[serve]'.")
+        else:
+
+            def started(url: str) -> None:
+                say(
+                    console,
+                    f"Judge {len(review.questions)} questions at {url}   (Finish on the page or Ctrl-C ends it)",
+                )
+                if port is None:
+                    webbrowser.open(url)
+
+            ReviewServer(review).run(port or 0, started=started)
+            return True
+    return judge_in_terminal(review, console)
+
+
+def _has_browser() -> bool:
+    """Whether a browser with a window can be started: one that runs in the terminal shows no page."""
+    try:
+        return type(webbrowser.get()) is not webbrowser.GenericBrowser
+    except webbrowser.Error:
+        return False
+
+
+def judge_in_terminal(review: Review, console: Console) -> bool:
+    """Show the questions one after another, and read a key for each; False if Ctrl-C ended that. Raises ConfigError
+    without a terminal."""
+    number = review.next
+    while number is not None:
+        console.print(Rule(f"{number + 1} of {len(review.questions)}", align="left"))
+        say(console, _shown(review.json(number)))
+        while (key := _key()) not in (*_KEYS, *_BACK, *_QUIT):
+            say(console, _HELP)
+        if key in _QUIT:
+            return key != _INTERRUPTED
+        if key in _BACK:
+            number = max(0, number - 1)
+            continue
+        review.judge(number, _KEYS[key])
+        say(console, f"-> {_KEYS[key]}")
+        number = number + 1 if number + 1 < len(review.questions) else review.next
+    return True
+
+
+def _key() -> str:
+    """The next key; "" at the end of the input. Raises ConfigError if there is nothing to read keys from."""
+    try:
+        key = click.getchar()
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except EOFError:
+        return ""
+    except OSError as error:
+        raise ConfigError(
+            f"There is no terminal to read keys from ({error}). Run the command in one, or give --port for the page."
+        ) from error
+    return key if key.startswith("\x1b") else key.lower()
+
+
+def _shown(question: Mapping[str, Any]) -> Text:
+    """A question with its passages, as `Review.json` has it; the answer in them in bold."""
+    lines = [
+        Text(question["question"], "bold"),
+        Text.assemble("Answer: ", (" | ".join(question["answers"]), "bold")),
+        *([Text("It names no passage; a search for it finds these.")] if not question["named"] else []),
+        *map(_passage, question["passages"]),
+        Text(_HELP + (f"   (judged {question['verdict']})" if question["verdict"] else ""), "dim"),
+    ]
+    return Text("\n").join(lines)
+
+
+def _passage(passage: Mapping[str, Any]) -> Text:
+    marked = [_marked(passage["title"], passage["title_spans"]), _marked(passage["text"], passage["spans"])]
+    return Text.assemble("\n", marked[0], f" ({passage['place']})\n", marked[1], "\n")
+
+
+def _marked(text: str, spans: Sequence[Sequence[int]]) -> Text:
+    marked = Text(text)
+    for start, end in spans:
+        marked.stylize("bold underline", start, end)
+    return marked
+
+
+def _say_result(review: Review, total: int, console: Console) -> None:
+    share, judged = review.share, len(review.verdicts)
+    say(console, f"{judged} of {len(review.questions)} judged. {share}")
+    if review.next is not None:
+        say(console, "The same command resumes.")
+    elif total > len(review.questions):
+        say(console, f"There are {total} questions: to judge more, raise --count.")
+    if judged:
+        say(console, f"Verdicts: {review.log.path}; test set, the questions judged right: {review.tests}")

@@ -1,0 +1,219 @@
+"""Questions that a person judges beside their passages: the sample, the verdicts, the share that is right, and the test
+set.
+
+    review.jsonl     a line a verdict: id, question, answer, verdict, time; the last line of a question counts
+    reviewed.jsonl   the questions that were judged right, as a question file: the test set, which training leaves out
+
+Both are written after every verdict, so an interrupted review loses none and the same command resumes it. The sample
+is drawn by a digest of each question, so that it stays the same when questions are added to the file, and a larger one
+contains it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+from evoseek.corpus.questions import load_questions, save_questions
+from evoseek.corpus.resumable_jsonl import ResumableJsonl
+from evoseek.errors import DataError
+from evoseek.eval.sample import document_names, missing
+from evoseek.eval.support import spans
+from evoseek.files import write_atomic
+from evoseek.protocols import PassageStore
+from evoseek.report.evaluation import interval_text
+from evoseek.statistics import wilson_interval
+from evoseek.types import Passage, Question
+
+COUNT = 30
+VERDICTS = ("right", "wrong", "unclear")
+UNANSWERABLE = "(The documents do not answer it.)"
+_SHOWN = 5  # passages of a question
+_LOOKED_AT = 20  # passages among which those of a document are looked for by its name
+
+_Content = tuple[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The passages that a question is shown with. `is_named`: the question names them; else they were searched for."""
+
+    passages: tuple[Passage, ...]
+    is_named: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How many questions were judged so."""
+
+    right: int
+    wrong: int
+    unclear: int
+
+    def __str__(self) -> str:
+        """The share that is right, with its interval."""
+        judged = self.right + self.wrong
+        if not judged:
+            return f"No share: no question was judged right or wrong ({self.unclear} unclear)."
+        interval = wilson_interval(self.right, judged)
+        share = interval_text(self.right / judged, interval.low, interval.high)
+        return f"True: {share} ({self.right} right, {self.wrong} wrong; {self.unclear} unclear, not counted)"
+
+
+@dataclass(slots=True)
+class Review:
+    """The questions that are judged, in order, and the verdicts so far, by the number of the question. `log` and
+    `tests` are the two files, `store` has the passages (None: they cannot be shown)."""
+
+    questions: Sequence[Question]
+    log: ResumableJsonl
+    tests: Path
+    store: PassageStore | None
+    verdicts: dict[int, str] = field(default_factory=dict[int, str])
+
+    @classmethod
+    def open(
+        cls, questions: Sequence[Question], log: Path, tests: Path, store: PassageStore | None, *, count: int, seed: int
+    ) -> Review:
+        """A sample of `count` of the questions, in which those that were judged before come first. Raises DataError for
+        a damaged log."""
+        file = ResumableJsonl(log)
+        given = dict(file.rows(_verdict, "verdict of a review"))
+        first = {_content(question): question for question in reversed(questions)}
+        judged = [first[content] for content in given if content in first]
+        rest = sorted((question for content, question in first.items() if content not in given), key=_place(seed))
+        sample = (judged + rest)[:count]
+        verdicts = {number: given[_content(one)] for number, one in enumerate(sample) if _content(one) in given}
+        return cls(sample, file, tests, store, verdicts)
+
+    @property
+    def next(self) -> int | None:
+        """The first question without a verdict; None if all have one."""
+        return next((number for number in range(len(self.questions)) if number not in self.verdicts), None)
+
+    @property
+    def share(self) -> Share:
+        """Of the verdicts so far."""
+        counts = Counter(self.verdicts.values())
+        return Share(*(counts[verdict] for verdict in VERDICTS))
+
+    def judge(self, number: int, verdict: str) -> None:
+        """Record a verdict, over an earlier one, and write the test set. Raises RunError when the disk does not take
+        them, DataError for a question or a verdict that there is not."""
+        if verdict not in VERDICTS or not 0 <= number < len(self.questions):
+            raise DataError(
+                f"{verdict!r} for question {number} is no verdict. Expected {', '.join(VERDICTS)}, for a question "
+                f"from 0 to {len(self.questions) - 1}."
+            )
+        question = self.questions[number]
+        row = {
+            "id": question.id,
+            "question": question.text,
+            "answer": list(question.golden_answers),
+            "verdict": verdict,
+            "time": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        }
+        self.log.append([row])
+        self.verdicts[number] = verdict
+        self._write_tests()
+
+    def evidence(self, number: int) -> Evidence:
+        """The passages of a question: those that its metadata name, or else what a search for it finds."""
+        named = evidence_passages(self.questions[number], self.store)
+        if named or self.store is None:
+            return Evidence(tuple(named[:_SHOWN]), bool(named))
+        return Evidence(tuple(self.store.find(self.questions[number].text, _SHOWN)), False)
+
+    def json(self, number: int) -> dict[str, object]:
+        """A question with its passages as JSON values; `spans` are the ranges of characters of the answer in each."""
+        question, evidence = self.questions[number], self.evidence(number)
+        return {
+            "question": question.text,
+            "answers": list(question.golden_answers) or [UNANSWERABLE],
+            "named": evidence.is_named,
+            "verdict": self.verdicts.get(number),
+            "passages": [
+                {
+                    "title": passage.title,
+                    "place": passage.citation,
+                    "text": passage.text,
+                    "spans": spans(question.golden_answers, passage.text),
+                    "title_spans": spans(question.golden_answers, passage.title),
+                }
+                for passage in evidence.passages
+            ],
+        }
+
+    def _write_tests(self) -> None:
+        """The test set: those judged right, and what other reviews have put there."""
+        verdicts = {_content(self.questions[number]): verdict for number, verdict in self.verdicts.items()}
+        before = load_questions(self.tests) if self.tests.is_file() and self.tests.stat().st_size else []
+        kept = {_content(question): question for question in before if _content(question) not in verdicts}
+        right = {_content(one): one for one in self.questions if verdicts.get(_content(one)) == "right"}
+        if every := {**kept, **right}:
+            save_questions(self.tests, _with_own_ids(every))
+        elif before:
+            write_atomic(self.tests, "")
+
+
+def evidence_passages(question: Question, store: PassageStore | None) -> list[Passage]:
+    """The passages that the metadata's `evidence` names, each once: by the id of a passage, by the title or id of a
+    document, or as objects with `title` and `text` themselves. What the store does not have is left out."""
+    given = question.metadata.get("evidence")
+    found: dict[str, Passage] = {}
+    for one in cast("list[object]", given) if isinstance(given, list) else []:
+        own = cast("Mapping[str, object]", one) if isinstance(one, Mapping) else {"id": one}
+        if own.get("text"):
+            passages = [_own_passage(own)]
+        else:
+            passages = _named_passages(str(own.get("id", own.get("title"))), store) if store is not None else []
+        found |= {passage.id: passage for passage in passages}
+    return list(found.values())
+
+
+def _named_passages(name: str, store: PassageStore) -> list[Passage]:
+    try:
+        return [store.get(name)]
+    except DataError:
+        return [p for p in store.find(name, _LOOKED_AT) if not missing([name], document_names([p]))]
+
+
+def _own_passage(given: Mapping[str, object]) -> Passage:
+    title, text = str(given.get("title", "")), str(given["text"])
+    id = str(given.get("id", f"{title}\n{text}"))
+    return Passage(id, title or id, title, text)
+
+
+def _content(question: Question) -> _Content:
+    """What a verdict is about: an id may be used again, for another question."""
+    return question.text, question.golden_answers
+
+
+def _place(seed: int) -> Callable[[Question], bytes]:
+    return lambda question: hashlib.sha256(f"{seed}/{_content(question)}".encode()).digest()
+
+
+def _verdict(row: Any) -> tuple[_Content, str]:
+    if row["verdict"] not in VERDICTS:
+        raise ValueError(f"expected a verdict: {', '.join(VERDICTS)}")
+    return (str(row["question"]), tuple(map(str, row["answer"]))), str(row["verdict"])
+
+
+def _with_own_ids(questions: Mapping[_Content, Question]) -> list[Question]:
+    """The questions, each with an id of its own: several runs may have used the same ones."""
+    ids = Counter(question.id for question in questions.values())
+    return [
+        question
+        if ids[question.id] == 1
+        else Question(f"{question.id}-{_digest(content)}", question.text, question.golden_answers, question.metadata)
+        for content, question in questions.items()
+    ]
+
+
+def _digest(content: _Content) -> str:
+    return hashlib.sha256(repr(content).encode()).hexdigest()[:8]
